@@ -1,0 +1,1 @@
+"""skillbelt: the Agent Skills runtime."""

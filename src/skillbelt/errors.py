@@ -1,0 +1,70 @@
+"""What the developer or the user must mend. What a model can recover from is a result, not here.
+
+SkillbeltError                 exit 1
+├── ConfigError                exit 2   a setting, a file or an argument is wrong
+│   └── MissingExtra           exit 2   an optional dependency is not installed
+├── SkillNotFound              exit 3   no skill has that name
+├── PathEscape                 exit 4   a path leads out of its folder
+└── SourceError                exit 1   a remote or an archive can not be used
+    └── ArchiveRefused         exit 1   an archive breaks a safety rule; nothing of it was kept
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class SkillbeltError(Exception):
+    """The root of everything skillbelt raises on purpose."""
+
+    exit_code = 1
+
+
+class ConfigError(SkillbeltError):
+    """A setting is wrong; the message names the file, the line and the remedy."""
+
+    exit_code = 2
+
+
+class MissingExtra(ConfigError):
+    """An optional dependency is needed and not installed."""
+
+    def __init__(self, extra: str, purpose: str) -> None:
+        self.extra = extra
+        super().__init__(f"{purpose} needs the {extra!r} extra: pip install 'skillbelt[{extra}]'")
+
+
+class SkillNotFound(SkillbeltError):
+    """No skill has the name; `closest` holds the names most like it."""
+
+    exit_code = 3
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        from difflib import get_close_matches
+
+        self.name = name
+        self.closest = tuple(get_close_matches(name, list(known), n=3))
+        hint = f"closest: {', '.join(self.closest)}" if self.closest else "see `skillbelt list --all`"
+        super().__init__(f"no skill named {name!r}; {hint}")
+
+
+class PathEscape(SkillbeltError):
+    """A path from outside leads out of the folder it must stay in."""
+
+    exit_code = 4
+
+    def __init__(self, path: str, root: str, reason: str = "leads out of the folder") -> None:
+        self.path, self.root = path, root
+        super().__init__(f"{path!r} refused: {reason} ({root})")
+
+
+class SourceError(SkillbeltError):
+    """A remote source can not be used now; the message names it and says why."""
+
+    def __init__(self, source: str, reason: str) -> None:
+        self.source, self.reason = source, reason
+        super().__init__(f"{source}: {reason}")
+
+
+class ArchiveRefused(SourceError):
+    """An archive breaks a safety rule. Nothing of it was kept."""

@@ -1,0 +1,119 @@
+"""The values every other module passes on. All are frozen.
+
+They are named tuples rather than dataclasses: `import dataclasses` alone takes as long as the
+interpreter needs to start, and a catalogue builds them by the ten thousand (design/values.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+Severity = Literal["error", "warning", "info"]
+Scope = Literal["explicit", "project", "user", "remote", "builtin"]
+OriginKind = Literal["local", "archive", "index", "well-known", "url", "builtin", "mcp"]
+
+SCOPES: tuple[Scope, ...] = ("explicit", "project", "user", "remote", "builtin")
+SKILL_FILE = "SKILL.md"
+
+
+class Diagnostic(NamedTuple):
+    """One thing that was skipped, mended or is wrong, and what to do about it."""
+
+    code: str
+    severity: Severity
+    path: str
+    line: int | None
+    message: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.path}:{self.line}" if self.line else self.path
+        remedy = f" ({self.remedy})" if self.remedy else ""
+        return f"{where}: {self.severity} {self.code}: {self.message}{remedy}"
+
+
+class Origin(NamedTuple):
+    """Where a skill came from. `url` is empty for what lies on this disk."""
+
+    kind: OriginKind = "local"
+    url: str = ""
+
+    @property
+    def remote(self) -> bool:
+        """Whether the text came over a network, so that it is asked for before its first load."""
+        return self.kind not in ("local", "builtin")
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.url}" if self.url else self.kind
+
+
+class Frontmatter(NamedTuple):
+    """The known fields of a SKILL.md, each brought to its type; all others verbatim in `extra`."""
+
+    name: str = ""
+    description: str = ""
+    license: str = ""
+    compatibility: str = ""
+    allowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
+    metadata: Mapping[str, object] = MappingProxyType({})
+    when_to_use: str = ""
+    argument_hint: str = ""
+    arguments: tuple[str, ...] = ()
+    disable_model_invocation: bool = False
+    user_invocable: bool = True
+    model: str = ""
+    effort: str = ""
+    context: str = ""
+    agent: str = ""
+    background: bool | None = None
+    hooks: Mapping[str, object] = MappingProxyType({})
+    paths: tuple[str, ...] = ()
+    shell: str = ""
+    version: str = ""
+    extra: Mapping[str, object] = MappingProxyType({})
+
+
+class FileEntry(NamedTuple):
+    """One file of a skill: its path below the skill's folder, and what it holds."""
+
+    path: str
+    size: int
+    sha256: str
+    kind: str
+
+
+class Manifest(NamedTuple):
+    """Every file of a skill, sorted by path, and one hash over all of them."""
+
+    files: tuple[FileEntry, ...]
+    hash: str
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+class Limits(NamedTuple):
+    """Every bound the product keeps, with its unit in its name. Each is a setting of that name."""
+
+    head_bytes: int = 8 * 2**10
+    max_frontmatter_bytes: int = 64 * 2**10
+    max_yaml_depth: int = 64
+    max_yaml_aliases: int = 64
+    derived_description_chars: int = 300
+    max_depth: int = 8
+    max_directories: int = 50_000
+    max_root_entries: int = 1_000_000
+    scan_timeout_seconds: float = 10.0
+    max_manifest_files: int = 10_000
+    max_manifest_bytes: int = 256 * 2**20
+    max_download_bytes: int = 64 * 2**20
+    max_extracted_file_bytes: int = 64 * 2**20
+    max_extracted_bytes: int = 256 * 2**20
+    max_archive_files: int = 10_000
+    max_remote_index_bytes: int = 8 * 2**20
+    max_remote_skills: int = 10_000
+    max_redirects: int = 5
+    http_timeout_seconds: float = 10.0
+    source_timeout_seconds: float = 60.0
+    remote_refresh_seconds: float = 300.0
