@@ -1,0 +1,52 @@
+# `make demo` shows the product at work, `make test` tests it; both set themselves up.
+VENV := .venv
+PYTHON_IN_VENV := $(VENV)/bin/python
+LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --all-extras --group build --universal \
+	--python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo test check fix bench docs lock clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: $(VENV)/.all ## the product with all extras, in .venv/
+	@:
+
+demo: $(VENV)/.all ## finds, lists, shows and checks skills in a temporary project
+	@scripts/demo.sh
+
+test: $(VENV)/.dev ## all tests
+	$(PYTHON_IN_VENV) -m pytest $(ARGS)
+
+check: $(VENV)/.dev ## lint, format and types
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+
+fix: $(VENV)/.dev ## mends lint and format
+	$(VENV)/bin/ruff check --fix
+	$(VENV)/bin/ruff format
+
+bench: $(VENV)/.dev ## the speed figures of docs/performance.md
+	$(PYTHON_IN_VENV) benchmarks/discovery.py $(ARGS)
+
+docs: $(VENV)/.all ## rewrites the generated pages
+	$(PYTHON_IN_VENV) scripts/cli_reference.py --write
+	$(PYTHON_IN_VENV) scripts/settings_reference.py --write
+
+lock: $(VENV)/.dev ## renews the locks; ARGS=--upgrade takes newer versions
+	$(LOCK) -o requirements/all.txt $(ARGS)
+	$(LOCK) --group dev -c requirements/all.txt -o requirements/dev.txt $(ARGS)
+
+clean: ## removes everything that make made
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests benchmarks scripts examples -name __pycache__ -prune -exec rm -rf {} +
+
+# The developer's lock holds everything of the product's, so either stamp means a working product.
+$(VENV)/.all: requirements/all.txt pyproject.toml scripts/setup.sh
+	@scripts/setup.sh all
+
+$(VENV)/.dev: requirements/dev.txt pyproject.toml scripts/setup.sh
+	@scripts/setup.sh dev
