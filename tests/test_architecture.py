@@ -1,0 +1,317 @@
+"""The rules that hold the repository together: module order, public names, sizes, start-up."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import skillbelt
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "skillbelt"
+MAX_LINES = 600
+MAX_IMPORT_CPU_SECONDS = 0.15
+
+# A module may import only from those above it. A package counts as one; inside it there may be no
+# circle. Names of parts that do not exist yet hold their place.
+ORDER = [
+    "errors", "values", "settings", "events", "paths", "text", "roots", "sources", "strict",
+    "repair", "parse", "skill", "rules", "references", "entries", "check", "fixes", "sarif",
+    "manifest", "index", "catalog", "search", "store", "permission", "disclose", "sections",
+    "load", "session", "materialize", "capabilities", "workspace", "collect", "artifacts",
+    "sandbox", "run", "build", "tools", "runtime", "agent", "integrations", "serve", "cli",
+]  # fmt: skip
+
+# Tests of the repository as a whole rather than of one module.
+WHOLE = {"architecture", "docs", "examples"}
+
+AT_IMPORT = ("yaml", "httpx2", "rich", "sqlite3", "json", "asyncio", "dataclasses", "threading")
+AT_LIST = ("wasmtime", "mcp", "httpx2", "rich", "yaml")
+
+# Written in pieces, so that this file does not name them either.
+REGISTRIES = tuple(
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("npmjs", "org"),
+        ("npmjs", "com"),
+        ("crates", "io"),
+        ("rubygems", "org"),
+        ("anaconda", "org"),
+    )
+)
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its name below `skillbelt`; a package by its own name."""
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        if parts != ("__init__",):
+            found[".".join(part for part in parts if part != "__init__")] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(path: Path, package: str) -> Iterator[tuple[int, str]]:
+    """Each module of skillbelt that the file imports anywhere in it, with the line."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = absolute(node, package)
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name.partition(".")[0] == "skillbelt":
+                yield node.lineno, module_of(name)
+
+
+def absolute(node: ast.ImportFrom, package: str) -> str:
+    if not node.level:
+        return node.module or ""
+    parts = package.split(".")
+    return ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [node.module])])
+
+
+def module_of(name: str) -> str:
+    """`skillbelt.parse.split` -> `parse`; a bare public name -> the empty name."""
+    parts = name.split(".")[1:]
+    while parts and ".".join(parts) not in MODULES:
+        parts.pop()
+    return ".".join(parts)
+
+
+def edges(module: str) -> list[tuple[int, str]]:
+    path = MODULES[module]
+    inside = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    return list(imports(path, f"skillbelt.{inside}".rstrip(".")))
+
+
+def python(code: str, *options: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *options, "-c", code],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_module_imports_only_from_above_itself(module: str) -> None:
+    top = module.partition(".")[0]
+    assert top in ORDER, f"{module}: give it a place in ORDER and in design/layout.md"
+    for line, target in edges(module):
+        above = target.partition(".")[0]
+        where = f"{MODULES[module]}:{line}"
+        assert target, f"{where}: import the module that has the name, not the package"
+        assert above == top or ORDER.index(above) < ORDER.index(top), f"{where}: imports {target}"
+
+
+def test_no_circle_of_imports() -> None:
+    graph = {module: {target for _, target in edges(module)} - {module} for module in MODULES}
+    order = list(TopologicalSorter(graph).static_order())
+    assert set(MODULES) <= set(order)
+
+
+def test_the_order_is_the_one_in_the_design() -> None:
+    text = (ROOT / "design" / "layout.md").read_text("utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    assert listed == [name for name in ORDER if name in listed]
+    assert {module.partition(".")[0] for module in MODULES} <= set(listed)
+
+
+def bound_names() -> set[str]:
+    """The public names that `skillbelt/__init__.py` binds, lazily or not."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse((SOURCE / "__init__.py").read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+    private = {"TYPE_CHECKING", *MODULES}
+    return {name for name in names if not name.startswith("_")} - private
+
+
+def test_every_public_name_is_exported() -> None:
+    import skillbelt.errors
+    import skillbelt.values
+
+    errors = {
+        name
+        for name, value in vars(skillbelt.errors).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
+    values = {
+        name
+        for name, value in vars(skillbelt.values).items()
+        if isinstance(value, type) and value.__module__ == "skillbelt.values"
+    }
+    foreign = {name for name in bound_names() if not from_skillbelt(name)}
+    assert bound_names() - foreign | errors | values <= set(skillbelt.__all__)
+
+
+def from_skillbelt(name: str) -> bool:
+    value = getattr(skillbelt, name, None)
+    return str(getattr(value, "__module__", "skillbelt")).startswith("skillbelt")
+
+
+def test_every_exported_name_exists_and_is_sorted() -> None:
+    assert list(skillbelt.__all__) == sorted(set(skillbelt.__all__))
+    for name in skillbelt.__all__:
+        assert getattr(skillbelt, name) is not None
+
+
+@pytest.mark.parametrize("name", skillbelt.__all__)
+def test_every_exported_name_is_documented_and_tested(name: str) -> None:
+    documented = (ROOT / "docs" / "api.md").read_text("utf-8")
+    assert re.search(rf"`{re.escape(name)}\b", documented), f"docs/api.md does not explain {name}"
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)]
+    assert any(word.search(path.read_text("utf-8")) for path in tests), f"no test uses {name}"
+
+
+def test_no_file_passes_the_line_limit() -> None:
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for folder in ("src", "tests", "benchmarks", "scripts", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+        if (lines := len(path.read_text("utf-8").splitlines())) > MAX_LINES
+    }
+    assert long == {}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_has_its_test(module: str) -> None:
+    package, _, name = module.rpartition(".")
+    path = MODULES[module]
+    if path.name == "__init__.py":
+        if len(ast.parse(path.read_text("utf-8")).body) <= 1:
+            return
+        wanted = [f"{module}/test_{name}.py", f"test_{name}.py"]
+    else:
+        wanted = [f"{package.replace('.', '/')}/test_{name}.py".lstrip("/")]
+    assert any((ROOT / "tests" / one).is_file() for one in wanted), f"write tests/{wanted[0]}"
+
+
+def test_every_test_is_of_a_module() -> None:
+    """`test_parse_properties.py` is a second test of `parse`."""
+    strays = []
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        package = ".".join(path.parent.relative_to(ROOT / "tests").parts)
+        name = path.stem.removeprefix("test_")
+        known = [m.removeprefix(f"{package}.") for m in MODULES if m.startswith(package)]
+        if name not in WHOLE and not any(name == m or name.startswith(f"{m}_") for m in known):
+            strays.append(str(path.relative_to(ROOT)))
+    assert strays == []
+
+
+def test_importing_the_package_loads_nothing_heavy_and_starts_nothing() -> None:
+    code = """
+import sys
+before = set(sys.modules)
+import skillbelt
+print(*sorted(set(sys.modules) - before))
+print(len(sys._current_frames()))
+"""
+    loaded, threads = python(code, "-S", PYTHONPATH=str(ROOT / "src")).stdout.splitlines()
+    assert not set(AT_IMPORT) & {name.partition(".")[0] for name in loaded.split()}
+    assert threads == "1"
+
+
+def test_importing_the_package_takes_little_processor_time() -> None:
+    code = """
+import os
+start = os.times()
+import skillbelt
+end = os.times()
+print(end.user - start.user + end.system - start.system)
+"""
+    assert min(float(python(code).stdout) for _ in range(5)) < MAX_IMPORT_CPU_SECONDS
+
+
+def test_a_warm_list_imports_nothing_heavy(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".agents").mkdir(parents=True)
+    os.symlink(ROOT / "examples" / "skills", project / ".agents" / "skills")
+    code = "from skillbelt.cli import main; main()"
+    command = [sys.executable, "-X", "importtime", "-c", code, "list", "--project", str(project)]
+    environ = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for _ in range(2):
+        done = subprocess.run(
+            command, env=environ, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    assert "csv-report" in done.stdout
+    imported = set(re.findall(r"^import time:.*\|\s+([\w.]+)$", done.stderr, re.MULTILINE))
+    assert "skillbelt.cli" in imported
+    assert not set(AT_LIST) & {name.partition(".")[0] for name in imported}
+
+
+def tracked() -> list[Path]:
+    done = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    return [path for name in done.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def test_no_tracked_file_names_a_registry() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {host}"
+        for path in tracked()
+        for host in REGISTRIES
+        if host.encode() in path.read_bytes()
+    ]
+    assert found == []
+
+
+def test_no_lock_with_registries_is_tracked() -> None:
+    assert [path for path in tracked() if path.name == "uv.lock"] == []
+
+
+def normal(requirement: str) -> str:
+    name = re.split(r"[\s\[<>=!~;]", requirement.strip(), maxsplit=1)[0]
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def locked(name: str) -> set[str]:
+    text = (ROOT / "requirements" / name).read_text("utf-8")
+    entries = re.split(r"^(?=\w)", text, flags=re.MULTILINE)[1:]
+    assert all("--hash=sha256:" in entry for entry in entries)
+    assert all("==" in entry.splitlines()[0] for entry in entries)
+    return {normal(entry) for entry in entries}
+
+
+def test_the_locks_hold_every_dependency_with_its_hash() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    groups = project["dependency-groups"]
+    lists = [project["project"]["dependencies"], groups["build"], *extras.values()]
+    wanted = {normal(one) for names in lists for one in names} - {"skillbelt"}
+    assert wanted <= locked("all.txt")
+    assert wanted | {normal(one) for one in groups["dev"]} <= locked("dev.txt")
+    assert locked("all.txt") <= locked("dev.txt")
+
+
+def test_the_extra_all_holds_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    extras = dict(project["project"]["optional-dependencies"])
+    [everything] = extras.pop("all")
+    assert everything == f"skillbelt[{','.join(sorted(extras))}]"
