@@ -1,1 +1,78 @@
-"""skillbelt: the Agent Skills runtime."""
+"""skillbelt: the Agent Skills runtime.
+
+Importing it is cheap and starts nothing: each name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skillbelt.catalog import Catalog, Changes, discover_skills
+    from skillbelt.check import check_file, check_paths
+    from skillbelt.errors import (
+        ArchiveRefused,
+        ConfigError,
+        MissingExtra,
+        PathEscape,
+        SkillbeltError,
+        SkillNotFound,
+        SourceError,
+    )
+    from skillbelt.manifest import build_manifest
+    from skillbelt.settings import Settings, load_settings
+    from skillbelt.skill import Skill
+    from skillbelt.values import Diagnostic, FileEntry, Frontmatter, Limits, Manifest, Origin
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "catalog": "Catalog Changes discover_skills",
+    "check": "check_file check_paths",
+    "errors": "ArchiveRefused ConfigError MissingExtra PathEscape SkillbeltError SkillNotFound "
+    "SourceError",
+    "manifest": "build_manifest",
+    "settings": "Settings load_settings",
+    "skill": "Skill",
+    "values": "Diagnostic FileEntry Frontmatter Limits Manifest Origin",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = [
+    "ArchiveRefused",
+    "Catalog",
+    "Changes",
+    "ConfigError",
+    "Diagnostic",
+    "FileEntry",
+    "Frontmatter",
+    "Limits",
+    "Manifest",
+    "MissingExtra",
+    "Origin",
+    "PathEscape",
+    "Settings",
+    "Skill",
+    "SkillNotFound",
+    "SkillbeltError",
+    "SourceError",
+    "build_manifest",
+    "check_file",
+    "check_paths",
+    "discover_skills",
+    "load_settings",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'skillbelt' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"skillbelt.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt import parse
+from skillbelt.errors import SkillNotFound
+from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE, Diagnostic, Frontmatter, Limits, Origin, Scope
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 LOCAL = Origin()
+LIMITS = Limits()
+_SLACK = 64  # room for both delimiter lines
+# What a card's flags say.
+USER, MODEL, DERIVED, INTERNAL, SKIPPED = 1, 2, 4, 8, 16
+# Not to wait for a FIFO's writer, should one lie where a file was a moment ago.
+_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+class Card(NamedTuple):
+    """What the head of one SKILL.md says, wherever it lies."""
+
+    name: str
+    title: str
+    description: str
+    when_to_use: str
+    flags: int
+    body_offset: int
+    fields: str
+    diagnostics: tuple[Diagnostic, ...]
 
 
 class Skill(NamedTuple):
-    """A skill's descriptor: what discovery read from the head of its SKILL.md, never the body.
+    """A skill's descriptor: what the head of its SKILL.md says, never the body.
 
     `name` is the id: safe as a path, a pattern, a shell word and a tag. `title` is the name as it
-    was written. `fields` is the rest of the frontmatter as JSON; read it through `frontmatter`.
+    was written. `fields` is the frontmatter as JSON; read it through `frontmatter`.
     """
 
     name: str
@@ -28,11 +52,146 @@ class Skill(NamedTuple):
     scope: Scope = "explicit"
     origin: Origin = LOCAL
     when_to_use: str = ""
+    model_visible: bool = True
     user_invocable: bool = True
-    model_invocable: bool = True
+    hidden: bool = False
+    trusted: bool = True
     derived: bool = False
-    internal: bool = False
     body_offset: int = 0
-    fields: str = ""
+    mtime_ns: int = 0
+    fields: str = "{}"
     diagnostics: tuple[Diagnostic, ...] = ()
     shadows: tuple[str, ...] = ()
+
+    @property
+    def dir(self) -> str:
+        """The skill's folder."""
+        return os.path.dirname(self.location)
+
+    @property
+    def path(self) -> Path:
+        """The SKILL.md itself."""
+        from pathlib import Path
+
+        return Path(self.location)
+
+    @property
+    def frontmatter(self) -> Frontmatter:
+        """The frontmatter, typed."""
+        return parse.to_frontmatter(self.raw_fields)
+
+    @property
+    def raw_fields(self) -> dict[str, object]:
+        """The frontmatter's keys as they are written, unknown ones included."""
+        import json
+
+        fields: dict[str, object] = json.loads(self.fields)
+        return fields
+
+    def __repr__(self) -> str:
+        about = shorten(one_line(self.description), 40)
+        return shorten(f"<Skill {self.name} ({self.scope}): {about!r}>", 100)
+
+    @classmethod
+    def from_card(cls, card: Card, location: str) -> Skill:
+        """A skill that stands alone, in no catalogue."""
+        flags = card.flags
+        return cls(
+            card.name,
+            card.title,
+            card.description,
+            location,
+            when_to_use=card.when_to_use,
+            model_visible=bool(flags & MODEL and card.description),
+            user_invocable=bool(flags & USER),
+            hidden=bool(flags & (INTERNAL | SKIPPED)),
+            derived=bool(flags & DERIVED),
+            body_offset=card.body_offset,
+            fields=card.fields,
+            diagnostics=card.diagnostics,
+        )
+
+    @classmethod
+    def from_text(cls, text: str | bytes, *, folder: str = "") -> Skill:
+        """A skill from the text of a SKILL.md; `folder` names it when the text does not."""
+        data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        return cls.from_card(read_card(data, SKILL_FILE, folder), SKILL_FILE)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Skill:
+        """A skill from a SKILL.md; raises SkillNotFound when there is no such file to read."""
+        location = os.path.abspath(os.fspath(path))
+        try:
+            data = read_head(location)
+        except OSError as error:
+            raise SkillNotFound(location, ()) from error
+        return cls.from_card(read_card(data, location, _folder_name(location)), location)
+
+    @classmethod
+    def from_folder(cls, path: str | os.PathLike[str]) -> Skill:
+        """A skill from the folder that holds its SKILL.md."""
+        return cls.from_file(os.path.join(path, SKILL_FILE))
+
+
+def read_head(location: str, limits: Limits = LIMITS) -> bytes:
+    """The head of a regular file, as far as its frontmatter goes; OSError if it can not be read."""
+    handle = os.open(location, _READ_FLAGS)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", location)
+        data = os.read(handle, limits.head_bytes)
+        if len(data) == limits.head_bytes and parse.needs_more(data, limits):
+            # A little more than is allowed, so that the parser can tell that it is too much.
+            data += os.read(handle, max(limits.max_frontmatter_bytes + _SLACK - len(data), 0))
+        return data
+    finally:
+        os.close(handle)
+
+
+def read_card(
+    data: bytes, location: str, folder: str, limits: Limits = LIMITS, *, derive: bool = True
+) -> Card:
+    """What the head of a SKILL.md says. Never raises, whatever the bytes."""
+    parsed = parse.parse(data, path=location, folder=folder, limits=limits, derive=derive)
+    fields = parsed.fields
+    name = parse.skill_name(fields, folder, location)
+    return Card(
+        name.id,
+        name.title,
+        _text(fields, "description"),
+        _text(fields, "when_to_use"),
+        _flags(fields, parsed.state),
+        parsed.body_offset,
+        encode_fields(fields),
+        (*parsed.diagnostics, *name.diagnostics),
+    )
+
+
+def encode_fields(fields: Mapping[str, object]) -> str:
+    """Frontmatter as a skill keeps it."""
+    import json
+
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+
+
+def _text(fields: Mapping[str, object], key: str) -> str:
+    value = fields.get(key)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _flags(fields: Mapping[str, object], state: parse.State) -> int:
+    flags = USER | MODEL
+    if fields.get("disable-model-invocation") is True:
+        flags &= ~MODEL
+    if fields.get("user-invocable") is False:
+        flags &= ~USER
+    metadata = fields.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("internal") in (True, "true"):
+        flags |= INTERNAL
+    if state == "derived":
+        flags |= DERIVED
+    return flags | SKIPPED if state == "skipped" else flags
+
+
+def _folder_name(location: str) -> str:
+    return os.path.basename(os.path.dirname(location))

@@ -1,0 +1,134 @@
+"""The command line: parse arguments, call the library, print.
+
+Only the chosen command's module is imported, so that `skillbelt list` pays for nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple
+
+from skillbelt.errors import SkillbeltError
+from skillbelt.text import one_line
+
+INTERRUPTED = 130
+
+
+class Command(NamedTuple):
+    """One command: what it does in a line, and more for its help page."""
+
+    summary: str
+    details: str = ""
+
+
+COMMANDS: dict[str, Command] = {
+    "list": Command("list the skills that are found here"),
+    "show": Command("show one skill: manifest, files, origin, problems, token cost"),
+    "where": Command("print the folder of a skill"),
+    "check": Command(
+        "check skills against the format's rules",
+        "Exit code 0: no errors; 1: problems were found; 2: wrong usage.",
+    ),
+    "doctor": Command("show where skills are looked for, what was found and what is wrong"),
+    "refresh": Command("scan again, ask remote sources again, and say what changed"),
+    "watch": Command("print changes of the catalogue as they happen, until interrupted"),
+    "config": Command("print the merged settings and where each came from"),
+}
+_EXIT_CODES = (
+    "Exit codes: 0 done, 1 the answer is no, 2 wrong usage or configuration, 3 no such skill, "
+    "4 denied, 5 sandbox unavailable, 124 timed out, 130 interrupted."
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    _tolerate_any_text()
+    try:
+        return _dispatch(arguments)
+    except SkillbeltError as error:
+        print(f"skillbelt: {one_line(str(error))}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away; closing stdout quietly keeps Python from complaining about it.
+        sys.stderr.close()
+        return 0
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """The parser of one command, with the options that every command has."""
+    command = COMMANDS[name]
+    made = argparse.ArgumentParser(
+        prog=f"skillbelt {name}",
+        description=f"{command.summary[0].upper()}{command.summary[1:]}. {command.details}".strip(),
+        epilog=_EXIT_CODES,
+        allow_abbrev=False,
+    )
+    import_module(f"skillbelt.cli.{name}").configure(made)
+    made.add_argument("--json", action="store_true", help="print one JSON document")
+    made.add_argument("--project", metavar="DIR", help="the project folder (default: this one)")
+    made.add_argument("--config", metavar="FILE", help="settings file to use for the project")
+    made.add_argument("-q", "--quiet", action="store_true", help="print no messages")
+    made.add_argument("-v", "--verbose", action="store_true", help="print more")
+    return made
+
+
+def usage() -> str:
+    """The overview of all commands."""
+    lines = [f"  {name:<10} {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: skillbelt COMMAND [options]",
+            "",
+            "Find, read, check and list Agent Skills.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`skillbelt COMMAND --help` explains one. Every command takes --json.",
+            _EXIT_CODES,
+        ]
+    )
+
+
+def _dispatch(arguments: list[str]) -> int:
+    name = arguments[0] if arguments else "--help"
+    if name in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if arguments else 2
+    if name in ("-V", "--version"):
+        from skillbelt import __version__
+
+        print(f"skillbelt {__version__}")
+        return 0
+    if name not in COMMANDS:
+        return _unknown(name)
+    try:
+        parsed = parser(name).parse_args(arguments[1:])
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    code: int = import_module(f"skillbelt.cli.{name}").run(parsed)
+    sys.stdout.flush()
+    return code
+
+
+def _unknown(name: str) -> int:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "`skillbelt --help` lists them"
+    print(f"skillbelt: no command named {one_line(name)!r}; {hint}", file=sys.stderr)
+    return 2
+
+
+def _tolerate_any_text() -> None:
+    """A name the terminal's encoding can not show is printed as an escape, not an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")

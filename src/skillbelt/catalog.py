@@ -1,0 +1,286 @@
+"""The catalogue: every skill from every root, merged by precedence, and kept true."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from skillbelt import sources
+from skillbelt.errors import SkillNotFound
+from skillbelt.index import Index, MemoryIndex, SqliteIndex
+from skillbelt.roots import Root, local_roots
+from skillbelt.scan import Scan, scan
+from skillbelt.settings import Settings, load_settings
+from skillbelt.skill import Skill
+from skillbelt.values import Diagnostic
+
+if TYPE_CHECKING:
+    import threading
+
+# The limits that change what is read from a SKILL.md, so entries made under others do not count.
+_READING_LIMITS = (
+    "head_bytes",
+    "max_frontmatter_bytes",
+    "max_yaml_depth",
+    "max_yaml_aliases",
+    "derived_description_chars",
+)
+# Whether an agent (None: nobody in particular) may use a skill at all.
+Permit = Callable[[str | None, Skill], bool]
+
+
+class Changes(NamedTuple):
+    """What a refresh found, by name."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.removed)
+
+
+class Merged(NamedTuple):
+    """The winners by name, in name order; the losers; and what there is to say."""
+
+    skills: dict[str, Skill]
+    shadowed: tuple[Skill, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+class Catalog(Mapping[str, Skill]):
+    """Every skill by name. Nothing is read until it is asked for, and never a body.
+
+    As a mapping it is the state of the last scan; `all()` looks again first. A skill that can not
+    be read is a diagnostic, never an exception.
+    """
+
+    def __init__(
+        self,
+        project: str | os.PathLike[str] | None = None,
+        *,
+        settings: Settings | None = None,
+        permit: Permit | None = None,
+        index: Index | None = None,
+        **overrides: object,
+    ) -> None:
+        """Settings are loaded for the project folder unless given; `overrides` are settings too."""
+        if settings is None:
+            settings = load_settings(project, overrides=_plain(overrides))
+        self.settings = settings
+        self._permit = permit
+        self._index = index or _index(settings)
+        self._scans: list[Scan] = []
+        self._said: list[Diagnostic] = []
+        self._merged: Merged | None = None
+        self._scanned_at = 0.0
+
+    # What it holds
+
+    def __getitem__(self, name: str) -> Skill:
+        return self._state().skills[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state().skills)
+
+    def __len__(self) -> int:
+        return len(self._state().skills)
+
+    def __repr__(self) -> str:
+        count = f"{len(self._merged.skills)} skills" if self._merged else "not scanned yet"
+        return f"<Catalog of {self.settings.project}: {count}>"
+
+    def find(self, name: str) -> Skill:
+        """The skill of that name; raises SkillNotFound with the closest names."""
+        try:
+            return self[name]
+        except KeyError:
+            raise SkillNotFound(name, self) from None
+
+    def all(self) -> list[Skill]:
+        """Every skill there is now, in name order."""
+        if (
+            self._merged is None
+            or time.monotonic() - self._scanned_at >= self.settings.rescan_seconds
+        ):
+            self._rescan(refresh=False)
+        return list(self._state().skills.values())
+
+    def available(self, agent: str | None = None) -> list[Skill]:
+        """What a model working as this agent may be shown."""
+        seen = [skill for skill in self.all() if skill.model_visible]
+        return [s for s in seen if self._permit(agent, s)] if self._permit else seen
+
+    def dirs(self) -> list[str]:
+        """The folders of all skills, sorted."""
+        return sorted({skill.dir for skill in self.values()})
+
+    @property
+    def shadowed(self) -> tuple[Skill, ...]:
+        """The skills that another one of the same name stands before."""
+        return self._state().shadowed
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """What each root gave, in order of precedence."""
+        self._state()
+        return tuple(self._scans)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Everything that was skipped, mended, shadowed or is wrong."""
+        return self._state().diagnostics
+
+    @property
+    def problems(self) -> tuple[Diagnostic, ...]:
+        """The diagnostics that somebody should act on: errors and warnings."""
+        return tuple(d for d in self.diagnostics if d.severity != "info")
+
+    # How it is kept true
+
+    def discover(self) -> list[Skill]:
+        """Scan every root now; the skills in name order."""
+        self._rescan(refresh=False)
+        return list(self._state().skills.values())
+
+    def refresh(self) -> Changes:
+        """Scan again, ask remotes again, and say what changed."""
+        before = self._merged.skills if self._merged else {}
+        self._scans = []
+        self._rescan(refresh=True)
+        return _changes(before, self._state().skills)
+
+    def watch(self, stop: threading.Event | None = None) -> Iterator[Changes]:
+        """Yield what changes on disk, as it happens, until `stop` is set."""
+        from skillbelt.watch import ticks
+
+        before = self._state().skills
+        for _ in ticks(self._watched, self.settings.watch_seconds, stop):
+            self._rescan(refresh=False)
+            changes = _changes(before, self._state().skills)
+            before = self._state().skills
+            if changes:
+                yield changes
+
+    def _watched(self) -> list[str]:
+        return [s.root.path for s in self._scans if s.exists and not s.stalled]
+
+    def _state(self) -> Merged:
+        if self._merged is None:
+            self._rescan(refresh=False)
+        assert self._merged is not None
+        return self._merged
+
+    def _rescan(self, *, refresh: bool) -> None:
+        said: list[Diagnostic] = []
+        roots = self._roots(said, refresh=refresh)
+        # A root that stalled is not waited for again until somebody asks for a refresh.
+        stalled = {s.root: s for s in self._scans if s.stalled}
+        fresh = iter(scan([r for r in roots if r not in stalled], self.settings, self._index))
+        self._scans = [stalled[root] if root in stalled else next(fresh) for root in roots]
+        self._merged = merge(self._scans, said)
+        self._scanned_at = time.monotonic()
+
+    def _roots(self, said: list[Diagnostic], *, refresh: bool) -> list[Root]:
+        settings = self.settings
+        explicit = [path for path in (*settings.paths, settings.skills_root) if path]
+        remote = [path for path in explicit if sources.is_remote(path)] + list(settings.urls)
+        roots = local_roots(settings, [path for path in explicit if not sources.is_remote(path)])
+        if remote and settings.remote_roots:
+            roots += self._remote_roots(remote, said, refresh=refresh)
+        place = settings.scope_order.index
+        return sorted(roots, key=lambda root: place(root.scope))
+
+    def _remote_roots(
+        self, remote: Sequence[str], said: list[Diagnostic], *, refresh: bool
+    ) -> Iterator[Root]:
+        pulled = sources.pull_all(
+            list(dict.fromkeys(remote)),
+            cache_dir=os.path.join(self.settings.cache_dir, "remote"),
+            limits=self.settings.limits,
+            refresh=refresh,
+            offline=self.settings.offline,
+        )
+        for source, (located, diagnostics) in zip(dict.fromkeys(remote), pulled, strict=True):
+            said += diagnostics
+            for folder, origin in located:
+                yield Root(folder, "remote" if _over_network(source) else "explicit", "", origin)
+
+
+def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Merged:
+    """The first skill of each name wins; every other one is shadowed and says by whom."""
+    winners: dict[str, Skill] = {}
+    losers: dict[str, list[Skill]] = {}
+    folders: dict[int, str] = {}
+    diagnostics = list(said)
+    for scanned in scans:
+        diagnostics += scanned.diagnostics
+        for skill, identity in zip(scanned.skills, scanned.identities, strict=True):
+            if folders.setdefault(identity, skill.location) != skill.location:
+                diagnostics.append(_same(skill, folders[identity]))
+            elif winners.setdefault(skill.name, skill) is not skill:
+                losers.setdefault(skill.name, []).append(skill)
+    for name, shadowed in losers.items():
+        diagnostics += (_shadowed(loser, winners[name]) for loser in shadowed)
+        winners[name] = winners[name]._replace(shadows=tuple(s.location for s in shadowed))
+    ordered = {name: winners[name] for name in sorted(winners)}
+    return Merged(ordered, tuple(s for n in sorted(losers) for s in losers[n]), tuple(diagnostics))
+
+
+def discover_skills(
+    project: str | os.PathLike[str] | None = None, **settings: object
+) -> list[Skill]:
+    """Every skill for a project folder, in name order: descriptors only, no body is read."""
+    return Catalog(project, **settings).discover()
+
+
+def _same(skill: Skill, first: str) -> Diagnostic:
+    message = f"is the same folder as {first}, reached twice; it counts once"
+    return Diagnostic("same-folder", "info", skill.location, None, message)
+
+
+def _shadowed(loser: Skill, winner: Skill) -> Diagnostic:
+    return Diagnostic(
+        "shadowed",
+        "warning",
+        loser.location,
+        None,
+        f"duplicate skill name {loser.name!r}: {winner.location} ({winner.scope}) stands before "
+        f"{loser.location} ({loser.scope})",
+        "rename one of them, or remove the one you do not need",
+    )
+
+
+def _changes(before: Mapping[str, Skill], after: Mapping[str, Skill]) -> Changes:
+    return Changes(
+        tuple(name for name in after if name not in before),
+        tuple(name for name in after if name in before and after[name] != before[name]),
+        tuple(name for name in before if name not in after),
+    )
+
+
+def _index(settings: Settings) -> Index:
+    if not settings.use_index:
+        return MemoryIndex()
+    limits = settings.limits
+    rules = [getattr(limits, name) for name in _READING_LIMITS]
+    return SqliteIndex(settings.index_file, f"{rules} {settings.strict}")
+
+
+def _plain(overrides: Mapping[str, object]) -> dict[str, object]:
+    """Overrides with path objects and single paths brought to what settings hold."""
+    plain = dict(overrides)
+    paths = plain.get("paths")
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    if isinstance(paths, Iterable):
+        plain["paths"] = [os.fspath(path) for path in paths]
+    if isinstance(plain.get("cache_dir"), os.PathLike):
+        plain["cache_dir"] = os.fspath(plain["cache_dir"])  # type: ignore[call-overload]
+    return plain
+
+
+def _over_network(source: str) -> bool:
+    return source.startswith(("http://", "https://"))

@@ -1,0 +1,37 @@
+"""`skillbelt refresh`."""
+
+from __future__ import annotations
+
+import argparse
+
+from skillbelt.cli.output import (
+    diagnostics_json,
+    open_catalog,
+    print_diagnostics,
+    print_json,
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """`refresh` has no options of its own."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Scan every folder and ask every remote source again, now."""
+    catalog = open_catalog(args)
+    catalog.refresh()
+    read = sum(scan.files_read for scan in catalog.scans)
+    gone = sum(scan.files_gone for scan in catalog.scans)
+    if args.json:
+        print_json(
+            {
+                "skills": len(catalog),
+                "files_read": read,
+                "files_gone": gone,
+                "diagnostics": diagnostics_json(catalog.diagnostics),
+            }
+        )
+        return 0
+    print_diagnostics(catalog.diagnostics, args)
+    print(f"{len(catalog)} skills; {read} files new or changed, {gone} gone since the last scan")
+    return 0

@@ -1,0 +1,99 @@
+"""`skillbelt show`."""
+
+from __future__ import annotations
+
+import argparse
+
+from skillbelt.check import check_file
+from skillbelt.cli.output import (
+    diagnostics_json,
+    open_catalog,
+    print_json,
+    print_table,
+    skill_json,
+)
+from skillbelt.manifest import build_manifest
+from skillbelt.skill import Skill
+from skillbelt.text import one_line, tokens, tokens_of_bytes
+from skillbelt.values import SKILL_FILE, Diagnostic, Manifest
+
+_DOCUMENTS = (".md", ".txt")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `show`."""
+    parser.add_argument("name", metavar="NAME", help="the skill")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print all that is known of one skill."""
+    catalog = open_catalog(args)
+    skill = catalog.find(args.name)
+    listing = build_manifest(skill.dir, catalog.settings.limits)
+    diagnostics = [*check_file(skill.location).diagnostics, *listing.diagnostics]
+    if args.json:
+        print_json(_document(skill, listing, diagnostics))
+    else:
+        _print(skill, listing, diagnostics)
+    return 0
+
+
+def _document(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> object:
+    return {
+        **skill_json(skill),
+        "title": skill.title,
+        "dir": skill.dir,
+        "derived": skill.derived,
+        "frontmatter": skill.raw_fields,
+        "files": [entry._asdict() for entry in listing.files],
+        "hash": listing.hash,
+        "tokens": _tokens(skill, listing),
+        "diagnostics": diagnostics_json(diagnostics),
+    }
+
+
+def _tokens(skill: Skill, listing: Manifest) -> dict[str, int]:
+    """About what the skill costs in a prompt: always, when loaded, and if every document is read."""
+    sizes = {entry.path: entry.size for entry in listing.files}
+    body = max(sizes.pop(SKILL_FILE, 0) - skill.body_offset, 0)
+    documents = sum(n for path, n in sizes.items() if path.lower().endswith(_DOCUMENTS))
+    return {
+        "overview": tokens(f"- {skill.name}: {skill.description}\n"),
+        "body": tokens_of_bytes(body),
+        "documents": tokens_of_bytes(documents),
+    }
+
+
+def _print(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> None:
+    cost = _tokens(skill, listing)
+    facts = {
+        "name": skill.name,
+        "title": skill.title if skill.title != skill.name else "",
+        "description": skill.description + (" (derived from the text)" if skill.derived else ""),
+        "location": skill.location,
+        "scope": skill.scope,
+        "origin": f"{skill.origin}, {'trusted' if skill.trusted else 'not trusted'}",
+        "for the model": "yes" if skill.model_visible else "no",
+        "for the user": "yes" if skill.user_invocable else "no",
+        "hash": listing.hash,
+        "tokens": f"{cost['overview']} overview, {cost['body']} body, {cost['documents']} documents",
+        "stands before": ", ".join(skill.shadows),
+    }
+    print_table(("", ""), [(key, value) for key, value in facts.items() if value])
+    _print_fields(skill)
+    print("files")
+    for entry in listing.files:
+        print(f"  {one_line(entry.path)}  {entry.size} bytes, {entry.kind}")
+    for diagnostic in diagnostics:
+        print(one_line(str(diagnostic)))
+
+
+def _print_fields(skill: Skill) -> None:
+    import json
+
+    rest = {k: v for k, v in skill.raw_fields.items() if k not in ("name", "description")}
+    if rest:
+        print("frontmatter")
+    for key, value in rest.items():
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        print(f"  {one_line(key)}: {one_line(shown)}")

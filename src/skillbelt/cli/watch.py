@@ -1,0 +1,41 @@
+"""`skillbelt watch`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+
+from skillbelt.catalog import Catalog, Changes
+from skillbelt.cli.output import open_catalog, say
+from skillbelt.text import one_line
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `watch`."""
+    parser.add_argument("--count", type=int, metavar="N", help="stop after N changes")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print changes until interrupted, a line (with --json a document) each."""
+    catalog = open_catalog(args)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    say(f"watching {len(catalog)} skills; Ctrl-C ends", args)
+    for seen, changes in enumerate(catalog.watch(stop), 1):
+        _print(catalog, changes, args)
+        if args.count and seen >= args.count:
+            break
+    return 0
+
+
+def _print(catalog: Catalog, changes: Changes, args: argparse.Namespace) -> None:
+    if args.json:
+        import json
+
+        print(json.dumps(changes._asdict()), flush=True)
+        return
+    for word, names in changes._asdict().items():
+        for name in names:
+            about = one_line(catalog[name].description) if name in catalog else ""
+            print(f"{word} {name}" + (f": {about}" if about else ""), flush=True)

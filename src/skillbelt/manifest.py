@@ -1,0 +1,134 @@
+"""The files of a skill: their sizes, hashes and kinds, and one hash over all of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+
+from skillbelt.values import Diagnostic, FileEntry, Limits, Manifest
+
+SKIPPED = frozenset((".git", "node_modules", "__pycache__"))
+_CHUNK = 2**20
+_SNIFFED = 4096
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"\0asm", "application/wasm"),
+    (b"\x7fELF", "application/x-executable"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"\x1f\x8b", "application/gzip"),
+    (b"SQLite format 3\0", "application/vnd.sqlite3"),
+)
+_TYPES = {
+    ".md": "text/markdown",
+    ".py": "text/x-python",
+    ".sh": "application/x-sh",
+    ".bash": "application/x-sh",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
+    ".toml": "application/toml",
+    ".ts": "text/x-typescript",
+}
+
+
+def build_manifest(folder: str, limits: Limits | None = None) -> Manifest:
+    """Every regular file below a skill's folder. Links are named in a diagnostic, not followed."""
+    limits = limits or Limits()
+    said: list[Diagnostic] = []
+    files: list[FileEntry] = []
+    left = limits.max_manifest_bytes
+    for path in _files(folder, "", said):
+        if len(files) >= limits.max_manifest_files or left <= 0:
+            said.append(_too_much(folder, limits))
+            break
+        entry = _entry(folder, path, left, said)
+        if entry is not None:
+            files.append(entry)
+            left -= entry.size
+    files.sort()
+    return Manifest(tuple(files), _hash(files), tuple(said))
+
+
+def kind_of(path: str, head: bytes) -> str:
+    """The MIME type, by content first and name second."""
+    for magic, kind in _MAGIC:
+        if head.startswith(magic):
+            return kind
+    ending = os.path.splitext(path)[1].lower()
+    if ending in _TYPES:
+        return _TYPES[ending]
+    import mimetypes
+
+    guessed = mimetypes.guess_type(path, strict=False)[0]
+    if guessed:
+        return guessed
+    return "application/octet-stream" if b"\0" in head else "text/plain"
+
+
+def _files(folder: str, below: str, said: list[Diagnostic]) -> Iterator[str]:
+    try:
+        with os.scandir(os.path.join(folder, below)) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except OSError as error:
+        said.append(_unreadable(os.path.join(folder, below), error))
+        return
+    for entry in entries:
+        name = f"{below}{entry.name}"
+        if entry.is_symlink():
+            message = f"is a link to {os.readlink(entry.path)}; links are not part of a skill"
+            remedy = "put the file itself there"
+            said.append(Diagnostic("link-skipped", "warning", entry.path, None, message, remedy))
+        elif entry.is_dir(follow_symlinks=False):
+            if entry.name not in SKIPPED:
+                yield from _files(folder, f"{name}/", said)
+        else:
+            yield name
+
+
+def _entry(folder: str, path: str, left: int, said: list[Diagnostic]) -> FileEntry | None:
+    full = os.path.join(folder, path)
+    try:
+        handle = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                message = "is neither a file nor a folder; it is not part of the skill"
+                said.append(Diagnostic("not-a-file", "warning", full, None, message, "remove it"))
+                return None
+            head = file.read(_SNIFFED)
+            digest, size = hashlib.sha256(head), len(head)
+            while size < left and (chunk := file.read(_CHUNK)):
+                digest.update(chunk)
+                size += len(chunk)
+    except OSError as error:
+        said.append(_unreadable(full, error))
+        return None
+    return FileEntry(path, size, digest.hexdigest(), kind_of(path, head))
+
+
+def _hash(files: list[FileEntry]) -> str:
+    digest = hashlib.sha256()
+    for entry in files:
+        digest.update(entry.path.encode("utf-8", "surrogateescape") + b"\0")
+        digest.update(bytes.fromhex(entry.sha256))
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _unreadable(path: str, error: OSError) -> Diagnostic:
+    message = f"can not be read: {error.strerror or error}"
+    return Diagnostic("unreadable", "error", path, None, message, "mend its permissions")
+
+
+def _too_much(folder: str, limits: Limits) -> Diagnostic:
+    return Diagnostic(
+        "skill-too-large",
+        "warning",
+        folder,
+        None,
+        f"has more than {limits.max_manifest_files} files or {limits.max_manifest_bytes} bytes; "
+        "the rest was left out",
+        "raise max_manifest_files or max_manifest_bytes, or make the skill smaller",
+    )

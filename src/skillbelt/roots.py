@@ -1,0 +1,133 @@
+"""Where skills may lie: the table of clients' folders, and which of them count, in which order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from skillbelt.settings import Settings, resolve, upward
+from skillbelt.values import Origin, Scope
+
+
+class Client(NamedTuple):
+    """One program that reads skills: its folders in a project and in a home.
+
+    In `user`, `~/` is the home, `$config/` the user's config folder, `@/` the client's own home as
+    its environment variable gives it (`~/<rest of the first folder>` unless set), `*` any folder.
+    """
+
+    name: str
+    project: tuple[str, ...]
+    user: tuple[str, ...]
+
+
+class Root(NamedTuple):
+    """One folder to search, with what its skills are to be called."""
+
+    path: str
+    scope: Scope
+    client: str = ""
+    origin: Origin = Origin()
+    required: bool = False  # somebody asked for this very folder, so its absence is worth a word
+
+
+def _both(*names: str) -> tuple[Client, ...]:
+    return tuple(Client(n, (f".{n}/skills",), (f"~/.{n}/skills",)) for n in names)
+
+
+CLIENTS: tuple[Client, ...] = (
+    Client(
+        "skillbelt",
+        (".skillbelt/skill", ".skillbelt/skills"),
+        ("~/.skillbelt/skills", "$config/skillbelt/skill", "$config/skillbelt/skills"),
+    ),
+    Client("agents", (".agents/skills",), ("~/.agents/skills", "$config/agents/skills")),
+    Client("claude", (".claude/skills",), ("@.claude/skills", "/etc/claude-code/.claude/skills")),
+    Client("codex", (".codex/skills",), ("@.codex/skills", "/etc/codex/skills")),
+    Client(
+        "opencode",
+        (".opencode/skill", ".opencode/skills"),
+        ("$config/opencode/skill", "$config/opencode/skills"),
+    ),
+    Client("copilot", (".github/skills",), ("~/.copilot/skills",)),
+    Client("cursor", (".cursor/skills",), ("~/.cursor/skills",)),
+    Client("gemini", (".gemini/skills",), ("~/.gemini/skills",)),
+    Client("goose", (".goose/skills",), ("$config/goose/skills",)),
+    Client("deepagents", (".deepagents/skills",), ("~/.deepagents/*/skills",)),
+    Client(
+        "openclaw",
+        ("skills",),
+        ("~/.openclaw/skills", "~/.clawdbot/skills", "~/.moltbot/skills"),
+    ),
+    Client("windsurf", (".windsurf/skills",), ("~/.codeium/windsurf/skills",)),
+    Client("antigravity", (".agent/skills",), ("~/.gemini/antigravity/skills",)),
+    Client("crush", (".crush/skills",), ("$config/crush/skills",)),
+    Client("devin", (".devin/skills",), ("$config/devin/skills",)),
+    Client("pi", (".pi/skills",), ("~/.pi/agent/skills",)),
+    Client("tabnine", (".tabnine/agent/skills",), ("~/.tabnine/agent/skills",)),
+    Client("cortex", (".cortex/skills",), ("~/.snowflake/cortex/skills",)),
+    *_both(
+        "adal", "aider-desk", "augment", "autohand", "bob", "codeartsdoer", "codebuddy",
+        "codemaker", "codestudio", "commandcode", "continue", "factory", "forge", "hermes",
+        "iflow", "inferencesh", "jazz", "junie", "kilocode", "kiro", "kode", "lingma", "mcpjam",
+        "moxby", "mux", "neovate", "ona", "openhands", "pochi", "qoder", "qwen", "reasonix",
+        "roo", "rovodev", "terramind", "tinycloud", "trae", "vibe", "zcode", "zencoder",
+    ),
+)  # fmt: skip
+NATIVE = "skillbelt"
+
+
+def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
+    """Every local folder to search, strongest scope first; they need not exist."""
+    found = {
+        "explicit": [Root(resolve(p, settings), "explicit", required=True) for p in explicit],
+        "project": list(_project(settings)),
+        "user": list(_user(settings)),
+    }
+    order = [root for scope in settings.scope_order for root in found.get(scope, ())]
+    return list({root.path: root for root in reversed(order)}.values())[::-1]
+
+
+def clients(settings: Settings) -> list[Client]:
+    """The clients whose folders count, in the configured order and then the table's."""
+    on = [c for c in CLIENTS if c.name not in settings.disabled_clients]
+    if not settings.external_roots:
+        on = [c for c in on if c.name == NATIVE]
+    rank = {name: place for place, name in enumerate(settings.client_order)}
+    return sorted(on, key=lambda client: rank.get(client.name, len(rank)))
+
+
+def _project(settings: Settings) -> Iterator[Root]:
+    if not (settings.standard_roots and settings.project_roots):
+        return
+    for folder in upward(settings.project, settings.worktree):
+        for client in clients(settings):
+            for name in client.project:
+                yield Root(f"{folder.rstrip('/')}/{name}", "project", client.name)
+
+
+def _user(settings: Settings) -> Iterator[Root]:
+    if not (settings.standard_roots and settings.user_roots):
+        return
+    for client in clients(settings):
+        for pattern in client.user:
+            for path in _expanded(pattern, client.name, settings):
+                yield Root(path, "user", client.name)
+
+
+def _expanded(pattern: str, client: str, settings: Settings) -> list[str]:
+    if pattern.startswith("@"):
+        own = settings.client_homes.get(client)
+        rest = pattern[1:]
+        return [f"{own}/{rest.split('/', 1)[1]}" if own else f"{settings.home}/{rest}"]
+    path = pattern.replace("~/", settings.home + "/").replace(
+        "$config/", settings.config_home + "/"
+    )
+    before, star, after = path.partition("*")
+    if not star:
+        return [path]
+    try:
+        return [before + name + after for name in sorted(os.listdir(before))]
+    except OSError:
+        return []

@@ -1,0 +1,261 @@
+"""Scan roots: walk each, take what the index knows, read the heads of what changed.
+
+The work happens in a thread of its own, because a call into a dead mount may never return; whoever
+asked waits only while there is progress.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from skillbelt import skill
+from skillbelt.index import Entry, Index
+from skillbelt.roots import Root
+from skillbelt.settings import Settings
+from skillbelt.skill import Card, Skill
+from skillbelt.sources.folder import Found, Pulse, Rules, Walker
+from skillbelt.values import Diagnostic, Limits
+
+POLICY_FILE = "agents/openai.yaml"
+_MAX_POLICY_BYTES = 64 * 2**10
+# How often the one who waits looks for progress.
+_LOOK_SECONDS = 0.25
+
+
+class Scan(NamedTuple):
+    """What one root gave. `identities` are those of the skills' folders, in the same order."""
+
+    root: Root
+    exists: bool = False
+    skills: tuple[Skill, ...] = ()
+    identities: tuple[int, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    files_read: int = 0
+    files_gone: int = 0
+    stalled: bool = False
+
+
+def scan(roots: Sequence[Root], settings: Settings, index: Index) -> list[Scan]:
+    """What each root gave, in the order given. A root that makes no progress is left behind."""
+    results: list[Scan] = []
+    while len(results) < len(roots):
+        worker = _Worker(roots[len(results) :], settings, index)
+        worker.start()
+        results += worker.wait(settings.limits.scan_timeout_seconds)
+    return results
+
+
+class _Worker(threading.Thread):
+    """Scans roots one after another until it is done or told to stop."""
+
+    def __init__(self, roots: Sequence[Root], settings: Settings, index: Index) -> None:
+        super().__init__(name="skillbelt-scan", daemon=True)
+        self._roots, self._settings, self._index = roots, settings, index
+        self._pulse = Pulse()
+        self._results: list[Scan] = []
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            for root in self._roots:
+                scanned = _scan_root(root, self._settings, self._index, self._pulse)
+                if self._pulse.stopped:
+                    return
+                self._results.append(scanned)
+        except BaseException as error:  # handed to the one who waits, not lost with the thread
+            self._failure = error
+
+    def wait(self, patience: float) -> list[Scan]:
+        """The results so far: all, or up to and including a root that stalled."""
+        beats, idle = -1, 0.0
+        while self.is_alive():
+            self.join(_LOOK_SECONDS)
+            idle = 0.0 if self._pulse.beats != beats else idle + _LOOK_SECONDS
+            beats = self._pulse.beats
+            if idle >= patience and self.is_alive():
+                self._pulse.stopped = True
+                done = list(self._results)
+                return [*done, _stalled(self._roots[len(done)], self._pulse.path, patience)]
+        if self._failure is not None:
+            raise self._failure
+        return self._results
+
+
+def _stalled(root: Root, path: str, patience: float) -> Scan:
+    problem = Diagnostic(
+        "root-stalled",
+        "error",
+        root.path,
+        None,
+        f"no answer within {patience:g} s at {path}; the folder was left out",
+        "bring the mount back or take the folder out, then refresh",
+    )
+    return Scan(root, exists=True, diagnostics=(problem,), stalled=True)
+
+
+def _scan_root(root: Root, settings: Settings, index: Index, pulse: Pulse) -> Scan:
+    pulse.beat(root.path)
+    walker = Walker(root.path, rules(settings), pulse)
+    walker.walk()
+    if not walker.exists:
+        return Scan(root, diagnostics=(*walker.diagnostics, *_missing(root, walker.diagnostics)))
+    known = index.load(root.path) if walker.found else {}
+    reader = _Reader(root, settings, pulse)
+    for found in walker.found:
+        reader.take(found, known.pop(found.location, None))
+    if not pulse.stopped:
+        index.save(reader.fresh, known if walker.complete else ())
+    return Scan(
+        root,
+        True,
+        tuple(reader.skills),
+        tuple(reader.identities),
+        (*walker.diagnostics, *reader.diagnostics),
+        reader.files_read,
+        len(known) if walker.complete else 0,
+    )
+
+
+def rules(settings: Settings) -> Rules:
+    """How the settings want folders to be walked."""
+    return Rules(
+        settings.limits,
+        settings.follow_symlinks,
+        settings.nested,
+        settings.loose_file_name,
+        frozenset(settings.skip_directories),
+    )
+
+
+def _missing(root: Root, said: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
+    if root.required and not any(True for _ in said):
+        message = "skill path not found: there is no such folder"
+        remedy = "create it, or take it out of the settings"
+        yield Diagnostic("root-missing", "warning", root.path, None, message, remedy)
+
+
+class _Reader:
+    """Turns what a walk found into skills, reading only what changed."""
+
+    def __init__(self, root: Root, settings: Settings, pulse: Pulse) -> None:
+        self._root, self._settings, self._pulse = root, settings, pulse
+        self._limits: Limits = settings.limits
+        self.skills: list[Skill] = []
+        self.identities: list[int] = []
+        self.diagnostics: list[Diagnostic] = []
+        self.fresh: list[Entry] = []
+        self.files_read = 0
+
+    def take(self, found: Found, known: Entry | None) -> None:
+        """One skill more, or a diagnostic that says why not."""
+        folder = found.location[: found.location.rindex("/")]
+        policy_ns = _policy_stamp(folder)
+        stamp = (found.location, found.size, found.mtime_ns, found.inode, policy_ns)
+        if known is None or known[:5] != stamp:
+            self._pulse.beat(found.location)
+            known = self._read(found, folder, policy_ns)
+            if known is None:
+                return
+        self._add(found, known)
+
+    def _read(self, found: Found, folder: str, policy_ns: int) -> Entry | None:
+        try:
+            data = skill.read_head(found.location, self._limits)
+        except OSError as error:
+            message = f"can not be read: {error.strerror or error}"
+            remedy = "mend its permissions, or remove it"
+            self.diagnostics.append(
+                Diagnostic("unreadable", "error", found.location, None, message, remedy)
+            )
+            return None
+        self.files_read += 1
+        name = folder[folder.rindex("/") + 1 :]
+        card = skill.read_card(
+            data, found.location, name, self._limits, derive=not self._settings.strict
+        )
+        if policy_ns:
+            card = _with_policy(card, folder)
+        stored = _dump(card.diagnostics) if card.diagnostics else ""
+        entry = Entry(*found[:4], policy_ns, *card[:-1], stored)
+        self.fresh.append(entry)
+        return entry
+
+    def _add(self, found: Found, entry: Entry) -> None:
+        root, settings, flags = self._root, self._settings, entry.flags
+        diagnostics = _load(entry.diagnostics, entry.path) if entry.diagnostics else ()
+        self.diagnostics += diagnostics
+        if flags & skill.SKIPPED:
+            return
+        hidden = bool(
+            (flags & skill.INTERNAL and not settings.internal_skills)
+            or (flags & skill.DERIVED and settings.derived_descriptions == "hide")
+        )
+        self.identities.append(found.identity)
+        self.skills.append(
+            Skill(
+                entry.name,
+                entry.title,
+                entry.description,
+                entry.path,
+                root.scope,
+                root.origin,
+                entry.when_to_use,
+                bool(flags & skill.MODEL and entry.description and not hidden),
+                bool(flags & skill.USER),
+                hidden,
+                not root.origin.remote
+                and not (root.scope == "project" and settings.trust_project == "ask"),
+                bool(flags & skill.DERIVED),
+                entry.body_offset,
+                entry.mtime_ns,
+                entry.fields,
+                diagnostics,
+            )
+        )
+
+
+def _policy_stamp(folder: str) -> int:
+    """When the Codex policy file of a skill was changed; 0 when there is none."""
+    path = f"{folder}/{POLICY_FILE}"
+    if not os.access(path, os.F_OK):
+        return 0
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _with_policy(card: Card, folder: str) -> Card:
+    """The card with what the Codex file beside the skill says: it may keep the model away."""
+    import json
+
+    from skillbelt.strict import load_mapping
+
+    try:
+        data = skill.read_small(f"{folder}/{POLICY_FILE}", _MAX_POLICY_BYTES)
+    except OSError:
+        return card
+    policy = load_mapping(data)
+    fields = {**json.loads(card.fields), POLICY_FILE: policy}
+    rule = policy.get("policy")
+    implicit = rule.get("allow_implicit_invocation") if isinstance(rule, dict) else None
+    flags = card.flags & ~skill.MODEL if implicit is False else card.flags
+    return card._replace(flags=flags, fields=skill.encode_fields(fields))
+
+
+def _dump(diagnostics: Iterable[Diagnostic]) -> str:
+    import json
+
+    return json.dumps([(d.code, d.severity, d.line, d.message, d.remedy) for d in diagnostics])
+
+
+def _load(stored: str, path: str) -> tuple[Diagnostic, ...]:
+    import json
+
+    return tuple(
+        Diagnostic(code, severity, path, line, message, remedy)
+        for code, severity, line, message, remedy in json.loads(stored)
+    )

@@ -1,0 +1,339 @@
+"""Settings: files and environment brought together into one value.
+
+The only module that reads the environment. Later wins: defaults, the user's config, the project's
+`[tool.skillbelt]`, its `skillbelt.toml`, the environment, arguments in code or on the command line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from skillbelt.errors import ConfigError
+from skillbelt.values import SCOPES, Limits
+
+ENV_PREFIX = "SKILLBELT_"
+PROJECT_FILE = "skillbelt.toml"
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Settings(NamedTuple):
+    """Everything that can be set. Each field `x_y` is also `SKILLBELT_X_Y` in the environment."""
+
+    paths: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+    standard_roots: bool = True
+    project_roots: bool = True
+    user_roots: bool = True
+    remote_roots: bool = True
+    external_roots: bool = True
+    disabled_clients: tuple[str, ...] = ()
+    scope_order: tuple[str, ...] = SCOPES
+    client_order: tuple[str, ...] = ("skillbelt", "agents", "claude")
+    follow_symlinks: bool = True
+    nested: bool = False
+    loose_file_name: bool = False
+    skip_directories: tuple[str, ...] = (".git", "node_modules", "__pycache__")
+    strict: bool = False
+    derived_descriptions: Literal["show", "hide"] = "show"
+    internal_skills: bool = False
+    trust_project: Literal["allow", "ask"] = "allow"
+    use_index: bool = True
+    offline: bool = False
+    rescan_seconds: float = 0.0
+    watch_seconds: float = 2.0
+    cache_dir: str = ""
+    limits: Limits = Limits()
+    # What the machine says; set by `load_settings`, not by a file.
+    project: str = ""
+    worktree: str = ""
+    home: str = ""
+    config_home: str = ""
+    client_homes: Mapping[str, str] = _NOTHING
+    skills_root: str = ""
+    sources: Mapping[str, str] = _NOTHING
+
+    @property
+    def index_file(self) -> str:
+        """Where the persistent index lies."""
+        return os.path.join(self.cache_dir, "index.sqlite3")
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "derived_descriptions": ("show", "hide"),
+    "trust_project": ("allow", "ask"),
+}
+_MACHINE = ("limits", "project", "worktree", "home", "config_home", "client_homes", "skills_root",
+            "sources")  # fmt: skip
+DEFAULTS: dict[str, object] = {
+    **{key: value for key, value in Settings._field_defaults.items() if key not in _MACHINE},
+    **Limits._field_defaults,
+}
+# Environment variables of other tools that move a client's own folder.
+CLIENT_HOMES = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
+
+
+def load_settings(
+    project: str | os.PathLike[str] | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
+    overrides: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """The settings for a project folder (default: the current one); ConfigError if one is wrong.
+
+    `config` is read in place of the project's own files. `overrides` win over everything.
+    """
+    env = os.environ if environ is None else environ
+    start = os.path.abspath(os.path.expanduser(project or "."))
+    if not os.path.isdir(start):
+        raise ConfigError(f"{start}: no such folder; give an existing one with --project")
+    home = env.get("HOME") or os.path.expanduser("~")
+    config_home = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    worktree = find_worktree(start)
+    values, sources = _merged(start, worktree, config_home, config, env, overrides or {})
+    values.setdefault("cache_dir", env.get("SKILLS_CACHE_DIR") or _cache_home(env, home))
+    values["cache_dir"] = os.path.abspath(_expand(str(values["cache_dir"]), home))
+    if _truth(env.get("INSTALL_INTERNAL_SKILLS", "")):
+        values.setdefault("internal_skills", True)
+    limits = Limits(**{key: values.pop(key) for key in Limits._fields if key in values})  # type: ignore[arg-type]
+    return Settings(
+        **values,  # type: ignore[arg-type]
+        limits=limits,
+        project=start,
+        worktree=worktree,
+        home=home,
+        config_home=config_home,
+        client_homes={name: env[key] for name, key in CLIENT_HOMES.items() if env.get(key)},
+        skills_root=env.get("SKILLS_ROOT", ""),
+        sources=sources,
+    )
+
+
+def find_worktree(start: str) -> str:
+    """The nearest folder at or above `start` that holds `.git`; `start` itself outside git."""
+    folder = start
+    while True:
+        if os.path.lexists(os.path.join(folder, ".git")):
+            return folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return start
+        folder = parent
+
+
+def upward(start: str, stop: str) -> list[str]:
+    """The folders from `start` up to `stop`, both included, nearest first."""
+    folders = [start]
+    while folders[-1] != stop and os.path.dirname(folders[-1]) != folders[-1]:
+        folders.append(os.path.dirname(folders[-1]))
+    return folders
+
+
+def _merged(
+    start: str,
+    worktree: str,
+    config_home: str,
+    config: str | os.PathLike[str] | None,
+    env: Mapping[str, str],
+    overrides: Mapping[str, object],
+) -> tuple[dict[str, object], dict[str, str]]:
+    values: dict[str, object] = {}
+    sources: dict[str, str] = {}
+    for path, table in _files(start, worktree, config_home, config):
+        for key, value in _read_file(path, table).items():
+            values[key], sources[key] = value, path
+    for name in sorted(env):
+        if name.startswith(ENV_PREFIX):
+            key = name.removeprefix(ENV_PREFIX).lower()
+            values[key] = _from_text(key, env[name], f"environment variable {name}")
+            sources[key] = name
+    for key, value in overrides.items():
+        values[key] = _typed(key, value, f"argument {key}")
+        sources[key] = "argument"
+    return values, sources
+
+
+def _files(
+    start: str, worktree: str, config_home: str, config: str | os.PathLike[str] | None
+) -> list[tuple[str, tuple[str, ...]]]:
+    """The files to read, weakest first, each with the table of it that is ours."""
+    own = os.path.join(config_home, "skillbelt")
+    files = [(os.path.join(own, name), ()) for name in ("config.toml", PROJECT_FILE)]
+    found: list[tuple[str, tuple[str, ...]]] = [item for item in files if os.path.isfile(item[0])]
+    if config is not None:
+        path = os.path.abspath(os.path.expanduser(config))
+        if not os.path.isfile(path):
+            raise ConfigError(f"{path}: no such file; --config takes an existing one")
+        return [*found, (path, ("tool", "skillbelt") if path.endswith("pyproject.toml") else ())]
+    return found + _project_files(start, worktree)
+
+
+def _project_files(start: str, worktree: str) -> list[tuple[str, tuple[str, ...]]]:
+    for folder in upward(start, worktree):
+        pyproject, own = (os.path.join(folder, name) for name in ("pyproject.toml", PROJECT_FILE))
+        found: list[tuple[str, tuple[str, ...]]] = []
+        if os.path.isfile(pyproject) and b"[tool.skillbelt" in _bytes(pyproject):
+            found.append((pyproject, ("tool", "skillbelt")))
+        if os.path.isfile(own):
+            found.append((own, ()))
+        if found:
+            return found
+    return []
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(2**20)
+    except OSError as error:
+        raise ConfigError(f"{path}: can not be read: {error.strerror}") from error
+
+
+def _read_file(path: str, table: tuple[str, ...]) -> dict[str, object]:
+    import tomllib
+
+    data = _bytes(path)
+    try:
+        parsed: object = tomllib.loads(data.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    for key in table:
+        parsed = parsed.get(key, {}) if isinstance(parsed, dict) else {}
+    if not isinstance(parsed, dict):
+        raise ConfigError(f"{path}: [{'.'.join(table)}] must be a table")
+    flat = _flatten(parsed)
+    text = data.decode("utf-8")
+    return {
+        key: _based(key, _typed(key, value, f"{path}:{_line(text, key)}"), os.path.dirname(path))
+        for key, value in flat.items()
+    }
+
+
+def _flatten(table: Mapping[str, object]) -> dict[str, object]:
+    """`[skills] paths` and `[limits] max_depth` mean the settings `paths` and `max_depth`."""
+    flat: dict[str, object] = {}
+    for key, value in table.items():
+        if key in ("skills", "limits") and isinstance(value, dict):
+            flat.update(value)
+        else:
+            flat[key.replace("-", "_")] = value
+    return flat
+
+
+def _line(text: str, key: str) -> int:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.split("=")[0].strip().strip("\"'").replace("-", "_") == key:
+            return number
+    return 1
+
+
+def _based(key: str, value: object, folder: str) -> object:
+    """A relative path written in a file is relative to that file."""
+    if key == "paths" and isinstance(value, tuple):
+        return tuple(item if item.startswith("~") else os.path.join(folder, item) for item in value)
+    if key == "cache_dir" and isinstance(value, str) and not value.startswith("~"):
+        return os.path.join(folder, value)
+    return value
+
+
+def _typed(key: str, value: object, where: str) -> object:
+    if key not in DEFAULTS:
+        raise ConfigError(f"{where}: unknown setting {key!r}{_closest(key)}")
+    default = DEFAULTS[key]
+    if isinstance(default, tuple):
+        return _list(key, value, where)
+    if isinstance(default, float) and type(value) is int:
+        value = float(value)
+    if type(value) is not type(default):
+        raise ConfigError(
+            f"{where}: {key} must be {_kind(default)}, not {_kind(value)} ({value!r})"
+        )
+    return _checked(key, value, where)
+
+
+def _list(key: str, value: object, where: str) -> tuple[str, ...]:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+        raise ConfigError(f"{where}: {key} must be a list of strings, not {value!r}")
+    if key == "scope_order" and sorted(items) != sorted(SCOPES):
+        raise ConfigError(f"{where}: scope_order must name each of {', '.join(SCOPES)} once")
+    return tuple(items)
+
+
+def _checked(key: str, value: object, where: str) -> object:
+    if key in CHOICES and value not in CHOICES[key]:
+        raise ConfigError(f"{where}: {key} must be one of {', '.join(CHOICES[key])}, not {value!r}")
+    if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
+        raise ConfigError(f"{where}: {key} must not be negative, not {value!r}")
+    return value
+
+
+def _from_text(key: str, text: str, where: str) -> object:
+    """A setting as an environment variable writes it."""
+    default = DEFAULTS.get(key)
+    try:
+        if isinstance(default, tuple):
+            separator = os.pathsep if key == "paths" else ","
+            return _typed(
+                key, [part.strip() for part in text.split(separator) if part.strip()], where
+            )
+        if isinstance(default, bool):
+            return _typed(key, _boolean(text), where)
+        if isinstance(default, int | float):
+            return _typed(key, type(default)(text), where)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {key} must be {_kind(default)}, not {text!r}") from error
+    return _typed(key, text, where)
+
+
+def _boolean(text: str) -> bool:
+    if text.strip().lower() in ("1", "true", "yes", "on"):
+        return True
+    if text.strip().lower() in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError(text)
+
+
+def _truth(text: str) -> bool:
+    try:
+        return _boolean(text)
+    except ValueError:
+        return False
+
+
+def _kind(value: object) -> str:
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "text",
+             tuple: "a list of strings", list: "a list"}  # fmt: skip
+    return names.get(type(value), type(value).__name__)
+
+
+def _closest(key: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(key, DEFAULTS, n=1)
+    return f"; did you mean {close[0]!r}?" if close else "; `skillbelt config` lists them all"
+
+
+def _cache_home(env: Mapping[str, str], home: str) -> str:
+    platform: str = sys.platform
+    if platform.startswith("linux"):
+        # platformdirs gives the same answer, but importing it costs two interpreter starts.
+        return os.path.join(env.get("XDG_CACHE_HOME") or os.path.join(home, ".cache"), "skillbelt")
+    from platformdirs import user_cache_dir
+
+    return user_cache_dir("skillbelt")
+
+
+def _expand(path: str, home: str) -> str:
+    if path == "~" or path.startswith("~/"):
+        return home + path[1:]
+    return path
+
+
+def resolve(path: str, settings: Settings) -> str:
+    """An explicit path made absolute: `~` is the user's home, relative is to the project."""
+    return os.path.normpath(os.path.join(settings.project, _expand(path, settings.home)))

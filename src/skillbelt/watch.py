@@ -1,0 +1,43 @@
+"""When to look again: the moments at which folders may have changed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+
+def ticks(
+    folders: Callable[[], list[str]], seconds: float, stop: threading.Event | None = None
+) -> Iterator[None]:
+    """Yield whenever something in the folders changed, and every `seconds` in any case.
+
+    The steady tick finds folders that did not exist before. Without watchfiles it is all there is.
+    """
+    stop = stop or threading.Event()
+    try:
+        from watchfiles import watch
+    except ImportError:
+        while not stop.wait(seconds):
+            yield
+        return
+    while not stop.is_set():
+        watched = folders()
+        if not watched:
+            if not stop.wait(seconds):
+                yield
+            continue
+        until = time.monotonic() + seconds
+        for _ in watch(
+            *watched,
+            stop_event=stop,
+            rust_timeout=max(int(seconds * 1000), 1),
+            yield_on_timeout=True,
+            debounce=200,
+            step=50,
+            ignore_permission_denied=True,
+            raise_interrupt=True,
+        ):
+            yield
+            if folders() != watched or time.monotonic() > until + 60:
+                break
