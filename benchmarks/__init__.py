@@ -1,0 +1,1 @@
+"""How fast and how small discovery is, against a floor and against other readers of skills."""

@@ -1,0 +1,267 @@
+"""The tables: on a terminal, as JSON, and between the markers of a Markdown page."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from benchmarks.measure import Pair, Series
+
+
+class Bar(NamedTuple):
+    """A figure and the most it may be."""
+
+    what: str
+    figure: float
+    at_most: float
+    unit: str
+
+    @property
+    def passed(self) -> bool:
+        return self.figure <= self.at_most
+
+
+class SizeRow(NamedTuple):
+    """Discovery of one tree, without an index and with one."""
+
+    size: int
+    kind: str
+    cold: Series
+    warm: Series
+
+    @property
+    def cold_ratio(self) -> float:
+        return self.cold.median(_cpu)
+
+    @property
+    def warm_ratio(self) -> float:
+        return self.warm.median(_cpu)
+
+
+class PeerRow(NamedTuple):
+    """Another reader: what it was measured on, or why it was not."""
+
+    label: str
+    requirement: str
+    measured: tuple[tuple[int, Series], ...]
+    kind: str
+    note: str
+
+
+class Report(NamedTuple):
+    """Everything one run measured."""
+
+    bars: tuple[Bar, ...] = ()
+    sizes: tuple[SizeRow, ...] = ()
+    peers: tuple[PeerRow, ...] = ()
+    rounds: int = 5
+
+
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]
+
+
+def _cpu(pair: Pair) -> float:
+    return pair.cpu_ratio
+
+
+def _wall(pair: Pair) -> float:
+    return pair.wall_ratio
+
+
+def _run_cpu(pair: Pair) -> float:
+    return pair.run.cpu
+
+
+def _floor_cpu(pair: Pair) -> float:
+    return pair.floor.cpu
+
+
+def bars_table(report: Report) -> Table:
+    rows = [
+        (bar.what, _number(bar.at_most, bar.unit), _number(bar.figure, bar.unit),
+         "pass" if bar.passed else "FAIL")
+        for bar in report.bars
+    ]  # fmt: skip
+    return ("what", "at most", "measured", ""), rows
+
+
+def _number(value: float, unit: str) -> str:
+    text = f"{value:.0f}" if unit in ("MB", "") else f"{value:.2f}"
+    return f"{text} {unit}".strip()
+
+
+def sizes_table(report: Report) -> Table:
+    head = ("skills", "tree", "floor CPU s", "cold x floor", "wall x", "CPU s", "peak MB",
+            "warm x floor", "wall x", "CPU s", "peak MB")  # fmt: skip
+    rows = [
+        (f"{row.size:,}", row.kind, f"{row.cold.median(_floor_cpu):.3f}",
+         *_series_cells(row.cold), *_series_cells(row.warm))
+        for row in report.sizes
+    ]  # fmt: skip
+    return head, rows
+
+
+def _series_cells(series: Series) -> tuple[str, ...]:
+    return (
+        f"{series.median(_cpu):.2f}",
+        f"{series.median(_wall):.2f}",
+        f"{series.median(_run_cpu):.3f}",
+        f"{series.peak_mb:.0f}",
+    )
+
+
+def peers_table(report: Report) -> Table:
+    sizes = sorted({size for peer in report.peers for size, _ in peer.measured})
+    head = ["reader"]
+    for size in sizes:
+        head += [f"{size:,}: x floor", "wall x", "CPU s", "found", "peak MB"]
+    rows = [_peer_cells(peer, sizes) for peer in sorted(report.peers, key=_speed)]
+    own = [_own_cells(report, sizes, "cold"), _own_cells(report, sizes, "warm")]
+    return [*head, "import CPU s", "note"], [row for row in own if row] + rows
+
+
+def _speed(peer: PeerRow) -> float:
+    return peer.measured[-1][1].median(_cpu) if peer.measured else float("inf")
+
+
+def _own_cells(report: Report, sizes: Sequence[int], name: str) -> list[str]:
+    series: dict[int, Series] = {
+        row.size: row.cold if name == "cold" else row.warm
+        for row in report.sizes
+        if row.kind == "full"
+    }
+    if not any(size in series for size in sizes):
+        return []
+    return _cells(f"skillbelt, {name}", series, sizes, "")
+
+
+def _peer_cells(peer: PeerRow, sizes: Sequence[int]) -> list[str]:
+    version = peer.requirement.partition("==")[2]
+    name, _, way = peer.label.partition(", ")
+    label = f"{name} {version}" + (f", {way}" if way else "")
+    tree = " (strict tree)" if peer.kind == "strict" else ""
+    return _cells(label + tree, dict(peer.measured), sizes, peer.note)
+
+
+def _cells(label: str, series: dict[int, Series], sizes: Sequence[int], note: str) -> list[str]:
+    cells = [label]
+    for size in sizes:
+        taken = series.get(size)
+        if taken is None:
+            cells += ["–"] * 5
+        else:
+            ratio, wall, cpu, peak = _series_cells(taken)
+            cells += [ratio, wall, cpu, f"{taken.found:,}", peak]
+    imports = [taken.median(lambda pair: pair.run.import_cpu) for taken in series.values()]
+    return [*cells, f"{min(imports):.2f}" if imports else "–", note]
+
+
+def machine() -> str:
+    """What the figures were made on."""
+    return (
+        f"{_processor()}, {os.cpu_count()} cores, {_memory_gb():.0f} GB; "
+        f"{platform.system()} {platform.release()}; "
+        f"{platform.python_implementation()} {platform.python_version()}"
+    )
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = [line.partition(":")[2] for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0].strip() if names else platform.machine()
+
+
+def _memory_gb() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+
+
+def text(report: Report) -> str:
+    """The tables for a terminal."""
+    parts = [machine()]
+    for table in (bars_table(report), sizes_table(report), peers_table(report)):
+        if table[1]:
+            parts.append(_aligned(table))
+    return "\n\n".join(parts)
+
+
+def _aligned(table: Table) -> str:
+    lines = [table[0], *table[1]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(table[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def markdown(table: Table) -> str:
+    """The table as Markdown; all columns but the first and the last hold numbers."""
+    head, rows = table
+    rule = ["---", *["---:"] * (len(head) - 2), "---"]
+    return "\n".join("| " + " | ".join(_escaped(line)) + " |" for line in (head, rule, *rows))
+
+
+def _escaped(cells: Iterable[str]) -> list[str]:
+    return [cell.replace("|", "\\|") for cell in cells]
+
+
+def write_markdown(report: Report, path: str) -> None:
+    """Renew what this run measured between the page's markers; the rest stays as it is."""
+    with open(path, encoding="utf-8") as file:
+        page = file.read()
+    tables = {"bars": bars_table(report), "sizes": sizes_table(report)}
+    if report.peers:
+        tables["peers"] = peers_table(report)
+    page = _between(page, "machine", machine())
+    for name, table in tables.items():
+        if table[1]:
+            page = _between(page, name, markdown(table))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(page)
+
+
+def _between(page: str, name: str, content: str) -> str:
+    start, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
+    pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
+    if not pattern.search(page):
+        raise SystemExit(f"no {start} … {end} in the page")
+    return pattern.sub(lambda _: f"{start}\n{content}\n{end}", page)
+
+
+def write_json(report: Report, path: str) -> None:
+    """Every figure, for a machine."""
+    content = {
+        "machine": machine(),
+        "python": sys.version,
+        "rounds": report.rounds,
+        "bars": [{**bar._asdict(), "passed": bar.passed} for bar in report.bars],
+        "sizes": [
+            {
+                "size": row.size,
+                "tree": row.kind,
+                "cold": row.cold.summary(),
+                "warm": row.warm.summary(),
+            }
+            for row in report.sizes
+        ],
+        "peers": [
+            {
+                "label": peer.label,
+                "requirement": peer.requirement,
+                "tree": peer.kind,
+                "note": peer.note,
+                "measured": {str(size): series.summary() for size, series in peer.measured},
+            }
+            for peer in report.peers
+        ],
+    }
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=2)
+        file.write("\n")
