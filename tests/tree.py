@@ -1,0 +1,130 @@
+"""A project, a home and the folders around them, cut off from the machine's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from skillbelt import Catalog, Settings, load_settings
+
+HERE = Path(__file__).parent
+# Whatever the machine sets of these would change what is found.
+FOREIGN = ("SKILLBELT_", "SKILLS_", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "INSTALL_INTERNAL_SKILLS")
+
+
+class Done(NamedTuple):
+    """What a command gave."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+class Tree:
+    """A folder with `project` (not a git repository unless `git` is called) and `home`."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self.project, self.home = root / "project", root / "home"
+        self.project.mkdir()
+        self.home.mkdir()
+        self._patch = monkeypatch
+        for name in list(os.environ):
+            if name.startswith(FOREIGN):
+                monkeypatch.delenv(name)
+        self.setenv("HOME", self.home)
+        self.setenv("XDG_CONFIG_HOME", self.home / ".config")
+        self.setenv("XDG_CACHE_HOME", self.home / ".cache")
+
+    def path(self, path: str | os.PathLike[str]) -> Path:
+        """A path of the tree; an absolute one stays as it is."""
+        return self.root / path
+
+    def write(self, path: str | os.PathLike[str], text: str | bytes = "") -> Path:
+        """A file, with the folders it needs."""
+        file = self.path(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode() if isinstance(text, str) else text)
+        return file
+
+    def skill(
+        self,
+        path: str | os.PathLike[str],
+        description: str | None = "Does a thing.",
+        name: str | None = None,
+        text: str | None = None,
+        **frontmatter: object,
+    ) -> Path:
+        """A skill's folder. Its name is the folder's; `text` is the body; `_` in a key is `-`."""
+        import json
+
+        folder = self.path(path)
+        fields = {"name": name or folder.name, "description": description, **frontmatter}
+        lines = [
+            f"{key.replace('_', '-')}: {value if _plain(value) else json.dumps(value)}\n"
+            for key, value in fields.items()
+            if value is not None
+        ]
+        body = f"# {folder.name}\n" if text is None else text
+        self.write(folder / "SKILL.md", f"---\n{''.join(lines)}---\n{body}")
+        return folder
+
+    def git(self, path: str | os.PathLike[str] = "project") -> Path:
+        """Make the folder a worktree."""
+        folder = self.path(path)
+        (folder / ".git").mkdir(parents=True)
+        return folder
+
+    def setenv(self, name: str, value: object) -> None:
+        """Set an environment variable until the test ends."""
+        self._patch.setenv(name, str(value))
+
+    def settings(
+        self, project: str | os.PathLike[str] = "project", **overrides: object
+    ) -> Settings:
+        """The settings for a folder of the tree."""
+        return load_settings(self.path(project), overrides=overrides)
+
+    def catalog(self, project: str | os.PathLike[str] = "project", **settings: object) -> Catalog:
+        """The catalogue of a folder of the tree."""
+        return Catalog(self.path(project), **settings)  # type: ignore[arg-type]
+
+    def run(
+        self,
+        *arguments: str,
+        project: str | os.PathLike[str] = "project",
+        timeout: float = 50,
+    ) -> Done:
+        """Run the command line in a folder of the tree."""
+        return self.python("-m", "skillbelt", *arguments, cwd=project, timeout=timeout)
+
+    def python(
+        self,
+        *arguments: str,
+        cwd: str | os.PathLike[str] = "project",
+        timeout: float = 50,
+    ) -> Done:
+        """Run Python in a folder of the tree; a warning is an error, as in the tests themselves."""
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.path(cwd),
+            env={**os.environ, "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+        decoded = (out.decode("utf-8", "surrogateescape") for out in (done.stdout, done.stderr))
+        return Done(done.returncode, *decoded)
+
+
+def _plain(value: object) -> bool:
+    """Whether the value is its own YAML; JSON is YAML too, but nobody writes a skill like that."""
+    import re
+
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w .,-]*[\w.]", value) is not None
