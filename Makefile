@@ -34,7 +34,6 @@ bench: $(VENV)/.dev ## the speed figures of docs/performance.md
 
 docs: $(VENV)/.all ## rewrites the generated pages
 	$(PYTHON_IN_VENV) scripts/cli_reference.py --write
-	$(PYTHON_IN_VENV) scripts/settings_reference.py --write
 
 lock: $(VENV)/.dev ## renews the locks; ARGS=--upgrade takes newer versions
 	$(LOCK) -o requirements/all.txt $(ARGS)

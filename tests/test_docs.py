@@ -1,0 +1,202 @@
+"""What the documentation shows is run: Python and console blocks, links, settings, help texts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from skillbelt.settings import DEFAULTS
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [*PAGES, *sorted(ROOT.glob("*.md")), *sorted((ROOT / "design").glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXIT = re.compile(r"\s+# exit (\d+)$")
+BROKEN = (
+    "---\nname: Note Taker\ndescription: Takes notes: use when asked to\n---\n\nWrite it down.\n"
+)
+
+
+class Step(NamedTuple):
+    """One command of a console block and what it must give. An output of "" is not compared."""
+
+    line: int
+    command: str
+    exit_code: int
+    output: str
+
+
+def blocks(page: Path, language: str) -> Iterator[tuple[int, str]]:
+    """The line of the first line of each block of a language, and its text."""
+    text = page.read_text("utf-8")
+    for match in FENCE.finditer(text):
+        if match[1] == language:
+            yield text.count("\n", 0, match.start(2)) + 1, match[2]
+
+
+def steps(page: Path) -> Iterator[Step]:
+    for first, text in blocks(page, "console"):
+        for match in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+            code = EXIT.search(match[1])
+            line = first + text.count("\n", 0, match.start())
+            yield Step(line, EXIT.sub("", match[1]), int(code[1]) if code else 0, match[2])
+
+
+def matches(shown: str, real: str) -> bool:
+    """Whether the output is the one shown, with `...` for anything and ends of lines trimmed."""
+    pattern = ".*?".join(re.escape(part) for part in trimmed(shown).split("..."))
+    return re.fullmatch(pattern, trimmed(real), re.DOTALL) is not None
+
+
+def trimmed(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with the example skills, and beside them a folder with a skill that has faults."""
+    folder = tmp_path / "project"
+    shutil.copytree(
+        ROOT / "examples" / "skills",
+        folder / ".agents" / "skills",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    (folder / "drafts" / "note-taker").mkdir(parents=True)
+    (folder / "drafts" / "note-taker" / "SKILL.md").write_text(BROKEN)
+    tool = tmp_path / "bin" / "skillbelt"
+    tool.parent.mkdir()
+    main = "import sys; from skillbelt.cli import main; sys.exit(main())"
+    tool.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{main}" "$@"\n')
+    tool.chmod(0o755)
+    return folder
+
+
+def environ(project: Path) -> dict[str, str]:
+    home = project.parent
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("SKILL")}
+    return {
+        **kept,
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "PATH": f"{home / 'bin'}{os.pathsep}{kept['PATH']}",
+        "PYTHONWARNINGS": "error",
+        "COLUMNS": "100",
+    }
+
+
+def with_block(language: str) -> list[Path]:
+    return [page for page in PAGES if any(True for _ in blocks(page, language))]
+
+
+@pytest.mark.parametrize("page", with_block("python"), ids=lambda page: page.name)
+def test_python_blocks_of_a_page_run(page: Path, project: Path) -> None:
+    """All blocks of a page are one program; a failure's line number is the page's own."""
+    lines: list[str] = []
+    for first, text in blocks(page, "python"):
+        lines += [""] * (first - 1 - len(lines)) + text.splitlines()
+    program = project.parent / f"{page.stem}.py"
+    program.write_text("\n".join(lines) + "\n", "utf-8")
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=project,
+        env=environ(project),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, f"{page.name}: {done.stderr}"
+
+
+@pytest.mark.parametrize("page", with_block("console"), ids=lambda page: page.name)
+def test_console_blocks_of_a_page_do_what_they_show(page: Path, project: Path) -> None:
+    for step in steps(page):
+        done = subprocess.run(
+            ["sh", "-c", step.command],
+            cwd=project,
+            env=environ(project),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+        where = f"{page.name}:{step.line}: {step.command}\n{done.stdout}"
+        assert done.returncode == step.exit_code, where
+        assert not step.output or matches(step.output, done.stdout), where
+
+
+def test_a_console_block_shows_only_the_product() -> None:
+    shown = [(page.name, step) for page in PAGES for step in steps(page)]
+    assert len(shown) >= 10
+    assert [s for s in shown if not re.match(r"skillbelt |cat |cd |SKILL\w+=", s[1].command)] == []
+
+
+def test_output_is_compared() -> None:
+    assert matches("a ...\nb\n", "a 12\n3 \nb")
+    assert not matches("a ...\nb\n", "a 12\nc\n")
+
+
+@pytest.mark.parametrize("page", sorted(set(TEXTS)), ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text("utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        if "://" in path:
+            continue
+        linked = (page.parent / path) if path else page
+        assert linked.exists(), f"{page.name}: {target}"
+        if anchor and linked.suffix == ".md":
+            assert anchor in anchors(linked), f"{page.name}: {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-") for title in titles}
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
+    listed = [page for entry in navigation for page in entry.values()]
+    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+
+
+def shown(value: object) -> str:
+    """A default as a skillbelt.toml writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "[" + ", ".join(f'"{item}"' for item in value) + "]"
+    return f'"{value}"' if isinstance(value, str) else f"{value:_}"
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]*)` \| `(\w+)` \| \S", text, re.MULTILINE)
+    documented = {name: (default, variable) for name, default, variable in rows}
+    assert documented == {
+        name: (shown(value), f"SKILLBELT_{name.upper()}") for name, value in DEFAULTS.items()
+    }
+
+
+def test_the_command_reference_is_what_the_commands_say() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "cli_reference.py")],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
