@@ -230,10 +230,10 @@ def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Merged:
 
 
 def discover_skills(
-    project: str | os.PathLike[str] | None = None, **settings: object
+    project: str | os.PathLike[str] | None = None, *, settings: Settings | None = None
 ) -> list[Skill]:
     """Every skill for a project folder, in name order: descriptors only, no body is read."""
-    return Catalog(project, **settings).discover()
+    return Catalog(project, settings=settings).discover()
 
 
 def _same(skill: Skill, first: str) -> Diagnostic:

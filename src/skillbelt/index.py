@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 # Raise when a change of the parser or of Entry makes what was stored wrong.
-FORMAT = 1
+FORMAT = 2
 _BUSY_SECONDS = 1.0
 
 
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
     when_to_use: str
     flags: int
     body_offset: int
-    fields: str
+    source: str
     diagnostics: str
 
 

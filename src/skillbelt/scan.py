@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from skillbelt import skill
+from skillbelt import skill, strict
 from skillbelt.index import Entry, Index
 from skillbelt.roots import Root
 from skillbelt.settings import Settings
@@ -20,7 +20,6 @@ from skillbelt.sources.folder import Found, Pulse, Rules, Walker
 from skillbelt.values import Diagnostic, Limits
 
 POLICY_FILE = "agents/openai.yaml"
-_MAX_POLICY_BYTES = 64 * 2**10
 # How often the one who waits looks for progress.
 _LOOK_SECONDS = 0.25
 
@@ -98,7 +97,7 @@ def _stalled(root: Root, path: str, patience: float) -> Scan:
 
 def _scan_root(root: Root, settings: Settings, index: Index, pulse: Pulse) -> Scan:
     pulse.beat(root.path)
-    walker = Walker(root.path, rules(settings), pulse)
+    walker = Walker(root.path, rules(settings)._replace(collection=bool(root.client)), pulse)
     walker.walk()
     if not walker.exists:
         return Scan(root, diagnostics=(*walker.diagnostics, *_missing(root, walker.diagnostics)))
@@ -143,6 +142,10 @@ class _Reader:
     def __init__(self, root: Root, settings: Settings, pulse: Pulse) -> None:
         self._root, self._settings, self._pulse = root, settings, pulse
         self._limits: Limits = settings.limits
+        self._hides = skill.INTERNAL * (not settings.internal_skills)
+        self._hides |= skill.DERIVED * (settings.derived_descriptions == "hide")
+        gated = root.scope == "project" and settings.trust_project == "ask"
+        self._trusted = not (root.origin.remote or gated)
         self.skills: list[Skill] = []
         self.identities: list[int] = []
         self.diagnostics: list[Diagnostic] = []
@@ -177,22 +180,19 @@ class _Reader:
             data, found.location, name, self._limits, derive=not self._settings.strict
         )
         if policy_ns:
-            card = _with_policy(card, folder)
+            card = _with_policy(card, f"{folder}/{POLICY_FILE}", self._limits)
         stored = _dump(card.diagnostics) if card.diagnostics else ""
-        entry = Entry(*found[:4], policy_ns, *card[:-1], stored)
+        entry = Entry._make((*found[:4], policy_ns, *card[:-1], stored))
         self.fresh.append(entry)
         return entry
 
     def _add(self, found: Found, entry: Entry) -> None:
-        root, settings, flags = self._root, self._settings, entry.flags
+        root, flags = self._root, entry.flags
         diagnostics = _load(entry.diagnostics, entry.path) if entry.diagnostics else ()
         self.diagnostics += diagnostics
         if flags & skill.SKIPPED:
             return
-        hidden = bool(
-            (flags & skill.INTERNAL and not settings.internal_skills)
-            or (flags & skill.DERIVED and settings.derived_descriptions == "hide")
-        )
+        hidden = bool(flags & self._hides)
         self.identities.append(found.identity)
         self.skills.append(
             Skill(
@@ -206,12 +206,11 @@ class _Reader:
                 bool(flags & skill.MODEL and entry.description and not hidden),
                 bool(flags & skill.USER),
                 hidden,
-                not root.origin.remote
-                and not (root.scope == "project" and settings.trust_project == "ask"),
+                self._trusted,
                 bool(flags & skill.DERIVED),
                 entry.body_offset,
                 entry.mtime_ns,
-                entry.fields,
+                entry.source,
                 diagnostics,
             )
         )
@@ -228,22 +227,24 @@ def _policy_stamp(folder: str) -> int:
         return 0
 
 
-def _with_policy(card: Card, folder: str) -> Card:
+def _with_policy(card: Card, path: str, limits: Limits) -> Card:
     """The card with what the Codex file beside the skill says: it may keep the model away."""
-    import json
+    policy = _read_policy(path, limits).get("policy")
+    implicit = policy.get("allow_implicit_invocation") if isinstance(policy, dict) else None
+    return card._replace(flags=card.flags & ~skill.MODEL) if implicit is False else card
 
-    from skillbelt.strict import load_mapping
 
+def _read_policy(path: str, limits: Limits) -> dict[str, object]:
     try:
-        data = skill.read_small(f"{folder}/{POLICY_FILE}", _MAX_POLICY_BYTES)
+        handle = skill.open_regular(path)
+        try:
+            text = os.read(handle, limits.max_frontmatter_bytes).decode("utf-8", "replace")
+        finally:
+            os.close(handle)
     except OSError:
-        return card
-    policy = load_mapping(data)
-    fields = {**json.loads(card.fields), POLICY_FILE: policy}
-    rule = policy.get("policy")
-    implicit = rule.get("allow_implicit_invocation") if isinstance(rule, dict) else None
-    flags = card.flags & ~skill.MODEL if implicit is False else card.flags
-    return card._replace(flags=flags, fields=skill.encode_fields(fields))
+        return {}
+    loaded = strict.load(text, limits)
+    return loaded.fields if isinstance(loaded, strict.Loaded) else {}
 
 
 def _dump(diagnostics: Iterable[Diagnostic]) -> str:

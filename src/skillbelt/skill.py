@@ -21,6 +21,9 @@ LIMITS = Limits()
 _SLACK = 64  # room for both delimiter lines
 # What a card's flags say.
 USER, MODEL, DERIVED, INTERNAL, SKIPPED = 1, 2, 4, 8, 16
+_NOT_FOR_MODEL = ("disable-model-invocation", "disable_model_invocation")
+_FOR_USER = ("user-invocable", "user_invocable", "user-invokable", "user_invokable")
+_TELLING = frozenset((*_NOT_FOR_MODEL, *_FOR_USER, "metadata"))
 # Not to wait for a FIFO's writer, should one lie where a file was a moment ago.
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
@@ -34,7 +37,7 @@ class Card(NamedTuple):
     when_to_use: str
     flags: int
     body_offset: int
-    fields: str
+    source: str
     diagnostics: tuple[Diagnostic, ...]
 
 
@@ -42,7 +45,7 @@ class Skill(NamedTuple):
     """A skill's descriptor: what the head of its SKILL.md says, never the body.
 
     `name` is the id: safe as a path, a pattern, a shell word and a tag. `title` is the name as it
-    was written. `fields` is the frontmatter as JSON; read it through `frontmatter`.
+    was written. `source` is the frontmatter as it stands in the file; `frontmatter` reads it.
     """
 
     name: str
@@ -59,7 +62,7 @@ class Skill(NamedTuple):
     derived: bool = False
     body_offset: int = 0
     mtime_ns: int = 0
-    fields: str = "{}"
+    source: str = ""
     diagnostics: tuple[Diagnostic, ...] = ()
     shadows: tuple[str, ...] = ()
 
@@ -78,15 +81,13 @@ class Skill(NamedTuple):
     @property
     def frontmatter(self) -> Frontmatter:
         """The frontmatter, typed."""
-        return parse.to_frontmatter(self.raw_fields)
+        return parse.to_frontmatter(self.fields)
 
     @property
-    def raw_fields(self) -> dict[str, object]:
+    def fields(self) -> dict[str, object]:
         """The frontmatter's keys as they are written, unknown ones included."""
-        import json
-
-        fields: dict[str, object] = json.loads(self.fields)
-        return fields
+        data = self.source.encode("utf-8", "surrogatepass")
+        return parse.parse(data, path=self.location, folder="").fields if data else {}
 
     def __repr__(self) -> str:
         about = shorten(one_line(self.description), 40)
@@ -107,7 +108,7 @@ class Skill(NamedTuple):
             hidden=bool(flags & (INTERNAL | SKIPPED)),
             derived=bool(flags & DERIVED),
             body_offset=card.body_offset,
-            fields=card.fields,
+            source=card.source,
             diagnostics=card.diagnostics,
         )
 
@@ -135,10 +136,8 @@ class Skill(NamedTuple):
 
 def read_head(location: str, limits: Limits = LIMITS) -> bytes:
     """The head of a regular file, as far as its frontmatter goes; OSError if it can not be read."""
-    handle = os.open(location, _READ_FLAGS)
+    handle = open_regular(location)
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", location)
         data = os.read(handle, limits.head_bytes)
         if len(data) == limits.head_bytes and parse.needs_more(data, limits):
             # A little more than is allowed, so that the parser can tell that it is too much.
@@ -146,6 +145,15 @@ def read_head(location: str, limits: Limits = LIMITS) -> bytes:
         return data
     finally:
         os.close(handle)
+
+
+def open_regular(location: str) -> int:
+    """A handle on a regular file; OSError for anything else, without waiting for it."""
+    handle = os.open(location, _READ_FLAGS)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise OSError(errno.EINVAL, "not a regular file", location)
 
 
 def read_card(
@@ -159,19 +167,12 @@ def read_card(
         name.id,
         name.title,
         _text(fields, "description"),
-        _text(fields, "when_to_use"),
+        _text(fields, "when_to_use") or _text(fields, "when-to-use"),
         _flags(fields, parsed.state),
         parsed.body_offset,
-        encode_fields(fields),
+        data[: parsed.body_offset].decode("utf-8", "replace"),
         (*parsed.diagnostics, *name.diagnostics),
     )
-
-
-def encode_fields(fields: Mapping[str, object]) -> str:
-    """Frontmatter as a skill keeps it."""
-    import json
-
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 def _text(fields: Mapping[str, object], key: str) -> str:
@@ -181,16 +182,21 @@ def _text(fields: Mapping[str, object], key: str) -> str:
 
 def _flags(fields: Mapping[str, object], state: parse.State) -> int:
     flags = USER | MODEL
-    if fields.get("disable-model-invocation") is True:
-        flags &= ~MODEL
-    if fields.get("user-invocable") is False:
-        flags &= ~USER
-    metadata = fields.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("internal") in (True, "true"):
-        flags |= INTERNAL
+    for key in _TELLING & fields.keys():
+        if key == "metadata":
+            flags |= _internal(fields[key])
+        elif key in _NOT_FOR_MODEL and fields[key] is True:
+            flags &= ~MODEL
+        elif key in _FOR_USER and fields[key] is False:
+            flags &= ~USER
     if state == "derived":
         flags |= DERIVED
     return flags | SKIPPED if state == "skipped" else flags
+
+
+def _internal(metadata: object) -> int:
+    marked = isinstance(metadata, dict) and metadata.get("internal") in (True, "true")
+    return INTERNAL if marked else 0
 
 
 def _folder_name(location: str) -> str:

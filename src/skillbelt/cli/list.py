@@ -54,7 +54,7 @@ def _chosen(catalog: Catalog, args: argparse.Namespace) -> list[Skill]:
 
 
 def _scope(skill: Skill) -> str:
-    marks = [skill.scope]
+    marks: list[str] = [skill.scope]
     if not skill.trusted:
         marks.append("untrusted")
     if skill.hidden:

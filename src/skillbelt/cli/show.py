@@ -44,7 +44,7 @@ def _document(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) ->
         "title": skill.title,
         "dir": skill.dir,
         "derived": skill.derived,
-        "frontmatter": skill.raw_fields,
+        "frontmatter": skill.fields,
         "files": [entry._asdict() for entry in listing.files],
         "hash": listing.hash,
         "tokens": _tokens(skill, listing),
@@ -53,7 +53,7 @@ def _document(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) ->
 
 
 def _tokens(skill: Skill, listing: Manifest) -> dict[str, int]:
-    """About what the skill costs in a prompt: always, when loaded, and if every document is read."""
+    """About what the skill costs in a prompt: always, when loaded, with every document."""
     sizes = {entry.path: entry.size for entry in listing.files}
     body = max(sizes.pop(SKILL_FILE, 0) - skill.body_offset, 0)
     documents = sum(n for path, n in sizes.items() if path.lower().endswith(_DOCUMENTS))
@@ -76,7 +76,7 @@ def _print(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> No
         "for the model": "yes" if skill.model_visible else "no",
         "for the user": "yes" if skill.user_invocable else "no",
         "hash": listing.hash,
-        "tokens": f"{cost['overview']} overview, {cost['body']} body, {cost['documents']} documents",
+        "tokens": ", ".join(f"{count} {part}" for part, count in cost.items()),
         "stands before": ", ".join(skill.shadows),
     }
     print_table(("", ""), [(key, value) for key, value in facts.items() if value])
@@ -91,7 +91,7 @@ def _print(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> No
 def _print_fields(skill: Skill) -> None:
     import json
 
-    rest = {k: v for k, v in skill.raw_fields.items() if k not in ("name", "description")}
+    rest = {k: v for k, v in skill.fields.items() if k not in ("name", "description")}
     if rest:
         print("frontmatter")
     for key, value in rest.items():

@@ -34,6 +34,7 @@ class Rules(NamedTuple):
     nested: bool = False
     loose_file_name: bool = False
     skip_directories: Collection[str] = (".git", "node_modules", "__pycache__")
+    collection: bool = False  # the root is meant to hold skills, so it is not one whole skill
 
 
 class Pulse:
@@ -83,7 +84,8 @@ class Walker:
         stack = [(self.root.rstrip("/") or "/", identity, 0)]
         while stack and self.complete and not self.pulse.stopped:
             folder, identity, depth = stack.pop()
-            if not self._skill_at(folder, identity) or self.rules.nested:
+            ends = self._skill_at(folder, identity) and not self.rules.nested
+            if not ends or (depth == 0 and self.rules.collection):
                 stack += reversed(self._below(folder, identity, depth))
 
     def _skill_at(self, folder: str, identity: int) -> bool:
