@@ -1,0 +1,33 @@
+"""What a source gives, and which sources have to be pulled at all."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from skillbelt.values import Diagnostic, Origin
+
+_SCHEMES = ("http://", "https://", "file://")
+ARCHIVE_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
+
+
+class Located(NamedTuple):
+    """A local folder to be scanned for skills, and where it came from."""
+
+    folder: str
+    origin: Origin
+
+
+class Pulled(NamedTuple):
+    """What one source gave: no folder at all when there is neither a new nor an earlier copy."""
+
+    located: tuple[Located, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def is_remote(source: str) -> bool:
+    """Whether the source must be pulled: a URL, or the path of an archive; not a plain folder."""
+    lowered = source.strip().lower()
+    if lowered.startswith(_SCHEMES):
+        return True
+    return lowered.endswith(ARCHIVE_ENDINGS) and not os.path.isdir(os.path.expanduser(source))

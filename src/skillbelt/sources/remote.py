@@ -1,0 +1,203 @@
+"""Pulling sources side by side: cache first, then file or web, and always an answer in time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from skillbelt.sources.bounds import Budget, Deadline
+from skillbelt.sources.cache import Entry, Ready
+from skillbelt.sources.failure import SourceFailure, diagnose, redact
+from skillbelt.sources.located import Located, Pulled
+from skillbelt.values import Origin
+
+if TYPE_CHECKING:
+    from skillbelt.sources.cache import Stage
+    from skillbelt.sources.transfer import Update
+    from skillbelt.values import Diagnostic, Limits
+
+_GRACE_SECONDS = 0.5  # a worker ends itself at its deadline; this is for one that can not
+
+
+class Job(NamedTuple):
+    """One source to be pulled."""
+
+    source: str
+    cache_dir: str
+    limits: Limits
+    refresh: bool
+    offline: bool
+
+    @property
+    def url(self) -> str:
+        """The source as a URL; a plain path becomes a file URL."""
+        source = self.source.strip()
+        if "://" in source:
+            return source
+        return "file://" + quote(os.fsencode(os.path.abspath(os.path.expanduser(source))))
+
+    @property
+    def local(self) -> bool:
+        """Whether it lies on this machine."""
+        return self.url.lower().startswith("file:")
+
+
+def run(jobs: list[Job]) -> list[Pulled]:
+    """Every job's result, in order; each in a thread of its own unless the cache has it."""
+    workers = [_Worker(job) for job in jobs]
+    return [worker.result() for worker in workers]
+
+
+class _Worker:
+    """A job under way. Its thread is left behind when it does not end by itself."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._deadline = Deadline(job.url, job.limits.source_timeout_seconds)
+        self._entry = Entry(job.cache_dir, job.url)
+        self._result = _from_cache(job, self._entry)
+        # Not a pool: its threads would be waited for when the interpreter ends.
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        if self._result is None:
+            self._thread.start()
+
+    def result(self) -> Pulled:
+        if self._result is None:
+            self._thread.join(self._deadline.left() + _GRACE_SECONDS)
+        return self._result or _fallback(self._job, self._entry, self._deadline.expired())
+
+    def _run(self) -> None:
+        try:
+            self._result = _pull(self._job, self._entry, self._deadline)
+        except Exception as error:
+            # Whatever a source does to us, it must not take the others with it.
+            self._result = _fallback(self._job, self._entry, error)
+
+
+def _from_cache(job: Job, entry: Entry) -> Pulled | None:
+    """The answer for which nobody has to be asked, if there is one."""
+    if job.local:
+        return None
+    ready = entry.read()
+    if job.offline:
+        return _given(entry, ready) if ready else _offline(job, entry)
+    if ready is None or job.refresh or not _recent(ready, job.limits.remote_refresh_seconds):
+        return None
+    entry.tidy()
+    return _given(entry, ready)
+
+
+def _recent(ready: Ready, seconds: float) -> bool:
+    return 0 <= time.time() - ready.checked < seconds
+
+
+def _given(entry: Entry, ready: Ready, more: tuple[Diagnostic, ...] = ()) -> Pulled:
+    located = Located(entry.folder(ready), Origin(ready.kind, redact(entry.url)))
+    return Pulled((located,), ready.problems + more)
+
+
+def _offline(job: Job, entry: Entry) -> Pulled:
+    failure = SourceFailure(
+        job.url,
+        "no copy is in the cache and nobody may be asked",
+        code="remote-offline",
+        remedy="pull it once while online",
+    )
+    return _fallback(job, entry, failure)
+
+
+def _fallback(job: Job, entry: Entry, error: Exception) -> Pulled:
+    """The last good copy, if there is one, and why there is nothing newer."""
+    ready = entry.read()
+    problem = diagnose(error, job.source, copy=ready is not None)
+    return _given(entry, ready, (problem,)) if ready else Pulled((), (problem,))
+
+
+def _pull(job: Job, entry: Entry, deadline: Deadline) -> Pulled:
+    if job.local and (folder := _local_folder(job.url)):
+        return Pulled((Located(folder, Origin()),), ())
+    started = time.time()
+    with entry.locked(deadline):
+        old = entry.read()
+        if old and not job.local and _settled_by_another(job, old, started):
+            return _given(entry, old)
+        try:
+            return _updated(job, entry, old, deadline)
+        except TimeoutError:
+            return _fallback(job, entry, deadline.expired())
+        except Exception as error:
+            return _fallback(job, entry, error)
+
+
+def _local_folder(url: str) -> str:
+    from skillbelt.sources.local import path_of
+
+    path = path_of(url)
+    return os.path.abspath(path) if os.path.isdir(path) else ""
+
+
+def _settled_by_another(job: Job, old: Ready, started: float) -> bool:
+    """Whether another process did the work while this one waited for the lock."""
+    if old.checked >= started:
+        return True
+    return not job.refresh and _recent(old, job.limits.remote_refresh_seconds)
+
+
+def _updated(job: Job, entry: Entry, old: Ready | None, deadline: Deadline) -> Pulled:
+    with entry.stage() as stage:
+        found = (_from_file if job.local else _from_web)(job, entry, old, stage, deadline)
+        deadline.check()
+        return _published(entry, old, stage, found)
+
+
+def _published(entry: Entry, old: Ready | None, stage: Stage, found: Update) -> Pulled:
+    ready = Ready(
+        url=redact(entry.url),
+        kind=found.kind,
+        generation=old.generation if old else "",
+        previous=old.previous if old else "",
+        checked=time.time() if found.finished else 0.0,
+        document=redact(found.document),
+        etag=found.etag,
+        modified=found.modified,
+        problems=found.problems,
+    )
+    if found.changed:
+        ready = entry.publish(stage, ready, found.entries)
+    elif old:
+        entry.write(ready)
+    else:
+        return Pulled((), found.problems)
+    return _given(entry, ready)
+
+
+def _from_file(
+    job: Job, entry: Entry, old: Ready | None, stage: Stage, deadline: Deadline
+) -> Update:
+    from skillbelt.sources.local import update
+
+    return update(entry.url, old, stage, job.limits, Budget(job.limits, deadline))
+
+
+def _from_web(
+    job: Job, entry: Entry, old: Ready | None, stage: Stage, deadline: Deadline
+) -> Update:
+    import asyncio
+
+    from skillbelt.sources.http import Http
+    from skillbelt.sources.transfer import Web
+    from skillbelt.sources.web import update
+
+    async def bounded() -> Update:
+        async with asyncio.timeout(deadline.left()):
+            http = Http(job.limits, deadline)
+            budget = Budget(job.limits, deadline)
+            try:
+                return await update(Web(job.url, entry, old, stage, http, job.limits, budget))
+            finally:
+                await http.close()
+
+    return asyncio.run(bounded())
