@@ -30,7 +30,7 @@ fix: $(VENV)/.dev ## mends lint and format
 	$(VENV)/bin/ruff format
 
 bench: $(VENV)/.dev ## the speed figures of docs/performance.md
-	$(PYTHON_IN_VENV) benchmarks/discovery.py $(ARGS)
+	$(PYTHON_IN_VENV) -m benchmarks.discovery $(ARGS)
 
 docs: $(VENV)/.all ## rewrites the generated pages
 	$(PYTHON_IN_VENV) scripts/cli_reference.py --write
