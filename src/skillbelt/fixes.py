@@ -1,0 +1,461 @@
+"""What can be mended in a SKILL.md without changing what it says.
+
+Each step edits as few lines as it can. After each the file is read again: when name, description,
+any other field or the body came out different, the step is undone and reported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from skillbelt import keys, repair, strict
+from skillbelt.check import MAX_CHECKED_BYTES, MAX_NAME_CHARS
+from skillbelt.entries import Content, Unusable, inside, read
+from skillbelt.parse import parse, split, to_frontmatter
+from skillbelt.rules import finding
+from skillbelt.values import SKILL_FILE, Diagnostic, Frontmatter, Limits
+
+_LIMITS = Limits()
+_BOM = b"\xef\xbb\xbf"
+_RULE = re.compile(r"-{3,}[ \t]*\r?\n\Z")
+_FENCE = re.compile(r"(?:`{3,}|~{3,})[\w-]*[ \t]*\r?\n\Z")
+_PLAIN_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
+
+
+class Draft(NamedTuple):
+    """A file in three parts. `block` has LF ends and is the only part that steps edit.
+
+    `shaped` says what was done to bring it into that form, if anything; `moved` is what stood
+    before the block and now begins the body.
+    """
+
+    before: str
+    block: str
+    after: str
+    eol: str
+    shaped: str = ""
+    moved: str = ""
+
+    def data(self) -> bytes:
+        """The file as it is written."""
+        return (self.before + self.block.replace("\n", self.eol) + self.after).encode()
+
+
+class Meaning(NamedTuple):
+    """What a file says, however it is spelled."""
+
+    fields: Frontmatter
+    body: bytes
+
+
+class Mended(NamedTuple):
+    """The new bytes, what was done to them, and what was not because it changed the meaning."""
+
+    data: bytes
+    done: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+class Fixed(NamedTuple):
+    """What became of one file on disk. `path` is where it lies now."""
+
+    path: str
+    was: str
+    before: bytes
+    after: bytes
+    done: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+class Entry(NamedTuple):
+    """One top-level key with its lines; a key of "" is what stands before the first."""
+
+    key: str
+    lines: list[str]
+
+    def text(self) -> str:
+        """The lines that YAML is to read: comments and document marks left out."""
+        kept = [line for line in self.lines if not line.startswith(("#", "---", "..."))]
+        return "\n".join(kept).rstrip() + "\n"
+
+    def comments(self) -> list[str]:
+        """What is no part of the value: comment lines, and blank lines at the end."""
+        size = len(self.lines)
+        while size > 1 and not self.lines[size - 1].strip():
+            size -= 1
+        return [line for line in self.lines[:size] if line.startswith("#")] + self.lines[size:]
+
+
+Step = Callable[[str, str, Limits], str]
+
+
+# --- bytes to bytes ------------------------------------------------------------------------------
+
+
+def mend(data: bytes, *, folder: str, limits: Limits = _LIMITS) -> Mended:
+    """The bytes with everything mended that can be; doing it again changes nothing."""
+    plain = data
+    while plain.startswith(_BOM):
+        plain = plain[len(_BOM) :]
+    done = ["removed the byte-order mark"] if plain != data else []
+    draft = _draft(plain, limits)
+    if draft is None:
+        return Mended(plain, tuple(done))
+    said = _meaning(plain, folder, limits)
+    if draft.shaped and not _same(said, draft, folder, limits):
+        return Mended(plain, tuple(done), (draft.shaped,))
+    done += [draft.shaped] if draft.shaped else []
+    dropped: list[str] = []
+    for title, step in STEPS:
+        wanted = draft._replace(block=step(draft.block, folder, limits))
+        if wanted.block != draft.block:
+            same = _same(said, wanted, folder, limits)
+            (done if same else dropped).append(title)
+            draft = wanted if same else draft
+    return Mended(draft.data(), tuple(done), tuple(dropped))
+
+
+def _meaning(data: bytes, folder: str, limits: Limits) -> Meaning:
+    parsed = parse(data, path="", folder=folder, limits=limits)
+    fields: dict[str, object] = {}
+    for key, value in parsed.fields.items():
+        known = keys.respelled(key, parsed.fields)
+        fields[key if not known or known in fields else known] = value
+    fields["name"] = fields.get("name") or folder
+    return Meaning(to_frontmatter(fields), data[parsed.body_offset :])
+
+
+def _same(said: Meaning, draft: Draft, folder: str, limits: Limits) -> bool:
+    """Whether the draft says what was said, with what was moved in front of the body."""
+    expected = said._replace(body=draft.moved.encode() + said.body)
+    return _meaning(draft.data(), folder, limits) == expected
+
+
+# --- the shape of the file -----------------------------------------------------------------------
+
+
+def _draft(data: bytes, limits: Limits) -> Draft | None:
+    """The file in its parts; None when it has no block that can be edited."""
+    if parse(data, path="", folder="", limits=limits).state not in ("strict", "repaired"):
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    found = split(data)
+    if found is None:
+        return _misplaced(text)
+    before, block = data[: found.start].decode(), data[found.start : found.end].decode()
+    eol = _eol(before + block)
+    if not eol:
+        return None
+    draft = Draft(before, block.replace("\r\n", "\n"), data[found.end :].decode(), eol)
+    return _closed(draft, limits)
+
+
+def _eol(text: str) -> str:
+    """How all lines end; empty when they differ, so that none would be kept by writing one."""
+    crlf = text.count("\r\n")
+    return "\n" if not crlf else "\r\n" if crlf == text.count("\n") else ""
+
+
+def _closed(draft: Draft, limits: Limits) -> Draft:
+    """The draft with its closing line where the keys end, when a later `---` was taken for it."""
+    if isinstance(strict.load(draft.block, limits), strict.Loaded):
+        return draft
+    ended = repair.inner_end(draft.block)
+    if not ended:
+        return draft
+    rest = draft.block[ended[1] :].replace("\n", draft.eol)
+    return draft._replace(
+        block=draft.block[: ended[0]],
+        after=f"---{draft.eol}{rest}{draft.after}",
+        shaped="closed the frontmatter with a line of its own",
+    )
+
+
+def _misplaced(text: str) -> Draft | None:
+    """The draft of a file that does not begin with `---`, or whose closing line is malformed."""
+    found = repair.find(text)
+    block = text[found.start : found.end] if found else ""
+    eol = _eol(text[: found.body]) if found else ""
+    if not found or not block.endswith("\n") or not eol:
+        return None
+    moved = _preface(text[: found.start], eol)
+    after = f"---{eol}{moved}{text[found.body :]}"
+    shaped = "put the frontmatter between two `---` lines at the top"
+    return Draft(f"---{eol}", block.replace("\r\n", "\n"), after, eol, shaped, moved)
+
+
+def _preface(text: str, eol: str) -> str:
+    """What stands before a block and is neither its opening line, nor its fence, nor blank."""
+    lines = text.splitlines(keepends=True)
+    for mark in (_RULE, _FENCE):
+        if lines and mark.match(lines[-1]):
+            del lines[-1]
+    rest = "".join(lines)
+    if not rest.strip():
+        return ""
+    return rest if rest.endswith("\n") else rest + eol
+
+
+# --- the steps -----------------------------------------------------------------------------------
+
+
+def remove_controls(block: str, folder: str, limits: Limits) -> str:
+    """The block without the characters that YAML refuses."""
+    return repair.without_controls(block)
+
+
+def quote_values(block: str, folder: str, limits: Limits) -> str:
+    """The block as YAML, with quotes around the values that kept it from being that."""
+    if isinstance(strict.load(block, limits), strict.Loaded):
+        return block
+    lines: list[str] = []
+    for entry in _entries(block):
+        lines += entry.lines if _readable(entry, limits) else _written(entry, limits)
+    wanted = _joined(lines)
+    return wanted if isinstance(strict.load(wanted, limits), strict.Loaded) else block
+
+
+def _readable(entry: Entry, limits: Limits) -> bool:
+    if not entry.key:
+        return not any(line.strip() and not line.startswith("#") for line in entry.lines)
+    if any(line.startswith(("---", "...")) for line in entry.lines):
+        return False
+    alone = strict.load(_joined(entry.lines), limits)
+    return isinstance(alone, strict.Loaded) and len(alone.fields) == 1
+
+
+def _written(entry: Entry, limits: Limits) -> list[str]:
+    """The entry as the repair pass read it, in YAML; unchanged where that can not be told."""
+    fields = repair.read(entry.text(), limits).fields
+    if entry.key not in fields or len(fields) != 1:
+        return entry.lines
+    written = _pair(entry.key, fields[entry.key], limits)
+    return [*written.rstrip("\n").split("\n"), *entry.comments()] if written else entry.lines
+
+
+def spell_keys(block: str, folder: str, limits: Limits) -> str:
+    """The block with known fields under their known names."""
+    entries = list(_entries(block))
+    present = {entry.key for entry in entries}
+    lines: list[str] = []
+    for key, own in entries:
+        known = keys.respelled(key, present) if key else ""
+        match = repair.KEY_LINE.match(own[0]) if known else None
+        if match:
+            present.add(known)
+            own = [own[0][: match.start(2)] + known + own[0][match.end(2) :], *own[1:]]
+        lines += own
+    return _joined(lines)
+
+
+def join_tools(block: str, folder: str, limits: Limits) -> str:
+    """The block with its allowed tools in one string, where no tool holds a blank."""
+    loaded = strict.load(block, limits)
+    if not isinstance(loaded, strict.Loaded):
+        return block
+    tools = to_frontmatter(loaded.fields).allowed_tools
+    value = " ".join(tools)
+    wrong = isinstance(loaded.fields.get("allowed-tools"), list) or _has_commas(loaded.fields)
+    if not wrong or not tools or len(value.split()) != len(tools):
+        return block
+    return _replaced(block, "allowed-tools", value, limits)
+
+
+def _has_commas(fields: dict[str, object]) -> bool:
+    value = fields.get("allowed-tools")
+    return isinstance(value, str) and "," in re.sub(r"\([^()]*\)", "", value)
+
+
+def add_name(block: str, folder: str, limits: Limits) -> str:
+    """The block with the folder's name as the name, where there is none and it is a good one."""
+    loaded = strict.load(block, limits)
+    if not isinstance(loaded, strict.Loaded) or loaded.fields.get("name"):
+        return block
+    if not _PLAIN_NAME.match(folder) or len(folder) > MAX_NAME_CHARS:
+        return block
+    if "name" in loaded.fields:
+        return _replaced(block, "name", folder, limits)
+    return _pair("name", folder, limits) + block
+
+
+STEPS: tuple[tuple[str, Step], ...] = (
+    ("removed control characters", remove_controls),
+    ("put values in quotes", quote_values),
+    ("corrected the names of fields", spell_keys),
+    ("wrote allowed-tools as one string", join_tools),
+    ("added the name", add_name),
+)
+
+
+# --- lines of a block ----------------------------------------------------------------------------
+
+
+def _entries(block: str) -> Iterator[Entry]:
+    """The lines of the block, by the key they belong to."""
+    entry = Entry("", [])
+    for line in block.removesuffix("\n").split("\n"):
+        match = repair.KEY_LINE.match(line)
+        if match:
+            if entry.lines:
+                yield entry
+            entry = Entry(match[2], [])
+        entry.lines.append(line)
+    yield entry
+
+
+def _joined(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def _replaced(block: str, key: str, value: str, limits: Limits) -> str:
+    """The block with that text as the key's value; unchanged where a comment would be lost."""
+    written = _pair(key, value, limits)
+    lines: list[str] = []
+    for entry in _entries(block):
+        if entry.key == key and written and "#" not in entry.text():
+            lines += [*written.rstrip("\n").split("\n"), *entry.comments()]
+        else:
+            lines += entry.lines
+    return _joined(lines)
+
+
+def _pair(key: str, value: object, limits: Limits) -> str:
+    """The key and its value in YAML, in the plainest form that reads back the same; or nothing."""
+    for form in _forms(key, value):
+        if strict.load(form, limits) == strict.Loaded({key: value}):
+            return form
+    return ""
+
+
+def _forms(key: str, value: object) -> Iterator[str]:
+    if not isinstance(value, str):
+        yield _dumped(key, value)
+        return
+    if "\n" in value:
+        lines = [f"  {line}" if line else "" for line in value.removesuffix("\n").split("\n")]
+        style = "|" if value.endswith("\n") else "|-"
+        yield _joined([f"{key}: {style}", *lines])
+    else:
+        yield f"{key}: {value}\n"
+        if not set(value) & set('\\"'):
+            yield f'{key}: "{value}"\n'
+        single = value.replace("'", "''")
+        yield f"{key}: '{single}'\n"
+    yield _dumped(key, value)
+
+
+def _dumped(key: str, value: object) -> str:
+    import yaml
+
+    width = 2**20
+    dumped: str = yaml.safe_dump({key: value}, allow_unicode=True, sort_keys=False, width=width)
+    return dumped
+
+
+# --- files on disk -------------------------------------------------------------------------------
+
+
+def fix_file(path: str, *, dry_run: bool = False, limits: Limits = _LIMITS) -> Fixed:
+    """Mend one SKILL.md where it lies, and give it its right name. Never raises.
+
+    The new bytes are put in place in one step. A link that leads out of the skill, anything but a
+    regular file, and a file that changes meanwhile are left alone.
+    """
+    path = os.path.abspath(path)
+    try:
+        content = read(path, MAX_CHECKED_BYTES)
+    except Unusable:
+        return Fixed(path, path, b"", b"")
+    if reason := _refusal(path, content):
+        return Fixed(path, path, content.data, content.data, (), (_dropped(path, reason),))
+    folder = os.path.basename(os.path.dirname(path))
+    mended = mend(content.data, folder=folder, limits=limits)
+    said = [
+        _dropped(path, f"not done, as it would change the meaning: {t}") for t in mended.dropped
+    ]
+    fixed = Fixed(path, path, content.data, mended.data, mended.done, tuple(said))
+    fixed = _renamed(fixed)
+    return fixed if dry_run else _put(fixed)
+
+
+def _dropped(path: str, reason: str) -> Diagnostic:
+    return finding("fix-dropped", path, None, reason)
+
+
+def _refusal(path: str, content: Content) -> str:
+    if content.size > len(content.data):
+        return f"not mended: the file has more than {MAX_CHECKED_BYTES:,} bytes"
+    if not inside(path, os.path.dirname(path)):
+        return "not mended: the file is a link that leads out of the skill"
+    return ""
+
+
+def _renamed(fixed: Fixed) -> Fixed:
+    """With the right name, when the present one differs in case alone and the right one is free."""
+    folder, name = os.path.split(fixed.path)
+    right = os.path.join(folder, SKILL_FILE)
+    if name == SKILL_FILE or name.lower() != SKILL_FILE.lower():
+        return fixed
+    if os.path.lexists(right) and not os.path.samefile(right, fixed.path):
+        said = _dropped(fixed.path, f"not renamed: there is a {SKILL_FILE} beside it")
+        return fixed._replace(diagnostics=(*fixed.diagnostics, said))
+    return fixed._replace(path=right, done=(*fixed.done, f"renamed {name} to {SKILL_FILE}"))
+
+
+def _put(fixed: Fixed) -> Fixed:
+    try:
+        if fixed.after != fixed.before:
+            _replace(os.path.realpath(fixed.was), fixed.before, fixed.after)
+        if fixed.path != fixed.was:
+            os.rename(fixed.was, fixed.path)
+    except (OSError, Unusable) as error:
+        said = (*fixed.diagnostics, _dropped(fixed.was, f"not mended: {error}"))
+        return Fixed(fixed.was, fixed.was, fixed.before, fixed.before, (), said)
+    return fixed
+
+
+def _replace(path: str, before: bytes, after: bytes) -> None:
+    """Swap the file for one with the new bytes and the same mode and owner, in one step."""
+    import tempfile
+
+    info = os.stat(path)
+    handle, name = tempfile.mkstemp(prefix=".skillbelt-", dir=os.path.dirname(path))
+    try:
+        with open(handle, "wb") as file:
+            file.write(after)
+            file.flush()
+            with suppress(OSError):
+                os.chown(name, info.st_uid, info.st_gid)
+            os.chmod(name, stat.S_IMODE(info.st_mode))
+            os.fsync(handle)
+        if read(path, MAX_CHECKED_BYTES).data != before:
+            raise Unusable("unreadable", "the file was changed meanwhile")
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def diff(fixed: Fixed, root: str) -> Iterator[str]:
+    """The change as a unified diff, line by line, with paths relative to the root."""
+    from difflib import unified_diff
+
+    old, new = (os.path.relpath(path, root) for path in (fixed.was, fixed.path))
+    before, after = (_lines(data) for data in (fixed.before, fixed.after))
+    changed = list(unified_diff(before, after, f"a/{old}", f"b/{new}", n=2, lineterm=""))
+    if old != new:
+        yield from (f"rename from {old}", f"rename to {new}")
+    yield from changed
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode("utf-8", "replace").removesuffix("\n").split("\n")

@@ -1,0 +1,101 @@
+"""What the text of a skill points at: Markdown links, and paths written as code.
+
+Only the text is read here. Fenced blocks and HTML comments are left out: they are examples.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import unquote
+
+MAX_REFERENCES = 1_000  # references taken from one file; the rest is not looked at
+
+# Quantifiers are bounded so that a hostile text costs time in proportion to its length.
+_LINK = re.compile(r"\]\(\s{0,9}(<[^<>\n]{1,500}>|[^()\s<>]{1,500})")
+_DEFINITION = re.compile(r" {0,3}\[[^\]\n]{1,200}\]:\s{1,9}(<[^<>\n]{1,500}>|[^\s<>]{1,500})")
+_SPAN = re.compile(r"(?<!`)(`{1,2})(?!`)([^`\n]{1,300})\1(?!`)")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
+_PLACEHOLDER = re.compile(r"[{}$*?|\"'\\]|\.\.\.|…")
+_FENCE = re.compile(r"\s{0,99}(`{3,}|~{3,})")
+_MENTION = re.compile(r"(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z][A-Za-z0-9]{0,7}")
+_LINE_SUFFIX = re.compile(r"(?::\d+(?:-\d+)?|#.*)$")
+_ROOTS = ("${CLAUDE_SKILL_DIR}/", "{baseDir}/", "./")
+# The folders the format names, and the two spellings of them that authors use most.
+_FOLDERS = ("scripts", "references", "reference", "assets", "templates")
+
+
+class Reference(NamedTuple):
+    """One place in a text that names a file. A `link` is meant to be followed."""
+
+    target: str
+    line: int
+    link: bool
+
+
+def references(text: str, first_line: int = 1) -> Iterator[Reference]:
+    """Every relative link and every code path in the text, in order, at most MAX_REFERENCES."""
+    found = 0
+    for number, line in enumerate(_prose(text), first_line):
+        for reference in _in_line(line, number):
+            yield reference
+            found += 1
+            if found == MAX_REFERENCES:
+                return
+
+
+def _in_line(line: str, number: int) -> Iterator[Reference]:
+    spans = [match[2] for match in _SPAN.finditer(line)] if "`" in line else []
+    bare = _SPAN.sub("", line) if spans else line
+    if "](" in bare or "]:" in bare:
+        definition = _DEFINITION.match(bare)
+        targets = [definition[1]] if definition else [match[1] for match in _LINK.finditer(bare)]
+        for target in filter(None, map(_relative, targets)):
+            yield Reference(target, number, link=True)
+    for span in spans:
+        for target in filter(None, map(_mention, span.split())):
+            yield Reference(target, number, link=False)
+
+
+def _relative(target: str) -> str:
+    """The path a link names, or nothing when it leads to a place that is no file of a skill."""
+    target = target.strip("<>")
+    if _SCHEME.match(target) or _PLACEHOLDER.search(target):
+        return ""
+    path = unquote(re.split("[#?]", target, maxsplit=1)[0])
+    return path if path.isprintable() else ""
+
+
+def _mention(word: str) -> str:
+    """The path a word of code names, when it lies in one of the folders the format knows."""
+    for root in _ROOTS:
+        word = word.removeprefix(root)
+    word = _LINE_SUFFIX.sub("", word.strip("\"'(),;"))
+    known = word.split("/", 1)[0] in _FOLDERS
+    return word if known and _MENTION.fullmatch(word) else ""
+
+
+def _prose(text: str) -> Iterator[str]:
+    """The lines of the text, with those of fences and comments emptied."""
+    fence = ""
+    for line in _without_comments(text).split("\n"):
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1].startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
+            yield ""
+        elif mark:
+            fence = mark[1]
+            yield ""
+        else:
+            yield line
+
+
+def _without_comments(text: str) -> str:
+    """The text with comments blanked; lines keep their numbers."""
+    parts, at = [], 0
+    while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start)) >= 0:
+        parts += [text[at:start], "\n" * text.count("\n", start, end)]
+        at = end + 3
+    return "".join([*parts, text[at:]])
