@@ -266,7 +266,7 @@ def _index(settings: Settings) -> Index:
         return MemoryIndex()
     limits = settings.limits
     rules = [getattr(limits, name) for name in _READING_LIMITS]
-    return SqliteIndex(settings.index_file, f"{rules} {settings.strict}")
+    return SqliteIndex(settings.index_file, "-".join(map(str, (*rules, int(settings.strict)))))
 
 
 def _plain(overrides: Mapping[str, object]) -> dict[str, object]:

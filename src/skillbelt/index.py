@@ -4,10 +4,9 @@ One SQLite file for all projects and processes. It is a cache: one that is corru
 or not writable costs time, never a skill. See design/index.md.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
 # Raise when a change of the parser or of Entry makes what was stored wrong.
 FORMAT = 2
 _BUSY_SECONDS = 1.0
+# After a wait in vain, how long to do without; else each root would wait as long again.
+_REST_SECONDS = 5.0
+T = TypeVar("T")
 
 
 class Entry(NamedTuple):
@@ -68,17 +70,15 @@ class MemoryIndex:
 class SqliteIndex:
     """An index in a file, shared by every process of the user.
 
-    `fingerprint` says by which rules the entries were made; others' entries are never mixed in.
+    `fingerprint` says by which rules the entries were made; others' lie in another file.
     """
 
     def __init__(self, path: str, fingerprint: str = "") -> None:
-        import zlib
-
-        mark = zlib.crc32(f"{FORMAT} {Entry._fields} {fingerprint}".encode())
         stem, ending = os.path.splitext(path)
-        self.path = f"{stem}-{mark:08x}{ending}"
+        self.path = f"{stem}-{FORMAT}{fingerprint and '-'}{fingerprint}{ending}"
         self.trouble = ""
         self._connection: sqlite3.Connection | None = None
+        self._rests_until = 0.0
 
     def load(self, root: str) -> dict[str, Entry]:
         """Every entry below a folder, by path; nothing when the file can not be used."""
@@ -107,10 +107,12 @@ class SqliteIndex:
             self._connection.close()
             self._connection = None
 
-    def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+    def _attempt(self, work: "Callable[[sqlite3.Connection], T]") -> T | None:
         """Do the work; a broken file is made anew and tried once more, a busy one is left."""
         import sqlite3
 
+        if time.monotonic() < self._rests_until:
+            return None
         for _ in range(2):
             try:
                 return work(self._open())
@@ -119,6 +121,7 @@ class SqliteIndex:
                 code = getattr(error, "sqlite_errorcode", 0) & 0xFF
                 self.trouble = f"{self.path}: {error}"
                 if code in _PASSING:
+                    self._rests_until = time.monotonic() + _REST_SECONDS
                     return None
                 self._remove()
             except (OSError, UnicodeError) as error:
@@ -127,7 +130,7 @@ class SqliteIndex:
                 return None
         return None
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> "sqlite3.Connection":
         import sqlite3
 
         if self._connection is None:
@@ -149,7 +152,6 @@ class SqliteIndex:
                 os.unlink(self.path + suffix)
 
 
-T = TypeVar("T")
 _COLUMNS = ", ".join(Entry._fields)
 _SCHEMA = f"CREATE TABLE IF NOT EXISTS entry ({_COLUMNS}, PRIMARY KEY (path))"
 _INSERT = f"INSERT OR REPLACE INTO entry VALUES ({', '.join('?' * len(Entry._fields))})"
@@ -162,7 +164,7 @@ def _encodes(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _write(db: sqlite3.Connection, rows: list[Entry], gone: list[tuple[str]]) -> None:
+def _write(db: "sqlite3.Connection", rows: list[Entry], gone: list[tuple[str]]) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         db.executemany(_INSERT, rows)

@@ -1,7 +1,5 @@
 """Where skills may lie: the table of clients' folders, and which of them count, in which order."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -85,8 +83,11 @@ def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
         "project": list(_project(settings)),
         "user": list(_user(settings)),
     }
-    order = [root for scope in settings.scope_order for root in found.get(scope, ())]
-    return list({root.path: root for root in reversed(order)}.values())[::-1]
+    first: dict[str, Root] = {}
+    for scope in settings.scope_order:
+        for root in found.get(scope, ()):
+            first.setdefault(root.path, root)
+    return list(first.values())
 
 
 def clients(settings: Settings) -> list[Client]:
@@ -101,8 +102,9 @@ def clients(settings: Settings) -> list[Client]:
 def _project(settings: Settings) -> Iterator[Root]:
     if not (settings.standard_roots and settings.project_roots):
         return
+    searched = clients(settings)
     for folder in upward(settings.project, settings.worktree):
-        for client in clients(settings):
+        for client in searched:
             for name in client.project:
                 yield Root(f"{folder.rstrip('/')}/{name}", "project", client.name)
 

@@ -4,19 +4,17 @@ The work happens in a thread of its own, because a call into a dead mount may ne
 asked waits only while there is progress.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from skillbelt import skill, strict
+from skillbelt import skill
 from skillbelt.index import Entry, Index
 from skillbelt.roots import Root
 from skillbelt.settings import Settings
 from skillbelt.skill import Card, Skill
-from skillbelt.sources.folder import Found, Pulse, Rules, Walker
+from skillbelt.sources.folder import LARGEST, Found, Pulse, Rules, Walker
 from skillbelt.values import Diagnostic, Limits
 
 POLICY_FILE = "agents/openai.yaml"
@@ -99,7 +97,7 @@ def _scan_root(root: Root, settings: Settings, index: Index, pulse: Pulse) -> Sc
     pulse.beat(root.path)
     walker = Walker(root.path, rules(settings)._replace(collection=bool(root.client)), pulse)
     walker.walk()
-    if not walker.exists:
+    if not walker.exists or pulse.stopped:
         return Scan(root, diagnostics=(*walker.diagnostics, *_missing(root, walker.diagnostics)))
     known = index.load(root.path) if walker.found else {}
     reader = _Reader(root, settings, pulse)
@@ -157,12 +155,14 @@ class _Reader:
         folder = found.location[: found.location.rindex("/")]
         policy_ns = _policy_stamp(folder)
         stamp = (found.location, found.size, found.mtime_ns, found.inode, policy_ns)
-        if known is None or known[:5] != stamp:
+        said = _load(known) if known is not None and known[:5] == stamp else None
+        if known is None or said is None:
             self._pulse.beat(found.location)
             known = self._read(found, folder, policy_ns)
             if known is None:
                 return
-        self._add(found, known)
+            said = _load(known) or ()
+        self._add(found, known, said)
 
     def _read(self, found: Found, folder: str, policy_ns: int) -> Entry | None:
         try:
@@ -186,9 +186,8 @@ class _Reader:
         self.fresh.append(entry)
         return entry
 
-    def _add(self, found: Found, entry: Entry) -> None:
+    def _add(self, found: Found, entry: Entry, diagnostics: tuple[Diagnostic, ...]) -> None:
         root, flags = self._root, entry.flags
-        diagnostics = _load(entry.diagnostics, entry.path) if entry.diagnostics else ()
         self.diagnostics += diagnostics
         if flags & skill.SKIPPED:
             return
@@ -222,7 +221,7 @@ def _policy_stamp(folder: str) -> int:
     if not os.access(path, os.F_OK):
         return 0
     try:
-        return os.stat(path).st_mtime_ns
+        return min(os.stat(path).st_mtime_ns, LARGEST)
     except OSError:
         return 0
 
@@ -235,12 +234,10 @@ def _with_policy(card: Card, path: str, limits: Limits) -> Card:
 
 
 def _read_policy(path: str, limits: Limits) -> dict[str, object]:
+    from skillbelt import strict
+
     try:
-        handle = skill.open_regular(path)
-        try:
-            text = os.read(handle, limits.max_frontmatter_bytes).decode("utf-8", "replace")
-        finally:
-            os.close(handle)
+        text = skill.read_head(path, limits).decode("utf-8", "replace")
     except OSError:
         return {}
     loaded = strict.load(text, limits)
@@ -253,10 +250,16 @@ def _dump(diagnostics: Iterable[Diagnostic]) -> str:
     return json.dumps([(d.code, d.severity, d.line, d.message, d.remedy) for d in diagnostics])
 
 
-def _load(stored: str, path: str) -> tuple[Diagnostic, ...]:
+def _load(entry: Entry) -> tuple[Diagnostic, ...] | None:
+    """What there was to say about a file; None when the index no longer makes sense."""
+    if not entry.diagnostics:
+        return ()
     import json
 
-    return tuple(
-        Diagnostic(code, severity, path, line, message, remedy)
-        for code, severity, line, message, remedy in json.loads(stored)
-    )
+    try:
+        return tuple(
+            Diagnostic(code, severity, entry.path, line, message, remedy)
+            for code, severity, line, message, remedy in json.loads(entry.diagnostics)
+        )
+    except (ValueError, TypeError):
+        return None

@@ -4,8 +4,6 @@ The only module that reads the environment. Later wins: defaults, the user's con
 `[tool.skillbelt]`, its `skillbelt.toml`, the environment, arguments in code or on the command line.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping
@@ -72,6 +70,8 @@ DEFAULTS: dict[str, object] = {
     **{key: value for key, value in Settings._field_defaults.items() if key not in _MACHINE},
     **Limits._field_defaults,
 }
+# Tables of a settings file that only group what is in them.
+_GROUPS = ("skills", "limits")
 # Environment variables of other tools that move a client's own folder.
 CLIENT_HOMES = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
 
@@ -95,8 +95,8 @@ def load_settings(
     config_home = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     worktree = find_worktree(start)
     values, sources = _merged(start, worktree, config_home, config, env, overrides or {})
-    values.setdefault("cache_dir", env.get("SKILLS_CACHE_DIR") or _cache_home(env, home))
-    values["cache_dir"] = os.path.abspath(_expand(str(values["cache_dir"]), home))
+    cache = values.get("cache_dir") or env.get("SKILLS_CACHE_DIR") or _cache_home(env, home)
+    values["cache_dir"] = os.path.abspath(_expand(str(cache), home))
     if _truth(env.get("INSTALL_INTERNAL_SKILLS", "")):
         values.setdefault("internal_skills", True)
     limits = Limits(**{key: values.pop(key) for key in Limits._fields if key in values})  # type: ignore[arg-type]
@@ -198,18 +198,22 @@ def _read_file(path: str, table: tuple[str, ...]) -> dict[str, object]:
 
     data = _bytes(path)
     try:
-        parsed: object = tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        text = data.decode("utf-8")
+        parsed: object = tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: not valid TOML: not UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
     for key in table:
         parsed = parsed.get(key, {}) if isinstance(parsed, dict) else {}
     if not isinstance(parsed, dict):
         raise ConfigError(f"{path}: [{'.'.join(table)}] must be a table")
-    flat = _flatten(parsed)
-    text = data.decode("utf-8")
     return {
-        key: _based(key, _typed(key, value, f"{path}:{_line(text, key)}"), os.path.dirname(path))
-        for key, value in flat.items()
+        key: _based(
+            key, _typed(key, value, f"{path}:{_line(text, table, key)}"), os.path.dirname(path)
+        )
+        for key, value in _flatten(parsed).items()
     }
 
 
@@ -217,27 +221,41 @@ def _flatten(table: Mapping[str, object]) -> dict[str, object]:
     """`[skills] paths` and `[limits] max_depth` mean the settings `paths` and `max_depth`."""
     flat: dict[str, object] = {}
     for key, value in table.items():
-        if key in ("skills", "limits") and isinstance(value, dict):
-            flat.update(value)
+        if key in _GROUPS and isinstance(value, dict):
+            flat.update(_flatten(value))
         else:
             flat[key.replace("-", "_")] = value
     return flat
 
 
-def _line(text: str, key: str) -> int:
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.split("=")[0].strip().strip("\"'").replace("-", "_") == key:
+def _line(text: str, table: tuple[str, ...], key: str) -> int:
+    """Where the key is written: in our table, not where another tool's has one of that name."""
+    places = {(*table, *group, key) for group in [(), *((name,) for name in _GROUPS)]}
+    inside: tuple[str, ...] = ()
+    for number, line in enumerate(text.split("\n"), 1):
+        name = line.strip()
+        if name.startswith("["):
+            inside = _parts(name.partition("]")[0].lstrip("["))
+        elif (*inside, *_parts(name.partition("=")[0])) in places:
             return number
     return 1
+
+
+def _parts(dotted: str) -> tuple[str, ...]:
+    return tuple(part.strip().strip("\"'").replace("-", "_") for part in dotted.split("."))
 
 
 def _based(key: str, value: object, folder: str) -> object:
     """A relative path written in a file is relative to that file."""
     if key == "paths" and isinstance(value, tuple):
-        return tuple(item if item.startswith("~") else os.path.join(folder, item) for item in value)
-    if key == "cache_dir" and isinstance(value, str) and not value.startswith("~"):
-        return os.path.join(folder, value)
+        return tuple(_joined(folder, item) for item in value)
+    if key == "cache_dir" and isinstance(value, str) and value:
+        return _joined(folder, value)
     return value
+
+
+def _joined(folder: str, path: str) -> str:
+    return path if path.startswith("~") or "://" in path else os.path.join(folder, path)
 
 
 def _typed(key: str, value: object, where: str) -> object:
@@ -267,8 +285,8 @@ def _list(key: str, value: object, where: str) -> tuple[str, ...]:
 def _checked(key: str, value: object, where: str) -> object:
     if key in CHOICES and value not in CHOICES[key]:
         raise ConfigError(f"{where}: {key} must be one of {', '.join(CHOICES[key])}, not {value!r}")
-    if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
-        raise ConfigError(f"{where}: {key} must not be negative, not {value!r}")
+    if isinstance(value, int | float) and not value >= 0:
+        raise ConfigError(f"{where}: {key} must be zero or more, not {value!r}")
     return value
 
 

@@ -1,6 +1,7 @@
-"""One skill as it was found: a frozen value, and the ways to make one."""
+"""One skill as it was found: a frozen value, and the ways to make one.
 
-from __future__ import annotations
+The parser is imported when a file is read: with a warm index, none is.
+"""
 
 import errno
 import os
@@ -8,13 +9,14 @@ import stat
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from skillbelt import parse
 from skillbelt.errors import SkillNotFound
 from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE, Diagnostic, Frontmatter, Limits, Origin, Scope
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from skillbelt.parse import State
 
 LOCAL = Origin()
 LIMITS = Limits()
@@ -72,7 +74,7 @@ class Skill(NamedTuple):
         return os.path.dirname(self.location)
 
     @property
-    def path(self) -> Path:
+    def path(self) -> "Path":
         """The SKILL.md itself."""
         from pathlib import Path
 
@@ -81,20 +83,24 @@ class Skill(NamedTuple):
     @property
     def frontmatter(self) -> Frontmatter:
         """The frontmatter, typed."""
-        return parse.to_frontmatter(self.fields)
+        from skillbelt.parse import to_frontmatter
+
+        return to_frontmatter(self.fields)
 
     @property
     def fields(self) -> dict[str, object]:
         """The frontmatter's keys as they are written, unknown ones included."""
+        from skillbelt.parse import parse
+
         data = self.source.encode("utf-8", "surrogatepass")
-        return parse.parse(data, path=self.location, folder="").fields if data else {}
+        return parse(data, path=self.location, folder="").fields if data else {}
 
     def __repr__(self) -> str:
         about = shorten(one_line(self.description), 40)
-        return shorten(f"<Skill {self.name} ({self.scope}): {about!r}>", 100)
+        return shorten(f"<Skill {one_line(self.name)} ({self.scope}): {about!r}>", 100)
 
     @classmethod
-    def from_card(cls, card: Card, location: str) -> Skill:
+    def from_card(cls, card: Card, location: str) -> "Skill":
         """A skill that stands alone, in no catalogue."""
         flags = card.flags
         return cls(
@@ -113,33 +119,41 @@ class Skill(NamedTuple):
         )
 
     @classmethod
-    def from_text(cls, text: str | bytes, *, folder: str = "") -> Skill:
+    def from_text(cls, text: str | bytes, *, folder: str = "") -> "Skill":
         """A skill from the text of a SKILL.md; `folder` names it when the text does not."""
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         return cls.from_card(read_card(data, SKILL_FILE, folder), SKILL_FILE)
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str]) -> Skill:
+    def from_file(cls, path: str | os.PathLike[str]) -> "Skill":
         """A skill from a SKILL.md; raises SkillNotFound when there is no such file to read."""
         location = os.path.abspath(os.fspath(path))
         try:
+            if not stat.S_ISREG(os.stat(location).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", location)
             data = read_head(location)
         except OSError as error:
             raise SkillNotFound(location, ()) from error
         return cls.from_card(read_card(data, location, _folder_name(location)), location)
 
     @classmethod
-    def from_folder(cls, path: str | os.PathLike[str]) -> Skill:
+    def from_folder(cls, path: str | os.PathLike[str]) -> "Skill":
         """A skill from the folder that holds its SKILL.md."""
         return cls.from_file(os.path.join(path, SKILL_FILE))
 
 
 def read_head(location: str, limits: Limits = LIMITS) -> bytes:
-    """The head of a regular file, as far as its frontmatter goes; OSError if it can not be read."""
-    handle = open_regular(location)
+    """The head of a file, as far as its frontmatter goes; OSError if it can not be read.
+
+    Made for a path that was a regular file a moment ago. Should a FIFO or a device lie there now,
+    it is neither waited for nor read beyond the bound.
+    """
+    from skillbelt.parse import needs_more
+
+    handle = os.open(location, _READ_FLAGS)
     try:
         data = os.read(handle, limits.head_bytes)
-        if len(data) == limits.head_bytes and parse.needs_more(data, limits):
+        if len(data) == limits.head_bytes and needs_more(data, limits):
             # A little more than is allowed, so that the parser can tell that it is too much.
             data += os.read(handle, max(limits.max_frontmatter_bytes + _SLACK - len(data), 0))
         return data
@@ -147,22 +161,15 @@ def read_head(location: str, limits: Limits = LIMITS) -> bytes:
         os.close(handle)
 
 
-def open_regular(location: str) -> int:
-    """A handle on a regular file; OSError for anything else, without waiting for it."""
-    handle = os.open(location, _READ_FLAGS)
-    if stat.S_ISREG(os.fstat(handle).st_mode):
-        return handle
-    os.close(handle)
-    raise OSError(errno.EINVAL, "not a regular file", location)
-
-
 def read_card(
     data: bytes, location: str, folder: str, limits: Limits = LIMITS, *, derive: bool = True
 ) -> Card:
     """What the head of a SKILL.md says. Never raises, whatever the bytes."""
-    parsed = parse.parse(data, path=location, folder=folder, limits=limits, derive=derive)
+    from skillbelt.parse import parse, skill_name
+
+    parsed = parse(data, path=location, folder=folder, limits=limits, derive=derive)
     fields = parsed.fields
-    name = parse.skill_name(fields, folder, location)
+    name = skill_name(fields, folder, location)
     return Card(
         name.id,
         name.title,
@@ -180,7 +187,7 @@ def _text(fields: Mapping[str, object], key: str) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def _flags(fields: Mapping[str, object], state: parse.State) -> int:
+def _flags(fields: Mapping[str, object], state: "State") -> int:
     flags = USER | MODEL
     for key in _TELLING & fields.keys():
         if key == "metadata":

@@ -4,8 +4,6 @@ They are named tuples rather than dataclasses: `import dataclasses` alone takes 
 interpreter needs to start, and a catalogue builds them by the ten thousand (design/values.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple

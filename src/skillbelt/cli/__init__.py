@@ -3,9 +3,8 @@
 Only the chosen command's module is imported, so that `skillbelt list` pays for nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,24 +17,29 @@ INTERRUPTED = 130
 
 
 class Command(NamedTuple):
-    """One command: what it does in a line, and more for its help page."""
+    """One command: its module, what it does in a line, and more for its help page."""
 
+    module: str
     summary: str
     details: str = ""
 
 
+# No module may be called `list`: it would hide the built-in in this one.
 COMMANDS: dict[str, Command] = {
-    "list": Command("list the skills that are found here"),
-    "show": Command("show one skill: manifest, files, origin, problems, token cost"),
-    "where": Command("print the folder of a skill"),
+    "list": Command("listing", "list the skills that are found here"),
+    "show": Command("show", "show one skill: manifest, files, origin, problems, token cost"),
+    "where": Command("where", "print the folder of a skill"),
     "check": Command(
+        "check",
         "check skills against the format's rules",
         "Exit code 0: no errors; 1: problems were found; 2: wrong usage.",
     ),
-    "doctor": Command("show where skills are looked for, what was found and what is wrong"),
-    "refresh": Command("scan again, ask remote sources again, and say what changed"),
-    "watch": Command("print changes of the catalogue as they happen, until interrupted"),
-    "config": Command("print the merged settings and where each came from"),
+    "doctor": Command(
+        "doctor", "show where skills are looked for, what was found and what is wrong"
+    ),
+    "refresh": Command("refresh", "scan again, ask remote sources again, and say what changed"),
+    "watch": Command("watch", "print changes of the catalogue as they happen, until interrupted"),
+    "config": Command("config", "print the merged settings and where each came from"),
 }
 _EXIT_CODES = (
     "Exit codes: 0 done, 1 the answer is no, 2 wrong usage or configuration, 3 no such skill, "
@@ -68,14 +72,24 @@ def parser(name: str) -> argparse.ArgumentParser:
         description=f"{command.summary[0].upper()}{command.summary[1:]}. {command.details}".strip(),
         epilog=_EXIT_CODES,
         allow_abbrev=False,
+        formatter_class=_formatter,
     )
-    import_module(f"skillbelt.cli.{name}").configure(made)
+    import_module(f"skillbelt.cli.{command.module}").configure(made)
     made.add_argument("--json", action="store_true", help="print one JSON document")
     made.add_argument("--project", metavar="DIR", help="the project folder (default: this one)")
     made.add_argument("--config", metavar="FILE", help="settings file to use for the project")
     made.add_argument("-q", "--quiet", action="store_true", help="print no messages")
     made.add_argument("-v", "--verbose", action="store_true", help="print more")
     return made
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """The usual one, told the width: it would import shutil to find it, for each option."""
+    try:
+        width = os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        width = 80
+    return argparse.HelpFormatter(prog, width=min(width, 100) - 2)
 
 
 def usage() -> str:
@@ -112,7 +126,7 @@ def _dispatch(arguments: list[str]) -> int:
         parsed = parser(name).parse_args(arguments[1:])
     except SystemExit as stop:
         return int(stop.code or 0)
-    code: int = import_module(f"skillbelt.cli.{name}").run(parsed)
+    code: int = import_module(f"skillbelt.cli.{COMMANDS[name].module}").run(parsed)
     sys.stdout.flush()
     return code
 

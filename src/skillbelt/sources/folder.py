@@ -1,7 +1,6 @@
 """Folders on this disk: every SKILL.md below a root, within bounds, and what was passed by."""
 
-from __future__ import annotations
-
+import contextlib
 import errno
 import os
 import stat
@@ -12,6 +11,8 @@ from typing import NamedTuple
 
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
+# What an index can hold. Times beyond the year 2262 and some network drives' inodes are larger.
+LARGEST = 2**63 - 1
 # Where names differ only by case on disk, asking for SKILL.md also finds skill.md.
 _FOLDS_CASE = sys.platform in ("darwin", "win32")
 
@@ -64,6 +65,7 @@ class Walker:
         self.complete = True
         self.exists = True
         self._seen: set[int] = set()
+        self._linked = False
         self._listed = self._entries = 0
 
     def walk(self) -> None:
@@ -107,13 +109,13 @@ class Walker:
         if error.errno in (errno.ENOENT, errno.ELOOP):
             self._say_broken(path)
         else:
-            self._say_error("unreadable", path, error)
+            self._say_closed(os.path.dirname(path), error)
         return True
 
     def _take(self, path: str, status: os.stat_result, identity: int) -> None:
         if stat.S_ISREG(status.st_mode):
-            found = Found(path, status.st_size, status.st_mtime_ns, status.st_ino, identity)
-            self.found.append(found)
+            time_ns, inode = min(status.st_mtime_ns, LARGEST), status.st_ino & LARGEST
+            self.found.append(Found(path, status.st_size, time_ns, inode, identity))
             return
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "special file"
         self._say(
@@ -134,19 +136,28 @@ class Walker:
         try:
             with os.scandir(folder) as entries:
                 listing = sorted(entries, key=_name)
+            # Not from `identity`: the folder may be where another file system is mounted.
+            device = os.stat(folder).st_dev << 64
         except OSError as error:
-            code = "root-unreadable" if folder == self.root else "unreadable"
-            self._say_error(code, folder, error)
+            self._say_closed(folder, error)
             return []
         self._entries += len(listing)
-        device = identity >> 64 << 64
-        below = []
+        ends, below = False, []
         for entry in listing:
             if entry.name.lower() == "skill.md":
-                self._misspelled(entry, identity)
+                ends |= self._misspelled(entry, identity)
             elif (place := self._folder(entry, device)) is not None:
                 below.append((entry.path, place, depth + 1))
+        return [] if ends and not self.rules.nested else self._within(below, folder, depth)
+
+    def _within(
+        self, below: list[tuple[str, int, int]], folder: str, depth: int
+    ) -> list[tuple[str, int, int]]:
+        """The same folders unless they lie too deep."""
+        limits = self.rules.limits
         if below and depth >= limits.max_depth:
+            # A link from higher up may still lead to them.
+            self._seen.difference_update(place for _, place, _ in below)
             self._say(
                 "max-depth",
                 "warning",
@@ -166,6 +177,7 @@ class Walker:
                 return None
             else:
                 identity = _identity(entry.stat())
+                self._see_above()
         except OSError as error:
             self._say_error("unreadable", entry.path, error)
             return None
@@ -184,10 +196,21 @@ class Walker:
             self._say_broken(entry.path)
         return False
 
+    def _see_above(self) -> None:
+        """A link to a folder above the root is a circle too, though the walk never came there."""
+        if self._linked:
+            return
+        self._linked = True
+        folder = os.path.realpath(self.root)
+        while (above := os.path.dirname(folder)) != folder:
+            folder = above
+            with contextlib.suppress(OSError):
+                self._seen.add(_identity(os.stat(folder)))
+
     def _say_seen(self, entry: os.DirEntry[str]) -> None:
         target = os.path.realpath(entry.path)
         above = os.path.realpath(os.path.dirname(entry.path))
-        if f"{above}/".startswith(f"{target}/"):
+        if f"{above}/".startswith(f"{target.rstrip('/')}/"):
             self._say(
                 "link-cycle",
                 "warning",
@@ -198,9 +221,10 @@ class Walker:
         else:
             self._say("same-folder", "info", entry.path, f"leads to {target}, which was visited")
 
-    def _misspelled(self, entry: os.DirEntry[str], identity: int) -> None:
+    def _misspelled(self, entry: os.DirEntry[str], identity: int) -> bool:
+        """Whether the folder is a skill all the same."""
         if entry.name == SKILL_FILE:
-            return
+            return False
         self._say(
             "file-name",
             "warning",
@@ -213,6 +237,7 @@ class Walker:
                 self._take(entry.path, entry.stat(), identity)
             except OSError as error:
                 self._say_error("unreadable", entry.path, error)
+        return self.rules.loose_file_name
 
     def _stop_at_bound(self, folder: str) -> None:
         self.complete = False
@@ -230,6 +255,10 @@ class Walker:
     def _say_broken(self, path: str) -> None:
         remedy = "point the link at something that exists, or remove it"
         self._say("broken-link", "warning", path, "is a link that leads nowhere", remedy)
+
+    def _say_closed(self, folder: str, error: OSError) -> None:
+        code = "root-unreadable" if folder == self.root else "unreadable"
+        self._say_error(code, folder, error)
 
     def _say_error(self, code: str, path: str, error: OSError) -> None:
         self._say(

@@ -1,6 +1,5 @@
 """What a source gives, and which sources have to be pulled at all."""
 
-from __future__ import annotations
 
 import os
 from typing import NamedTuple
