@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -249,7 +250,7 @@ def _peers(options: Options, progress: Progress) -> list[PeerRow]:
         try:
             subject = peers.install(peer)
         except Stopped as error:
-            rows.append(PeerRow(peer.label, peer.requirements[0], (), "", str(error)))
+            rows.append(PeerRow(peer.label, peer.version, (), "", str(error)))
             continue
         rows.append(_peer(peer, subject, sizes, options.rounds, progress))
     return rows
@@ -269,18 +270,19 @@ def _peer(
                 taken = series(subject, tree.ensure(kind, size), rounds, timeout=PEER_SECONDS)
                 measured.append((size, taken))
         except Stopped as error:
-            note = f"{kind} tree of {size:,}: {_without_paths(str(error))}"
+            note = f"{kind} tree of {size:,}: {_short(str(error))}"
         if measured:
             said = "; ".join(part for part in (said, note) if part)
-            return PeerRow(peer.label, peer.requirements[0], tuple(measured), kind, said)
+            return PeerRow(peer.label, peer.version, tuple(measured), kind, said)
         said = "; ".join(part for part in (said, note) if part)
-    return PeerRow(peer.label, peer.requirements[0], (), "", said)
+    return PeerRow(peer.label, peer.version, (), "", said)
 
 
-def _without_paths(text: str) -> str:
+def _short(reason: str) -> str:
     """A reason that is the same on every machine and fits into a table."""
-    text = text.replace(tree.cache_folder(), "…")
-    return text if len(text) <= 160 else text[:159] + "…"
+    reason = re.sub(r"\S*/skills/", "", reason)
+    reason = re.sub(r"^(\w+\.)+(?=\w+:)", "", reason)
+    return reason if len(reason) <= 140 else reason[:139] + "…"
 
 
 def _options(arguments: Sequence[str] | None) -> tuple[Options, argparse.Namespace]:

@@ -78,6 +78,7 @@ FILLERS = ("domain", "notes", "audience", "keywords", "inputs")
 SPEC_KEYS = ("license", "compatibility", "allowed-tools", "metadata")
 
 UNREADABLE_SHARE = 0.022
+TO_THE_LETTER_SHARE = 0.18
 CRLF_SHARE = 0.007
 BOM_SHARE = 0.0004
 
@@ -117,7 +118,7 @@ def document(number: int, *, strict: bool = False, seed: int = SEED) -> Document
     """Skill `number` of the tree; `strict` keeps to the specification's letter."""
     rng = Random(seed * 1_000_003 + number)
     name = f"{rng.choice(WORDS)}-{rng.choice(WORDS)}-{number:06d}"
-    text = description(rng)
+    text = description(rng)[: 1_000 if strict else None]
     mistake = ""
     if not strict and rng.random() < UNREADABLE_SHARE:
         mistake = rng.choices(list(MISTAKES), list(MISTAKES.values()))[0]
@@ -195,9 +196,8 @@ def _wrap(text: str, indent: str) -> list[str]:
 def _other_keys(rng: Random, strict: bool, so_far: int) -> list[str]:
     """The other keys by their shares, with room in them until the block has a real size."""
     target = _log_normal(rng, 372, 0.66, 60, 7_000)
-    keys = [key for key, share in KEY_SHARES.items() if rng.random() < share]
-    if strict:
-        keys = [key for key in keys if key in SPEC_KEYS]
+    strict = strict or rng.random() < TO_THE_LETTER_SHARE
+    keys = [key for key in KEY_SHARES if rng.random() < _share(key, strict)]
     room = target - so_far
     if room > 90 and not set(keys) & {"metadata", "tags", "triggers", "requires"}:
         keys.append("metadata" if strict else rng.choice(FILLERS))
@@ -206,6 +206,13 @@ def _other_keys(rng: Random, strict: bool, so_far: int) -> list[str]:
         left = target - so_far - sum(len(line) + 1 for line in lines)
         lines += _key(rng, key, max(left // (len(keys) - index), 0), strict)
     return lines
+
+
+def _share(key: str, strict: bool) -> float:
+    """Files outside the specification have all the keys that those to its letter can not have."""
+    if key in SPEC_KEYS:
+        return KEY_SHARES[key]
+    return 0.0 if strict else KEY_SHARES[key] / (1 - TO_THE_LETTER_SHARE)
 
 
 def _key(rng: Random, key: str, room: int, strict: bool) -> list[str]:

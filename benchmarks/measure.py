@@ -144,10 +144,10 @@ def _mb(maxrss: bytes) -> float:
 
 
 def _reason(said: bytes) -> str:
-    """The line that names the exception, or the last one."""
+    """The text of the exception it ended with, or the last line."""
     lines = said.decode("utf-8", "replace").strip().splitlines() or [""]
-    named = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Exit)\b", line)]
-    return (named or lines)[-1].strip()
+    named = [n for n, line in enumerate(lines) if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    return " ".join(" ".join(lines[named[-1] if named else -1 :]).split())
 
 
 def series(

@@ -28,6 +28,13 @@ class Peer(NamedTuple):
     call: str
 
     @property
+    def version(self) -> str:
+        """The version of the distribution that the label names."""
+        name = self.label.partition(",")[0]
+        pins = dict(pin.split("==") for pin in self.requirements if "==" in pin)
+        return pins[name]
+
+    @property
     def folder(self) -> str:
         """The environment; peers with the same requirements share it."""
         return os.path.join(cache_folder(), "peers", self.requirements[0].replace("==", "-"))

@@ -47,7 +47,7 @@ class PeerRow(NamedTuple):
     """Another reader: what it was measured on, or why it was not."""
 
     label: str
-    requirement: str
+    version: str
     measured: tuple[tuple[int, Series], ...]
     kind: str
     note: str
@@ -141,9 +141,8 @@ def _own_cells(report: Report, sizes: Sequence[int], name: str) -> list[str]:
 
 
 def _peer_cells(peer: PeerRow, sizes: Sequence[int]) -> list[str]:
-    version = peer.requirement.partition("==")[2]
     name, _, way = peer.label.partition(", ")
-    label = f"{name} {version}" + (f", {way}" if way else "")
+    label = f"{name} {peer.version}" + (f", {way}" if way else "")
     tree = " (strict tree)" if peer.kind == "strict" else ""
     return _cells(label + tree, dict(peer.measured), sizes, peer.note)
 
@@ -254,7 +253,7 @@ def write_json(report: Report, path: str) -> None:
         "peers": [
             {
                 "label": peer.label,
-                "requirement": peer.requirement,
+                "version": peer.version,
                 "tree": peer.kind,
                 "note": peer.note,
                 "measured": {str(size): series.summary() for size, series in peer.measured},
