@@ -23,18 +23,25 @@ Write it into [the notes](references/notes.md).
 END
 cd "$project"
 
-# show WHAT COMMAND...: says what is coming, then runs it; exit code 1 means "problems found".
+# show EXIT WHAT COMMAND...: says what is coming, runs it, and stops when the exit code is another.
 show() {
-    printf '\n# %s\n$ %s\n' "$1" "$(shift; echo "$*")"
-    shift
+    wanted=$1
+    printf '\n# %s\n' "$2"
+    shift 2
+    printf '$ %s\n' "$*"
     code=0
     "$@" 2>&1 || code=$?
-    if [ "$code" -gt 1 ]; then exit "$code"; fi
+    if [ "$code" -ne "$wanted" ]; then
+        printf 'demo: %s: exit code %s, not %s\n' "$*" "$code" "$wanted" >&2
+        exit 1
+    fi
 }
 
 echo "A project with four skills in .agents/skills, and one with faults in .claude/skills."
-show "Every skill that is found here, whichever client's folder it lies in:" skillbelt list
-show "One of them, with its files and what it costs in a prompt:" skillbelt show csv-report
-show "The faulty one is usable all the same, and each fault has a line and a remedy:" \
+show 0 "Every skill that is found here, whichever client's folder it lies in:" skillbelt list
+show 0 "One of them, with its files and what it costs in a prompt:" skillbelt show csv-report
+show 0 "The faulty one is usable all the same; each fault has a line and a remedy:" \
     skillbelt check .agents/skills .claude/skills
-show "Where skills are looked for, what each folder gave, and what is wrong:" skillbelt doctor
+show 1 "To the letter of the specification it is not; this is what could be mended:" \
+    skillbelt check --strict --dry-run .claude/skills
+show 0 "Where skills are looked for, what each folder gave, and what is wrong:" skillbelt doctor
