@@ -85,12 +85,14 @@ class Tree:
         self._patch.setenv(name, str(value))
 
     def settings(
-        self, project: str | os.PathLike[str] = "project", **overrides: object
+        self, project: str | os.PathLike[str] = "project", /, **overrides: object
     ) -> Settings:
         """The settings for a folder of the tree."""
         return load_settings(self.path(project), overrides=overrides)
 
-    def catalog(self, project: str | os.PathLike[str] = "project", **settings: object) -> Catalog:
+    def catalog(
+        self, project: str | os.PathLike[str] = "project", /, **settings: object
+    ) -> Catalog:
         """The catalogue of a folder of the tree."""
         return Catalog(self.path(project), **settings)  # type: ignore[arg-type]
 

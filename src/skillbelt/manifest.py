@@ -41,11 +41,12 @@ def build_manifest(folder: str, limits: Limits | None = None) -> Manifest:
     said: list[Diagnostic] = []
     files: list[FileEntry] = []
     left = limits.max_manifest_bytes
-    for path in _files(folder, "", said):
-        if len(files) >= limits.max_manifest_files or left <= 0:
+    for count, path in enumerate(_paths(folder, said)):
+        over = count >= limits.max_manifest_files
+        entry = _entry(folder, path, left, said) if path and not over else None
+        if over or (entry and entry.size > left):
             said.append(_too_much(folder, limits))
             break
-        entry = _entry(folder, path, left, said)
         if entry is not None:
             files.append(entry)
             left -= entry.size
@@ -69,27 +70,37 @@ def kind_of(path: str, head: bytes) -> str:
     return "application/octet-stream" if b"\0" in head else "text/plain"
 
 
-def _files(folder: str, below: str, said: list[Diagnostic]) -> Iterator[str]:
+def _paths(folder: str, said: list[Diagnostic]) -> Iterator[str]:
+    """Each file below the folder; "" for anything else, so that it counts towards the bound."""
+    # A list and not recursion: folders may be nested deeper than calls.
+    pending = [""]
+    while pending:
+        below = pending.pop()
+        folders = []
+        for entry in _listed(os.path.join(folder, below), said):
+            if entry.is_symlink():
+                said.append(_link(entry.path))
+                yield ""
+            elif entry.is_dir(follow_symlinks=False):
+                if entry.name not in SKIPPED:
+                    folders.append(f"{below}{entry.name}/")
+                yield ""
+            else:
+                yield f"{below}{entry.name}"
+        pending += reversed(folders)
+
+
+def _listed(folder: str, said: list[Diagnostic]) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(os.path.join(folder, below)) as listing:
-            entries = sorted(listing, key=lambda entry: entry.name)
+        with os.scandir(folder) as listing:
+            return sorted(listing, key=lambda entry: entry.name)
     except OSError as error:
-        said.append(_unreadable(os.path.join(folder, below), error))
-        return
-    for entry in entries:
-        name = f"{below}{entry.name}"
-        if entry.is_symlink():
-            message = f"is a link to {os.readlink(entry.path)}; links are not part of a skill"
-            remedy = "put the file itself there"
-            said.append(Diagnostic("link-skipped", "warning", entry.path, None, message, remedy))
-        elif entry.is_dir(follow_symlinks=False):
-            if entry.name not in SKIPPED:
-                yield from _files(folder, f"{name}/", said)
-        else:
-            yield name
+        said.append(_unreadable(folder, error))
+        return []
 
 
 def _entry(folder: str, path: str, left: int, said: list[Diagnostic]) -> FileEntry | None:
+    """A file and its hash; one of more than `left` bytes is read only so far that this shows."""
     full = os.path.join(folder, path)
     try:
         handle = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -100,7 +111,7 @@ def _entry(folder: str, path: str, left: int, said: list[Diagnostic]) -> FileEnt
                 return None
             head = file.read(_SNIFFED)
             digest, size = hashlib.sha256(head), len(head)
-            while size < left and (chunk := file.read(_CHUNK)):
+            while size <= left and (chunk := file.read(_CHUNK)):
                 digest.update(chunk)
                 size += len(chunk)
     except OSError as error:
@@ -122,13 +133,19 @@ def _unreadable(path: str, error: OSError) -> Diagnostic:
     return Diagnostic("unreadable", "error", path, None, message, "mend its permissions")
 
 
+def _link(path: str) -> Diagnostic:
+    message = "is a link; links are not part of a skill"
+    remedy = "put the file itself there"
+    return Diagnostic("link-skipped", "warning", path, None, message, remedy)
+
+
 def _too_much(folder: str, limits: Limits) -> Diagnostic:
     return Diagnostic(
         "skill-too-large",
         "warning",
         folder,
         None,
-        f"has more than {limits.max_manifest_files} files or {limits.max_manifest_bytes} bytes; "
+        f"has more than {limits.max_manifest_files} entries or {limits.max_manifest_bytes} bytes; "
         "the rest was left out",
         "raise max_manifest_files or max_manifest_bytes, or make the skill smaller",
     )

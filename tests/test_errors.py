@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from skillbelt import (
+    ArchiveRefused,
+    ConfigError,
+    MissingExtra,
+    PathEscape,
+    SkillbeltError,
+    SkillNotFound,
+    SourceError,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SkillbeltError("x"), 1),
+        (ConfigError("x"), 2),
+        (MissingExtra("watch", "watching"), 2),
+        (SkillNotFound("x", ()), 3),
+        (PathEscape("../x", "/skill"), 4),
+        (SourceError("https://host", "down"), 1),
+        (ArchiveRefused("https://host/a.zip", "too large"), 1),
+    ],
+)
+def test_each_error_has_its_exit_code_and_one_root(error: SkillbeltError, code: int) -> None:
+    assert isinstance(error, SkillbeltError)
+    assert error.exit_code == code
+
+
+def test_a_missing_extra_says_what_to_install() -> None:
+    error = MissingExtra("watch", "watching folders")
+    assert isinstance(error, ConfigError)
+    assert error.extra == "watch"
+    assert str(error) == "watching folders needs the 'watch' extra: pip install 'skillbelt[watch]'"
+
+
+def test_not_found_names_the_closest() -> None:
+    error = SkillNotFound("csv-reprot", ["csv-report", "pdf", "csv-reports"])
+    assert error.name == "csv-reprot"
+    assert error.closest == ("csv-report", "csv-reports")
+    assert str(error) == "no skill named 'csv-reprot'; closest: csv-report, csv-reports"
+
+
+def test_not_found_without_anything_close_says_where_to_look() -> None:
+    error = SkillNotFound("zzz", ["pdf"])
+    assert error.closest == ()
+    assert "skillbelt list --all" in str(error)
+
+
+def test_an_escape_names_path_folder_and_reason() -> None:
+    error = PathEscape("../x\n", "/skill", "is absolute")
+    assert (error.path, error.root) == ("../x\n", "/skill")
+    assert str(error) == "'../x\\n' refused: is absolute (/skill)"
+
+
+def test_a_refused_archive_is_a_source_error() -> None:
+    error = ArchiveRefused("https://host/a.zip", "has a link")
+    assert isinstance(error, SourceError)
+    assert (error.source, error.reason) == ("https://host/a.zip", "has a link")
+    assert str(error) == "https://host/a.zip: has a link"

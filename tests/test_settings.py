@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from skillbelt import ConfigError, Limits, Settings, load_settings
+from skillbelt.settings import CHOICES, DEFAULTS, find_worktree, resolve, upward
+from skillbelt.values import SCOPES
+from tests.tree import Tree
+
+Layer = Callable[[Tree, int], object]
+
+
+def value_of(settings: Settings, key: str) -> object:
+    return getattr(settings.limits if key in Limits._fields else settings, key)
+
+
+def other(key: str) -> tuple[object, str]:
+    """A value of a setting that is not its default, and how the environment writes it."""
+    default = DEFAULTS[key]
+    if key == "scope_order":
+        return SCOPES[::-1], ", ".join(SCOPES[::-1])
+    if key in CHOICES:
+        return CHOICES[key][-1], CHOICES[key][-1]
+    if isinstance(default, bool):
+        return not default, str(not default).lower()
+    if isinstance(default, tuple):
+        return ("/a", "/b"), "/a:/b" if key == "paths" else "/a,/b"
+    if isinstance(default, int | float):
+        return default + 1, str(default + 1)
+    return "/elsewhere", "/elsewhere"
+
+
+@pytest.mark.parametrize("key", DEFAULTS)
+def test_every_setting_can_be_read_from_its_environment_variable(tree: Tree, key: str) -> None:
+    value, text = other(key)
+    assert value_of(tree.settings(), key) != value
+    tree.setenv(f"SKILLBELT_{key.upper()}", text)
+    settings = tree.settings()
+    assert value_of(settings, key) == value
+    assert type(value_of(settings, key)) is type(value)
+    assert settings.sources[key] == f"SKILLBELT_{key.upper()}"
+
+
+@pytest.mark.parametrize("key", DEFAULTS)
+def test_every_setting_can_be_overridden_in_code(tree: Tree, key: str) -> None:
+    value, _ = other(key)
+    settings = tree.settings(**{key: value})
+    assert value_of(settings, key) == value
+    assert settings.sources[key] == "argument"
+
+
+LAYERS: list[Layer] = [
+    lambda tree, n: tree.write("home/.config/skillbelt/config.toml", f"max_depth = {n}"),
+    lambda tree, n: tree.write("project/pyproject.toml", f"[tool.skillbelt]\nmax_depth = {n}"),
+    lambda tree, n: tree.write("project/skillbelt.toml", f"max_depth = {n}"),
+    lambda tree, n: tree.setenv("SKILLBELT_MAX_DEPTH", n),
+]
+
+
+@pytest.mark.parametrize("strongest", range(len(LAYERS) + 1))
+def test_a_later_layer_wins_over_all_before_it(tree: Tree, strongest: int) -> None:
+    """Defaults, the user's config, pyproject.toml, skillbelt.toml, environment, arguments."""
+    assert tree.settings().limits.max_depth == 8
+    for place in reversed(range(strongest)):
+        LAYERS[place](tree, 20 + place)
+    assert tree.settings().limits.max_depth == (19 + strongest if strongest else 8)
+    assert tree.settings(max_depth=99).limits.max_depth == 99
+
+
+def test_layers_add_up_and_say_where_each_value_came_from(tree: Tree) -> None:
+    user = tree.write("home/.config/skillbelt/config.toml", "nested = true\nstrict = true")
+    own = tree.write("project/skillbelt.toml", "strict = false")
+    settings = tree.settings()
+    assert (settings.nested, settings.strict) == (True, False)
+    assert settings.sources == {"nested": str(user), "strict": str(own)}
+
+
+def test_the_users_config_may_also_be_called_skillbelt_toml(tree: Tree) -> None:
+    tree.write("home/.config/skillbelt/skillbelt.toml", "nested = true")
+    assert tree.settings().nested
+
+
+def test_the_nearest_folder_with_settings_counts_up_to_the_worktree(tree: Tree) -> None:
+    tree.git()
+    tree.write("skillbelt.toml", "max_depth = 1")
+    tree.write("project/a/b/c/keep")
+    assert tree.settings("project/a/b/c").limits.max_depth == 8
+    tree.write("project/skillbelt.toml", "max_depth = 2")
+    assert tree.settings("project/a/b/c").limits.max_depth == 2
+    tree.write("project/a/pyproject.toml", "[tool.skillbelt]\nmax_depth = 3")
+    assert tree.settings("project/a/b/c").limits.max_depth == 3
+
+
+def test_outside_git_only_the_start_folder_has_settings(tree: Tree) -> None:
+    tree.write("project/skillbelt.toml", "max_depth = 1")
+    tree.write("project/a/keep")
+    assert tree.settings("project/a").limits.max_depth == 8
+
+
+def test_a_pyproject_without_our_table_is_not_read(tree: Tree) -> None:
+    tree.write("project/pyproject.toml", "this is not TOML")
+    assert tree.settings().sources == {}
+
+
+def test_tables_may_group_settings_and_names_may_have_hyphens(tree: Tree) -> None:
+    tree.write(
+        "project/skillbelt.toml",
+        'follow-symlinks = false\n[skills]\npaths = ["x"]\n[limits]\nmax-depth = 3\n',
+    )
+    settings = tree.settings()
+    assert settings.follow_symlinks is False
+    assert settings.paths == (str(tree.project / "x"),)
+    assert settings.limits.max_depth == 3
+
+
+def test_config_is_read_in_place_of_the_projects_files(tree: Tree) -> None:
+    tree.write("home/.config/skillbelt/config.toml", "nested = true")
+    tree.write("project/skillbelt.toml", "max_depth = 1\nstrict = true")
+    other = tree.write("other/mine.toml", 'max_depth = 2\npaths = ["skills"]')
+    settings = load_settings(tree.project, config=other)
+    assert (settings.nested, settings.strict, settings.limits.max_depth) == (True, False, 2)
+    assert settings.paths == (str(tree.root / "other/skills"),)
+
+
+def test_config_may_be_a_pyproject(tree: Tree) -> None:
+    other = tree.write("other/pyproject.toml", "[tool.skillbelt]\nnested = true")
+    assert load_settings(tree.project, config=other).nested
+
+
+def test_a_missing_config_is_an_error(tree: Tree) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: no such file"):
+        load_settings(tree.project, config=tree.root / "nowhere.toml")
+
+
+def test_a_missing_project_is_an_error(tree: Tree) -> None:
+    with pytest.raises(ConfigError, match="nowhere: no such folder"):
+        tree.settings("nowhere")
+
+
+def message(tree: Tree) -> str:
+    with pytest.raises(ConfigError) as caught:
+        tree.settings()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("strict = true\nmax_dept = 3", 2, "unknown setting 'max_dept'; did you mean 'max_depth'?"),
+        ("\n[limits]\nmax-dept = 3", 3, "unknown setting 'max_dept'; did you mean 'max_depth'?"),
+        ("xyzzy = 3", 1, "unknown setting 'xyzzy'; `skillbelt config` lists them all"),
+        ('#\nmax_depth = "3"', 2, "max_depth must be a whole number, not text ('3')"),
+        ("max_depth = true", 1, "max_depth must be a whole number, not true or false (True)"),
+        ("max_depth = -1", 1, "max_depth must be zero or more, not -1"),
+        ("scan_timeout_seconds = nan", 1, "scan_timeout_seconds must be zero or more, not nan"),
+        ("nested = 1", 1, "nested must be true or false, not a whole number (1)"),
+        ("\npaths = 3", 2, "paths must be a list of strings, not 3"),
+        ("paths = [1]", 1, "paths must be a list of strings, not [1]"),
+        ('trust_project = "no"', 1, "trust_project must be one of allow, ask, not 'no'"),
+        ('scope_order = ["user"]', 1, "scope_order must name each of explicit, project, user"),
+        ("cache_dir = 3", 1, "cache_dir must be text, not a whole number (3)"),
+        ("[cache_dir]\nx = 3", 1, "cache_dir must be text, not dict"),
+        ('\nlimits.max_depth = "x"', 2, "max_depth must be a whole number"),
+        ("limits = 3", 1, "unknown setting 'limits'"),
+    ],
+)
+def test_a_wrong_setting_names_file_line_and_remedy(
+    tree: Tree, text: str, line: int, says: str
+) -> None:
+    file = tree.write("project/skillbelt.toml", text)
+    assert message(tree).startswith(f"{file}:{line}: {says}")
+
+
+def test_the_line_is_the_one_in_our_own_table(tree: Tree) -> None:
+    file = tree.write(
+        "project/pyproject.toml", "[tool.mypy]\nstrict = true\n\n[tool.skillbelt]\nstrict = 1\n"
+    )
+    assert message(tree).startswith(f"{file}:5: strict must be true or false")
+
+
+def test_a_table_that_is_no_table_is_an_error(tree: Tree) -> None:
+    file = tree.write("project/pyproject.toml", "[[tool.skillbelt]]\nnested = true")
+    assert message(tree) == f"{file}: [tool.skillbelt] must be a table"
+
+
+def test_bad_toml_names_file_and_line(tree: Tree) -> None:
+    file = tree.write("project/skillbelt.toml", "nested = true\nmax_depth = = 3")
+    assert message(tree).startswith(f"{file}: not valid TOML: ")
+    assert "line 2" in message(tree)
+
+
+def test_a_file_that_is_not_utf8_names_file_and_line(tree: Tree) -> None:
+    file = tree.write("project/skillbelt.toml", b"nested = true\n# \xff\n")
+    assert message(tree) == f"{file}:2: not valid TOML: not UTF-8"
+
+
+def test_a_folder_in_the_place_of_a_file_is_passed_by_unless_it_was_asked_for(tree: Tree) -> None:
+    (tree.project / "skillbelt.toml").mkdir()
+    assert tree.settings().limits == Limits()
+    with pytest.raises(ConfigError, match="no such file"):
+        load_settings(tree.project, config=tree.project / "skillbelt.toml")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("MAX_DEPTH", "many", "max_depth must be a whole number, not 'many'"),
+        ("NESTED", "perhaps", "nested must be true or false, not 'perhaps'"),
+        ("SCAN_TIMEOUT_SECONDS", "nan", "scan_timeout_seconds must be zero or more, not nan"),
+        ("MAX_DEPHT", "3", "unknown setting 'max_depht'; did you mean 'max_depth'?"),
+        ("TRUST_PROJECT", "", "trust_project must be one of allow, ask, not ''"),
+    ],
+)
+def test_a_wrong_environment_variable_is_named(tree: Tree, name: str, text: str, says: str) -> None:
+    tree.setenv(f"SKILLBELT_{name}", text)
+    assert message(tree) == f"environment variable SKILLBELT_{name}: {says}"
+
+
+def test_a_wrong_argument_is_named(tree: Tree) -> None:
+    with pytest.raises(ConfigError, match="argument max_dept: unknown setting"):
+        tree.settings(max_dept=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1", True), ("TRUE", True), (" yes ", True), ("on", True),
+     ("0", False), ("False", False), ("no", False), ("off", False), ("", False)],
+)  # fmt: skip
+def test_switches_in_the_environment_have_several_spellings(
+    tree: Tree, text: str, value: bool
+) -> None:
+    tree.setenv("SKILLBELT_STANDARD_ROOTS", text)
+    assert tree.settings().standard_roots is value
+
+
+def test_a_whole_number_will_do_for_seconds(tree: Tree) -> None:
+    tree.write("project/skillbelt.toml", "watch_seconds = 3")
+    assert tree.settings().watch_seconds == 3.0
+
+
+def test_one_string_will_do_for_a_list(tree: Tree) -> None:
+    tree.write("project/skillbelt.toml", 'disabled_clients = "claude"')
+    assert tree.settings().disabled_clients == ("claude",)
+
+
+def test_paths_in_a_file_are_relative_to_the_file(tree: Tree) -> None:
+    tree.git()
+    tree.write("project/a/keep")
+    tree.write(
+        "project/skillbelt.toml",
+        'paths = ["x", "../y", "/z", "~/w", "https://host/a.zip"]\ncache_dir = "cache"',
+    )
+    settings = tree.settings("project/a")
+    project = tree.project
+    assert [resolve(path, settings) for path in settings.paths[:4]] == [
+        str(project / "x"),
+        str(tree.root / "y"),
+        "/z",
+        str(tree.home / "w"),
+    ]
+    assert settings.paths[4] == "https://host/a.zip"
+    assert settings.cache_dir == str(project / "cache")
+
+
+def test_paths_from_elsewhere_are_relative_to_the_project(tree: Tree) -> None:
+    settings = tree.settings(paths=["x", "~/y", "~"])
+    assert [resolve(path, settings) for path in settings.paths] == [
+        str(tree.project / "x"),
+        str(tree.home / "y"),
+        str(tree.home),
+    ]
+
+
+def test_the_cache_lies_in_the_users_cache_folder(tree: Tree) -> None:
+    assert tree.settings().cache_dir == str(tree.home / ".cache/skillbelt")
+    assert tree.settings().index_file == str(tree.home / ".cache/skillbelt/index.sqlite3")
+
+
+def test_without_xdg_folders_the_home_has_them(tree: Tree) -> None:
+    settings = load_settings(tree.project, environ={"HOME": "/h"})
+    assert (settings.cache_dir, settings.config_home) == ("/h/.cache/skillbelt", "/h/.config")
+
+
+def test_skills_cache_dir_moves_the_cache_unless_a_setting_does(tree: Tree) -> None:
+    tree.setenv("SKILLS_CACHE_DIR", "~/elsewhere")
+    assert tree.settings().cache_dir == str(tree.home / "elsewhere")
+    assert tree.settings(cache_dir="/mine").cache_dir == "/mine"
+
+
+def test_an_empty_cache_dir_is_the_default(tree: Tree) -> None:
+    default = tree.settings().cache_dir
+    tree.write("project/skillbelt.toml", 'cache_dir = ""')
+    assert tree.settings().cache_dir == default
+    tree.setenv("SKILLBELT_CACHE_DIR", "")
+    assert tree.settings().cache_dir == default
+
+
+def test_variables_of_other_tools_are_taken_over(tree: Tree) -> None:
+    tree.setenv("SKILLS_ROOT", "/skills")
+    tree.setenv("CLAUDE_CONFIG_DIR", "/c")
+    tree.setenv("CODEX_HOME", "/x")
+    tree.setenv("INSTALL_INTERNAL_SKILLS", "1")
+    settings = tree.settings()
+    assert settings.skills_root == "/skills"
+    assert settings.client_homes == {"claude": "/c", "codex": "/x"}
+    assert settings.internal_skills
+    assert not tree.settings(internal_skills=False).internal_skills
+
+
+def test_a_given_environment_is_used_instead_of_the_real_one(tree: Tree) -> None:
+    tree.setenv("SKILLBELT_NESTED", "1")
+    settings = load_settings(tree.project, environ={"HOME": "/h", "SKILLBELT_STRICT": "1"})
+    assert (settings.nested, settings.strict, settings.home) == (False, True, "/h")
+
+
+def test_the_project_is_the_current_folder_unless_given(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tree.project)
+    assert load_settings().project == str(tree.project)
+    assert load_settings("~").project == str(tree.home)
+
+
+def test_a_worktree_is_marked_by_a_git_file_too(tree: Tree) -> None:
+    tree.write("project/.git", "gitdir: elsewhere")
+    tree.write("project/a/b/keep")
+    assert find_worktree(str(tree.project / "a/b")) == str(tree.project)
+
+
+def test_outside_git_the_worktree_is_the_start(tmp_path: Path) -> None:
+    assert find_worktree(str(tmp_path)) == str(tmp_path)
+
+
+def test_upward_goes_from_the_start_to_the_stop() -> None:
+    assert upward("/a/b/c", "/a") == ["/a/b/c", "/a/b", "/a"]
+    assert upward("/a", "/a") == ["/a"]
+    assert upward("/a", "/") == ["/a", os.sep]
