@@ -15,9 +15,10 @@ from skillbelt.roots import Root
 from skillbelt.settings import Settings
 from skillbelt.skill import Card, Skill
 from skillbelt.sources.folder import LARGEST, Found, Pulse, Rules, Walker
-from skillbelt.values import Diagnostic, Limits
+from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
 POLICY_FILE = "agents/openai.yaml"
+_NAME = -len(f"/{SKILL_FILE}")  # every spelling of the file's name has that length
 # How often the one who waits looks for progress.
 _LOOK_SECONDS = 0.25
 
@@ -152,12 +153,14 @@ class _Reader:
 
     def take(self, found: Found, known: Entry | None) -> None:
         """One skill more, or a diagnostic that says why not."""
-        folder = found.location[: found.location.rindex("/")]
-        policy_ns = _policy_stamp(folder)
-        stamp = (found.location, found.size, found.mtime_ns, found.inode, policy_ns)
-        said = _load(known) if known is not None and known[:5] == stamp else None
+        location, size, mtime_ns, inode, _ = found
+        folder = location[:_NAME]
+        policy = f"{folder}/{POLICY_FILE}"
+        policy_ns = _changed_at(policy) if os.access(policy, os.F_OK) else 0
+        same = known is not None and known[1:5] == (size, mtime_ns, inode, policy_ns)
+        said = _load(known) if known is not None and same else None
         if known is None or said is None:
-            self._pulse.beat(found.location)
+            self._pulse.beat(location)
             known = self._read(found, folder, policy_ns)
             if known is None:
                 return
@@ -215,11 +218,7 @@ class _Reader:
         )
 
 
-def _policy_stamp(folder: str) -> int:
-    """When the Codex policy file of a skill was changed; 0 when there is none."""
-    path = f"{folder}/{POLICY_FILE}"
-    if not os.access(path, os.F_OK):
-        return 0
+def _changed_at(path: str) -> int:
     try:
         return min(os.stat(path).st_mtime_ns, LARGEST)
     except OSError:

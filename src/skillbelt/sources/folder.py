@@ -51,8 +51,8 @@ class Pulse:
 
     def beat(self, path: str) -> None:
         """Say that `path` is about to be touched."""
-        self.path = path
         self.beats += 1
+        self.path = path
 
 
 class Walker:
@@ -93,7 +93,8 @@ class Walker:
     def _skill_at(self, folder: str, identity: int) -> bool:
         """Whether the folder ends the search: it holds a SKILL.md, good or bad."""
         path = f"{folder}/{SKILL_FILE}"
-        self.pulse.beat(path)
+        self.pulse.beats += 1
+        self.pulse.path = path
         try:
             status = os.stat(path)
         except OSError as error:
