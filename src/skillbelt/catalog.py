@@ -11,7 +11,7 @@ from skillbelt import sources
 from skillbelt.errors import SkillNotFound
 from skillbelt.index import Index, MemoryIndex, SqliteIndex
 from skillbelt.roots import Root, local_roots
-from skillbelt.scan import Scan, scan
+from skillbelt.scan import Progress, Scan, scan
 from skillbelt.settings import Settings, load_settings
 from skillbelt.skill import Skill
 from skillbelt.values import Diagnostic
@@ -64,6 +64,7 @@ class Catalog(Mapping[str, Skill]):
         settings: Settings | None = None,
         permit: Permit | None = None,
         index: Index | None = None,
+        progress: Progress | None = None,
         **overrides: object,
     ) -> None:
         """Settings are loaded for the project folder unless given; `overrides` are settings too."""
@@ -71,6 +72,7 @@ class Catalog(Mapping[str, Skill]):
             settings = load_settings(project, overrides=_plain(overrides))
         self.settings = settings
         self._permit = permit
+        self._progress = progress
         self._index = index or _index(settings)
         self._scans: list[Scan] = []
         self._said: list[Diagnostic] = []
@@ -178,7 +180,8 @@ class Catalog(Mapping[str, Skill]):
         roots = self._roots(said, refresh=refresh)
         # A root that stalled is not waited for again until somebody asks for a refresh.
         stalled = {s.root: s for s in self._scans if s.stalled}
-        fresh = iter(scan([r for r in roots if r not in stalled], self.settings, self._index))
+        waiting = [root for root in roots if root not in stalled]
+        fresh = iter(scan(waiting, self.settings, self._index, self._progress))
         self._scans = [stalled[root] if root in stalled else next(fresh) for root in roots]
         self._merged = merge(self._scans, said)
         self._scanned_at = time.monotonic()
@@ -196,6 +199,8 @@ class Catalog(Mapping[str, Skill]):
     def _remote_roots(
         self, remote: Sequence[str], said: list[Diagnostic], *, refresh: bool
     ) -> Iterator[Root]:
+        if self._progress:
+            self._progress(f"asking {len(set(remote))} remote sources")
         pulled = sources.pull_all(
             list(dict.fromkeys(remote)),
             cache_dir=os.path.join(self.settings.cache_dir, "remote"),

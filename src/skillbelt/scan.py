@@ -6,7 +6,7 @@ asked waits only while there is progress.
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from skillbelt import skill
@@ -21,6 +21,8 @@ POLICY_FILE = "agents/openai.yaml"
 _NAME = -len(f"/{SKILL_FILE}")  # every spelling of the file's name has that length
 # How often the one who waits looks for progress.
 _LOOK_SECONDS = 0.25
+# Told now and then what is being done, for a person who waits.
+Progress = Callable[[str], None]
 
 
 class Scan(NamedTuple):
@@ -36,13 +38,15 @@ class Scan(NamedTuple):
     stalled: bool = False
 
 
-def scan(roots: Sequence[Root], settings: Settings, index: Index) -> list[Scan]:
+def scan(
+    roots: Sequence[Root], settings: Settings, index: Index, progress: Progress | None = None
+) -> list[Scan]:
     """What each root gave, in the order given. A root that makes no progress is left behind."""
     results: list[Scan] = []
     while len(results) < len(roots):
         worker = _Worker(roots[len(results) :], settings, index)
         worker.start()
-        results += worker.wait(settings.limits.scan_timeout_seconds)
+        results += worker.wait(settings.limits.scan_timeout_seconds, progress)
     return results
 
 
@@ -66,13 +70,15 @@ class _Worker(threading.Thread):
         except BaseException as error:  # handed to the one who waits, not lost with the thread
             self._failure = error
 
-    def wait(self, patience: float) -> list[Scan]:
+    def wait(self, patience: float, progress: Progress | None) -> list[Scan]:
         """The results so far: all, or up to and including a root that stalled."""
         beats, idle = -1, 0.0
         while self.is_alive():
             self.join(_LOOK_SECONDS)
             idle = 0.0 if self._pulse.beats != beats else idle + _LOOK_SECONDS
             beats = self._pulse.beats
+            if progress is not None and self.is_alive():
+                progress(f"{beats} folders, at {self._pulse.path}")
             if idle >= patience and self.is_alive():
                 self._pulse.stopped = True
                 done = list(self._results)

@@ -6,17 +6,31 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from skillbelt.catalog import Catalog
 from skillbelt.settings import load_settings
 from skillbelt.skill import Skill
-from skillbelt.text import one_line
+from skillbelt.text import one_line, shorten
 from skillbelt.values import Diagnostic
 
+_GAP = 2  # blanks between two columns
+_LEAST_ROOM = 10
 
-def open_catalog(args: argparse.Namespace) -> Catalog:
-    """The catalogue the common options ask for."""
-    return Catalog(settings=load_settings(args.project, config=args.config))
+
+def open_catalog(args: argparse.Namespace, *, refresh: bool = False) -> Catalog:
+    """The catalogue the common options ask for, scanned; a terminal shows the progress."""
+    wanted = sys.stderr.isatty() and not args.quiet
+    progress = _show_progress if wanted else None
+    catalog = Catalog(settings=load_settings(args.project, config=args.config), progress=progress)
+    _ = catalog.refresh() if refresh else catalog.discover()
+    if wanted:
+        print("\r\x1b[K", end="", file=sys.stderr)
+    return catalog
+
+
+def _show_progress(text: str) -> None:
+    print(f"\r\x1b[K{shorten(one_line(text), 78)}", end="", file=sys.stderr, flush=True)
 
 
 def print_json(document: object) -> None:
@@ -46,24 +60,44 @@ def diagnostics_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, object
     return [diagnostic._asdict() for diagnostic in diagnostics]
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal; in a pipe one line a row with tabs between the cells."""
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: bool = False) -> None:
+    """A table on a terminal; in a pipe one line a row with tabs between the cells.
+
+    On a terminal the last column takes the room that is left: cut to one line, or wrapped.
+    """
     cells = [[one_line(cell) for cell in row] for row in rows]
-    if not sys.stdout.isatty():
-        for row in cells:
-            print("\t".join(row))
+    if sys.stdout.isatty():
+        _print_on_terminal(head, cells, wrap)
         return
+    for row in cells:
+        print("\t".join(row))
+
+
+def _print_on_terminal(head: Sequence[str], rows: list[list[str]], wrap: bool) -> None:
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, title in enumerate(head):
-        last = place == len(head) - 1
-        table.add_column(title, overflow="ellipsis" if last else "fold", no_wrap=last)
-    for row in cells:
+    console = Console(no_color=bool(os.environ.get("NO_COLOR")) or None)
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(head))
+    left = console.width
+    for place, title in enumerate(head[:-1]):
+        longest = max(cell_len(text) for text in (title, *(row[place] for row in rows)))
+        width = min(longest, console.width // 2)
+        table.add_column(title, overflow="fold", width=width)
+        left -= width + _GAP
+    overflow: Literal["fold", "ellipsis"] = "fold" if wrap else "ellipsis"
+    room = max(left, _LEAST_ROOM)
+    table.add_column(head[-1], overflow=overflow, no_wrap=not wrap, max_width=room)
+    for row in rows:
         table.add_row(*(Text(cell, style="cyan" if n == 0 else "") for n, cell in enumerate(row)))
-    Console(no_color=bool(os.environ.get("NO_COLOR")) or None).print(table)
+    console.print(table)
+
+
+def count(number: int, noun: str) -> str:
+    """The number with its noun."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def print_diagnostics(diagnostics: Iterable[Diagnostic], args: argparse.Namespace) -> None:

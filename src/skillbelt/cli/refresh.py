@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from skillbelt.cli.output import (
+    count,
     diagnostics_json,
     open_catalog,
     print_diagnostics,
@@ -18,8 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Scan every folder and ask every remote source again, now."""
-    catalog = open_catalog(args)
-    catalog.refresh()
+    catalog = open_catalog(args, refresh=True)
     read = sum(scan.files_read for scan in catalog.scans)
     gone = sum(scan.files_gone for scan in catalog.scans)
     if args.json:
@@ -33,5 +33,6 @@ def run(args: argparse.Namespace) -> int:
         )
         return 0
     print_diagnostics(catalog.diagnostics, args)
-    print(f"{len(catalog)} skills; {read} files new or changed, {gone} gone since the last scan")
+    found, changed = count(len(catalog), "skill"), count(read, "file")
+    print(f"{found}; {changed} new or changed, {gone} gone since the last scan")
     return 0
