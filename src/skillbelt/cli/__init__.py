@@ -52,16 +52,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     _tolerate_any_text()
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+        return code
     except SkillbeltError as error:
         print(f"skillbelt: {one_line(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader went away; closing stdout quietly keeps Python from complaining about it.
-        sys.stderr.close()
+        _forget_output()
         return 0
+    except OSError as error:
+        _forget_output()
+        print(f"skillbelt: {one_line(str(error))}", file=sys.stderr)
+        return 1
+
+
+def _forget_output() -> None:
+    """Nobody takes what is left in the buffer, so Python shall not try again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser(name: str) -> argparse.ArgumentParser:
@@ -127,7 +137,6 @@ def _dispatch(arguments: list[str]) -> int:
     except SystemExit as stop:
         return int(stop.code or 0)
     code: int = import_module(f"skillbelt.cli.{COMMANDS[name].module}").run(parsed)
-    sys.stdout.flush()
     return code
 
 
@@ -136,6 +145,8 @@ def _unknown(name: str) -> int:
 
     close = get_close_matches(name, COMMANDS, n=1)
     hint = f"did you mean {close[0]!r}?" if close else "`skillbelt --help` lists them"
+    if name.startswith("-"):
+        hint = "options stand after the command"
     print(f"skillbelt: no command named {one_line(name)!r}; {hint}", file=sys.stderr)
     return 2
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 
-from skillbelt.cli.output import print_json, print_table
+from skillbelt.cli.output import print_json, print_table, say
 from skillbelt.settings import DEFAULTS, ENV_PREFIX, Settings, load_settings
 from skillbelt.values import Limits
 
@@ -20,10 +21,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({key: {"value": value, "source": source} for key, value, source in rows})
     else:
-        print_table(
-            ("setting", "value", "from", "environment"),
-            [(key, str(value), source, ENV_PREFIX + key.upper()) for key, value, source in rows],
-        )
+        shown = [(key, json.dumps(value), source) for key, value, source in rows]
+        print_table(("setting", "value", "from"), shown, wrap=True)
+        say(f"each setting is an environment variable too: {ENV_PREFIX}MAX_DEPTH=4", args)
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from skillbelt.catalog import Catalog
-from skillbelt.cli.output import diagnostics_json, open_catalog, print_json
+from skillbelt.cli.output import count, diagnostics_json, open_catalog, print_json
 from skillbelt.scan import Scan
 from skillbelt.text import one_line
 from skillbelt.values import Diagnostic
@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the roots in order of precedence, what each gave, and every problem."""
     catalog = open_catalog(args)
     if args.json:
-        roots = [_root_json(scan, catalog) for scan in catalog.scans]
+        roots = [_root_json(scan, _lost(scan, catalog)) for scan in catalog.scans]
         problems = diagnostics_json(catalog.diagnostics)
         print_json({"roots": roots, "sandboxes": [], "matrix": [], "diagnostics": problems})
     else:
@@ -28,9 +28,14 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(d.severity == "error" for d in catalog.diagnostics) else 0
 
 
-def _root_json(scan: Scan, catalog: Catalog) -> dict[str, object]:
+def _lost(scan: Scan, catalog: Catalog) -> list[str]:
+    """Where the root's skills lie that another one stands before."""
+    shadowed = {skill.location for skill in catalog.shadowed}
+    return [skill.location for skill in scan.skills if skill.location in shadowed]
+
+
+def _root_json(scan: Scan, lost: list[str]) -> dict[str, object]:
     root = scan.root
-    lost = [skill.location for skill in catalog.shadowed if skill in scan.skills]
     return {
         "path": root.path,
         "scope": root.scope,
@@ -47,28 +52,32 @@ def _root_json(scan: Scan, catalog: Catalog) -> dict[str, object]:
 def _print_roots(catalog: Catalog, args: argparse.Namespace) -> None:
     settings = catalog.settings
     print(f"project {one_line(settings.project)}, worktree {one_line(settings.worktree)}")
-    print("folders that are looked in, the strongest first:")
+    print("skills are looked for in these folders, the strongest first:")
     absent = 0
     for scan in catalog.scans:
         if not scan.exists and not args.verbose and not scan.root.required:
             absent += 1
             continue
-        print(f"  {_state(scan):<14} {one_line(scan.root.path)} ({_label(scan)})")
+        print(f"  {_state(scan, catalog):<22} {one_line(scan.root.path)} ({_label(scan)})")
     if absent:
-        print(f"  {absent} more do not exist (--verbose names them)")
+        print(f"  and {count(absent, 'folder')} that are absent (--verbose names them)")
     hidden = sum(skill.hidden for skill in catalog.values())
-    print(f"{len(catalog)} skills, {len(catalog.shadowed)} shadowed, {hidden} hidden")
+    found = count(len(catalog), "skill")
+    print(f"{found}, {len(catalog.shadowed)} shadowed, {hidden} hidden")
 
 
-def _state(scan: Scan) -> str:
+def _state(scan: Scan, catalog: Catalog) -> str:
     if scan.stalled:
         return "stalled"
-    return f"{len(scan.skills)} skills" if scan.exists else "absent"
+    if not scan.exists:
+        return "absent"
+    lost = len(_lost(scan, catalog))
+    return count(len(scan.skills), "skill") + (f", {lost} shadowed" if lost else "")
 
 
 def _label(scan: Scan) -> str:
     root = scan.root
-    return ", ".join(part for part in (root.scope, root.client, root.origin.url) if part)
+    return ", ".join(one_line(p) for p in (root.scope, root.client, root.origin.url) if p)
 
 
 def _print_problems(catalog: Catalog, args: argparse.Namespace) -> None:
@@ -78,7 +87,7 @@ def _print_problems(catalog: Catalog, args: argparse.Namespace) -> None:
     if not shown:
         print("no problems")
         return
-    print(f"{len(shown)} problems:")
+    print(f"{count(len(shown), 'problem')}:")
     for diagnostic in shown:
         print(f"  {one_line(str(diagnostic._replace(remedy='')))}")
         if diagnostic.remedy:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 
 from skillbelt.catalog import Catalog
 from skillbelt.cli.output import (
+    count,
     diagnostics_json,
     open_catalog,
     print_json,
@@ -14,6 +16,7 @@ from skillbelt.cli.output import (
     skill_json,
 )
 from skillbelt.skill import Skill
+from skillbelt.text import one_line
 from skillbelt.values import SCOPES
 
 
@@ -35,9 +38,9 @@ def run(args: argparse.Namespace) -> int:
             }
         )
     elif skills:
-        print_table(
-            ("name", "scope", "description"), [(s.name, _scope(s), s.description) for s in skills]
-        )
+        shadowed = {skill.location for skill in catalog.shadowed}
+        rows = [(s.name, _scope(s, shadowed), s.description) for s in skills]
+        print_table(("name", "scope", "description"), rows)
         _summary(catalog, skills, args)
     else:
         say(_nothing(catalog), args)
@@ -53,8 +56,10 @@ def _chosen(catalog: Catalog, args: argparse.Namespace) -> list[Skill]:
     return [skill for skill in skills if args.scope in (None, skill.scope)]
 
 
-def _scope(skill: Skill) -> str:
+def _scope(skill: Skill, shadowed: Collection[str]) -> str:
     marks: list[str] = [skill.scope]
+    if skill.location in shadowed:
+        marks.append("shadowed")
     if not skill.trusted:
         marks.append("untrusted")
     if skill.hidden:
@@ -67,13 +72,14 @@ def _scope(skill: Skill) -> str:
 def _summary(catalog: Catalog, skills: list[Skill], args: argparse.Namespace) -> None:
     problems = len(catalog.problems)
     if problems:
-        say(f"{len(skills)} skills; {problems} problems: `skillbelt doctor` shows them", args)
+        found, wrong = count(len(skills), "skill"), count(problems, "problem")
+        say(f"{found}; {wrong}: `skillbelt doctor` shows more", args)
 
 
 def _nothing(catalog: Catalog) -> str:
     looked = [scan.root for scan in catalog.scans if scan.exists]
-    where = "\n".join(f"  {root.path} ({root.scope})" for root in looked)
-    project = catalog.settings.project
+    where = "\n".join(f"  {one_line(root.path)} ({root.scope})" for root in looked)
+    project = one_line(catalog.settings.project)
     return (
         f"No skills found for {project}.\n"
         + (f"Looked in:\n{where}\n" if where else "None of the folders for skills exists yet.\n")

@@ -6,6 +6,7 @@ import argparse
 
 from skillbelt.check import check_file
 from skillbelt.cli.output import (
+    count,
     diagnostics_json,
     open_catalog,
     print_json,
@@ -29,8 +30,9 @@ def run(args: argparse.Namespace) -> int:
     """Print all that is known of one skill."""
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
-    listing = build_manifest(skill.dir, catalog.settings.limits)
-    diagnostics = [*check_file(skill.location).diagnostics, *listing.diagnostics]
+    limits = catalog.settings.limits
+    listing = build_manifest(skill.dir, limits)
+    diagnostics = [*check_file(skill.location, limits=limits).diagnostics, *listing.diagnostics]
     if args.json:
         print_json(_document(skill, listing, diagnostics))
     else:
@@ -79,13 +81,15 @@ def _print(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> No
         "tokens": ", ".join(f"{count} {part}" for part, count in cost.items()),
         "stands before": ", ".join(skill.shadows),
     }
-    print_table(("", ""), [(key, value) for key, value in facts.items() if value])
+    print_table(("", ""), [(key, value) for key, value in facts.items() if value], wrap=True)
     _print_fields(skill)
     print("files")
     for entry in listing.files:
-        print(f"  {one_line(entry.path)}  {entry.size} bytes, {entry.kind}")
+        print(f"  {one_line(entry.path)}  {count(entry.size, 'byte')}, {entry.kind}")
+    if diagnostics:
+        print("problems")
     for diagnostic in diagnostics:
-        print(one_line(str(diagnostic)))
+        print(f"  {one_line(str(diagnostic))}")
 
 
 def _print_fields(skill: Skill) -> None:

@@ -7,7 +7,7 @@ import signal
 import threading
 
 from skillbelt.catalog import Catalog, Changes
-from skillbelt.cli.output import open_catalog, say
+from skillbelt.cli.output import count, open_catalog, say
 from skillbelt.text import one_line
 
 
@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    say(f"watching {len(catalog)} skills; Ctrl-C ends", args)
+    say(f"watching {count(len(catalog), 'skill')}; Ctrl-C ends", args)
     for seen, changes in enumerate(catalog.watch(stop), 1):
         _print(catalog, changes, args)
         if args.count and seen >= args.count:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 
 from skillbelt.cli.output import open_catalog, print_json
+from skillbelt.text import one_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +20,10 @@ def run(args: argparse.Namespace) -> int:
     skill = open_catalog(args).find(args.name)
     if args.json:
         print_json({"name": skill.name, "location": skill.location, "dir": skill.dir})
+    elif sys.stdout.isatty():
+        print(one_line(skill.dir))
     else:
-        print(skill.dir)
+        # A script wants the very path, whatever bytes a folder's name has.
+        sys.stdout.flush()
+        sys.stdout.buffer.write(os.fsencode(skill.dir) + b"\n")
     return 0
