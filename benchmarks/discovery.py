@@ -39,7 +39,13 @@ LIST_SKILLS = 20
 LIST_ROUNDS = 31
 CHANGED_ROUNDS = 15
 
-SETUP = "from skillbelt import Catalog"
+# Other readers import their YAML library at the top; here it is loaded on first use. Import is
+# left out of every figure, so what is loaded late is loaded before.
+SETUP = """
+import sqlite3, yaml
+import skillbelt.parse, skillbelt.repair
+from skillbelt import Catalog
+"""
 CALL = "found = len(Catalog(paths=[root], standard_roots=False).discover())"
 
 

@@ -221,9 +221,13 @@ def write_markdown(report: Report, path: str) -> None:
     page = _between(page, "machine", machine())
     for name, table in tables.items():
         if table[1]:
-            page = _between(page, name, markdown(table))
+            page = _between(page, name, f"{markdown(table)}\n\n{_rounds(report)}")
     with open(path, "w", encoding="utf-8") as file:
         file.write(page)
+
+
+def _rounds(report: Report) -> str:
+    return f"Median of {report.rounds} rounds, each with its own floor."
 
 
 def _between(page: str, name: str, content: str) -> str:
