@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillbelt.catalog import Catalog, Changes, discover_skills
-    from skillbelt.check import check_file, check_paths
+    from skillbelt.check import check_all, check_file
     from skillbelt.errors import (
         ArchiveRefused,
         ConfigError,
@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "catalog": "Catalog Changes discover_skills",
-    "check": "check_file check_paths",
+    "check": "check_all check_file",
     "errors": "ArchiveRefused ConfigError MissingExtra PathEscape SkillbeltError SkillNotFound "
     "SourceError",
     "manifest": "build_manifest",
@@ -57,8 +57,8 @@ __all__ = [
     "SkillbeltError",
     "SourceError",
     "build_manifest",
+    "check_all",
     "check_file",
-    "check_paths",
     "discover_skills",
     "load_settings",
 ]
