@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,3 +15,16 @@ from tests.tree import Tree
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
     """An empty project and an empty home."""
     return Tree(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def open_tree(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tree]:
+    """A tree that any user can reach; pytest's own folders are closed to others."""
+    root = Path(tempfile.mkdtemp(prefix="skillbelt-"))
+    root.chmod(0o755)
+    yield Tree(root, monkeypatch)
+    for folder, names, _ in os.walk(root):
+        for path in (os.path.join(folder, name) for name in names):
+            if not os.path.islink(path):
+                os.chmod(path, 0o755)
+    shutil.rmtree(root)

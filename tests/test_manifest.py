@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from skillbelt import FileEntry, Limits, Manifest, build_manifest
 from skillbelt.manifest import kind_of
-from tests.tree import Tree
+from tests.tree import QUICK, Tree
 
 
 def paths(manifest: Manifest) -> list[str]:
@@ -125,15 +126,19 @@ def test_the_bytes_are_bounded_and_no_file_is_hashed_in_part(tree: Tree, last: b
     assert codes(found) == ["skill-too-large"]
 
 
-def test_folders_nested_deeper_than_calls_are_listed(tree: Tree, tmp_path: Path) -> None:
-    deep = tree.path("s")
-    deep.mkdir()
-    for _ in range(1500):
-        deep = deep / "d"
-        deep.mkdir()
-    (deep / "f").write_text("x")
-    found = build_manifest(str(tree.path("s")))
-    assert paths(found) == ["d/" * 1500 + "f"]
+def test_folders_nested_deeper_than_calls_are_listed() -> None:
+    top = tempfile.mkdtemp(dir=QUICK)
+    folders = [f"{top}{'/d' * depth}" for depth in range(1100)]
+    for folder in folders[1:]:
+        os.mkdir(folder)
+    file = Path(folders[-1], "f")
+    file.write_text("x")
+    found = build_manifest(folders[0])
+    # Removed here because shutil.rmtree does not go that deep.
+    file.unlink()
+    for folder in reversed(folders):
+        os.rmdir(folder)
+    assert paths(found) == ["d/" * 1099 + "f"]
 
 
 def test_a_name_that_is_not_utf8_is_listed(tree: Tree) -> None:

@@ -14,7 +14,22 @@ from skillbelt import Catalog, Settings, load_settings
 
 HERE = Path(__file__).parent
 # Whatever the machine sets of these would change what is found.
+# Where many files are made quickly.
+QUICK = "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None
 FOREIGN = ("SKILLBELT_", "SKILLS_", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "INSTALL_INTERNAL_SKILLS")
+NOBODY = 65534
+# The interpreter may lie where only root can read, so everything is imported before root is left.
+_AS_USER = """
+import difflib, json, mimetypes, os, sqlite3, sys, tomllib, zlib
+from pathlib import Path
+import yaml
+from skillbelt import Catalog, Skill, build_manifest, repair, strict
+Skill.from_text("---\\na: [\\n---\\n").frontmatter
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+"""
 
 
 class Done(NamedTuple):
@@ -123,6 +138,16 @@ class Tree:
         )
         decoded = (out.decode("utf-8", "surrogateescape") for out in (done.stdout, done.stderr))
         return Done(done.returncode, *decoded)
+
+    def as_user(self, code: str) -> str:
+        """What code prints that an ordinary user runs; all of the tree is theirs."""
+        if os.getuid() == 0:
+            for folder, _, files in os.walk(self.root):
+                for path in (folder, *(os.path.join(folder, name) for name in files)):
+                    os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+        done = self.python("-c", _AS_USER + code)
+        assert done.exit_code == 0, done.stderr
+        return done.stdout
 
 
 def _plain(value: object) -> bool:

@@ -180,7 +180,10 @@ class Walker:
                 identity = _identity(entry.stat())
                 self._see_above()
         except OSError as error:
-            self._say_error("unreadable", entry.path, error)
+            if error.errno == errno.ELOOP:
+                self._say_broken(entry.path)
+            else:
+                self._say_error("unreadable", entry.path, error)
             return None
         if entry.name in self.rules.skip_directories:
             return None
