@@ -218,14 +218,16 @@ def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Merged:
     """The first skill of each name wins; every other one is shadowed and says by whom."""
     winners: dict[str, Skill] = {}
     losers: dict[str, list[Skill]] = {}
-    folders: dict[int, str] = {}
+    folders: set[int] = set()
     diagnostics = list(said)
     for scanned in scans:
         diagnostics += scanned.diagnostics
         for skill, identity in zip(scanned.skills, scanned.identities, strict=True):
-            if folders.setdefault(identity, skill.location) != skill.location:
-                diagnostics.append(_same(skill, folders[identity]))
-            elif winners.setdefault(skill.name, skill) is not skill:
+            if identity in folders:
+                diagnostics.append(_same(skill))
+                continue
+            folders.add(identity)
+            if winners.setdefault(skill.name, skill) is not skill:
                 losers.setdefault(skill.name, []).append(skill)
     for name, shadowed in losers.items():
         diagnostics += (_shadowed(loser, winners[name]) for loser in shadowed)
@@ -241,8 +243,8 @@ def discover_skills(
     return Catalog(project, settings=settings).discover()
 
 
-def _same(skill: Skill, first: str) -> Diagnostic:
-    message = f"is the same folder as {first}, reached twice; it counts once"
+def _same(skill: Skill) -> Diagnostic:
+    message = f"is the folder {os.path.realpath(skill.dir)}, reached before; it counts once"
     return Diagnostic("same-folder", "info", skill.location, None, message)
 
 

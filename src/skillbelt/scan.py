@@ -19,6 +19,8 @@ from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
 POLICY_FILE = "agents/openai.yaml"
 _NAME = -len(f"/{SKILL_FILE}")  # every spelling of the file's name has that length
+# How many entries are written to the index at once.
+_BATCH = 10_000
 # How often the one who waits looks for progress.
 _LOOK_SECONDS = 0.25
 # Told now and then what is being done, for a person who waits.
@@ -108,8 +110,14 @@ def _scan_root(root: Root, settings: Settings, index: Index, pulse: Pulse) -> Sc
         return Scan(root, diagnostics=(*walker.diagnostics, *_missing(root, walker.diagnostics)))
     known = index.load(root.path) if walker.found else {}
     reader = _Reader(root, settings, pulse)
-    for found in walker.found:
+    # What was used is let go at once: of a hundred thousand skills, two copies are too many.
+    walker.found.reverse()
+    while walker.found:
+        found = walker.found.pop()
         reader.take(found, known.pop(found.location, None))
+        if len(reader.fresh) >= _BATCH:
+            index.save(reader.fresh, ())
+            reader.fresh.clear()
     if not pulse.stopped:
         index.save(reader.fresh, known if walker.complete else ())
     return Scan(
@@ -205,7 +213,7 @@ class _Reader:
         self.skills.append(
             Skill(
                 entry.name,
-                entry.title,
+                entry.name if entry.title == entry.name else entry.title,  # one string, not two
                 entry.description,
                 entry.path,
                 root.scope,
@@ -218,8 +226,7 @@ class _Reader:
                 bool(flags & skill.DERIVED),
                 entry.body_offset,
                 entry.mtime_ns,
-                entry.source,
-                diagnostics,
+                diagnostics=diagnostics,
             )
         )
 

@@ -39,7 +39,6 @@ class Card(NamedTuple):
     when_to_use: str
     flags: int
     body_offset: int
-    source: str
     diagnostics: tuple[Diagnostic, ...]
 
 
@@ -47,7 +46,8 @@ class Skill(NamedTuple):
     """A skill's descriptor: what the head of its SKILL.md says, never the body.
 
     `name` is the id: safe as a path, a pattern, a shell word and a tag. `title` is the name as it
-    was written. `source` is the frontmatter as it stands in the file; `frontmatter` reads it.
+    was written. The rest of the frontmatter is read from the file when it is asked for; `source`
+    holds the text of a skill that has no file.
     """
 
     name: str
@@ -92,8 +92,9 @@ class Skill(NamedTuple):
         """The frontmatter's keys as they are written, unknown ones included."""
         from skillbelt.parse import parse
 
-        data = self.source.encode("utf-8", "surrogatepass")
-        return parse(data, path=self.location, folder="").fields if data else {}
+        data = self.source.encode("utf-8", "surrogatepass") or _head(self.location)
+        parsed = parse(data, path=self.location, folder=_folder_name(self.location))
+        return {} if parsed.state == "derived" else parsed.fields
 
     def __repr__(self) -> str:
         about = shorten(one_line(self.description), 40)
@@ -114,7 +115,6 @@ class Skill(NamedTuple):
             hidden=bool(flags & (INTERNAL | SKIPPED)),
             derived=bool(flags & DERIVED),
             body_offset=card.body_offset,
-            source=card.source,
             diagnostics=card.diagnostics,
         )
 
@@ -122,24 +122,30 @@ class Skill(NamedTuple):
     def from_text(cls, text: str | bytes, *, folder: str = "") -> "Skill":
         """A skill from the text of a SKILL.md; `folder` names it when the text does not."""
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-        return cls.from_card(read_card(data, SKILL_FILE, folder), SKILL_FILE)
+        made = cls.from_card(read_card(data, SKILL_FILE, folder), SKILL_FILE)
+        return made._replace(source=data.decode("utf-8", "replace"))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> "Skill":
         """A skill from a SKILL.md; raises SkillNotFound when there is no such file to read."""
         location = os.path.abspath(os.fspath(path))
-        try:
-            if not stat.S_ISREG(os.stat(location).st_mode):
-                raise OSError(errno.EINVAL, "not a regular file", location)
-            data = read_head(location)
-        except OSError as error:
-            raise SkillNotFound(location, ()) from error
+        data = _head(location)
         return cls.from_card(read_card(data, location, _folder_name(location)), location)
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str]) -> "Skill":
         """A skill from the folder that holds its SKILL.md."""
         return cls.from_file(os.path.join(path, SKILL_FILE))
+
+
+def _head(location: str) -> bytes:
+    """The head of a skill's file; SkillNotFound when there is no regular file to read."""
+    try:
+        if not stat.S_ISREG(os.stat(location).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", location)
+        return read_head(location)
+    except OSError as error:
+        raise SkillNotFound(location, ()) from error
 
 
 def read_head(location: str, limits: Limits = LIMITS) -> bytes:
@@ -177,7 +183,6 @@ def read_card(
         _text(fields, "when_to_use") or _text(fields, "when-to-use"),
         _flags(fields, parsed.state),
         parsed.body_offset,
-        data[: parsed.body_offset].decode("utf-8", "replace"),
         (*parsed.diagnostics, *name.diagnostics),
     )
 
