@@ -36,6 +36,7 @@ _GENERATION = "g"
 _LOCK_POLL_SECONDS = 0.05
 _MAX_PROBLEMS = 200
 _MAX_STATE_BYTES = 2**20
+_FLUSHED_SINGLY = 32
 
 
 class Ready(NamedTuple):
@@ -50,6 +51,8 @@ class Ready(NamedTuple):
     etag: str = ""
     modified: str = ""
     problems: tuple[Diagnostic, ...] = ()
+    gave_up: float = 0.0  # when its server last took too long, and what was said then
+    trouble: tuple[Diagnostic, ...] = ()
 
 
 class Stage:
@@ -59,7 +62,8 @@ class Stage:
         self.path = path
         self.skills = os.path.join(path, SKILLS)
         self._parts = 0
-        os.makedirs(os.path.join(path, PARTS), 0o700)
+        for folder in (path, os.path.join(path, PARTS)):
+            os.mkdir(folder, 0o700)
 
     def part(self) -> str:
         """A new empty folder for one skill or archive; it counts only once it was adopted."""
@@ -131,10 +135,10 @@ class Entry:
             self._vacate()
             os.close(fd)
 
-    def tidy(self) -> None:
+    def tidy(self, ready: Ready) -> None:
         """Remove what a killed writer left, if no writer is at work now."""
         with suppress(OSError):
-            if any(name.startswith(_NEW) for name in os.listdir(self.path)):
+            if not set(os.listdir(self.path)) <= _needed(ready):
                 fd = self._try_lock()
                 if fd is not None:
                     self.sweep()
@@ -142,8 +146,7 @@ class Entry:
 
     def sweep(self) -> None:
         """Remove all that neither the current copy nor the one before it needs (locked)."""
-        ready = self.read()
-        kept = {READY, LOCK, *((ready.generation, ready.previous) if ready else ())}
+        kept = _needed(self.read())
         for item in os.scandir(self.path):
             if item.name in kept:
                 continue
@@ -189,8 +192,10 @@ class Entry:
 
     def _try_lock(self) -> int | None:
         path = os.path.join(self.path, LOCK)
-        os.makedirs(self.path, 0o700, exist_ok=True)
+        os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)
         try:
+            with suppress(FileExistsError):
+                os.mkdir(self.path, 0o700)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:  # its folder was vacated in this moment
             return None
@@ -212,15 +217,20 @@ class Entry:
                 os.rmdir(self.path)
 
 
+def _needed(ready: Ready | None) -> set[str]:
+    return {READY, LOCK, *((ready.generation, ready.previous) if ready else ())}
+
+
 def _decoded(state: dict[str, Any]) -> Ready:
     problems = tuple(Diagnostic(*problem) for problem in state["problems"])
-    ready = Ready(**{**state, "problems": problems})
+    trouble = tuple(Diagnostic(*problem) for problem in state["trouble"])
+    ready = Ready(**{**state, "problems": problems, "trouble": trouble})
     texts = (ready.url, ready.previous, ready.document, ready.etag, ready.modified)
     if not all(isinstance(text, str) for text in texts) or ready.kind not in get_args(OriginKind):
         raise ValueError("not a state of this cache")
     if not (ready.generation[:1] == _GENERATION and ready.generation.isalnum()):
         raise ValueError("not a generation")
-    return ready._replace(checked=float(ready.checked))
+    return ready._replace(checked=float(ready.checked), gave_up=float(ready.gave_up))
 
 
 def _write(path: str, data: bytes) -> None:
@@ -241,7 +251,23 @@ def _handle(path: str) -> Iterator[int]:
 
 
 def _flush(path: str) -> None:
-    """Everything written below the folder is on the disk: one call for any number of files."""
+    """Everything below the folder is on the disk.
+
+    Few files are flushed one by one, so that nobody else's writes are waited for; for many, one
+    call for the whole file system is ten times faster.
+    """
+    paths = [os.path.join(base, name) for base, _, names in os.walk(path) for name in ("", *names)]
+    if len(paths) > _FLUSHED_SINGLY:
+        return _flush_all(path)
+    for name in paths:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _flush_all(path: str) -> None:
     import ctypes
 
     syncfs = getattr(ctypes.CDLL(None), "syncfs", None)

@@ -1,6 +1,5 @@
 """What a source gives, and which sources have to be pulled at all."""
 
-
 import os
 from typing import NamedTuple
 

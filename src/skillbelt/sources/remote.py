@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from skillbelt.sources.bounds import Budget, Deadline
 from skillbelt.sources.cache import Entry, Ready
-from skillbelt.sources.failure import SourceFailure, diagnose, redact
+from skillbelt.sources.failure import OutOfTime, SourceFailure, diagnose, redact
 from skillbelt.sources.located import Located, Pulled
 from skillbelt.values import Origin
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from skillbelt.sources.transfer import Update
     from skillbelt.values import Diagnostic, Limits
 
+_PAUSE_SECONDS = 60.0  # between attempts at a server that timed out
 _GRACE_SECONDS = 0.5  # a worker ends itself at its deadline; this is for one that can not
 
 
@@ -84,10 +85,18 @@ def _from_cache(job: Job, entry: Entry) -> Pulled | None:
     ready = entry.read()
     if job.offline:
         return _given(entry, ready) if ready else _offline(job, entry)
-    if ready is None or job.refresh or not _recent(ready, job.limits.remote_refresh_seconds):
+    if ready is None or job.refresh:
         return None
-    entry.tidy()
-    return _given(entry, ready)
+    entry.tidy(ready)
+    if _recent(ready, job.limits.remote_refresh_seconds):
+        return _given(entry, ready)
+    if 0 <= time.time() - ready.gave_up < _pause(job):
+        return _given(entry, ready, ready.trouble)
+    return None
+
+
+def _pause(job: Job) -> float:
+    return min(_PAUSE_SECONDS, job.limits.remote_refresh_seconds)
 
 
 def _recent(ready: Ready, seconds: float) -> bool:
@@ -126,10 +135,19 @@ def _pull(job: Job, entry: Entry, deadline: Deadline) -> Pulled:
             return _given(entry, old)
         try:
             return _updated(job, entry, old, deadline)
-        except TimeoutError:
-            return _fallback(job, entry, deadline.expired())
+        except (TimeoutError, OutOfTime) as error:
+            late = error if isinstance(error, OutOfTime) else deadline.expired()
+            return _given_up(job, entry, old, late)
         except Exception as error:
             return _fallback(job, entry, error)
+
+
+def _given_up(job: Job, entry: Entry, old: Ready | None, error: OutOfTime) -> Pulled:
+    """The last good copy; a server that costs its whole time is not asked on every call."""
+    if old and not job.local:
+        trouble = (diagnose(error, job.source, copy=True),)
+        entry.write(old._replace(gave_up=time.time(), trouble=trouble))
+    return _fallback(job, entry, error)
 
 
 def _local_folder(url: str) -> str:
@@ -141,7 +159,7 @@ def _local_folder(url: str) -> str:
 
 def _settled_by_another(job: Job, old: Ready, started: float) -> bool:
     """Whether another process did the work while this one waited for the lock."""
-    if old.checked >= started:
+    if started <= old.checked <= time.time():
         return True
     return not job.refresh and _recent(old, job.limits.remote_refresh_seconds)
 

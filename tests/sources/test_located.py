@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skillbelt.sources.located import is_remote
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "https://a/b",
+        "HTTP://A/B",
+        "file:///a/b",
+        "skills.zip",
+        "~/a/SKILLS.TAR.GZ",
+        "/x/y.tgz",
+        "z.tar",
+    ],
+)
+def test_urls_and_archives_are_pulled(source: str) -> None:
+    assert is_remote(source)
+
+
+@pytest.mark.parametrize("source", ["skills", "~/skills", "/a/b", "ftp://a/b.md", "zip", "", "a:b"])
+def test_anything_else_is_a_folder(source: str) -> None:
+    assert not is_remote(source)
+
+
+def test_a_folder_may_be_called_like_an_archive(tmp_path: Path) -> None:
+    (tmp_path / "skills.zip").mkdir()
+    assert not is_remote(str(tmp_path / "skills.zip"))
