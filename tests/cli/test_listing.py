@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from skillbelt import Catalog
+from tests.sources.archives import SKILL, zipped
+from tests.terminal import on_terminal
+from tests.tree import Tree
+
+KEYS = {
+    "name",
+    "description",
+    "location",
+    "scope",
+    "origin",
+    "model_visible",
+    "user_invocable",
+    "trusted",
+    "shadows",
+}
+DIAGNOSTIC_KEYS = {"code", "severity", "path", "line", "message", "remedy"}
+LONG = "Extract text and tables from PDF files, fill forms and merge documents. " * 5
+
+
+@pytest.fixture
+def skills(tree: Tree) -> Tree:
+    """Two in the project, one of them over one of the home; and one that is hidden."""
+    tree.skill("project/.agents/skills/text", description="Reads text.")
+    tree.skill("project/.agents/skills/pdf", description="Reads PDF files.")
+    tree.skill("home/.agents/skills/pdf", description="Older.")
+    tree.skill("home/.agents/skills/mail", description="Mail.", disable_model_invocation=True)
+    tree.skill("project/.agents/skills/secret", description="Inside.", metadata={"internal": True})
+    return tree
+
+
+def listed(tree: Tree, *arguments: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(tree.run("list", "--json", *arguments).stdout)[
+        "skills"
+    ]
+    return found
+
+
+def test_json_has_exactly_the_promised_keys(skills: Tree) -> None:
+    document = json.loads(skills.run("list", "--json").stdout)
+    assert document.keys() == {"skills", "diagnostics"}
+    assert all(skill.keys() == KEYS for skill in document["skills"])
+    assert all(found.keys() == DIAGNOSTIC_KEYS for found in document["diagnostics"])
+    assert [skill["name"] for skill in document["skills"]] == ["mail", "pdf", "text"]
+
+
+def test_json_of_one_skill(skills: Tree) -> None:
+    mail, pdf, _ = listed(skills)
+    assert pdf == {
+        "name": "pdf",
+        "description": "Reads PDF files.",
+        "location": str(skills.path("project/.agents/skills/pdf/SKILL.md")),
+        "scope": "project",
+        "origin": "local",
+        "model_visible": True,
+        "user_invocable": True,
+        "trusted": True,
+        "shadows": [str(skills.path("home/.agents/skills/pdf/SKILL.md"))],
+    }
+    assert (mail["scope"], mail["model_visible"]) == ("user", False)
+
+
+def test_json_says_what_is_wrong(skills: Tree) -> None:
+    file = skills.write("project/.agents/skills/bad/SKILL.md", b"\xff")
+    document = json.loads(skills.run("list", "--json").stdout)
+    found = {one["code"]: one for one in document["diagnostics"]}
+    assert found["not-utf8"]["path"] == str(file)
+    assert found["not-utf8"]["severity"] == "error"
+    assert found["shadowed"]["line"] is None
+
+
+def test_all_adds_hidden_and_shadowed_ones(skills: Tree) -> None:
+    names = [(skill["name"], skill["scope"]) for skill in listed(skills, "--all")]
+    assert names == [
+        ("mail", "user"),
+        ("pdf", "project"),
+        ("pdf", "user"),
+        ("secret", "project"),
+        ("text", "project"),
+    ]
+
+
+def test_all_marks_them_in_the_table(skills: Tree) -> None:
+    rows = [line.split("\t") for line in skills.run("list", "--all").stdout.splitlines()]
+    assert rows == [
+        ["mail", "user, user only", "Mail."],
+        ["pdf", "project", "Reads PDF files."],
+        ["pdf", "user, shadowed", "Older."],
+        ["secret", "project, hidden", "Inside."],
+        ["text", "project", "Reads text."],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scope", "names"),
+    [("project", ["pdf", "text"]), ("user", ["mail"]), ("remote", []), ("explicit", [])],
+)
+def test_scope(skills: Tree, scope: str, names: list[str]) -> None:
+    assert [skill["name"] for skill in listed(skills, "--scope", scope)] == names
+
+
+def test_scope_with_all(skills: Tree) -> None:
+    found = [skill["name"] for skill in listed(skills, "--scope", "user", "--all")]
+    assert found == ["mail", "pdf"]
+
+
+def test_an_unknown_scope_is_wrong_usage(skills: Tree) -> None:
+    done = skills.run("list", "--scope", "moon")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "project" in done.stderr
+
+
+def test_a_pipe_gets_plain_lines(skills: Tree) -> None:
+    done = skills.run("list")
+    assert done.exit_code == 0
+    assert done.stdout == (
+        "mail\tuser, user only\tMail.\npdf\tproject\tReads PDF files.\ntext\tproject\tReads text.\n"
+    )
+    assert done.stderr == "3 skills; 1 problem: `skillbelt doctor` shows more\n"
+
+
+def test_no_problems_no_words(tree: Tree) -> None:
+    tree.skill("project/.agents/skills/pdf")
+    assert tree.run("list") == (0, "pdf\tproject\tDoes a thing.\n", "")
+
+
+def test_a_terminal_gets_a_table(skills: Tree) -> None:
+    screen = on_terminal(skills, "list")
+    assert screen.exit_code == 0
+    assert screen.lines[0].split() == ["name", "scope", "description"]
+    assert screen.lines[2].split(maxsplit=2) == ["pdf", "project", "Reads PDF files."]
+    assert "\x1b[36mpdf" in screen.written
+
+
+def test_no_colour_when_it_is_not_wanted(skills: Tree) -> None:
+    assert "\x1b[36m" not in on_terminal(skills, "list", NO_COLOR="1").written
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_a_long_description_takes_no_room_from_the_name(tree: Tree, columns: int) -> None:
+    tree.skill("project/.agents/skills/release-notes", description=LONG)
+    tree.skill("project/.agents/skills/pdf", description="李" * 300)
+    lines = on_terminal(tree, "list", columns=columns).lines
+    assert len(lines) == 3
+    assert lines[2].startswith("release-notes  project  Extract")
+    assert lines[1].split()[:2] == ["pdf", "project"]
+    assert all(line.endswith("…") and len(line) <= columns for line in lines[1:])
+
+
+def test_a_long_name_is_shown_whole(tree: Tree) -> None:
+    tree.skill(f"project/.agents/skills/{'n' * 64}", description=LONG)
+    screen = on_terminal(tree, "list", columns=80)
+    assert "".join(line[:40].strip() for line in screen.lines[1:]).count("n") == 64
+
+
+def test_a_remote_skill_is_marked(tree: Tree) -> None:
+    """`file://` is on this disk, but came in an archive from elsewhere."""
+    archive = tree.write("s.zip", zipped({"pdf/SKILL.md": SKILL}))
+    tree.setenv("SKILLS_ROOT", f"file://{archive}")
+    assert tree.run("list").stdout == "pdf\texplicit, untrusted\tReads PDF files.\n"
+    assert listed(tree)[0]["trusted"] is False
+
+
+def test_no_skills_says_where_it_looked_and_how_to_make_one(tree: Tree) -> None:
+    tree.path("project/.agents/skills").mkdir(parents=True)
+    done = tree.run("list")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert str(tree.path("project/.agents/skills")) in done.stderr
+    assert "SKILL.md" in done.stderr
+    assert "description:" in done.stderr
+    assert "skillbelt doctor" in done.stderr
+
+
+def test_no_folders_at_all(tree: Tree) -> None:
+    done = tree.run("list")
+    assert done.exit_code == 0
+    assert "None of the folders for skills exists yet." in done.stderr
+
+
+def test_no_skills_as_json(tree: Tree) -> None:
+    done = tree.run("list", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == {"skills": [], "diagnostics": []}
+    assert done.stderr == ""
+
+
+def test_what_it_advises_works(tree: Tree) -> None:
+    """The example in the message is a skill, word by word."""
+    said = tree.run("list").stderr
+    lines = [line[2:] for line in said.splitlines() if line.startswith("  ")]
+    tree.write("project/.agents/skills/NAME/SKILL.md", "\n".join(lines) + "\n")
+    catalog: Catalog = tree.catalog()
+    assert catalog["NAME"].description == "What it does and when to use it."
+    assert not catalog.diagnostics

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.tree import Tree
+
+PATIENCE = 30  # a guard against hanging, not a measure
+# With the watcher of the operating system, and with nothing but looking again.
+MODES = {
+    "watchfiles": [],
+    "polling": ["-c", "import sys; sys.modules['watchfiles'] = None; "
+                "from skillbelt.cli import main; sys.exit(main(sys.argv[1:]))"],
+}  # fmt: skip
+every_mode = pytest.mark.parametrize("mode", MODES)
+
+
+class Watching:
+    """A `skillbelt watch` under way."""
+
+    def __init__(self, tree: Tree, mode: str, *arguments: str) -> None:
+        start = MODES[mode] or ["-m", "skillbelt"]
+        self.child = subprocess.Popen(
+            [sys.executable, *start, "watch", *arguments],
+            cwd=tree.project,
+            env={**os.environ, "SKILLBELT_WATCH_SECONDS": "0.2"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert self.child.stdout and self.child.stderr
+        self.out, self.err = self.child.stdout, self.child.stderr
+        self._rest = b""
+        os.set_blocking(self.out.fileno(), False)
+
+    def begun(self) -> str:
+        """The first line on stderr, said when the first scan is done."""
+        return self.err.readline().decode()
+
+    def line(self) -> str:
+        """The next line on stdout."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.out, selectors.EVENT_READ)
+            while b"\n" not in self._rest:
+                assert selector.select(PATIENCE), "nothing was printed"
+                chunk = os.read(self.out.fileno(), 65536)
+                assert chunk, "the command ended"
+                self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode()
+
+    def end(self, number: signal.Signals) -> tuple[int, str]:
+        """The exit code after a signal, and what was left on stderr."""
+        self.child.send_signal(number)
+        code = self.child.wait(PATIENCE)
+        return code, self.err.read().decode()
+
+
+@contextmanager
+def watching(tree: Tree, mode: str = "watchfiles", *arguments: str) -> Iterator[Watching]:
+    watch = Watching(tree, mode, *arguments)
+    try:
+        yield watch
+    finally:
+        watch.child.kill()
+        watch.child.wait(PATIENCE)
+        watch.out.close()
+        watch.err.close()
+
+
+@every_mode
+def test_changes_are_printed_as_they_happen(tree: Tree, mode: str) -> None:
+    folder = tree.skill("project/.agents/skills/pdf")
+    with watching(tree, mode) as watch:
+        assert watch.begun() == "watching 1 skill; Ctrl-C ends\n"
+        text = tree.skill("project/.agents/skills/text", description="Reads text.")
+        assert watch.line() == "added text: Reads text."
+        tree.skill(folder, description="Reads PDF files.")
+        assert watch.line() == "changed pdf: Reads PDF files."
+        (text / "SKILL.md").unlink()
+        assert watch.line() == "removed text"
+
+
+@every_mode
+def test_json_is_a_document_a_line(tree: Tree, mode: str) -> None:
+    with watching(tree, mode, "--json") as watch:
+        watch.begun()
+        tree.skill("project/.agents/skills/pdf")
+        assert json.loads(watch.line()) == {"added": ["pdf"], "changed": [], "removed": []}
+
+
+@every_mode
+def test_a_folder_that_did_not_exist_is_found(tree: Tree, mode: str) -> None:
+    with watching(tree, mode) as watch:
+        assert watch.begun() == "watching 0 skills; Ctrl-C ends\n"
+        tree.skill("home/.claude/skills/pdf")
+        assert watch.line() == "added pdf: Does a thing."
+
+
+@every_mode
+def test_ctrl_c_is_130_and_terminate_0(tree: Tree, mode: str) -> None:
+    tree.skill("project/.agents/skills/pdf")
+    with watching(tree, mode) as watch:
+        watch.begun()
+        assert watch.end(signal.SIGINT) == (130, "")
+    with watching(tree, mode) as watch:
+        watch.begun()
+        assert watch.end(signal.SIGTERM) == (0, "")
+
+
+def test_count_ends_it(tree: Tree) -> None:
+    with watching(tree, "watchfiles", "--count", "1") as watch:
+        watch.begun()
+        tree.skill("project/.agents/skills/pdf")
+        watch.line()
+        assert watch.child.wait(PATIENCE) == 0
+
+
+def test_quiet_says_nothing_but_changes(tree: Tree) -> None:
+    tree.skill("project/.agents/skills/pdf")
+    with watching(tree, "watchfiles", "-q", "--count", "1") as watch:
+        # Without a word at the start, a change may come too early to be one; so there are more.
+        changed = 0
+        while watch.child.poll() is None and changed < 300:
+            changed += 1
+            tree.skill("project/.agents/skills/pdf", description=f"Change {changed}.")
+            try:
+                watch.child.wait(0.1)
+            except subprocess.TimeoutExpired:
+                continue
+        assert watch.line().startswith("changed pdf: Change ")
+        assert watch.err.read() == b""
+
+
+def test_a_hostile_description_is_printed_safe(tree: Tree) -> None:
+    with watching(tree) as watch:
+        watch.begun()
+        text = '---\nname: pdf\ndescription: "a\\e[31m\\nb\\u202e"\n---\nText.\n'
+        tree.write("project/.agents/skills/pdf/SKILL.md", text)
+        assert watch.line() == "added pdf: a\\x1b[31m b\\u202e"
+
+
+def test_a_reader_that_went_away_ends_it(tree: Tree) -> None:
+    with watching(tree) as watch:
+        watch.begun()
+        watch.out.close()
+        tree.skill("project/.agents/skills/pdf")
+        assert watch.child.wait(PATIENCE) == 0
+        assert watch.err.read() == b""

@@ -1,0 +1,267 @@
+"""What every command has in common: options, exit codes, and what may reach a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from skillbelt import __version__
+from skillbelt.cli import COMMANDS
+from tests.terminal import on_terminal
+from tests.tree import Tree
+
+# Each command with what it needs to do its work; `watch` does not end by itself.
+CALLS = {
+    "list": [],
+    "show": ["pdf"],
+    "where": ["pdf"],
+    "check": [],
+    "doctor": [],
+    "refresh": [],
+    "config": [],
+}
+every_call = pytest.mark.parametrize("name", CALLS)
+# Everything that moves a cursor, hides text or turns it round.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+HOSTILE = "Fine\x1b[2J\x1b]0;owned\x07 \u202eevil\u202c \x9b31m \u200bhidden\r\nnext\x08"
+
+
+@pytest.fixture
+def skills(tree: Tree) -> Tree:
+    tree.skill("project/.agents/skills/pdf", description="Reads PDF files.")
+    return tree
+
+
+def test_every_command_is_tried_here() -> None:
+    assert COMMANDS.keys() == CALLS.keys() | {"watch"}
+
+
+def test_no_command_gives_the_overview(tree: Tree) -> None:
+    done = tree.run()
+    assert done.exit_code == 2
+    for name, command in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(command.summary)}$", done.stdout, re.M)
+
+
+@pytest.mark.parametrize("word", ["--help", "-h", "help"])
+def test_help(tree: Tree, word: str) -> None:
+    done = tree.run(word)
+    assert done.exit_code == 0
+    assert done.stdout.startswith("usage: skillbelt COMMAND")
+    assert not done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_each_command(tree: Tree, name: str) -> None:
+    done = tree.run(name, "--help")
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f"usage: skillbelt {name}")
+    for option in ("--json", "--project DIR", "--config FILE", "-q, --quiet", "-v, --verbose"):
+        assert option in done.stdout
+    assert "Exit codes" in done.stdout
+    assert not done.stderr
+
+
+@pytest.mark.parametrize("word", ["--version", "-V"])
+def test_version(tree: Tree, word: str) -> None:
+    assert tree.run(word) == (0, f"skillbelt {__version__}\n", "")
+
+
+def test_an_unknown_command_is_answered_with_the_closest(tree: Tree) -> None:
+    done = tree.run("lsit")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "skillbelt: no command named 'lsit'; did you mean 'list'?\n"
+
+
+def test_an_unknown_command_like_no_other_is_answered_with_the_help(tree: Tree) -> None:
+    assert "`skillbelt --help`" in tree.run("xyzzy").stderr
+
+
+def test_an_option_before_the_command_is_answered_with_its_place(tree: Tree) -> None:
+    done = tree.run("--json", "list")
+    assert done.exit_code == 2
+    assert "after the command" in done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_unknown_option_is_wrong_usage(tree: Tree, name: str) -> None:
+    done = tree.run(name, *CALLS.get(name, []), "--no-such-option")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--no-such-option" in done.stderr
+    assert f"usage: skillbelt {name}" in done.stderr
+
+
+def test_options_are_not_abbreviated(tree: Tree) -> None:
+    """So that a new option never changes what an old script means."""
+    assert tree.run("list", "--js").exit_code == 2
+
+
+@every_call
+def test_json_is_one_document_and_nothing_else(skills: Tree, name: str) -> None:
+    tree = skills
+    tree.write("project/.agents/skills/broken/SKILL.md", "Only text.\n")
+    done = tree.run(name, *CALLS[name], "--json")
+    assert isinstance(json.loads(done.stdout), dict)
+    assert done.exit_code == 0
+
+
+@every_call
+def test_json_with_verbose_is_still_one_document(skills: Tree, name: str) -> None:
+    assert isinstance(json.loads(skills.run(name, *CALLS[name], "--json", "-v").stdout), dict)
+
+
+@every_call
+def test_quiet_says_nothing_beside_the_answer(skills: Tree, name: str) -> None:
+    tree = skills
+    tree.write("project/.agents/skills/broken/SKILL.md", "Only text.\n")
+    assert tree.run(name, *CALLS[name], "-q").stderr == ""
+
+
+@every_call
+def test_project_is_another_folder(skills: Tree, name: str) -> None:
+    elsewhere = skills.path("elsewhere")
+    elsewhere.mkdir()
+    skills.run("list")  # so that all of them find the index as it will be
+    here = skills.run(name, *CALLS[name], "--json")
+    there = skills.run(
+        name, *CALLS[name], "--json", "--project", str(skills.project), project=elsewhere
+    )
+    assert there == here
+
+
+@every_call
+def test_a_project_that_is_not_there_is_wrong_usage(skills: Tree, name: str) -> None:
+    done = skills.run(name, *CALLS[name], "--project", "nowhere")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "nowhere: no such folder" in done.stderr
+
+
+@every_call
+def test_a_config_that_is_not_there_is_wrong_usage(skills: Tree, name: str) -> None:
+    done = skills.run(name, *CALLS[name], "--config", "nowhere.toml")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "nowhere.toml: no such file" in done.stderr
+
+
+@every_call
+def test_a_wrong_setting_names_file_and_line(skills: Tree, name: str) -> None:
+    file = skills.write("project/skillbelt.toml", "# mine\nmax_dept = 3\n")
+    done = skills.run(name, *CALLS[name])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{file}:2: unknown setting 'max_dept'; did you mean 'max_depth'?" in done.stderr
+
+
+def hostile(tree: Tree) -> None:
+    """A skill that would do something to a terminal, in every place that is printed."""
+    name = "evil\x1b[31m\u202e"
+    text = json.dumps(HOSTILE)
+    folder = tree.path(f"project/.agents/skills/{name}")
+    block = f'name: "pdf"\ndescription: {text}\n"a\\e[1m": {text}\nlicense: {text}'
+    tree.write(folder / "SKILL.md", f"---\n{block}\nmetadata: {{a: {text}}}\n---\n# T\n")
+    tree.write(folder / "bad\x1b[5m\u202e.md", "text")
+    tree.write("project/.agents/skills/b\x1b[7m/SKILL.md", b"---\nname: \xff\n---\n")
+    tree.write("project/.agents/skills/c\x1b[7m/SKILL.md", f"---\nname: {text}\n---\n")
+
+
+@every_call
+@pytest.mark.parametrize("more", [[], ["-v"], ["--json"]], ids=["plain", "verbose", "json"])
+def test_nothing_from_a_skill_reaches_the_terminal(tree: Tree, name: str, more: list[str]) -> None:
+    hostile(tree)
+    extra = ["--all"] if name == "list" else []
+    screen = on_terminal(tree, name, *CALLS[name], *extra, *more)
+    assert screen.exit_code in (0, 1)
+    assert not CONTROL.search("\n".join(screen.lines))
+    assert "\x1b]" not in screen.written
+    assert "\x1b[2J" not in screen.written
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "where"])
+def test_nothing_from_a_skill_reaches_a_pipe(tree: Tree, name: str) -> None:
+    """`where` gives the very path, for scripts."""
+    hostile(tree)
+    done = tree.run(name, *CALLS[name], "-v")
+    assert not CONTROL.search((done.stdout + done.stderr).replace("\t", ""))
+
+
+@every_call
+def test_a_closed_pipe_is_no_error(skills: Tree, name: str) -> None:
+    """As `skillbelt list | head -0` closes it, before anything is written."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "skillbelt", name, *CALLS[name]],
+        cwd=skills.project,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        timeout=50,
+        check=False,
+    )
+    os.close(write)
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+    assert b"Broken" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["list", "--help"]], ids=str)
+def test_a_closed_pipe_is_no_error_for_help(tree: Tree, words: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "skillbelt", *words]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, timeout=50, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+@every_call
+def test_a_full_disk_is_told_in_a_line(skills: Tree, name: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "skillbelt", name, *CALLS[name], "--json"],
+            cwd=skills.project,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=50,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"skillbelt: ")
+    assert b"No space left" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+@every_call
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_any_locale_will_do(tree: Tree, name: str, encoding: str) -> None:
+    tree.skill("project/.agents/skills/pdf", description="Liest Dateien für 李 … 🙂", license="“x”")
+    tree.write("project/.agents/skills/pdf/ü-李.md", "text")
+    tree.skill("project/.agents/skills/ü-李", description=None)
+    environ = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    for more in ([], ["--json"], ["-v"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "skillbelt", name, *CALLS[name], *more],
+            cwd=tree.project,
+            env=environ,
+            capture_output=True,
+            timeout=50,
+            check=False,
+        )
+        assert done.returncode in (0, 1)
+        assert b"Traceback" not in done.stderr
+        done.stdout.decode(encoding if name != "where" else "utf-8")
+
+
+def test_a_folder_whose_name_is_no_text(tree: Tree) -> None:
+    name = os.fsdecode(b"pdf-\xff")
+    tree.skill(f"project/.agents/skills/{name}", name="pdf", text="Text.\n")
+    for command, arguments in CALLS.items():
+        for more in ([], ["--json"]):
+            done = tree.run(command, *arguments, *more)
+            assert done.exit_code in (0, 1)
+            assert "Traceback" not in done.stderr
+    assert os.fsencode(tree.run("where", "pdf").stdout).endswith(b"pdf-\xff\n")
