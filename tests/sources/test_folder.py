@@ -342,15 +342,16 @@ print(json.dumps({
 
 @pytest.mark.parametrize("mode", [0o000, 0o400, 0o100])
 @pytest.mark.parametrize("name", ["b", "."])
+@pytest.mark.parametrize("rules", ["Rules()", "Rules(nested=True)", "Rules(collection=True)"])
 def test_a_folder_that_can_not_be_read_is_one_diagnostic(
-    open_tree: Tree, mode: int, name: str
+    open_tree: Tree, mode: int, name: str, rules: str
 ) -> None:
     """Closed, without search permission, without read permission; a folder and the root itself."""
     for folder in ("a", "b/group", "c"):
         open_tree.skill(f"root/{folder}/s")
     root = open_tree.path("root")
     code = f"ROOT = {str(root)!r}\nos.chmod(os.path.join(ROOT, {name!r}), {mode})\n" + WALK
-    result = json.loads(open_tree.as_user(code))
+    result = json.loads(open_tree.as_user(code.replace("Rules()", rules)))
     if name == ".":
         assert result["found"] == []
         assert result["said"] == [["root-unreadable", "error", "."]]

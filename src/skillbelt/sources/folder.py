@@ -66,6 +66,7 @@ class Walker:
         self.exists = True
         self._seen: set[int] = set()
         self._linked = False
+        self._closed = ""  # the folder that was last found to be unreadable
         self._listed = self._entries = 0
 
     def walk(self) -> None:
@@ -87,7 +88,7 @@ class Walker:
         while stack and self.complete and not self.pulse.stopped:
             folder, identity, depth = stack.pop()
             ends = self._skill_at(folder, identity) and not self.rules.nested
-            if not ends or (depth == 0 and self.rules.collection):
+            if folder != self._closed and (not ends or (depth == 0 and self.rules.collection)):
                 stack += reversed(self._below(folder, identity, depth))
 
     def _skill_at(self, folder: str, identity: int) -> bool:
@@ -261,6 +262,7 @@ class Walker:
         self._say("broken-link", "warning", path, "is a link that leads nowhere", remedy)
 
     def _say_closed(self, folder: str, error: OSError) -> None:
+        self._closed = folder
         code = "root-unreadable" if folder == self.root else "unreadable"
         self._say_error(code, folder, error)
 
