@@ -273,7 +273,7 @@ def _peer(
         try:
             for size in sizes:
                 progress(f"{peer.label}, {kind} tree of {size:,}")
-                taken = series(subject, tree.ensure(kind, size), rounds, timeout=PEER_SECONDS)
+                taken = series(subject, tree.ensure(kind, size), rounds, cpu_seconds=PEER_SECONDS)
                 measured.append((size, taken))
         except Stopped as error:
             note = f"{kind} tree of {size:,}: {_short(str(error))}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import statistics
@@ -36,6 +37,10 @@ FLOOR = (
     f"sys.path.insert(0, {REPOSITORY!r})\nfrom benchmarks.floor import floor",
     "found = floor(root)",
 )
+
+
+# Far above every run that goes well, also on a busy machine.
+HANG_SECONDS = 600.0
 
 
 class Run(NamedTuple):
@@ -110,7 +115,7 @@ class Subject(NamedTuple):
     env: Mapping[str, str] | None = None
 
 
-def once(subject: Subject, root: str, timeout: float | None = None) -> Run:
+def once(subject: Subject, root: str, timeout: float = HANG_SECONDS) -> Run:
     """Run the subject on `root` in a fresh process. Raises `Stopped` with the last line said."""
     code = _CHILD.format(setup=subject.setup, call=subject.call)
     try:
@@ -156,10 +161,13 @@ def series(
     rounds: int,
     *,
     before: Callable[[], object] = lambda: None,
-    timeout: float | None = None,
+    cpu_seconds: float = math.inf,
 ) -> Series:
-    """One warm-up, then `rounds` pairs; `before` prepares every run and is not timed."""
-    return alternating([(subject, before)], root, rounds, timeout=timeout)[0]
+    """One warm-up, then `rounds` pairs; `before` prepares every run and is not timed.
+
+    Raises `Stopped` when the warm-up takes more than `cpu_seconds`.
+    """
+    return alternating([(subject, before)], root, rounds, cpu_seconds=cpu_seconds)[0]
 
 
 def alternating(
@@ -167,7 +175,7 @@ def alternating(
     root: str,
     rounds: int,
     *,
-    timeout: float | None = None,
+    cpu_seconds: float = math.inf,
 ) -> list[Series]:
     """The same for several subjects in turn, so that drift of the machine meets all alike."""
     floor = Subject("floor", *FLOOR)
@@ -176,7 +184,9 @@ def alternating(
         for (subject, before), pairs in zip(subjects, collected, strict=True):
             below = once(floor, root)
             before()
-            run = once(subject, root, timeout)
+            run = once(subject, root)
+            if run.cpu > cpu_seconds:
+                raise Stopped(f"over {cpu_seconds:.0f} s of CPU")
             if number:
                 pairs.append(Pair(below, run))
     return [Series(tuple(pairs)) for pairs in collected]

@@ -149,6 +149,12 @@ def test_a_process_that_fails_says_why() -> None:
         once(Subject("slow", "", "time.sleep(30); found = 0"), root, timeout=1)
 
 
+def test_a_subject_that_takes_too_long_is_not_measured() -> None:
+    root = tree.ensure("bare", 1)
+    with pytest.raises(Stopped, match="of CPU"):
+        series(Subject("busy", "", "found = sum(range(10_000))"), root, 1, cpu_seconds=0.0)
+
+
 def _series(cpu: float) -> Series:
     below = Run(COUNT, 1.0, 1.0, 20.0, 0.0, 15.0)
     return Series((Pair(below, Run(COUNT, cpu, cpu, 50.0, 0.1, 15.0)),))
