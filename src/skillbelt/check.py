@@ -227,7 +227,8 @@ def check_name(subject: Subject) -> Iterator[Diagnostic]:
 
 def _check_name_characters(subject: Subject, name: str) -> Iterator[Diagnostic]:
     allowed = _ascii_name_character if subject.strict else _name_character
-    wrong = sorted({character for character in name if not allowed(character)})
+    written = name if subject.strict else normalize("NFKC", name)
+    wrong = sorted({character for character in written if not allowed(character)})
     if not wrong:
         return
     listed = " ".join(ascii(character) for character in wrong[:8])

@@ -21,9 +21,10 @@ from skillbelt.rules import finding
 from skillbelt.values import SKILL_FILE, Diagnostic, Frontmatter, Limits
 
 _LIMITS = Limits()
-_BOM = b"\xef\xbb\xbf"
-_RULE = re.compile(r"-{3,}[ \t]*\r?\n\Z")
-_FENCE = re.compile(r"(?:`{3,}|~{3,})[\w-]*[ \t]*\r?\n\Z")
+_MARKS = re.compile(rb"\A(?:\xef\xbb\xbf)++")
+_UNMARKED = "removed the byte-order mark"
+_ROUNDS = 8
+_FENCE = re.compile(r"[ \t]*(?:`{3,}|~{3,})[\w-]*\Z")
 _PLAIN_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
 
 
@@ -99,17 +100,36 @@ Step = Callable[[str, str, Limits], str]
 
 def mend(data: bytes, *, folder: str, limits: Limits = _LIMITS) -> Mended:
     """The bytes with everything mended that can be; doing it again changes nothing."""
-    plain = data
-    while plain.startswith(_BOM):
-        plain = plain[len(_BOM) :]
-    done = ["removed the byte-order mark"] if plain != data else []
-    draft = _draft(plain, limits)
+    done: dict[str, None] = {}
+    dropped: tuple[str, ...] = ()
+    unmarked = _without_marks(data)
+    if unmarked != data:
+        if _meaning(unmarked, folder, limits) != _meaning(data, folder, limits):
+            return Mended(data, (), (_UNMARKED,))
+        done[_UNMARKED] = None
+    plain = unmarked
+    # One step can open the way for another, so they are tried until none finds anything to do.
+    for _ in range(_ROUNDS):
+        once = _mend_once(plain, folder, limits)
+        done |= dict.fromkeys(once.done)
+        plain, dropped = once.data, once.dropped
+        if not once.done:
+            break
+    return Mended(plain, tuple(done), dropped)
+
+
+def _without_marks(data: bytes) -> bytes:
+    return _MARKS.sub(b"", data, count=1)
+
+
+def _mend_once(data: bytes, folder: str, limits: Limits) -> Mended:
+    draft = _draft(data, limits)
     if draft is None:
-        return Mended(plain, tuple(done))
-    said = _meaning(plain, folder, limits)
+        return Mended(data)
+    said = _meaning(data, folder, limits)
     if draft.shaped and not _same(said, draft, folder, limits):
-        return Mended(plain, tuple(done), (draft.shaped,))
-    done += [draft.shaped] if draft.shaped else []
+        return Mended(data, (), (draft.shaped,))
+    done = [draft.shaped] if draft.shaped else []
     dropped: list[str] = []
     for title, step in STEPS:
         wanted = draft._replace(block=step(draft.block, folder, limits))
@@ -127,7 +147,7 @@ def _meaning(data: bytes, folder: str, limits: Limits) -> Meaning:
         known = keys.respelled(key, parsed.fields)
         fields[key if not known or known in fields else known] = value
     fields["name"] = fields.get("name") or folder
-    return Meaning(to_frontmatter(fields), data[parsed.body_offset :])
+    return Meaning(to_frontmatter(fields), _without_marks(data[parsed.body_offset :]))
 
 
 def _same(said: Meaning, draft: Draft, folder: str, limits: Limits) -> bool:
@@ -194,11 +214,12 @@ def _misplaced(text: str) -> Draft | None:
 
 def _preface(text: str, eol: str) -> str:
     """What stands before a block and is neither its opening line, nor its fence, nor blank."""
-    lines = text.splitlines(keepends=True)
-    for mark in (_RULE, _FENCE):
-        if lines and mark.match(lines[-1]):
-            del lines[-1]
-    rest = "".join(lines)
+    opening = text.rstrip()
+    rest = opening.rstrip("-")
+    rest = rest if len(opening) - len(rest) > 2 else text
+    last = rest.rstrip().rfind("\n") + 1
+    if _FENCE.match(rest[last:].rstrip()):
+        rest = rest[:last]
     if not rest.strip():
         return ""
     return rest if rest.endswith("\n") else rest + eol
@@ -235,10 +256,17 @@ def _readable(entry: Entry, limits: Limits) -> bool:
 def _written(entry: Entry, limits: Limits) -> list[str]:
     """The entry as the repair pass read it, in YAML; unchanged where that can not be told."""
     fields = repair.read(entry.text(), limits).fields
-    if entry.key not in fields or len(fields) != 1:
+    if entry.key not in fields or len(fields) != 1 or _guessed(entry, fields[entry.key]):
         return entry.lines
     written = _pair(entry.key, fields[entry.key], limits)
     return [*written.rstrip("\n").split("\n"), *entry.comments()] if written else entry.lines
+
+
+def _guessed(entry: Entry, value: object) -> bool:
+    """Whether a broken list or mapping was read as text: quotes would make the fault lasting."""
+    if entry.key in strict.TEXT_KEYS or not isinstance(value, str):
+        return False
+    return value[:1] in ("[", "{") or "\n" in entry.text().strip()
 
 
 def spell_keys(block: str, folder: str, limits: Limits) -> str:
@@ -288,8 +316,8 @@ def add_name(block: str, folder: str, limits: Limits) -> str:
 
 STEPS: tuple[tuple[str, Step], ...] = (
     ("removed control characters", remove_controls),
-    ("put values in quotes", quote_values),
     ("corrected the names of fields", spell_keys),
+    ("put values in quotes", quote_values),
     ("wrote allowed-tools as one string", join_tools),
     ("added the name", add_name),
 )

@@ -13,11 +13,11 @@ from urllib.parse import unquote
 MAX_REFERENCES = 1_000  # references taken from one file; the rest is not looked at
 
 # Quantifiers are bounded so that a hostile text costs time in proportion to its length.
-_LINK = re.compile(r"\]\(\s{0,9}(<[^<>\n]{1,500}>|[^()\s<>]{1,500})")
+_LINK = re.compile(r"\]\(\s{0,9}(<[^<>\n]{1,500}>|[^()\s<>]{1,500}+)(?=[\s)])")
 _DEFINITION = re.compile(r" {0,3}\[[^\]\n]{1,200}\]:\s{1,9}(<[^<>\n]{1,500}>|[^\s<>]{1,500})")
 _SPAN = re.compile(r"(?<!`)(`{1,2})(?!`)([^`\n]{1,300})\1(?!`)")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
-_PLACEHOLDER = re.compile(r"[{}$*?|\"'\\]|\.\.\.|…")
+_PLACEHOLDER = re.compile(r"[{}$*|\"'\\]|\.\.\.|…")
 _FENCE = re.compile(r"\s{0,99}(`{3,}|~{3,})")
 _MENTION = re.compile(r"(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z][A-Za-z0-9]{0,7}")
 _LINE_SUFFIX = re.compile(r"(?::\d+(?:-\d+)?|#.*)$")
@@ -80,7 +80,7 @@ def _prose(text: str) -> Iterator[str]:
     """The lines of the text, with those of fences and comments emptied."""
     fence = ""
     for line in _without_comments(text).split("\n"):
-        mark = _FENCE.match(line)
+        mark = _FENCE.match(line) if "```" in line or "~~~" in line else None
         if fence:
             if mark and mark[1].startswith(fence) and not line.strip().strip(fence[0]):
                 fence = ""
