@@ -149,6 +149,21 @@ def test_a_state_that_can_not_be_understood_is_no_copy(entry: Entry, state: byte
     assert text(entry, publish(entry, "two")) == "two"
 
 
+def test_a_state_that_can_not_be_read_now_is_not_swept_away(entry: Entry) -> None:
+    """Too many open files, a disk error: the copy may be fine."""
+    ready = publish(entry, "one")
+    state = Path(entry.path, READY)
+    content = state.read_bytes()
+    state.unlink()
+    state.symlink_to(READY)  # a loop
+    assert entry.read() is None
+    with pytest.raises(OSError), entry.locked(Deadline(URL, 20)):
+        pass
+    state.unlink()
+    state.write_bytes(content)
+    assert entry.read() == ready and text(entry, ready) == "one"
+
+
 def test_one_at_a_time(entry: Entry) -> None:
     order: list[str] = []
     inside = threading.Event()

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from skillbelt.sources import Pulled, pull
+from skillbelt.sources import Pulled
 from skillbelt.sources.cache import READY, Entry
 from skillbelt.sources.remote import Job
 from skillbelt.values import Limits
@@ -279,69 +280,89 @@ def test_killed_while_an_old_copy_is_in_use(
     assert_clean(cache, url, {"a/SKILL.md", "a/x.md"})
 
 
-STEPS = """
+NURSERY = """
 import os, signal, sys
+import asyncio, anyio, ctypes, httpx2, httpcore2, skillbelt.sources.remote, skillbelt.sources.web
 from skillbelt.sources import pull
 from skillbelt.values import Limits
-source, cache, step = sys.argv[1], sys.argv[2], int(sys.argv[3])
-seen = 0
 
-def watch(event, arguments):
-    # Die at the n-th time that this process is about to change something in the cache.
-    global seen
-    changing = event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link")
-    if event == "open" and isinstance(arguments[2], int):
-        changing = bool(arguments[2] & os.O_CREAT)
-    if changing:
-        seen += 1
-        if seen == step:
+def die_at(step):
+    # At the n-th time that this process is about to change something in the cache.
+    seen = 0
+
+    def watch(event, arguments):
+        nonlocal seen
+        changing = event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link")
+        if event == "open" and isinstance(arguments[2], int):
+            changing = bool(arguments[2] & os.O_CREAT)
+        seen += changing
+        if changing and seen == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    sys.addaudithook(watch)
+
 sys.dont_write_bytecode = True
-import skillbelt.sources.web, skillbelt.sources.remote, asyncio, httpx2, httpcore2, anyio, ctypes
-sys.addaudithook(watch)
-pull(source, cache_dir=cache, limits=Limits(source_timeout_seconds=40), refresh=True)
-print(seen)
+limits = Limits(source_timeout_seconds=40)
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        die_at(int(line))
+        pull(sys.argv[1], cache_dir=sys.argv[2], limits=limits, refresh=True)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
-@pytest.mark.timeout(300)
+@contextmanager
+def nursery(source: str, cache: Path) -> Iterator[Callable[[int], bool]]:
+    """A function that pulls in a new process and kills it at that step; whether it got through."""
+    command = [sys.executable, "-c", NURSERY, source, str(cache)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin and process.stdout
+
+        def child(step: int) -> bool:
+            assert process.stdin and process.stdout
+            print(step, file=process.stdin, flush=True)
+            code = int(process.stdout.readline())
+            assert code in (0, -signal.SIGKILL)
+            return code == 0
+
+        yield child
+        process.stdin.close()
+
+
 def test_killed_at_every_step(server: Server, fetch: Pull, files: Files, cache: Path) -> None:
     """Before each single change of the cache: unpacking, publishing and sweeping included."""
     url = f"{server.url}/a.zip"
     old, new = {"a/SKILL.md": b"1"}, {"a/SKILL.md": b"2", "a/d/x": b"2", "a/d/y": b"2"}
-    server.pages["/a.zip"] = zipped({"SKILL.md": b"1"})
-    first = fetch(url)
+    first, second = zipped({"SKILL.md": b"1"}), zipped({"SKILL.md": b"2", "d/x": b"2", "d/y": b"2"})
     outcomes = []
-    for step in range(1, 60):
-        content = zipped({"SKILL.md": b"2", "d/x": b"2", "d/y": b"2"})
-        server.pages["/a.zip"] = content
-        command = [sys.executable, "-c", STEPS, url, str(cache), str(step)]
-        child = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
-        found = files(fetch(url))
-        assert found in (old, new), f"step {step}"
-        assert_clean(cache, url, set(found))
-        outcomes.append(found == new)
-        if child.returncode == 0:
-            break
-        assert child.returncode == -signal.SIGKILL, child.stderr
-        server.pages["/a.zip"] = zipped({"SKILL.md": b"1"})
-        assert files(fetch(url, refresh=True)) == old
-        assert_clean(cache, url, set(old))
-    assert child.returncode == 0, "the loop must have got past the last step"
-    assert len(outcomes) > 10 and outcomes[0] is False and outcomes[-1] is True
-    assert first.located
+    with nursery(url, cache) as child:
+        for step in range(1, 60):
+            server.pages["/a.zip"] = first
+            assert files(fetch(url, refresh=True)) == old
+            assert_clean(cache, url, set(old))
+            server.pages["/a.zip"] = second
+            through = child(step)
+            found = files(fetch(url))
+            assert found in (old, new), f"step {step}"
+            assert_clean(cache, url, set(found))
+            outcomes.append(found == new)
+            if through:
+                break
+    assert through, "there must be an end to the steps"
+    assert len(outcomes) > 10
+    assert outcomes == sorted(outcomes) and outcomes[0] is False and outcomes[-1] is True
 
 
-def test_a_source_killed_for_the_first_time_leaves_nothing_that_counts(
-    server: Server, cache: Path
+def test_killed_before_there_was_a_copy(
+    server: Server, fetch: Pull, files: Files, cache: Path
 ) -> None:
     url = f"{server.url}/a.zip"
     server.pages["/a.zip"] = zipped({"SKILL.md": SKILL})
-    for step in (2, 4, 6, 8, 10):
-        command = [sys.executable, "-c", STEPS, url, str(cache), str(step)]
-        child = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
-        assert child.returncode in (0, -signal.SIGKILL), child.stderr
-    pulled = pull(url, cache_dir=str(cache), limits=QUICK, refresh=True)
-    assert tree_of(pulled.located[0].folder) == {"a/SKILL.md": SKILL}
+    with nursery(url, cache) as child:
+        assert [child(step) for step in range(1, 12)].count(False) > 5
+    assert files(fetch(url, refresh=True)) == {"a/SKILL.md": SKILL}
     assert_clean(cache, url, {"a/SKILL.md"})

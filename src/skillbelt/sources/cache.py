@@ -103,13 +103,21 @@ class Entry:
         self.path = os.path.join(os.path.abspath(cache_dir), key)
 
     def read(self) -> Ready | None:
-        """The copy in use; None when there is none, or `.ready` can not be understood."""
+        """The copy in use; None when there is none, or `.ready` can not be read or understood."""
+        try:
+            return self._load()
+        except OSError:
+            return None
+
+    def _load(self) -> Ready | None:
+        """As `read`, but a disk that fails is no proof that there is no copy: raises OSError."""
         try:
             with open(os.path.join(self.path, READY), "rb") as file:
                 ready = _decoded(json.loads(file.read(_MAX_STATE_BYTES)))
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            os.stat(self.folder(ready))
+        except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
             return None
-        return ready if os.path.isdir(self.folder(ready)) else None
+        return ready
 
     def folder(self, ready: Ready) -> str:
         """The folder that is scanned for skills."""
@@ -146,7 +154,7 @@ class Entry:
 
     def sweep(self) -> None:
         """Remove all that neither the current copy nor the one before it needs (locked)."""
-        kept = _needed(self.read())
+        kept = _needed(self._load())
         for item in os.scandir(self.path):
             if item.name in kept:
                 continue
@@ -210,8 +218,8 @@ class Entry:
 
     def _vacate(self) -> None:
         """Leave no trace of a source that never gave a copy (locked)."""
-        if self.read() is None:
-            with suppress(OSError):
+        with suppress(OSError):
+            if self._load() is None:
                 self.sweep()
                 os.unlink(os.path.join(self.path, LOCK))
                 os.rmdir(self.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -13,6 +14,7 @@ from skillbelt.sources.bounds import Refusal
 from skillbelt.sources.failure import OutOfTime, SourceFailure
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from skillbelt.sources.bounds import Deadline
@@ -55,7 +57,10 @@ class Http:
     def __init__(self, limits: Limits, deadline: Deadline) -> None:
         self._limits, self._deadline = limits, deadline
         self._client = httpx2.AsyncClient(
-            headers=_HEADERS, timeout=limits.http_timeout_seconds, follow_redirects=False
+            headers=_HEADERS,
+            timeout=limits.http_timeout_seconds,
+            follow_redirects=False,
+            verify=_trusted(),
         )
 
     async def close(self) -> None:
@@ -129,6 +134,12 @@ class Http:
                 # A peer that always has data ready would otherwise never let the others run.
                 await asyncio.sleep(0)
         return _answer(url, response, digest.hexdigest())
+
+
+@lru_cache(maxsize=1)
+def _trusted() -> ssl.SSLContext:
+    """The authorities to trust, shared: reading them takes longer than most requests."""
+    return httpx2.create_ssl_context()
 
 
 def origin(url: str) -> tuple[str, str, int]:
