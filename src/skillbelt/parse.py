@@ -66,8 +66,8 @@ class _File(NamedTuple):
 # --- splitting -----------------------------------------------------------------------------------
 
 _BOM = b"\xef\xbb\xbf"
-_OPENING = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n")
-_CLOSING = re.compile(rb"\n---[ \t]*(?:\r?\n|\r?\Z)")
+_OPENING = strict.Lazy(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n")
+_CLOSING = strict.Lazy(rb"\n---[ \t]*(?:\r?\n|\r?\Z)")
 
 
 def split(data: bytes) -> Split | None:
@@ -345,7 +345,7 @@ def key_lines(data: bytes) -> dict[str, int]:
 
 _TRUE = frozenset(("true", "yes", "on", "1"))
 _FALSE = frozenset(("false", "no", "off", "0"))
-_TOOL = re.compile(r"(?:[^\s,(]|\((?:[^()]|\([^()]*\))*+\)?)+")
+_TOOL = strict.Lazy(r"(?:[^\s,(]|\((?:[^()]|\([^()]*\))*+\)?)+")
 
 
 def _as_flag(value: object) -> bool | None:
@@ -445,8 +445,8 @@ def to_frontmatter(fields: Mapping[str, object]) -> Frontmatter:
 # --- names ---------------------------------------------------------------------------------------
 
 _MAX_NAME = 128
-_SAFE = re.compile(rf"[^\W_][\w.-]{{0,{_MAX_NAME - 1}}}\Z")
-_UNSAFE_RUN = re.compile(r"[^\w.-]+")
+_SAFE = strict.Lazy(rf"[^\W_][\w.-]{{0,{_MAX_NAME - 1}}}\Z")
+_UNSAFE_RUN = strict.Lazy(r"[^\w.-]+")
 
 
 def skill_name(fields: Mapping[str, object], folder: str, path: str = "") -> Named:

@@ -47,14 +47,16 @@ class Block(NamedTuple):
 
 _EOL = r"[ \t]*(?:\r?\n|\Z)"
 _ANY_KEY = r"[ \t]*(?:name|description|title|slug|version)[ \t]*:"
-_RULE = re.compile(rf"-{{3,}}{_EOL}")
-_FENCE = re.compile(rf"(`{{3,}}|~{{3,}})[\w-]*{_EOL}(?=(?:-{{3,}}[ \t]*\r?\n)?{_ANY_KEY})")
-_COMMENT = re.compile(r"<!--.*?-->", re.S)
-_BLANKS = re.compile(r"\s+")
-_BARE = re.compile(r"(?:name|description)[ \t]*:[ \t]*\S", re.I)
-_ONE_LINE = re.compile(rf"---[ \t]+(?={_ANY_KEY})([^\n]*)\n?")
-_CLOSING = re.compile(rf"^-{{3,}}(?:{_EOL}|[ \t]*(?=[^\s|:-]))", re.M)
-KEY_LINE = re.compile(r"""(["']?)([^\W\d][\w.-]{0,63}|[^\W\d]\w*(?: \w+){1,2})\1[ \t]*:(?=\s|\Z)""")
+_RULE = strict.Lazy(rf"-{{3,}}{_EOL}")
+_FENCE = strict.Lazy(rf"(`{{3,}}|~{{3,}})[\w-]*{_EOL}(?=(?:-{{3,}}[ \t]*\r?\n)?{_ANY_KEY})")
+_COMMENT = strict.Lazy(r"<!--.*?-->", re.S)
+_BLANKS = strict.Lazy(r"\s+")
+_BARE = strict.Lazy(r"(?:name|description)[ \t]*:[ \t]*\S", re.I)
+_ONE_LINE = strict.Lazy(rf"---[ \t]+(?={_ANY_KEY})([^\n]*)\n?")
+_CLOSING = strict.Lazy(rf"^-{{3,}}(?:{_EOL}|[ \t]*(?=[^\s|:-]))", re.M)
+KEY_LINE = strict.Lazy(
+    r"""(["']?)([^\W\d][\w.-]{0,63}|[^\W\d]\w*(?: \w+){1,2})\1[ \t]*:(?=\s|\Z)"""
+)
 
 
 def find(text: str) -> Block | None:
@@ -151,11 +153,11 @@ def open_description(text: str, limits: Limits) -> str:
 
 # --- reading a block -----------------------------------------------------------------------------
 
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufeff\ufffe\uffff]")
-_HEADING = re.compile(r"#{1,6} \S")
-_INNER_END = re.compile(r"-{3,}(?![ \t]*$)[ \t]*|-{4,}[ \t]*$")
-_HEADER = re.compile(r"[>|][+-]?\d?[+-]?[ \t]+(?=\S)")
-_CLOSED = re.compile(r"""(["'])(.*?[.!?。！？…]|.*?(?=\1\n))\1\s*([^\s"',].*)\Z""", re.S)
+_CONTROLS = strict.Lazy("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufeff\ufffe\uffff]")
+_HEADING = strict.Lazy(r"#{1,6} \S")
+_INNER_END = strict.Lazy(r"-{3,}(?![ \t]*$)[ \t]*|-{4,}[ \t]*$")
+_HEADER = strict.Lazy(r"[>|][+-]?\d?[+-]?[ \t]+(?=\S)")
+_CLOSED = strict.Lazy(r"""(["'])(.*?[.!?。！？…]|.*?(?=\1\n))\1\s*([^\s"',].*)\Z""", re.S)
 
 
 def without_controls(text: str) -> str:
@@ -295,17 +297,17 @@ def _unquoted(text: str) -> str:
 # --- deriving a description ----------------------------------------------------------------------
 
 _OPENING_CHARS = 2000  # where nearly every text has its first paragraph
-_CODE = re.compile(r"^(`{3,}|~{3,}).*?(?:^\1[ \t]*$|\Z)", re.M | re.S)
+_CODE = strict.Lazy(r"^(`{3,}|~{3,}).*?(?:^\1[ \t]*$|\Z)", re.M | re.S)
 _TARGET = r"(?:\([^()\n]*(?:\([^()\n]*\)[^()\n]*)?\)|\[[^][\n]*\])"
-_IMAGE = re.compile(rf"!\[[^][\n]*\]{_TARGET}?")
-_LINK = re.compile(rf"\[([^][\n]*)\]{_TARGET}")
-_TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,500}>|<!--.*?(?:-->|\Z)", re.S)
-_AUTOLINK = re.compile(r"<((?:https?|mailto):[^<>\s]+)>")
-_MARKS = re.compile(r"\*{1,3}|~~|`+|(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)")
-_LEADING = re.compile(r"^[ \t]*(?:>[ \t]?)*(?:[-*+•]|\d{1,3}[.)])?[ \t]+(?:\[[ xX]\][ \t])?", re.M)
-_UNDERLINE = re.compile(r"^(?P<title>[^\n]+)\n[ \t]*(?:=+|-{2,})[ \t]*$", re.M)
-_NOISE = re.compile(r"^[ \t]*(?:[-*_=|:+][ \t]*){3,}$|^[ \t]*\[[^\]\n]+\]:.*$", re.M)
-_ATX = re.compile(r"[ \t]{0,3}#{1,6}(?:[ \t]+|$)(.*)")
+_IMAGE = strict.Lazy(rf"!\[[^][\n]*\]{_TARGET}?")
+_LINK = strict.Lazy(rf"\[([^][\n]*)\]{_TARGET}")
+_TAG = strict.Lazy(r"</?[A-Za-z][^<>\n]{0,500}>|<!--.*?(?:-->|\Z)", re.S)
+_AUTOLINK = strict.Lazy(r"<((?:https?|mailto):[^<>\s]+)>")
+_MARKS = strict.Lazy(r"\*{1,3}|~~|`+|(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)")
+_LEADING = strict.Lazy(r"^[ \t]*(?:>[ \t]?)*(?:[-*+•]|\d{1,3}[.)])?[ \t]+(?:\[[ xX]\][ \t])?", re.M)
+_UNDERLINE = strict.Lazy(r"^(?P<title>[^\n]+)\n[ \t]*(?:=+|-{2,})[ \t]*$", re.M)
+_NOISE = strict.Lazy(r"^[ \t]*(?:[-*_=|:+][ \t]*){3,}$|^[ \t]*\[[^\]\n]+\]:.*$", re.M)
+_ATX = strict.Lazy(r"[ \t]{0,3}#{1,6}(?:[ \t]+|$)(.*)")
 
 
 def derive(body: str, limit: int) -> str:

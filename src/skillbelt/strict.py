@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from skillbelt.values import Limits
 
@@ -27,6 +27,26 @@ _HYPHENED = {"name", "description", "license", "compatibility", "version", "when
 TEXT_KEYS: Final = frozenset(_HYPHENED | {key.replace("-", "_") for key in _HYPHENED})
 _CUTS_MATTER = ("name", "description")
 _REPORTED = 8  # more of the same kind say nothing new
+
+
+if TYPE_CHECKING:
+    Lazy = re.compile
+else:
+
+    class Lazy:
+        """A pattern that is compiled when it is first used.
+
+        To compile them all takes as long as the interpreter needs to start, and a process that
+        finds a fresh index needs none of them.
+        """
+
+        def __init__(self, pattern, flags=0):
+            self.source = pattern, flags
+
+        def __getattr__(self, name):
+            method = getattr(re.compile(*self.source), name)
+            setattr(self, name, method)
+            return method
 
 
 class Problem(NamedTuple):
@@ -55,8 +75,10 @@ class Broken(NamedTuple):
 # --- the fast reader -----------------------------------------------------------------------------
 
 _KEY = "([A-Za-z_][A-Za-z0-9_-]{0,99})"
-_LETTER = r"[A-Za-z\x80-\U0010ffff]"
-_FIRST = r"[0-9A-Za-z\x80-\U0010ffff_/($\\^;<]"
+# What may start a plain scalar. Said by what may not, for a class that names all the letters of
+# Unicode takes milliseconds to compile.
+_LETTER = r"[^\x00-@\[-`{-\x7f]"
+_FIRST = r"[^\x00-#%-')-.:=-@\[\]`{-\x7f]"
 # A colon before a blank and a hash after one end a plain scalar; elsewhere they are text.
 _LINE = rf"{_FIRST}[^:#\n]*+(?:(?::(?![ \n])|(?<! )#)[^:#\n]*+)*+"
 _LINES = rf"{_FIRST}[^:#\n]*+(?:(?::(?![ \n])|(?<! )#|\n+ )[^:#\n]*+)*+"
@@ -65,23 +87,19 @@ _SINGLE = r"'[^'\n]*+(?:(?:''|\n(?=[ \n]))[^'\n]*+)*+'"
 _ESCAPED = r'\\(?:[ntr"\\ ]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|U0001[0-9a-fA-F]{4}|\n +(?=[^ \n]))'
 _DOUBLE = rf'"[^"\\\n]*+(?:(?:{_ESCAPED}|\n(?=[ \n]))[^"\\\n]*+)*+"'
 _FLOW = r"\[[^][{}\n]*\]|\{[^][{}\n]*\}"
-_ENTRY = re.compile(
+_ENTRY = Lazy(
     rf"{_KEY}:(?: +(?:({_LINES})|({_SINGLE}|{_DOUBLE}) *|({_FLOW}) *)\n+"
     r"| +([>|]-?) *\n((?: +[^\n]*\n|\n)+)"
     r"| *\n+((?:(?: *- | +)[^\n]*\n+)++)| *\n+)|((?s:.+))"
 )
-_WORDS_LIST = re.compile(rf"( *)- {_LETTER}[^:#\n]*\n(?:\1- {_LETTER}[^:#\n]*\n)*")
+_WORDS_LIST = Lazy(rf"( *)- {_LETTER}[^:#\n]*\n(?:\1- {_LETTER}[^:#\n]*\n)*")
 _ONE_LINE = rf"({_LINE})|('[^'\n]*'|\"[^\"\\\n]*\") *|({_FLOW}) *"
-_MEMBER = re.compile(
-    rf"( +){_KEY}:(?: +(?:{_ONE_LINE})\n| *\n((?:\1(?:- | +)[^\n]*\n)*+))|((?s:.+))"
-)
-_LIST_ITEM = re.compile(rf"( *)- +(?:{_ONE_LINE})\n|((?s:.+))")
-_LIST_BLOCK = re.compile(r"( *)- ([^\n]*\n(?:\1  [^\n]*\n)*+)|((?s:.+))")
-_FLOW_ITEM = re.compile(
-    rf" *(?:({_LETTER}[^][,:#?{{}}]*)|('[^'\n]*'|\"[^\"\\\n]*\") *)(?:,(?=.)|$)|(.+)"
-)
-_FLOW_PAIR = re.compile(r' *"([^"\\]{0,99})": +("[^"\\]*") *(?:,(?=.)|$)|(.+)')
-_BELOW = re.compile(rf" +({_LINES})\n+")
+_MEMBER = Lazy(rf"( +){_KEY}:(?: +(?:{_ONE_LINE})\n| *\n((?:\1(?:- | +)[^\n]*\n)*+))|((?s:.+))")
+_LIST_ITEM = Lazy(rf"( *)- +(?:{_ONE_LINE})\n|((?s:.+))")
+_LIST_BLOCK = Lazy(r"( *)- ([^\n]*\n(?:\1  [^\n]*\n)*+)|((?s:.+))")
+_FLOW_ITEM = Lazy(rf" *(?:({_LETTER}[^][,:#?{{}}]*)|('[^'\n]*'|\"[^\"\\\n]*\") *)(?:,(?=.)|$)|(.+)")
+_FLOW_PAIR = Lazy(r' *"([^"\\]{0,99})": +("[^"\\]*") *(?:,(?=.)|$)|(.+)')
+_BELOW = Lazy(rf" +({_LINES})\n+")
 _CONSTANTS: dict[str, object] = {
     **{form: True for word in ("yes", "true", "on") for form in (word, word.title(), word.upper())},
     **{
@@ -92,15 +110,15 @@ _CONSTANTS: dict[str, object] = {
     **dict.fromkeys(("null", "Null", "NULL")),
 }
 _WORDS = frozenset(_CONSTANTS)
-_INTEGER = re.compile(r"(?:0|[1-9][0-9]{0,15})\Z")
-_FLOAT = re.compile(r"[0-9]{1,15}\.[0-9]{1,15}\Z")
+_INTEGER = Lazy(r"(?:0|[1-9][0-9]{0,15})\Z")
+_FLOAT = Lazy(r"[0-9]{1,15}\.[0-9]{1,15}\Z")
 # No number goes on like these; a date stays text.
-_DIGIT_TEXT = re.compile(
+_DIGIT_TEXT = Lazy(
     r"[0-9][A-Za-z0-9.]*(?: +[A-Za-z(]|(?:\.[0-9]+){2}\Z)|[0-9]{4}-[0-9]{2}-[0-9]{2}\Z"
     r"|[0-9][0-9.]*[acdf-wyzACDF-WYZ(]"
 )
-_FOLD = re.compile(r" *\n((?: *\n)*) *")
-_FOLD_OR_ESCAPE = re.compile(rf" *\n((?: *\n)*) *|(?={_ESCAPED})\\(\n +|u.{{4}}|U.{{8}}|.)")
+_FOLD = Lazy(r" *\n((?: *\n)*) *")
+_FOLD_OR_ESCAPE = Lazy(rf" *\n((?: *\n)*) *|(?={_ESCAPED})\\(\n +|u.{{4}}|U.{{8}}|.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
