@@ -15,7 +15,7 @@ from tests.tree import Tree
 
 
 def entry(path: str, name: str = "a") -> Entry:
-    return Entry(path, 1, 2, 3, 0, name, name, "Does.", "", 3, 4, "", "")
+    return Entry(path, 1, 2, 3, 0, name, name, "Does.", "", 3, 4, "")
 
 
 @pytest.fixture(params=["memory", "file"])

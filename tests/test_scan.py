@@ -3,12 +3,13 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from skillbelt import Settings
+from skillbelt import Catalog, Settings
 from skillbelt.index import Entry, MemoryIndex, SqliteIndex
 from skillbelt.roots import Root
 from skillbelt.scan import Scan, scan
@@ -167,6 +168,23 @@ def test_a_mistake_in_the_thread_is_not_lost(tree: Tree) -> None:
     tree.skill(f"{ROOT}/a")
     with pytest.raises(RuntimeError, match="a mistake"):
         scan_one(tree, Broken())
+
+
+class Slow(MemoryIndex):
+    """An index on a slow disk."""
+
+    def load(self, root: str) -> dict[str, Entry]:
+        time.sleep(0.6)
+        return super().load(root)
+
+
+def test_a_long_scan_says_how_far_it_is(tree: Tree) -> None:
+    tree.skill(f"{ROOT}/a")
+    said: list[str] = []
+    catalog = Catalog(tree.project, index=Slow(), progress=said.append)
+    assert list(catalog) == ["a"]
+    assert said
+    assert str(tree.path(ROOT)) in said[-1]
 
 
 # What is read at all

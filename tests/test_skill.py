@@ -110,6 +110,22 @@ def test_no_bytes_raise(data: bytes) -> None:
     assert skill.frontmatter.extra is not None
 
 
+def test_a_text_has_its_own_frontmatter_whatever_lies_in_the_current_folder(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tree.skill("other"))
+    assert Skill.from_text("").fields == {}
+    assert Skill.from_text("---\nname: mine\n---\n").fields["name"] == "mine"
+
+
+def test_the_frontmatter_of_a_file_that_is_gone_is_not_found(tree: Tree) -> None:
+    folder = tree.skill("x")
+    skill = Skill.from_folder(folder)
+    (folder / "SKILL.md").unlink()
+    with pytest.raises(SkillNotFound):
+        _ = skill.frontmatter
+
+
 def test_the_frontmatter_read_later_is_the_one_read_first(tree: Tree) -> None:
     """Also where the block had to be repaired."""
     file = tree.write("x/SKILL.md", "---\nname: x\ndescription: use when: asked\n---\n")

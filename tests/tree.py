@@ -61,11 +61,12 @@ class Tree:
         return self.root / path
 
     def write(self, path: str | os.PathLike[str], text: str | bytes = "") -> Path:
-        """A file, with the folders it needs."""
+        """A file, with the folders it needs; whoever watches sees it whole or not at all."""
         file = self.path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(text.encode() if isinstance(text, str) else text)
-        return file
+        part = file.with_name(f"{file.name}.part")
+        part.write_bytes(text.encode() if isinstance(text, str) else text)
+        return part.replace(file)
 
     def skill(
         self,

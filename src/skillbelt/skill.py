@@ -92,7 +92,8 @@ class Skill(NamedTuple):
         """The frontmatter's keys as they are written, unknown ones included."""
         from skillbelt.parse import parse
 
-        data = self.source.encode("utf-8", "surrogatepass") or _head(self.location)
+        on_disk = os.path.isabs(self.location)
+        data = _head(self.location) if on_disk else self.source.encode("utf-8", "surrogatepass")
         parsed = parse(data, path=self.location, folder=_folder_name(self.location))
         return {} if parsed.state == "derived" else parsed.fields
 
