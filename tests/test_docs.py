@@ -91,6 +91,8 @@ def environ(project: Path) -> dict[str, str]:
         "XDG_CACHE_HOME": str(home / ".cache"),
         "PATH": f"{home / 'bin'}{os.pathsep}{kept['PATH']}",
         "PYTHONWARNINGS": "error",
+        # The order in which a terminal shows the two streams.
+        "PYTHONUNBUFFERED": "1",
         "COLUMNS": "100",
     }
 
