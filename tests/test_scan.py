@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from skillbelt.index import Entry, MemoryIndex, SqliteIndex
 from skillbelt.roots import Root
 from skillbelt.scan import Scan, scan
 from skillbelt.values import Origin
-from tests import stalled
+from tests import mounts
 from tests.tree import Tree
 
 ROOT = "project/.agents/skills"
@@ -333,17 +334,31 @@ print(json.dumps([list(catalog), [(d.code, d.path) for d in catalog.diagnostics]
     ]
 
 
+def mounted(tree: Tree, kind: str, *folders: str) -> dict[str, Any]:
+    paths = [str(tree.path(folder)) for folder in folders]
+    done = tree.python(str(Path(mounts.__file__)), kind, str(tree.project), *paths)
+    if done.exit_code == mounts.IMPOSSIBLE:
+        pytest.skip(f"mounting is not possible here: {done.stderr.strip()}")
+    assert done.exit_code == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def test_folders_of_two_file_systems_with_the_same_inodes_are_two(tree: Tree) -> None:
+    places = [f"{ROOT}/{name}" for name in ("a", "b")]
+    for place in places:
+        tree.path(place).mkdir(parents=True)
+    result = mounted(tree, "memory", *places)
+    assert (result["skills"], result["diagnostics"]) == (["a", "b"], [])
+
+
 @pytest.mark.parametrize("place", ["project/.claude/skills", "project/.claude/skills/group/deep"])
 def test_a_mount_that_never_answers_costs_its_root_alone(tree: Tree, place: str) -> None:
     for name in (".agents", ".claude", ".cursor"):
         tree.skill(f"project/{name}/skills/{name[1:]}")
     tree.setenv("SKILLBELT_SCAN_TIMEOUT_SECONDS", "0.5")
     tree.path(place).mkdir(parents=True, exist_ok=True)
-    done = tree.python(str(Path(stalled.__file__)), str(tree.project), str(tree.path(place)))
-    if done.exit_code == stalled.IMPOSSIBLE:
-        pytest.skip(f"a silent FUSE mount is not possible here: {done.stderr.strip()}")
-    assert done.exit_code == 0, done.stderr
-    result = json.loads(done.stdout)
+    result = mounted(tree, "silent", place)
     root = str(tree.path("project/.claude/skills"))
     assert result["skills"] == result["again"] == ["agents", "cursor"]
     assert result["stalled"] == [root]

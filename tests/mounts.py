@@ -1,9 +1,10 @@
-"""Run discovery with a folder on a mount that never answers; print what was found as JSON.
+"""Run discovery with file systems mounted in the project; print what was found as JSON.
 
-    python stalled.py PROJECT FOLDER
+    python mounts.py silent PROJECT FOLDER     FOLDER never answers
+    python mounts.py memory PROJECT FOLDER...  each FOLDER is a file system of its own with a skill
 
-The mount is a FUSE file system whose server, this process, stays silent. It lies in a mount
-namespace of its own, so that it is gone with the process. Exit code 77: not possible here.
+The silent one is a FUSE file system whose server, this process, says nothing. All lie in a mount
+namespace of this process, so that they are gone with it. Exit code 77: not possible here.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def own_namespace() -> None:
     check(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "no private mounts")
 
 
-def mount(folder: str) -> int:
+def silent(folder: str) -> int:
     try:
         handle = os.open("/dev/fuse", os.O_RDWR)
     except OSError as error:
@@ -55,6 +56,14 @@ def mount(folder: str) -> int:
     options = f"fd={handle},rootmode=40000,user_id=0,group_id=0"
     check(libc.mount(b"silent", folder.encode(), b"fuse", 0, options.encode()), "no FUSE mount")
     return handle
+
+
+def memory(folder: str) -> None:
+    check(libc.mount(b"none", folder.encode(), b"tmpfs", 0, None), "no tmpfs")
+    name = os.path.basename(folder)
+    os.mkdir(f"{folder}/{name}")
+    with open(f"{folder}/{name}/SKILL.md", "w") as file:
+        file.write(f"---\nname: {name}\ndescription: Does a thing.\n---\n")
 
 
 def discover(project: str) -> dict[str, object]:
@@ -73,13 +82,18 @@ def discover(project: str) -> dict[str, object]:
 
 
 def main() -> None:
-    project, folder = sys.argv[1:]
+    kind, project, *folders = sys.argv[1:]
     own_namespace()
-    handle = mount(folder)
+    if kind == "memory":
+        for folder in folders:
+            memory(folder)
+        print(json.dumps(discover(project)))
+        return
+    handle = silent(folders[0])
     try:
         print(json.dumps(discover(project)))
     finally:
-        libc.umount2(folder.encode(), MNT_FORCE | MNT_DETACH)
+        libc.umount2(folders[0].encode(), MNT_FORCE | MNT_DETACH)
         os.close(handle)
 
 
