@@ -44,7 +44,9 @@ class SkillNotFound(SkillbeltError):
 
         self.name = name
         self.closest = tuple(get_close_matches(name, list(known), n=3))
-        hint = f"closest: {', '.join(self.closest)}" if self.closest else "see `skillbelt list --all`"
+        hint = (
+            f"closest: {', '.join(self.closest)}" if self.closest else "see `skillbelt list --all`"
+        )
         super().__init__(f"no skill named {name!r}; {hint}")
 
 
