@@ -319,7 +319,7 @@ def derive(body: str, limit: int) -> str:
     for part in (body[:_OPENING_CHARS], body):
         headings: list[str] = []
         for paragraph in re.split(r"\n[ \t]*\n", _readable(part)):
-            plain = _plain(_prose(paragraph, headings))
+            plain = _plain(_prose(paragraph, headings)) if paragraph.strip() else ""
             if _says_something(plain):
                 return shorten(plain, limit)
     last = (_plain(text) for text in (*headings, body))
