@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -398,3 +399,18 @@ def test_the_order_in_which_a_tree_was_made_does_not_show(tree: Tree) -> None:
         tree.project.mkdir()
     assert len(documents) == 1
     assert len(json.loads(documents.pop())[0]) == len(skills)
+
+
+def test_settings_and_single_settings_together_are_refused(tree: Tree) -> None:
+    with pytest.raises(TypeError, match="not both"):
+        Catalog(settings=tree.settings(), nested=True)
+
+
+def test_a_relative_archive_is_relative_to_the_project(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "---\nname: packed\ndescription: Lies in an archive.\n---\n"
+    with zipfile.ZipFile(tree.path("project/skills.zip"), "w") as archive:
+        archive.writestr("packed/SKILL.md", text)
+    monkeypatch.chdir(tree.root)
+    assert list(tree.catalog(paths=["skills.zip"])) == ["packed"]

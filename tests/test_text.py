@@ -78,3 +78,12 @@ def test_tokens_are_a_quarter_of_the_bytes_rounded_up() -> None:
     assert [tokens_of_bytes(size) for size in (0, 1, 4, 5)] == [0, 1, 1, 2]
     assert tokens("日本") == 2
     assert tokens("\udcff") == 1
+
+
+@pytest.mark.parametrize("char", ["\u180e", "\U000e0100", "\U000e01ef", "\u200b", "\u00ad"])
+def test_one_line_shows_what_can_carry_hidden_text(char: str) -> None:
+    assert char not in one_line(f"a{char}b")
+
+
+def test_one_line_leaves_emoji_and_accents_alone() -> None:
+    assert one_line("café ❤\ufe0f 日本") == "café ❤\ufe0f 日本"

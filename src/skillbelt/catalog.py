@@ -12,7 +12,7 @@ from skillbelt.errors import SkillNotFound
 from skillbelt.index import Index, MemoryIndex, SqliteIndex
 from skillbelt.roots import Root, local_roots
 from skillbelt.scan import Progress, Scan, scan
-from skillbelt.settings import Settings, load_settings
+from skillbelt.settings import Settings, load_settings, resolve
 from skillbelt.skill import Skill
 from skillbelt.values import Diagnostic
 
@@ -70,12 +70,13 @@ class Catalog(Mapping[str, Skill]):
         """Settings are loaded for the project folder unless given; `overrides` are settings too."""
         if settings is None:
             settings = load_settings(project, overrides=_plain(overrides))
+        elif project is not None or overrides:
+            raise TypeError("give settings, or a project and single settings, not both")
         self.settings = settings
         self._permit = permit
         self._progress = progress
         self._index = index or _index(settings)
         self._scans: list[Scan] = []
-        self._said: list[Diagnostic] = []
         self._merged: Merged | None = None
         self._scanned_at = 0.0
 
@@ -188,7 +189,8 @@ class Catalog(Mapping[str, Skill]):
 
     def _roots(self, said: list[Diagnostic], *, refresh: bool) -> list[Root]:
         settings = self.settings
-        explicit = [path for path in (*settings.paths, settings.skills_root) if path]
+        named = [path for path in (*settings.paths, settings.skills_root) if path]
+        explicit = [path if "://" in path else resolve(path, settings) for path in named]
         remote = [path for path in explicit if sources.is_remote(path)] + list(settings.urls)
         roots = local_roots(settings, [path for path in explicit if not sources.is_remote(path)])
         if remote and settings.remote_roots:

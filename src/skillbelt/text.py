@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import re
 
-# C0 and C1 controls, bidirectional overrides, zero-width and tag characters, surrogates: on a
-# terminal they move the cursor or hide text, in a prompt they smuggle it.
+# C0 and C1 controls, bidirectional overrides, zero-width and tag characters, the variation
+# selectors no script needs, surrogates: on a terminal they move the cursor or hide text, in a
+# prompt they smuggle it.
 _UNSAFE = (
-    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
 )
 _BYTES_PER_TOKEN = 4  # median error 5 % on real skills, no vocabulary to carry
 
@@ -21,12 +22,14 @@ _BYTES_PER_TOKEN = 4  # median error 5 % on real skills, no vocabulary to carry
 def one_line(text: str) -> str:
     """The text on one line, with white space folded and unsafe characters shown as escapes."""
     folded = " ".join(text.split())
-    return folded if folded.isprintable() else _unsafe().sub(_escape, folded)
+    if folded.isascii() and folded.isprintable():
+        return folded
+    return _unsafe().sub(_escape, folded)
 
 
 @cache
 def _unsafe() -> "re.Pattern[str]":
-    """Compiled when first needed: most text is printable, and starting up must be quick."""
+    """Compiled when first needed: most text is plain, and starting up must be quick."""
     import re
 
     return re.compile(_UNSAFE)
