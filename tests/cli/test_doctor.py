@@ -97,6 +97,13 @@ def test_verbose_names_the_absent_folders(tree: Tree) -> None:
     assert f"absent                 {absent}" in tree.run("doctor", "-v").stdout
 
 
+def test_absent_folders_are_counted(tree: Tree) -> None:
+    number = len(diagnosed(tree)["roots"])
+    assert f"  all {number} are absent (--verbose names them)\n" in tree.run("doctor").stdout
+    tree.skill("project/.agents/skills/pdf")
+    assert f"  {number - 1} more are absent (--verbose" in tree.run("doctor").stdout
+
+
 def test_a_missing_folder_that_was_asked_for_is_named(tree: Tree) -> None:
     tree.setenv("SKILLBELT_PATHS", tree.path("nowhere"))
     out = tree.run("doctor").stdout

@@ -60,7 +60,8 @@ def _print_roots(catalog: Catalog, args: argparse.Namespace) -> None:
             continue
         print(f"  {_state(scan, catalog):<22} {one_line(scan.root.path)} ({_label(scan)})")
     if absent:
-        print(f"  and {count(absent, 'folder')} that are absent (--verbose names them)")
+        rest = f"{absent} more are" if absent < len(catalog.scans) else f"all {absent} are"
+        print(f"  {rest} absent (--verbose names them)")
     hidden = sum(skill.hidden for skill in catalog.values())
     found = count(len(catalog), "skill")
     print(f"{found}, {len(catalog.shadowed)} shadowed, {hidden} hidden")
