@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from skillbelt import strict
 from skillbelt.check import MAX_CHECKED_BYTES
+from skillbelt.fields import to_frontmatter
 from skillbelt.fixes import Fixed, diff, fix_file, mend
-from skillbelt.parse import parse, split, to_frontmatter
+from skillbelt.parse import parse, split
 from skillbelt.values import Limits
 from tests.hostile import ENCODINGS_AND_YAML, OUTSIDE_THE_SPECIFICATION, UNREADABLE_TO_YAML, Shape
 from tests.tree import Tree

@@ -1,15 +1,14 @@
 from __future__ import annotations
 
 import json
-from unicodedata import normalize
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillbelt import parse, repair, strict
-from skillbelt.values import Frontmatter, Limits
+from skillbelt import fields, parse, repair, strict
+from skillbelt.values import Limits
 
 LIMITS = Limits()
 PATH = "desk/SKILL.md"
@@ -103,7 +102,7 @@ def test_without_frontmatter_the_text_describes_the_skill() -> None:
     assert parsed.fields == {"description": "Tidies a desk."}
     assert (parsed.state, parsed.body_offset, parsed.body_line) == ("derived", 0, 1)
     assert codes(parsed) == ["frontmatter-missing"]
-    assert parse.skill_name(parsed.fields, "desk").id == "desk"
+    assert fields.skill_name(parsed.fields, "desk").id == "desk"
 
 
 @pytest.mark.parametrize(
@@ -300,169 +299,10 @@ def test_a_reader_is_told_when_the_head_ends_inside_the_block(data: bytes, more:
     assert parse.needs_more(data, LIMITS) is more
 
 
-# --- types ---------------------------------------------------------------------------------------
-
-
-def front(text: str) -> Frontmatter:
-    return parse.to_frontmatter(block(f"name: a\ndescription: d\n{text}").fields)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        '\n- Bash(git add *)\n- "Read"\n- mcp__a__b',
-        "Bash(git add *), Read, mcp__a__b",
-        "Bash(git add *) Read mcp__a__b",
-        "Bash(git add *),Read mcp__a__b,",
-        "[Bash(git add *), Read, mcp__a__b]",
-    ],
-)
-@pytest.mark.parametrize("key", ["allowed-tools", "allowed_tools"])
-def test_tools_are_the_same_list_however_they_are_written(key: str, value: str) -> None:
-    """Case 25."""
-    assert front(f"{key}: {value}").allowed_tools == ("Bash(git add *)", "Read", "mcp__a__b")
-
-
-def test_odd_parentheses_lose_nothing() -> None:
-    """Case 25."""
-    assert front("allowed-tools: Bash(f(x) *) Edit(a, b").allowed_tools == (
-        "Bash(f(x) *)",
-        "Edit(a, b",
-    )
-
-
-@pytest.mark.parametrize("word", ["true", "True", "yes", "ON", "1", "'true'", '"Yes"', "y es"])
-def test_booleans_take_every_usual_word(word: str) -> None:
-    fields = front(f"disable-model-invocation: {word}")
-    assert fields.disable_model_invocation is (word != "y es")
-    assert ("disable-model-invocation" in fields.extra) is (word == "y es")
-
-
-@pytest.mark.parametrize("key", ["user-invocable", "user_invocable", "user-invokable"])
-@pytest.mark.parametrize("word", ["false", "no", "Off", "0", "'false'"])
-def test_user_invocable_is_read_in_every_spelling(key: str, word: str) -> None:
-    assert front(f"{key}: {word}").user_invocable is False
-
-
-def test_lists_of_names_may_be_comma_strings() -> None:
-    fields = front("paths: 'src/**, *.py'\narguments: [a, 2]")
-    assert (fields.paths, fields.arguments) == (("src/**", "*.py"), ("a", "2"))
-
-
-def test_every_known_field_has_its_type() -> None:
-    fields = front(
-        "license: MIT\ncompatibility: py\nversion: 1.10\nwhen_to_use: w\nargument-hint: [file]\n"
-        "model: m\neffort: high\ncontext: fork\nagent: Explore\nshell: bash\nbackground: yes\n"
-        "hooks: {Stop: []}\nmetadata: {internal: true}\ndisallowed-tools: Bash\nauthor: me\n"
-        "day: 2024-01-01"
-    )
-    assert fields == Frontmatter(
-        name="a",
-        description="d",
-        license="MIT",
-        compatibility="py",
-        version="1.10",
-        when_to_use="w",
-        argument_hint="[file]",
-        model="m",
-        effort="high",
-        context="fork",
-        agent="Explore",
-        shell="bash",
-        background=True,
-        hooks={"Stop": []},
-        metadata={"internal": True},
-        disallowed_tools=("Bash",),
-        extra={"author": "me", "day": "2024-01-01"},
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "key"),
-    [
-        ("metadata: text", "metadata"),
-        ("compatibility: {a: b}", "compatibility"),
-        ("user-invocable: maybe", "user-invocable"),
-        ("allowed-tools: {a: b}", "allowed-tools"),
-        ("paths: 7", "paths"),
-        ("hooks: [a]", "hooks"),
-    ],
-)
-def test_a_value_of_the_wrong_type_is_reported_and_kept_aside(text: str, key: str) -> None:
-    parsed = block(f"description: d\n{text}")
-    assert codes(parsed) == ["field-type"]
-    assert parsed.diagnostics[0].message.startswith(key)
-    fields = parse.to_frontmatter(parsed.fields)
-    assert fields.extra == {key: parsed.fields[key]}
-    assert fields._replace(extra={}) == Frontmatter(description="d", extra={})
-
-
-def test_a_list_of_texts_becomes_a_text() -> None:
-    parsed = block("description:\n- one\n- two")
-    assert (parsed.fields["description"], codes(parsed)) == ("one; two", ["field-type"])
-
-
-def test_nothing_written_is_nothing_wrong() -> None:
-    parsed = block("description: d\nmetadata:\nallowed-tools:\nlicense:\nuser-invocable: ~")
-    assert codes(parsed) == []
-    assert parse.to_frontmatter(parsed.fields) == Frontmatter(description="d", extra={})
-
-
-def test_the_hyphenated_spelling_wins() -> None:
-    for text in ("allowed-tools: A\nallowed_tools: B", "allowed_tools: B\nallowed-tools: A"):
-        assert front(text).allowed_tools == ("A",)
-
-
 def test_lines_of_keys_are_counted_in_the_file() -> None:
     source = "---\nname: a\n# c\ndescription: >\n  b: c\nmetadata:\n  x: y\n---\nz: 1\n"
     assert parse.key_lines(source.encode()) == {"name": 2, "description": 4, "metadata": 6}
     assert parse.key_lines(b"name: a\n") == {}
-
-
-# --- names ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["pdf", "PDF_2.0", "3d-print", "机器人", "été", "a" * 128])
-def test_a_safe_name_is_the_id(name: str) -> None:
-    assert parse.skill_name({"name": name}, "folder") == parse.Named(name, name)
-
-
-@pytest.mark.parametrize(
-    "name", ["My Skill", "../x", ".", "-a", "a/b", "a*", "a\nb", "x" * 129, "$(x)"]
-)
-def test_an_unsafe_name_gives_way_to_the_folder_and_is_kept_as_title(name: str) -> None:
-    named = parse.skill_name({"name": name}, "folder", PATH)
-    assert (named.id, named.title) == ("folder", name)
-    assert [(d.code, d.path) for d in named.diagnostics] == [("name-unsafe", PATH)]
-
-
-@pytest.mark.parametrize(
-    ("folder", "name"),
-    [("my skill!", "my-skill"), ("..", "skill"), ("", "skill"), ("***", "skill"), ("-a b-", "a-b")],
-)
-def test_an_unsafe_folder_becomes_a_slug(folder: str, name: str) -> None:
-    named = parse.skill_name({}, folder)
-    assert (named.id, named.title) == (name, folder)
-    assert [d.code for d in named.diagnostics] == ["name-unsafe"]
-
-
-def test_the_id_is_in_normal_form() -> None:
-    named = parse.skill_name({"name": normalize("NFD", "été")}, "x")
-    assert named.id == normalize("NFC", "été")
-    assert [d.code for d in named.diagnostics] == ["name-unsafe"]
-
-
-def test_without_a_name_the_folder_is_the_name() -> None:
-    assert parse.skill_name({}, "desk") == parse.Named("desk", "desk")
-    assert parse.skill_name({"name": ["a"]}, "desk").id == "desk"
-
-
-@given(st.text(max_size=200), st.text(max_size=200))
-def test_every_id_is_a_safe_word(name: str, folder: str) -> None:
-    found = parse.skill_name({"name": name}, folder).id
-    assert 1 <= len(found) <= 128
-    assert found[0].isalnum()
-    assert not set(found) & set("/\\*?[]{}$`'\"<>|&;:~! \n\0")
 
 
 # --- properties ----------------------------------------------------------------------------------
@@ -482,7 +322,7 @@ def test_printing_and_parsing_again_is_stable(document: dict[str, object]) -> No
     again = block(yaml.safe_dump(first.fields, allow_unicode=True))
     assert first.state == again.state == "strict"
     assert again.fields == first.fields
-    assert parse.to_frontmatter(again.fields) == parse.to_frontmatter(first.fields)
+    assert fields.to_frontmatter(again.fields) == fields.to_frontmatter(first.fields)
 
 
 @settings(max_examples=300, deadline=None)
@@ -515,7 +355,7 @@ def test_no_bytes_raise(data: bytes, derive: bool) -> None:
     assert parsed.diagnostics or parsed.state == "strict"
     assert derive or parsed.state != "derived"
     json.dumps(parsed.fields, allow_nan=False, ensure_ascii=False).encode()
-    parse.to_frontmatter(parsed.fields)
+    fields.to_frontmatter(parsed.fields)
     parse.needs_more(data, LIMITS)
     parse.key_lines(data)
     found = parse.split(data)

@@ -14,7 +14,8 @@ from unicodedata import normalize
 
 from skillbelt import keys, repair, strict
 from skillbelt.entries import Unusable, check_entries, inside, read
-from skillbelt.parse import Parsed, key_lines, parse, skill_name, split
+from skillbelt.fields import skill_name
+from skillbelt.parse import Parsed, key_lines, parse, split
 from skillbelt.references import references
 from skillbelt.rules import finding, harden
 from skillbelt.text import one_line, shorten, tokens

@@ -16,7 +16,9 @@ from typing import NamedTuple
 from skillbelt import keys, repair, strict
 from skillbelt.check import MAX_CHECKED_BYTES, MAX_NAME_CHARS
 from skillbelt.entries import Content, Unusable, inside, read
-from skillbelt.parse import parse, split, to_frontmatter
+from skillbelt.fields import to_frontmatter
+from skillbelt.parse import parse, split
+from skillbelt.quick import TEXT_KEYS
 from skillbelt.rules import finding
 from skillbelt.values import SKILL_FILE, Diagnostic, Frontmatter, Limits
 
@@ -264,7 +266,7 @@ def _written(entry: Entry, limits: Limits) -> list[str]:
 
 def _guessed(entry: Entry, value: object) -> bool:
     """Whether a broken list or mapping was read as text: quotes would make the fault lasting."""
-    if entry.key in strict.TEXT_KEYS or not isinstance(value, str):
+    if entry.key in TEXT_KEYS or not isinstance(value, str):
         return False
     return value[:1] in ("[", "{") or "\n" in entry.text().strip()
 

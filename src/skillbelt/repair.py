@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from skillbelt import strict
+from skillbelt.quick import TEXT_KEYS, Lazy
 from skillbelt.text import shorten
 from skillbelt.values import Limits
 
@@ -47,16 +48,14 @@ class Block(NamedTuple):
 
 _EOL = r"[ \t]*(?:\r?\n|\Z)"
 _ANY_KEY = r"[ \t]*(?:name|description|title|slug|version)[ \t]*:"
-_RULE = strict.Lazy(rf"-{{3,}}{_EOL}")
-_FENCE = strict.Lazy(rf"(`{{3,}}|~{{3,}})[\w-]*{_EOL}(?=(?:-{{3,}}[ \t]*\r?\n)?{_ANY_KEY})")
-_COMMENT = strict.Lazy(r"<!--.*?-->", re.S)
-_BLANKS = strict.Lazy(r"\s+")
-_BARE = strict.Lazy(r"(?:name|description)[ \t]*:[ \t]*\S", re.I)
-_ONE_LINE = strict.Lazy(rf"---[ \t]+(?={_ANY_KEY})([^\n]*)\n?")
-_CLOSING = strict.Lazy(rf"^-{{3,}}(?:{_EOL}|[ \t]*(?=[^\s|:-]))", re.M)
-KEY_LINE = strict.Lazy(
-    r"""(["']?)([^\W\d][\w.-]{0,63}|[^\W\d]\w*(?: \w+){1,2})\1[ \t]*:(?=\s|\Z)"""
-)
+_RULE = Lazy(rf"-{{3,}}{_EOL}")
+_FENCE = Lazy(rf"(`{{3,}}|~{{3,}})[\w-]*{_EOL}(?=(?:-{{3,}}[ \t]*\r?\n)?{_ANY_KEY})")
+_COMMENT = Lazy(r"<!--.*?-->", re.S)
+_BLANKS = Lazy(r"\s+")
+_BARE = Lazy(r"(?:name|description)[ \t]*:[ \t]*\S", re.I)
+_ONE_LINE = Lazy(rf"---[ \t]+(?={_ANY_KEY})([^\n]*)\n?")
+_CLOSING = Lazy(rf"^-{{3,}}(?:{_EOL}|[ \t]*(?=[^\s|:-]))", re.M)
+KEY_LINE = Lazy(r"""(["']?)([^\W\d][\w.-]{0,63}|[^\W\d]\w*(?: \w+){1,2})\1[ \t]*:(?=\s|\Z)""")
 
 
 def find(text: str) -> Block | None:
@@ -153,11 +152,11 @@ def open_description(text: str, limits: Limits) -> str:
 
 # --- reading a block -----------------------------------------------------------------------------
 
-_CONTROLS = strict.Lazy("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufeff\ufffe\uffff]")
-_HEADING = strict.Lazy(r"#{1,6} \S")
-_INNER_END = strict.Lazy(r"-{3,}(?![ \t]*$)[ \t]*|-{4,}[ \t]*$")
-_HEADER = strict.Lazy(r"[>|][+-]?\d?[+-]?[ \t]+(?=\S)")
-_CLOSED = strict.Lazy(r"""(["'])(.*?[.!?。！？…]|.*?(?=\1\n))\1\s*([^\s"',].*)\Z""", re.S)
+_CONTROLS = Lazy("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufeff\ufffe\uffff]")
+_HEADING = Lazy(r"#{1,6} \S")
+_INNER_END = Lazy(r"-{3,}(?![ \t]*$)[ \t]*|-{4,}[ \t]*$")
+_HEADER = Lazy(r"[>|][+-]?\d?[+-]?[ \t]+(?=\S)")
+_CLOSED = Lazy(r"""(["'])(.*?[.!?。！？…]|.*?(?=\1\n))\1\s*([^\s"',].*)\Z""", re.S)
 
 
 def without_controls(text: str) -> str:
@@ -234,7 +233,7 @@ def _mend(key: str, entry: str, limits: Limits, depth: int) -> object:
         untabbed = strict.load(entry.replace("\t", "  "), limits)
         if isinstance(untabbed, strict.Loaded) and len(untabbed.fields) == 1:
             return next(iter(untabbed.fields.values()))
-    if not value and key not in strict.TEXT_KEYS:
+    if not value and key not in TEXT_KEYS:
         return _below(below, limits, depth)
     return _scalar(value, below)
 
@@ -297,17 +296,17 @@ def _unquoted(text: str) -> str:
 # --- deriving a description ----------------------------------------------------------------------
 
 _OPENING_CHARS = 2000  # where nearly every text has its first paragraph
-_CODE = strict.Lazy(r"^(`{3,}|~{3,}).*?(?:^\1[ \t]*$|\Z)", re.M | re.S)
+_CODE = Lazy(r"^(`{3,}|~{3,}).*?(?:^\1[ \t]*$|\Z)", re.M | re.S)
 _TARGET = r"(?:\([^()\n]*(?:\([^()\n]*\)[^()\n]*)?\)|\[[^][\n]*\])"
-_IMAGE = strict.Lazy(rf"!\[[^][\n]*\]{_TARGET}?")
-_LINK = strict.Lazy(rf"\[([^][\n]*)\]{_TARGET}")
-_TAG = strict.Lazy(r"</?[A-Za-z][^<>\n]{0,500}>|<!--.*?(?:-->|\Z)", re.S)
-_AUTOLINK = strict.Lazy(r"<((?:https?|mailto):[^<>\s]+)>")
-_MARKS = strict.Lazy(r"\*{1,3}|~~|`+|(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)")
-_LEADING = strict.Lazy(r"^[ \t]*(?:>[ \t]?)*(?:[-*+•]|\d{1,3}[.)])?[ \t]+(?:\[[ xX]\][ \t])?", re.M)
-_UNDERLINE = strict.Lazy(r"^(?P<title>[^\n]+)\n[ \t]*(?:=+|-{2,})[ \t]*$", re.M)
-_NOISE = strict.Lazy(r"^[ \t]*(?:[-*_=|:+][ \t]*){3,}$|^[ \t]*\[[^\]\n]+\]:.*$", re.M)
-_ATX = strict.Lazy(r"[ \t]{0,3}#{1,6}(?:[ \t]+|$)(.*)")
+_IMAGE = Lazy(rf"!\[[^][\n]*\]{_TARGET}?")
+_LINK = Lazy(rf"\[([^][\n]*)\]{_TARGET}")
+_TAG = Lazy(r"</?[A-Za-z][^<>\n]{0,500}>|<!--.*?(?:-->|\Z)", re.S)
+_AUTOLINK = Lazy(r"<((?:https?|mailto):[^<>\s]+)>")
+_MARKS = Lazy(r"\*{1,3}|~~|`+|(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)")
+_LEADING = Lazy(r"^[ \t]*(?:>[ \t]?)*(?:[-*+•]|\d{1,3}[.)])?[ \t]+(?:\[[ xX]\][ \t])?", re.M)
+_UNDERLINE = Lazy(r"^(?P<title>[^\n]+)\n[ \t]*(?:=+|-{2,})[ \t]*$", re.M)
+_NOISE = Lazy(r"^[ \t]*(?:[-*_=|:+][ \t]*){3,}$|^[ \t]*\[[^\]\n]+\]:.*$", re.M)
+_ATX = Lazy(r"[ \t]{0,3}#{1,6}(?:[ \t]+|$)(.*)")
 
 
 def derive(body: str, limit: int) -> str:

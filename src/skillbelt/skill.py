@@ -83,7 +83,7 @@ class Skill(NamedTuple):
     @property
     def frontmatter(self) -> Frontmatter:
         """The frontmatter, typed."""
-        from skillbelt.parse import to_frontmatter
+        from skillbelt.fields import to_frontmatter
 
         return to_frontmatter(self.fields)
 
@@ -172,7 +172,8 @@ def read_card(
     data: bytes, location: str, folder: str, limits: Limits = LIMITS, *, derive: bool = True
 ) -> Card:
     """What the head of a SKILL.md says. Never raises, whatever the bytes."""
-    from skillbelt.parse import parse, skill_name
+    from skillbelt.fields import skill_name
+    from skillbelt.parse import parse
 
     parsed = parse(data, path=location, folder=folder, limits=limits, derive=derive)
     fields = parsed.fields

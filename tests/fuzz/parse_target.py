@@ -14,7 +14,7 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports(include=["skillbelt"]):
-    from skillbelt import parse, repair, strict
+    from skillbelt import fields, parse, quick, repair, strict
     from skillbelt.values import Limits
 
 LIMITS = Limits()
@@ -29,8 +29,8 @@ def one_input(data: bytes) -> None:
         assert 0 <= parsed.body_offset <= len(data)
         assert parsed.diagnostics or parsed.state == "strict"
         json.dumps(parsed.fields, allow_nan=False).encode()
-        parse.to_frontmatter(parsed.fields)
-        assert parse.skill_name(parsed.fields, "x").id
+        fields.to_frontmatter(parsed.fields)
+        assert fields.skill_name(parsed.fields, "x").id
     assert isinstance(parse.needs_more(data, LIMITS), bool)
     parse.key_lines(data)
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
@@ -41,11 +41,11 @@ def one_input(data: bytes) -> None:
 
 def agree(text: str) -> None:
     """The fast reader says what libyaml says, or nothing."""
-    fields = strict.fast(text)
-    if fields is not None:
+    fast = quick.read(text)
+    if fast is not None:
         full = strict.full(text, LIMITS)
         assert isinstance(full, strict.Loaded), full
-        assert repr(full.fields) == repr(fields), (full.fields, fields)
+        assert repr(full.fields) == repr(fast), (full.fields, fast)
 
 
 def main() -> Any:

@@ -1,0 +1,283 @@
+"""The YAML most files are made of, read quickly, and only where the answer is provably YAML's.
+
+It takes a fifth of libyaml's time, and most processes never import yaml because of it. Whatever it
+is not sure of it leaves to `strict`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+_HYPHENED = {"name", "description", "license", "compatibility", "version", "when-to-use"} | {
+    "argument-hint",
+    "model",
+    "effort",
+    "context",
+    "agent",
+    "shell",
+}
+# Text by specification: what the author typed is the value, whatever YAML would make of it.
+TEXT_KEYS: Final = frozenset(_HYPHENED | {key.replace("-", "_") for key in _HYPHENED})
+
+
+if TYPE_CHECKING:
+    Lazy = re.compile
+else:
+
+    class Lazy:
+        """A pattern that is compiled when it is first used.
+
+        To compile them all takes as long as the interpreter needs to start, and a process that
+        finds a fresh index needs none of them.
+        """
+
+        def __init__(self, pattern, flags=0):
+            self.source = pattern, flags
+
+        def __getattr__(self, name):
+            method = getattr(re.compile(*self.source), name)
+            setattr(self, name, method)
+            return method
+
+
+_KEY = "([A-Za-z_][A-Za-z0-9_-]{0,99})"
+# What may start a plain scalar. Said by what may not, for a class that names all the letters of
+# Unicode takes milliseconds to compile.
+_LETTER = r"[^\x00-@\[-`{-\x7f]"
+_FIRST = r"[^\x00-#%-')-.:=-@\[\]`{-\x7f]"
+# A colon before a blank and a hash after one end a plain scalar; elsewhere they are text.
+_LINE = rf"{_FIRST}[^:#\n]*+(?:(?::(?![ \n])|(?<! )#)[^:#\n]*+)*+"
+_LINES = rf"{_FIRST}[^:#\n]*+(?:(?::(?![ \n])|(?<! )#|\n+ )[^:#\n]*+)*+"
+_SINGLE = r"'[^'\n]*+(?:(?:''|\n(?=[ \n]))[^'\n]*+)*+'"
+# Escapes as dumpers write them; an escaped line end joins the lines.
+_ESCAPED = r'\\(?:[ntr"\\ ]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|U0001[0-9a-fA-F]{4}|\n +(?=[^ \n]))'
+_DOUBLE = rf'"[^"\\\n]*+(?:(?:{_ESCAPED}|\n(?=[ \n]))[^"\\\n]*+)*+"'
+_FLOW = r"\[[^][{}\n]*\]|\{[^][{}\n]*\}"
+_ENTRY = Lazy(
+    rf"{_KEY}:(?: +(?:({_LINES})|({_SINGLE}|{_DOUBLE}) *|({_FLOW}) *)\n+"
+    r"| +([>|]-?) *\n((?: +[^\n]*\n|\n)+)"
+    r"| *\n+((?:(?: *- | +)[^\n]*\n+)++)| *\n+)|((?s:.+))"
+)
+_WORDS_LIST = Lazy(rf"( *)- {_LETTER}[^:#\n]*\n(?:\1- {_LETTER}[^:#\n]*\n)*")
+_ONE_LINE = rf"({_LINE})|('[^'\n]*'|\"[^\"\\\n]*\") *|({_FLOW}) *"
+_MEMBER = Lazy(rf"( +){_KEY}:(?: +(?:{_ONE_LINE})\n| *\n((?:\1(?:- | +)[^\n]*\n)*+))|((?s:.+))")
+_LIST_ITEM = Lazy(rf"( *)- +(?:{_ONE_LINE})\n|((?s:.+))")
+_LIST_BLOCK = Lazy(r"( *)- ([^\n]*\n(?:\1  [^\n]*\n)*+)|((?s:.+))")
+_FLOW_ITEM = Lazy(rf" *(?:({_LETTER}[^][,:#?{{}}]*)|('[^'\n]*'|\"[^\"\\\n]*\") *)(?:,(?=.)|$)|(.+)")
+_FLOW_PAIR = Lazy(r' *"([^"\\]{0,99})": +("[^"\\]*") *(?:,(?=.)|$)|(.+)')
+_BELOW = Lazy(rf" +({_LINES})\n+")
+CONSTANTS: dict[str, object] = {
+    **{form: True for word in ("yes", "true", "on") for form in (word, word.title(), word.upper())},
+    **{
+        form: False
+        for word in ("no", "false", "off")
+        for form in (word, word.title(), word.upper())
+    },
+    **dict.fromkeys(("null", "Null", "NULL")),
+}
+_WORDS = frozenset(CONSTANTS)
+_INTEGER = Lazy(r"(?:0|[1-9][0-9]{0,15})\Z")
+_FLOAT = Lazy(r"[0-9]{1,15}\.[0-9]{1,15}\Z")
+# No number goes on like these; a date stays text.
+_DIGIT_TEXT = Lazy(
+    r"[0-9][A-Za-z0-9.]*(?: +[A-Za-z(]|(?:\.[0-9]+){2}\Z)|[0-9]{4}-[0-9]{2}-[0-9]{2}\Z"
+    r"|[0-9][0-9.]*[acdf-wyzACDF-WYZ(]"
+)
+_FOLD = Lazy(r" *\n((?: *\n)*) *")
+_FOLD_OR_ESCAPE = Lazy(rf" *\n((?: *\n)*) *|(?={_ESCAPED})\\(\n +|u.{{4}}|U.{{8}}|.)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+_ASCII = bytes([10, *range(32, 127)])
+_DEPTH = 5
+_LONG_RUN = " " * 64
+
+
+class _Unsure(Exception):
+    """The text is outside the subset."""
+
+
+def read(text: str) -> dict[str, object] | None:
+    """What YAML makes of the block, or None when the fast reader can not tell.
+
+    `text` has LF line ends and ends with one.
+    """
+    # What can not be printed holds every character YAML refuses, folds or treats as a line end.
+    if text.encode().translate(None, _ASCII) and not text.replace("\n", "").isprintable():
+        return None
+    fields: dict[str, object] = {}
+    entries = _ENTRY.findall(text)
+    try:
+        for key, plain, quoted, flow, style, block, nested, rest in entries:
+            if plain:
+                if "\n" in plain:
+                    plain = _fold(plain.rstrip(" \n"))
+                fields[key] = _plain(plain, key in TEXT_KEYS)
+            elif quoted:
+                fields[key] = _quoted(quoted)
+            elif rest:
+                return None
+            elif style:
+                fields[key] = _block(style, block)
+            else:
+                fields[key] = _collection(key, flow, nested)
+    except _Unsure:
+        return None
+    return fields if len(fields) == len(entries) else None
+
+
+def _collection(key: str, flow: str, nested: str) -> object:
+    if flow:
+        items = _flow(flow)
+        return flow if key in ("argument-hint", "argument_hint") else items
+    text = key in TEXT_KEYS
+    if not nested:
+        return "" if text else None
+    below = _BELOW.fullmatch(nested) if text else None
+    if below is None:
+        return _nested(nested.rstrip("\n") + "\n")
+    return _plain(_fold(below[1].rstrip(" \n")), verbatim=True)
+
+
+def _plain(text: str, verbatim: bool = False) -> object:
+    text = text.rstrip(" ")
+    if verbatim:
+        return "" if text in ("null", "Null", "NULL") else text
+    if len(text) < 6 and text in CONSTANTS:
+        return CONSTANTS[text]
+    return _number(text) if text[0] in "0123456789" else text
+
+
+def _number(text: str) -> object:
+    if _DIGIT_TEXT.match(text):
+        return text
+    if _INTEGER.match(text):
+        return int(text)
+    if _FLOAT.match(text):
+        return float(text)
+    raise _Unsure
+
+
+def _quoted(text: str) -> str:
+    value = text[1:-1]
+    if text[0] == "'":
+        value = value.replace("''", "'")
+    elif "\\" in value:
+        _no_long_run(value)
+        return _FOLD_OR_ESCAPE.sub(_unescape, text[1:])[:-1]
+    return _fold(value) if "\n" in value else value
+
+
+def _fold(text: str) -> str:
+    """One line end is a space, each further one a line end; blanks around them go."""
+    if " \n" not in text and "\n   " not in text and "\n\n\n" not in text:
+        folded = text.replace("\n\n  ", "\0").replace("\n  ", " ")
+        if "\n" not in folded:
+            return folded.replace("\0", "\n")
+    _no_long_run(text)
+    return _FOLD.sub(lambda match: "\n" * match[1].count("\n") or " ", text)
+
+
+def _no_long_run(text: str) -> None:
+    # The fold pattern takes time in the square of a run of blanks.
+    if _LONG_RUN in text:
+        raise _Unsure
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = match[2]
+    if code is None:
+        return "\n" * match[1].count("\n") or " "
+    if code[0] in "uU":
+        return chr(int(code[1:], 16))
+    return "" if code[0] == "\n" else _ESCAPES.get(code, code)
+
+
+def _block(style: str, block: str) -> str:
+    indent = block[: len(block) - len(block.lstrip(" "))]
+    content = block[len(indent) :].rstrip("\n")
+    if not indent or content[:1] in ("", "\n") or content[-1] == " " or _outdented(content, indent):
+        raise _Unsure
+    lines = content.replace("\n" + indent, "\n")
+    value = lines if style[0] == "|" else _fold_block(lines)
+    return value if style[-1] == "-" else value + "\n"
+
+
+def _outdented(content: str, indent: str) -> bool:
+    """Whether a line neither is empty nor starts with the indentation."""
+    return content.count("\n") != content.count("\n" + indent) + content.count("\n\n")
+
+
+def _fold_block(lines: str) -> str:
+    if "\n " in lines or "\n\n\n" in lines:
+        raise _Unsure
+    return lines.replace("\n\n", "\0").replace("\n", " ").replace("\0", "\n")
+
+
+def _nested(block: str, depth: int = 0) -> object:
+    words = _WORDS_LIST.fullmatch(block)
+    if words:
+        indent = words[1]
+        items = block[len(indent) + 2 : -1].split(f"\n{indent}- ")
+        if " \n" in block:
+            items = [item.rstrip(" ") for item in items]
+        if _WORDS.isdisjoint(items):
+            return items
+    return _items(block, depth) if block.lstrip(" ").startswith("- ") else _members(block, depth)
+
+
+def _items(block: str, depth: int) -> list[object]:
+    found = _LIST_ITEM.findall(block)
+    if any(rest or indent != found[0][0] for indent, *_, rest in found):
+        return _records(block, depth)
+    return [_value(plain, quoted, flow) for _, plain, quoted, flow, _ in found]
+
+
+def _records(block: str, depth: int) -> list[object]:
+    """A list of mappings, each of whose lines stands two columns in from its dash."""
+    found = _LIST_BLOCK.findall(block)
+    if depth > _DEPTH or any(rest or indent != found[0][0] for indent, _, rest in found):
+        raise _Unsure
+    return [_members(f"{indent}  {lines}", depth + 1) for indent, lines, _ in found]
+
+
+def _members(block: str, depth: int) -> dict[str, object]:
+    found = _MEMBER.findall(block)
+    if depth > _DEPTH or any(rest or indent != found[0][0] for indent, *_, rest in found):
+        raise _Unsure
+    members = {
+        key: _nested(nested, depth + 1) if nested else _value(plain, quoted, flow)
+        for _, key, plain, quoted, flow, nested, _ in found
+    }
+    if len(members) != len(found):
+        raise _Unsure
+    return members
+
+
+def _value(plain: str, quoted: str, flow: str) -> object:
+    if plain:
+        return _plain(plain)
+    if quoted:
+        return quoted[1:-1]
+    return _flow(flow) if flow else None
+
+
+def _flow(text: str) -> object:
+    inner = text[1:-1].strip(" ")
+    if not inner:
+        return [] if text[0] == "[" else {}
+    if text[0] == "{":
+        return _pairs(inner)
+    found = _FLOW_ITEM.findall(inner)
+    if any(rest for _, _, rest in found):
+        raise _Unsure
+    return [_plain(plain) if plain else quoted[1:-1] for plain, quoted, _ in found]
+
+
+def _pairs(inner: str) -> dict[str, object]:
+    found = _FLOW_PAIR.findall(inner)
+    pairs: dict[str, object] = {key: quoted[1:-1] for key, quoted, _ in found}
+    if len(pairs) != len(found) or any(rest for _, _, rest in found):
+        raise _Unsure
+    return pairs
