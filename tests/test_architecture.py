@@ -28,10 +28,10 @@ MAX_IMPORT_CPU_SECONDS = 0.15
 ORDER = [
     "errors", "values", "settings", "events", "paths", "text", "roots", "sources", "quick",
     "strict", "repair", "fields", "parse", "skill", "rules", "keys", "references", "entries",
-    "check", "fixes", "sarif", "manifest", "index", "scan", "watch", "catalog", "search", "store", "permission", "disclose",
-    "sections", "load", "session", "materialize", "capabilities", "workspace", "collect",
-    "artifacts", "sandbox", "run", "build", "tools", "runtime", "agent", "integrations", "serve",
-    "cli", "__main__",
+    "check", "fixes", "sarif", "manifest", "index", "scan", "watch", "catalog", "search", "store",
+    "permission", "disclose", "sections", "load", "session", "materialize", "capabilities",
+    "workspace", "collect", "artifacts", "sandbox", "run", "build", "tools", "runtime", "agent",
+    "integrations", "serve", "cli", "__main__",
 ]  # fmt: skip
 
 # Tests of the whole rather than of one module; `acceptance_remote` is a part of `acceptance`.
