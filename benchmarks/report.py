@@ -227,7 +227,8 @@ def write_markdown(report: Report, path: str) -> None:
 
 
 def _rounds(report: Report) -> str:
-    return f"Median of {report.rounds} rounds, each with its own floor."
+    rounds = f"Median of {report.rounds} rounds" if report.rounds > 1 else "One round"
+    return f"{rounds} after a warm-up, every run with a floor of its own."
 
 
 def _between(page: str, name: str, content: str) -> str:
