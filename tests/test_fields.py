@@ -139,7 +139,13 @@ def test_the_hyphenated_spelling_wins() -> None:
 
 @pytest.mark.parametrize("name", ["pdf", "PDF_2.0", "3d-print", "机器人", "été", "a" * 128])
 def test_a_safe_name_is_the_id(name: str) -> None:
-    assert skill_name({"name": name}, "folder") == Named(name, name)
+    assert skill_name({"name": name}, name) == Named(name, name)
+
+
+def test_a_name_that_is_not_the_folders_is_a_note() -> None:
+    named = skill_name({"name": "pdf"}, "folder", PATH)
+    assert (named.id, named.title) == ("pdf", "pdf")
+    assert [(d.code, d.severity) for d in named.diagnostics] == [("name-folder", "info")]
 
 
 @pytest.mark.parametrize(

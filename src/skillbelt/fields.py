@@ -127,20 +127,28 @@ _UNSAFE_RUN = Lazy(r"[^\w.-]+")
 
 
 def skill_name(fields: Mapping[str, object], folder: str, path: str = "") -> Named:
-    """The id and the title of a skill; a diagnostic where the id is not what was written."""
+    """The id and the title of a skill, with a diagnostic where the two or the folder differ."""
     written = fields.get("name")
     title = written.strip() if isinstance(written, str) else ""
     wanted = _normal(title or folder)
     name = wanted if _SAFE.match(wanted) else _folder_id(folder)
-    if name == (title or folder):
+    if name == title == folder:
         return Named(name, name)
-    message = (
-        f"{shorten(one_line(title or folder), 80)!r} is not a safe name; it is called {name!r}"
-    )
+    if name == (title or folder):
+        return Named(name, name, _other_folder(title, folder, path))
+    shown = shorten(one_line(title or folder), 80)
+    message = f"{shown!r} is not a safe name; it is called {name!r}"
     remedy = "use letters, digits, `-`, `_` and `.`, without blanks"
-    return Named(
-        name, title or folder, (Diagnostic("name-unsafe", "warning", path, None, message, remedy),)
-    )
+    note = Diagnostic("name-unsafe", "warning", path, None, message, remedy)
+    return Named(name, title or folder, (note,))
+
+
+def _other_folder(title: str, folder: str, path: str) -> tuple[Diagnostic, ...]:
+    if not title or not folder:
+        return ()
+    message = f"the name {title!r} differs from the folder's, {shorten(one_line(folder), 80)!r}"
+    remedy = "give both the same name"
+    return (Diagnostic("name-folder", "info", path, None, message, remedy),)
 
 
 def _folder_id(folder: str) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 # Raise when a change of the parser or of Entry makes what was stored wrong.
-FORMAT = 3
+FORMAT = 4
 _BUSY_SECONDS = 1.0
 # After a wait in vain, how long to do without; else each root would wait as long again.
 _REST_SECONDS = 5.0

@@ -151,7 +151,10 @@ def _repaired(file: _File, found: Split, text: str, problem: strict.Problem) -> 
             "write it as `key: value` lines between two `---` lines",
             problem.line + 1,
         )
-        return _derived(file, note)
+        # A block of data says nothing about the skill; prose between two rules is its text.
+        data = text.lstrip().startswith(("-", "[", "{"))
+        below = (_text(file.data[found.body :]) or "") if data else ""
+        return _derived(file, note, repair.derive(below, file.limits.derived_description_chars))
     note = file.says(
         "yaml-repaired",
         f"the frontmatter is not YAML ({problem.message}); it was read line by line",

@@ -51,7 +51,7 @@ _ANY_KEY = r"[ \t]*(?:name|description|title|slug|version)[ \t]*:"
 _RULE = Lazy(rf"-{{3,}}{_EOL}")
 _FENCE = Lazy(rf"(`{{3,}}|~{{3,}})[\w-]*{_EOL}(?=(?:-{{3,}}[ \t]*\r?\n)?{_ANY_KEY})")
 _COMMENT = Lazy(r"<!--.*?-->", re.S)
-_BLANKS = Lazy(r"\s+")
+_BLANKS = Lazy(r"[\s\ufeff]+")
 _BARE = Lazy(r"(?:name|description)[ \t]*:[ \t]*\S", re.I)
 _ONE_LINE = Lazy(rf"---[ \t]+(?={_ANY_KEY})([^\n]*)\n?")
 _CLOSING = Lazy(rf"^-{{3,}}(?:{_EOL}|[ \t]*(?=[^\s|:-]))", re.M)
@@ -110,7 +110,7 @@ def _opened(text: str, at: int) -> Block | None:
         if not closing:
             return None
         reason = "the closing line is not `---` alone"
-        if start or opening[0].rstrip() != "---":
+        if text[:start].strip("\ufeff") or opening[0].rstrip() != "---":
             reason = "the first line is not `---`"
         return Block(opening.end(), closing.start(), closing.end(), reason)
     return None
