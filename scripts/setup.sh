@@ -110,6 +110,8 @@ say "preparing $venv/ ($lock)"
 make_venv
 pip_install --require-hashes -r "requirements/$lock.txt"
 pip_install --no-deps --no-build-isolation -e .
+# So that the first start is as quick as every other, also where Python may not write bytecode.
+"$venv/bin/python" -m compileall -q src
 sandbox_packages
 touch "$venv/.all"
 if [ "$lock" = dev ]; then touch "$venv/.dev"; fi

@@ -27,9 +27,9 @@ MAX_IMPORT_CPU_SECONDS = 0.15
 # circle. Names of parts that do not exist yet hold their place.
 ORDER = [
     "errors", "values", "settings", "events", "paths", "text", "roots", "sources", "quick",
-    "strict", "repair", "fields", "parse", "skill", "rules", "keys", "references", "entries",
-    "check", "fixes", "sarif", "manifest", "index", "scan", "watch", "catalog", "search", "store",
-    "permission", "disclose", "sections", "load", "session", "materialize", "capabilities",
+    "strict", "repair", "fields", "parse", "head", "skill", "rules", "keys", "references",
+    "entries", "check", "fixes", "sarif", "manifest", "index", "scan", "watch", "catalog", "search",
+    "store", "permission", "disclose", "sections", "load", "session", "materialize", "capabilities",
     "workspace", "collect", "artifacts", "sandbox", "run", "build", "tools", "runtime", "agent",
     "integrations", "serve", "cli", "__main__",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ COUNT = 30
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
-    monkeypatch.setenv("SKILLBELT_BENCH_CACHE", str(folder))
+    monkeypatch.setenv("BENCH_CACHE", str(folder))
     monkeypatch.setattr(tree, "SETTLE_SECONDS", 0.0)
     return folder
 

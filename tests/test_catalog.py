@@ -414,3 +414,13 @@ def test_a_relative_archive_is_relative_to_the_project(
         archive.writestr("packed/SKILL.md", text)
     monkeypatch.chdir(tree.root)
     assert list(tree.catalog(paths=["skills.zip"])) == ["packed"]
+
+
+def test_an_index_that_can_not_be_used_is_a_note(tree: Tree) -> None:
+    tree.skill(f"{AGENTS}/a")
+    tree.write("home/file", "in the way")
+    catalog = tree.catalog(cache_dir=str(tree.path("home/file/cache")))
+    assert list(catalog) == ["a"]
+    [note] = catalog.diagnostics
+    assert (note.code, note.severity) == ("index-unusable", "info")
+    assert catalog.problems == ()

@@ -133,7 +133,7 @@ def test_a_file_damaged_while_it_is_open_is_made_anew(tmp_path: Path) -> None:
     index.save([entry(f"/r/{number}/SKILL.md") for number in range(500)], ())
     text(Path(index.path))
     assert index.load("/r") == {}
-    assert index.trouble
+    assert not index.trouble
     index.save([entry("/r/a/SKILL.md")], ())
     assert len(index.load("/r")) == 1
 

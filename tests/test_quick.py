@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -161,3 +163,50 @@ def test_where_the_fast_reader_answers_it_says_what_yaml_says(text: str) -> None
         full = loaded(text)
         assert repr(fast) == repr(full.fields)
         assert not full.problems
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats(-9, 9) | PIECE,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(PIECE, inner, max_size=3),
+    max_leaves=9,
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(KEYS, st.dictionaries(PIECE, JSON, min_size=1), st.sampled_from([(",", ":"), (", ", ": ")]))
+@example("metadata", {"a": {"b": ["c"], "<<": {}}}, (",", ":"))
+@example("description", {"a": {"b": 1}}, (",", ":"))
+def test_json_is_read_as_yaml_reads_it(
+    key: str, value: dict[str, object], separators: tuple[str, str]
+) -> None:
+    text = f"{key}: {json.dumps(value, ensure_ascii=False, separators=separators)}\n"
+    fast = quick.read(text)
+    if fast is not None:
+        assert repr(fast) == repr(loaded(text).fields)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'metadata: {"openclaw":{"emoji":"📦","requires":{"bins":["git"]},"always":true}}\n',
+        'metadata: {"a": {"b": [1, null, "x: y #z"]}}\n',
+        "description:\n  'Reads a file: all of it.'\n",
+        'description:\n  "Reads a file,\n  and another."\n',
+    ],
+)
+def test_inline_json_and_text_on_the_next_line_take_the_fast_reader(text: str) -> None:
+    assert quick.read(text) == loaded(text).fields
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'metadata: {"a": {"b": 1}, "a": {}}\n',
+        'metadata: {"a": {"b": "\\u0041"}}\n',
+        'metadata: {"a": {"b": 1.5}}\n',
+        'metadata: {"a": {"b": 1},}\n',
+        'metadata: {"a": ' + "[" * 30 + "]" * 30 + "}\n",
+    ],
+)
+def test_json_that_yaml_may_read_otherwise_is_left_alone(text: str) -> None:
+    assert quick.read(text) is None

@@ -280,7 +280,8 @@ def test_a_file_that_can_not_be_understood_is_skipped_and_named(tree: Tree) -> N
         ("policy:\n  allow_implicit_invocation: false\n", False),
         ("policy:\n  allow_implicit_invocation: true\n", True),
         ("interface:\n  display_name: A\n", True),
-        ("policy: [\n", True),
+        ("policy: [\n", False),
+        ("policy:\n" + "# long\n" * 10_000, False),
         ("", True),
     ],
 )
@@ -294,11 +295,19 @@ def test_the_codex_policy_may_keep_the_model_away(tree: Tree, text: str, visible
     assert scanned.skills[0].model_visible is visible
 
 
+def test_a_codex_policy_that_can_not_be_read_is_told(tree: Tree) -> None:
+    tree.skill(f"{ROOT}/a")
+    policy = tree.write(f"{ROOT}/a/agents/openai.yaml", "policy: [\n")
+    [diagnostic] = scan_one(tree).diagnostics
+    assert diagnostic.code == "policy-unreadable"
+    assert str(policy) in diagnostic.message
+
+
 def test_a_codex_policy_that_is_a_pipe_is_not_waited_for(tree: Tree) -> None:
     tree.skill(f"{ROOT}/a")
     tree.path(f"{ROOT}/a/agents").mkdir()
     os.mkfifo(tree.path(f"{ROOT}/a/agents/openai.yaml"))
-    assert scan_one(tree).skills[0].model_visible
+    assert scan_one(tree).skills[0].name == "a"
 
 
 # What does not answer

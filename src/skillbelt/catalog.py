@@ -182,7 +182,16 @@ class Catalog(Mapping[str, Skill]):
         # A root that stalled is not waited for again until somebody asks for a refresh.
         stalled = {s.root: s for s in self._scans if s.stalled}
         waiting = [root for root in roots if root not in stalled]
-        fresh = iter(scan(waiting, self.settings, self._index, self._progress))
+        try:
+            fresh = iter(scan(waiting, self.settings, self._index, self._progress))
+        finally:
+            self._index.close()
+        if self._index.trouble:
+            message = f"the index can not be used now: {self._index.trouble}"
+            remedy = "everything is read anew each time until it can; see cache_dir"
+            said.append(
+                Diagnostic("index-unusable", "info", self.settings.cache_dir, None, message, remedy)
+            )
         self._scans = [stalled[root] if root in stalled else next(fresh) for root in roots]
         self._merged = merge(self._scans, said)
         self._scanned_at = time.monotonic()

@@ -22,7 +22,7 @@ class Named(NamedTuple):
 
 _TRUE = frozenset(("true", "yes", "on", "1"))
 _FALSE = frozenset(("false", "no", "off", "0"))
-_TOOL = Lazy(r"(?:[^\s,(]|\((?:[^()]|\([^()]*\))*+\)?)+")
+_TOOL = Lazy(r"(?:[^\s,(]|\((?:[^()]|\([^()]*\))*\)?)+")
 
 
 def _as_flag(value: object) -> bool | None:

@@ -39,7 +39,9 @@ class Entry(NamedTuple):
 
 
 class Index(Protocol):
-    """Where entries are kept between two scans."""
+    """Where entries are kept between two scans. `trouble` says why it could not be used."""
+
+    trouble: str
 
     def load(self, root: str) -> dict[str, Entry]:
         """Every entry below a folder, by path."""
@@ -47,11 +49,15 @@ class Index(Protocol):
     def save(self, entries: Iterable[Entry], gone: Iterable[str]) -> None:
         """Keep these entries and forget those paths."""
 
+    def close(self) -> None:
+        """Let go of what is held open; the next call opens it again."""
+
 
 class MemoryIndex:
     """An index that lives as long as its catalogue."""
 
     def __init__(self) -> None:
+        self.trouble = ""
         self._entries: dict[str, Entry] = {}
 
     def load(self, root: str) -> dict[str, Entry]:
@@ -64,6 +70,9 @@ class MemoryIndex:
         self._entries.update((entry.path, entry) for entry in entries)
         for path in gone:
             self._entries.pop(path, None)
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
 
 class SqliteIndex:
@@ -114,7 +123,9 @@ class SqliteIndex:
             return None
         for _ in range(2):
             try:
-                return work(self._open())
+                done = work(self._open())
+                self.trouble = ""
+                return done
             except sqlite3.Error as error:
                 self.close()
                 code = getattr(error, "sqlite_errorcode", 0) & 0xFF

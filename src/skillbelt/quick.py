@@ -47,26 +47,27 @@ _KEY = "([A-Za-z_][A-Za-z0-9_-]{0,99})"
 _LETTER = r"[^\x00-@\[-`{-\x7f]"
 _FIRST = r"[^\x00-#%-')-.:=-@\[\]`{-\x7f]"
 # A colon before a blank and a hash after one end a plain scalar; elsewhere they are text.
-_LINE = rf"{_FIRST}[^:#\n]*+(?:(?::(?![ \n])|(?<! )#)[^:#\n]*+)*+"
-_LINES = rf"{_FIRST}[^:#\n]*+(?:(?::(?![ \n])|(?<! )#|\n+ )[^:#\n]*+)*+"
-_SINGLE = r"'[^'\n]*+(?:(?:''|\n(?=[ \n]))[^'\n]*+)*+'"
+_LINE = rf"{_FIRST}[^:#\n]*+(?:(?::(?![ \n])|(?<! )#)[^:#\n]*+)*"
+_LINES = rf"{_FIRST}[^:#\n]*+(?:(?::(?![ \n])|(?<! )#|\n+ )[^:#\n]*+)*"
+_SINGLE = r"'[^'\n]*+(?:(?:''|\n(?=[ \n]))[^'\n]*+)*'"
 # Escapes as dumpers write them; an escaped line end joins the lines.
 _ESCAPED = r'\\(?:[ntr"\\ ]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|U0001[0-9a-fA-F]{4}|\n +(?=[^ \n]))'
-_DOUBLE = rf'"[^"\\\n]*+(?:(?:{_ESCAPED}|\n(?=[ \n]))[^"\\\n]*+)*+"'
+_DOUBLE = rf'"[^"\\\n]*+(?:(?:{_ESCAPED}|\n(?=[ \n]))[^"\\\n]*+)*"'
 _FLOW = r"\[[^][{}\n]*\]|\{[^][{}\n]*\}"
+_JSON = r'\{"[^\n]*\}'
 _ENTRY = Lazy(
-    rf"{_KEY}:(?: +(?:({_LINES})|({_SINGLE}|{_DOUBLE}) *|({_FLOW}) *)\n+"
+    rf"{_KEY}:(?: +(?:({_LINES})|({_SINGLE}|{_DOUBLE}) *|({_FLOW}|{_JSON}) *)\n+"
     r"| +([>|]-?) *\n((?: +[^\n]*\n|\n)+)"
-    r"| *\n+((?:(?: *- | +)[^\n]*\n+)++)| *\n+)|((?s:.+))"
+    r"| *\n+((?:(?: *- | +)[^\n]*\n+)+)| *\n+)|((?s:.+))"
 )
 _WORDS_LIST = Lazy(rf"( *)- {_LETTER}[^:#\n]*\n(?:\1- {_LETTER}[^:#\n]*\n)*")
 _ONE_LINE = rf"({_LINE})|('[^'\n]*'|\"[^\"\\\n]*\") *|({_FLOW}) *"
-_MEMBER = Lazy(rf"( +){_KEY}:(?: +(?:{_ONE_LINE})\n| *\n((?:\1(?:- | +)[^\n]*\n)*+))|((?s:.+))")
+_MEMBER = Lazy(rf"( +){_KEY}:(?: +(?:{_ONE_LINE})\n| *\n((?:\1(?:- | +)[^\n]*\n)*))|((?s:.+))")
 _LIST_ITEM = Lazy(rf"( *)- +(?:{_ONE_LINE})\n|((?s:.+))")
-_LIST_BLOCK = Lazy(r"( *)- ([^\n]*\n(?:\1  [^\n]*\n)*+)|((?s:.+))")
+_LIST_BLOCK = Lazy(r"( *)- ([^\n]*\n(?:\1  [^\n]*\n)*)|((?s:.+))")
 _FLOW_ITEM = Lazy(rf" *(?:({_LETTER}[^][,:#?{{}}]*)|('[^'\n]*'|\"[^\"\\\n]*\") *)(?:,(?=.)|$)|(.+)")
 _FLOW_PAIR = Lazy(r' *"([^"\\]{0,99})": +("[^"\\]*") *(?:,(?=.)|$)|(.+)')
-_BELOW = Lazy(rf" +({_LINES})\n+")
+_BELOW = Lazy(rf" +(?:({_LINES})|({_SINGLE}|{_DOUBLE}) *)\n+")
 CONSTANTS: dict[str, object] = {
     **{form: True for word in ("yes", "true", "on") for form in (word, word.title(), word.upper())},
     **{
@@ -92,6 +93,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _ASCII = bytes([10, *range(32, 127)])
 _DEPTH = 5
 _LONG_RUN = " " * 64
+_JSON_CHARS = 1000  # YAML looks for a key's colon no further
+_JSON_OPEN = 24
 
 
 class _Unsure(Exception):
@@ -137,6 +140,8 @@ def _collection(key: str, flow: str, nested: str) -> object:
     below = _BELOW.fullmatch(nested) if text else None
     if below is None:
         return _nested(nested.rstrip("\n") + "\n")
+    if below[2]:
+        return _quoted(below[2])
     return _plain(_fold(below[1].rstrip(" \n")), verbatim=True)
 
 
@@ -268,11 +273,36 @@ def _flow(text: str) -> object:
     if not inner:
         return [] if text[0] == "[" else {}
     if text[0] == "{":
-        return _pairs(inner)
+        return _pairs(inner) if "{" not in inner and "[" not in inner else _json(text)
     found = _FLOW_ITEM.findall(inner)
     if any(rest for _, _, rest in found):
         raise _Unsure
     return [_plain(plain) if plain else quoted[1:-1] for plain, quoted, _ in found]
+
+
+def _json(text: str) -> object:
+    """What is JSON and YAML alike: no escapes, no fractions, no key twice, nothing long or deep."""
+    if "\\" in text or len(text) > _JSON_CHARS or text.count("{") + text.count("[") > _JSON_OPEN:
+        raise _Unsure
+    import json
+
+    try:
+        return json.loads(
+            text, object_pairs_hook=_once, parse_int=_number, parse_float=_no, parse_constant=_no
+        )
+    except ValueError:
+        raise _Unsure from None
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs) or "<<" in members:
+        raise _Unsure
+    return members
+
+
+def _no(text: str) -> object:
+    raise _Unsure
 
 
 def _pairs(inner: str) -> dict[str, object]:

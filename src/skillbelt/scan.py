@@ -9,13 +9,21 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from skillbelt import skill
 from skillbelt.index import Entry, Index
 from skillbelt.roots import Root
 from skillbelt.settings import Settings
-from skillbelt.skill import Card, Skill
+from skillbelt.skill import Skill
 from skillbelt.sources.folder import LARGEST, Found, Pulse, Rules, Walker
-from skillbelt.values import SKILL_FILE, Diagnostic, Limits
+from skillbelt.values import (
+    DERIVED,
+    INTERNAL,
+    MODEL,
+    SKILL_FILE,
+    SKIPPED,
+    USER,
+    Diagnostic,
+    Limits,
+)
 
 POLICY_FILE = "agents/openai.yaml"
 _NAME = -len(f"/{SKILL_FILE}")  # every spelling of the file's name has that length
@@ -153,10 +161,11 @@ class _Reader:
     """Turns what a walk found into skills, reading only what changed."""
 
     def __init__(self, root: Root, settings: Settings, pulse: Pulse) -> None:
-        self._root, self._settings, self._pulse = root, settings, pulse
+        self._root, self._pulse = root, pulse
         self._limits: Limits = settings.limits
-        self._hides = skill.INTERNAL * (not settings.internal_skills)
-        self._hides |= skill.DERIVED * (settings.derived_descriptions == "hide")
+        self._derive = not settings.strict
+        self._hides = INTERNAL * (not settings.internal_skills)
+        self._hides |= DERIVED * (settings.derived_descriptions == "hide")
         gated = root.scope == "project" and settings.trust_project == "ask"
         self._trusted = not (root.origin.remote or gated)
         self.skills: list[Skill] = []
@@ -182,8 +191,10 @@ class _Reader:
         self._add(found, known, said)
 
     def _read(self, found: Found, folder: str, policy_ns: int) -> Entry | None:
+        from skillbelt import head
+
         try:
-            data = skill.read_head(found.location, self._limits)
+            data = head.read_head(found.location, self._limits)
         except OSError as error:
             message = f"can not be read: {error.strerror or error}"
             remedy = "mend its permissions, or remove it"
@@ -193,11 +204,10 @@ class _Reader:
             return None
         self.files_read += 1
         name = folder[folder.rindex("/") + 1 :]
-        card = skill.read_card(
-            data, found.location, name, self._limits, derive=not self._settings.strict
-        )
+        card = head.read_card(data, found.location, name, self._limits, derive=self._derive)
         if policy_ns:
-            card = _with_policy(card, f"{folder}/{POLICY_FILE}", self._limits)
+            policy = f"{folder}/{POLICY_FILE}"
+            card = head.with_policy(card, found.location, policy, self._limits)
         stored = _dump(card.diagnostics) if card.diagnostics else ""
         entry = Entry._make((*found[:4], policy_ns, *card[:-1], stored))
         self.fresh.append(entry)
@@ -206,7 +216,7 @@ class _Reader:
     def _add(self, found: Found, entry: Entry, diagnostics: tuple[Diagnostic, ...]) -> None:
         root, flags = self._root, entry.flags
         self.diagnostics += diagnostics
-        if flags & skill.SKIPPED:
+        if flags & SKIPPED:
             return
         hidden = bool(flags & self._hides)
         self.identities.append(found.identity)
@@ -219,11 +229,11 @@ class _Reader:
                 root.scope,
                 root.origin,
                 entry.when_to_use,
-                bool(flags & skill.MODEL and entry.description and not hidden),
-                bool(flags & skill.USER),
+                bool(flags & MODEL and entry.description and not hidden),
+                bool(flags & USER),
                 hidden,
                 self._trusted,
-                bool(flags & skill.DERIVED),
+                bool(flags & DERIVED),
                 entry.body_offset,
                 entry.mtime_ns,
                 diagnostics=diagnostics,
@@ -236,24 +246,6 @@ def _changed_at(path: str) -> int:
         return min(os.stat(path).st_mtime_ns, LARGEST)
     except OSError:
         return 0
-
-
-def _with_policy(card: Card, path: str, limits: Limits) -> Card:
-    """The card with what the Codex file beside the skill says: it may keep the model away."""
-    policy = _read_policy(path, limits).get("policy")
-    implicit = policy.get("allow_implicit_invocation") if isinstance(policy, dict) else None
-    return card._replace(flags=card.flags & ~skill.MODEL) if implicit is False else card
-
-
-def _read_policy(path: str, limits: Limits) -> dict[str, object]:
-    from skillbelt import strict
-
-    try:
-        text = skill.read_head(path, limits).decode("utf-8", "replace")
-    except OSError:
-        return {}
-    loaded = strict.load(text, limits)
-    return loaded.fields if isinstance(loaded, strict.Loaded) else {}
 
 
 def _dump(diagnostics: Iterable[Diagnostic]) -> str:

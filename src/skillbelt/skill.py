@@ -6,40 +6,29 @@ The parser is imported when a file is read: with a warm index, none is.
 import errno
 import os
 import stat
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.errors import SkillNotFound
 from skillbelt.text import one_line, shorten
-from skillbelt.values import SKILL_FILE, Diagnostic, Frontmatter, Limits, Origin, Scope
+from skillbelt.values import (
+    DERIVED,
+    INTERNAL,
+    MODEL,
+    SKILL_FILE,
+    SKIPPED,
+    USER,
+    Diagnostic,
+    Frontmatter,
+    Origin,
+    Scope,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skillbelt.parse import State
+    from skillbelt.head import Card
 
 LOCAL = Origin()
-LIMITS = Limits()
-_SLACK = 64  # room for both delimiter lines
-# What a card's flags say.
-USER, MODEL, DERIVED, INTERNAL, SKIPPED = 1, 2, 4, 8, 16
-_NOT_FOR_MODEL = ("disable-model-invocation", "disable_model_invocation")
-_FOR_USER = ("user-invocable", "user_invocable", "user-invokable", "user_invokable")
-_TELLING = frozenset((*_NOT_FOR_MODEL, *_FOR_USER, "metadata"))
-# Not to wait for a FIFO's writer, should one lie where a file was a moment ago.
-_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-
-
-class Card(NamedTuple):
-    """What the head of one SKILL.md says, wherever it lies."""
-
-    name: str
-    title: str
-    description: str
-    when_to_use: str
-    flags: int
-    body_offset: int
-    diagnostics: tuple[Diagnostic, ...]
 
 
 class Skill(NamedTuple):
@@ -102,7 +91,7 @@ class Skill(NamedTuple):
         return shorten(f"<Skill {one_line(self.name)} ({self.scope}): {about!r}>", 100)
 
     @classmethod
-    def from_card(cls, card: Card, location: str) -> "Skill":
+    def from_card(cls, card: "Card", location: str) -> "Skill":
         """A skill that stands alone, in no catalogue."""
         flags = card.flags
         return cls(
@@ -122,6 +111,8 @@ class Skill(NamedTuple):
     @classmethod
     def from_text(cls, text: str | bytes, *, folder: str = "") -> "Skill":
         """A skill from the text of a SKILL.md; `folder` names it when the text does not."""
+        from skillbelt.head import read_card
+
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         made = cls.from_card(read_card(data, SKILL_FILE, folder), SKILL_FILE)
         return made._replace(source=data.decode("utf-8", "replace"))
@@ -129,6 +120,8 @@ class Skill(NamedTuple):
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> "Skill":
         """A skill from a SKILL.md; raises SkillNotFound when there is no such file to read."""
+        from skillbelt.head import read_card
+
         location = os.path.abspath(os.fspath(path))
         data = _head(location)
         return cls.from_card(read_card(data, location, _folder_name(location)), location)
@@ -141,76 +134,14 @@ class Skill(NamedTuple):
 
 def _head(location: str) -> bytes:
     """The head of a skill's file; SkillNotFound when there is no regular file to read."""
+    from skillbelt.head import read_head
+
     try:
         if not stat.S_ISREG(os.stat(location).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", location)
         return read_head(location)
     except OSError as error:
         raise SkillNotFound(location, ()) from error
-
-
-def read_head(location: str, limits: Limits = LIMITS) -> bytes:
-    """The head of a file, as far as its frontmatter goes; OSError if it can not be read.
-
-    Made for a path that was a regular file a moment ago. Should a FIFO or a device lie there now,
-    it is neither waited for nor read beyond the bound.
-    """
-    from skillbelt.parse import needs_more
-
-    handle = os.open(location, _READ_FLAGS)
-    try:
-        data = os.read(handle, limits.head_bytes)
-        if len(data) == limits.head_bytes and needs_more(data, limits):
-            # A little more than is allowed, so that the parser can tell that it is too much.
-            data += os.read(handle, max(limits.max_frontmatter_bytes + _SLACK - len(data), 0))
-        return data
-    finally:
-        os.close(handle)
-
-
-def read_card(
-    data: bytes, location: str, folder: str, limits: Limits = LIMITS, *, derive: bool = True
-) -> Card:
-    """What the head of a SKILL.md says. Never raises, whatever the bytes."""
-    from skillbelt.fields import skill_name
-    from skillbelt.parse import parse
-
-    parsed = parse(data, path=location, folder=folder, limits=limits, derive=derive)
-    fields = parsed.fields
-    name = skill_name(fields, folder, location)
-    return Card(
-        name.id,
-        name.title,
-        _text(fields, "description"),
-        _text(fields, "when_to_use") or _text(fields, "when-to-use"),
-        _flags(fields, parsed.state),
-        parsed.body_offset,
-        (*parsed.diagnostics, *name.diagnostics),
-    )
-
-
-def _text(fields: Mapping[str, object], key: str) -> str:
-    value = fields.get(key)
-    return value.strip() if isinstance(value, str) else ""
-
-
-def _flags(fields: Mapping[str, object], state: "State") -> int:
-    flags = USER | MODEL
-    for key in _TELLING & fields.keys():
-        if key == "metadata":
-            flags |= _internal(fields[key])
-        elif key in _NOT_FOR_MODEL and fields[key] is True:
-            flags &= ~MODEL
-        elif key in _FOR_USER and fields[key] is False:
-            flags &= ~USER
-    if state == "derived":
-        flags |= DERIVED
-    return flags | SKIPPED if state == "skipped" else flags
-
-
-def _internal(metadata: object) -> int:
-    marked = isinstance(metadata, dict) and metadata.get("internal") in (True, "true")
-    return INTERNAL if marked else 0
 
 
 def _folder_name(location: str) -> str:

@@ -14,6 +14,8 @@ OriginKind = Literal["local", "archive", "index", "well-known", "url", "builtin"
 
 SCOPES: tuple[Scope, ...] = ("explicit", "project", "user", "remote", "builtin")
 SKILL_FILE = "SKILL.md"
+# What is known of a skill in one number: who may use it, and what kind of skill it is.
+USER, MODEL, DERIVED, INTERNAL, SKIPPED = 1, 2, 4, 8, 16
 
 
 class Diagnostic(NamedTuple):

@@ -28,4 +28,12 @@ def is_remote(source: str) -> bool:
     lowered = source.strip().lower()
     if lowered.startswith(_SCHEMES):
         return True
-    return lowered.endswith(ARCHIVE_ENDINGS) and not os.path.isdir(os.path.expanduser(source))
+    return lowered.endswith(ARCHIVE_ENDINGS) and not os.path.isdir(at_home(source))
+
+
+def at_home(path: str) -> str:
+    """The path with `~` expanded; one that no user's name can stand in is left as it is."""
+    try:
+        return os.path.expanduser(path)
+    except ValueError:
+        return path

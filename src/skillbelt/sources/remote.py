@@ -11,7 +11,7 @@ from urllib.parse import quote
 from skillbelt.sources.bounds import Budget, Deadline
 from skillbelt.sources.cache import Entry, Ready
 from skillbelt.sources.failure import OutOfTime, SourceFailure, diagnose, redact
-from skillbelt.sources.located import Located, Pulled
+from skillbelt.sources.located import Located, Pulled, at_home
 from skillbelt.values import Origin
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Job(NamedTuple):
         source = self.source.strip()
         if "://" in source:
             return source
-        return "file://" + quote(os.fsencode(os.path.abspath(os.path.expanduser(source))))
+        return "file://" + quote(os.fsencode(os.path.abspath(at_home(source))))
 
     @property
     def local(self) -> bool:
