@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.fields import Named, skill_name, to_frontmatter
+from skillbelt.fields import Named, requirements, skill_name, to_frontmatter
 from skillbelt.parse import Parsed, parse
-from skillbelt.values import Frontmatter
+from skillbelt.values import Frontmatter, Requirements
 
 PATH = "desk/SKILL.md"
 
@@ -184,3 +184,30 @@ def test_every_id_is_a_safe_word(name: str, folder: str) -> None:
     assert 1 <= len(found) <= 128
     assert found[0].isalnum()
     assert not set(found) & set("/\\*?[]{}$`'\"<>|&;:~! \n\0")
+
+
+# --- requirements --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("client", ["openclaw", "clawdbot", "moltbot"])
+def test_what_a_skill_needs_is_read_from_its_metadata(client: str) -> None:
+    text = (
+        f'metadata: {{"{client}": {{"os": ["linux", "darwin"], "requires": '
+        '{"bins": ["git"], "anyBins": ["uv", "pip"], "env": ["TOKEN"], "config": ["a.b"]}}}'
+    )
+    frontmatter = to_frontmatter(block(f"name: a\ndescription: d\n{text}").fields)
+    assert requirements(frontmatter) == Requirements(
+        bins=("git",),
+        any_bins=("uv", "pip"),
+        env=("TOKEN",),
+        config=("a.b",),
+        os=("linux", "darwin"),
+    )
+
+
+@pytest.mark.parametrize(
+    "metadata", ["{}", "{openclaw: git}", "{openclaw: {requires: [git]}}", "{openclaw: {os: {}}}"]
+)
+def test_needs_that_are_not_lists_of_words_say_nothing(metadata: str) -> None:
+    frontmatter = to_frontmatter(block(f"name: a\ndescription: d\nmetadata: {metadata}").fields)
+    assert requirements(frontmatter) == Requirements()

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from skillbelt.manifest import build_manifest
     from skillbelt.settings import Settings, load_settings
     from skillbelt.skill import Skill
-    from skillbelt.values import Diagnostic, FileEntry, Frontmatter, Limits, Manifest, Origin
+    from skillbelt.values import (
+        Diagnostic,
+        FileEntry,
+        Frontmatter,
+        Limits,
+        Manifest,
+        Origin,
+        Requirements,
+    )
 
 __version__ = "0.1.0"
 
@@ -34,7 +42,7 @@ _HOMES = {
     "manifest": "build_manifest",
     "settings": "Settings load_settings",
     "skill": "Skill",
-    "values": "Diagnostic FileEntry Frontmatter Limits Manifest Origin",
+    "values": "Diagnostic FileEntry Frontmatter Limits Manifest Origin Requirements",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -51,6 +59,7 @@ __all__ = [
     "MissingExtra",
     "Origin",
     "PathEscape",
+    "Requirements",
     "Settings",
     "Skill",
     "SkillNotFound",

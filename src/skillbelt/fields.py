@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from skillbelt.quick import TEXT_KEYS, Lazy
 from skillbelt.text import one_line, shorten
-from skillbelt.values import Diagnostic, Frontmatter
+from skillbelt.values import Diagnostic, Frontmatter, Requirements
 
 
 class Named(NamedTuple):
@@ -117,6 +117,26 @@ def to_frontmatter(fields: Mapping[str, object]) -> Frontmatter:
         elif name not in known or "-" in key:
             known[name] = tuple(typed) if isinstance(typed, list) else typed
     return Frontmatter(**known, extra=extra)  # type: ignore[arg-type]
+
+
+_REQUIRING = ("openclaw", "clawdbot", "moltbot")  # one client under its three names
+_NEEDS = {"bins": "bins", "anyBins": "any_bins", "env": "env", "config": "config"}
+
+
+def requirements(frontmatter: Frontmatter) -> Requirements:
+    """What the metadata says the skill needs; what is not a list of words says nothing."""
+    for client in _REQUIRING:
+        says = frontmatter.metadata.get(client)
+        if isinstance(says, dict):
+            needs = says.get("requires")
+            listed = needs if isinstance(needs, dict) else {}
+            found = {name: _needed(listed.get(key)) for key, name in _NEEDS.items()}
+            return Requirements(**found, os=_needed(says.get("os")))
+    return Requirements()
+
+
+def _needed(value: object) -> tuple[str, ...]:
+    return tuple(_as_names(value) or ())
 
 
 # --- names ---------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from skillbelt.values import (
     Diagnostic,
     Frontmatter,
     Origin,
+    Requirements,
     Scope,
 )
 
@@ -75,6 +76,13 @@ class Skill(NamedTuple):
         from skillbelt.fields import to_frontmatter
 
         return to_frontmatter(self.fields)
+
+    @property
+    def requirements(self) -> Requirements:
+        """What it says it needs on the machine."""
+        from skillbelt.fields import requirements
+
+        return requirements(self.frontmatter)
 
     @property
     def fields(self) -> dict[str, object]:

@@ -76,6 +76,16 @@ class Frontmatter(NamedTuple):
     extra: Mapping[str, object] = MappingProxyType({})
 
 
+class Requirements(NamedTuple):
+    """What a skill says it needs on the machine. Nothing is ever installed because of it."""
+
+    bins: tuple[str, ...] = ()
+    any_bins: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    config: tuple[str, ...] = ()
+    os: tuple[str, ...] = ()
+
+
 class FileEntry(NamedTuple):
     """One file of a skill: its path below the skill's folder, and what it holds."""
 

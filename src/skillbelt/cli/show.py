@@ -48,6 +48,7 @@ def _document(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) ->
         "derived": skill.derived,
         "frontmatter": skill.fields,
         "files": [entry._asdict() for entry in listing.files],
+        "requires": skill.requirements._asdict(),
         "hash": listing.hash,
         "tokens": _tokens(skill, listing),
         "diagnostics": diagnostics_json(diagnostics),
@@ -77,6 +78,7 @@ def _print(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> No
         "origin": f"{skill.origin}, {'trusted' if skill.trusted else 'not trusted'}",
         "for the model": "yes" if skill.model_visible else "no",
         "for the user": "yes" if skill.user_invocable else "no",
+        "requires": _needs(skill),
         "hash": listing.hash,
         "tokens": ", ".join(f"{count} {part}" for part, count in cost.items()),
         "stands before": ", ".join(skill.shadows),
@@ -90,6 +92,13 @@ def _print(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> No
         print("problems")
     for diagnostic in diagnostics:
         print(f"  {one_line(str(diagnostic))}")
+
+
+def _needs(skill: Skill) -> str:
+    needs = skill.requirements._asdict().items()
+    return "; ".join(
+        f"{kind.replace('_', ' ')} {', '.join(words)}" for kind, words in needs if words
+    )
 
 
 def _print_fields(skill: Skill) -> None:
