@@ -84,8 +84,8 @@ class SqliteIndex:
     def __init__(self, path: str, fingerprint: str = "") -> None:
         stem, ending = os.path.splitext(path)
         self.path = f"{stem}-{FORMAT}{fingerprint and '-'}{fingerprint}{ending}"
-        self.trouble = ""
         self._connection: sqlite3.Connection | None = None
+        self.trouble = ""
         self._rests_until = 0.0
 
     def load(self, root: str) -> dict[str, Entry]:
@@ -114,6 +114,9 @@ class SqliteIndex:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def __del__(self) -> None:
+        self.close()
 
     def _attempt(self, work: "Callable[[sqlite3.Connection], T]") -> T | None:
         """Do the work; a broken file is made anew and tried once more, a busy one is left."""
