@@ -8,7 +8,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,12 +38,17 @@ class Entry(NamedTuple):
     diagnostics: str
 
 
+# An entry as it is stored. Plain tuples of plain values are nothing to the garbage collector, and
+# there may be a hundred thousand; `Entry._make` gives one its names.
+Row = tuple[Any, ...]
+
+
 class Index(Protocol):
     """Where entries are kept between two scans. `trouble` says why it could not be used."""
 
     trouble: str
 
-    def load(self, root: str) -> dict[str, Entry]:
+    def load(self, root: str) -> dict[str, Row]:
         """Every entry below a folder, by path."""
 
     def save(self, entries: Iterable[Entry], gone: Iterable[str]) -> None:
@@ -60,7 +65,7 @@ class MemoryIndex:
         self.trouble = ""
         self._entries: dict[str, Entry] = {}
 
-    def load(self, root: str) -> dict[str, Entry]:
+    def load(self, root: str) -> dict[str, Row]:
         """Every entry below a folder, by path."""
         below = root.rstrip("/") + "/"
         return {path: entry for path, entry in self._entries.items() if path.startswith(below)}
@@ -88,16 +93,15 @@ class SqliteIndex:
         self.trouble = ""
         self._rests_until = 0.0
 
-    def load(self, root: str) -> dict[str, Entry]:
+    def load(self, root: str) -> dict[str, Row]:
         """Every entry below a folder, by path; nothing when the file can not be used."""
         below = root.rstrip("/")
         if not _encodes(below):
             return {}
         query = f"SELECT {_COLUMNS} FROM entry WHERE path >= ? AND path < ?"
-        make = Entry._make
         rows = self._attempt(
             # "0" is the character after "/", so this is every path that starts with the folder.
-            lambda db: {row[0]: make(row) for row in db.execute(query, (f"{below}/", f"{below}0"))}
+            lambda db: {row[0]: row for row in db.execute(query, (f"{below}/", f"{below}0"))}
         )
         return rows or {}
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from skillbelt.index import Entry, Index
+from skillbelt.index import Entry, Index, Row
 from skillbelt.roots import Root
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
@@ -174,21 +174,23 @@ class _Reader:
         self.fresh: list[Entry] = []
         self.files_read = 0
 
-    def take(self, found: Found, known: Entry | None) -> None:
+    def take(self, found: Found, known: Row | None) -> None:
         """One skill more, or a diagnostic that says why not."""
         location, size, mtime_ns, inode, _ = found
         folder = location[:_NAME]
         policy = f"{folder}/{POLICY_FILE}"
         policy_ns = _changed_at(policy) if os.access(policy, os.F_OK) else 0
-        same = known is not None and known[1:5] == (size, mtime_ns, inode, policy_ns)
-        said = _load(known) if known is not None and same else None
-        if known is None or said is None:
+        entry = said = None
+        if known is not None and known[1:5] == (size, mtime_ns, inode, policy_ns):
+            entry = Entry._make(known)
+            said = _load(entry)
+        if entry is None or said is None:
             self._pulse.beat(location)
-            known = self._read(found, folder, policy_ns)
-            if known is None:
+            entry = self._read(found, folder, policy_ns)
+            if entry is None:
                 return
-            said = _load(known) or ()
-        self._add(found, known, said)
+            said = _load(entry) or ()
+        self._add(found, entry, said)
 
     def _read(self, found: Found, folder: str, policy_ns: int) -> Entry | None:
         from skillbelt import head
