@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from skillbelt import Catalog, Settings
-from skillbelt.index import Entry, MemoryIndex, SqliteIndex
+from skillbelt.index import MemoryIndex, Row, SqliteIndex
 from skillbelt.roots import Root
 from skillbelt.scan import Scan, scan
 from skillbelt.values import Origin
@@ -174,7 +174,7 @@ def test_a_mistake_in_the_thread_is_not_lost(tree: Tree) -> None:
 class Slow(MemoryIndex):
     """An index on a slow disk."""
 
-    def load(self, root: str) -> dict[str, Entry]:
+    def load(self, root: str) -> dict[str, Row]:
         time.sleep(0.6)
         return super().load(root)
 
