@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from skillbelt import Catalog, Settings
-from skillbelt.index import MemoryIndex, Row, SqliteIndex
+from skillbelt.index import Entry, MemoryIndex, Row, SqliteIndex
 from skillbelt.roots import Root
 from skillbelt.scan import Scan, scan
 from skillbelt.values import Origin
