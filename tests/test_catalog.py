@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -424,3 +425,13 @@ def test_an_index_that_can_not_be_used_is_a_note(tree: Tree) -> None:
     [note] = catalog.diagnostics
     assert (note.code, note.severity) == ("index-unusable", "info")
     assert catalog.problems == ()
+
+
+def test_threads_may_ask_at_once(tree: Tree) -> None:
+    for number in range(30):
+        tree.skill(f"{AGENTS}/s{number}")
+    catalog = tree.catalog()
+    with ThreadPoolExecutor(8) as pool:
+        counts = {len(found) for found in pool.map(lambda _: catalog.all(), range(40))}
+    assert counts == {30}
+    assert catalog.diagnostics == ()

@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillbelt.check import (
-    MAX_CHECKED_BYTES,
     check_all,
     check_bytes,
     check_file,
     raw_fields,
 )
 from skillbelt.rules import RULES
-from skillbelt.values import Diagnostic
+from skillbelt.values import Diagnostic, Limits
 from tests.tree import Tree
 
 GOOD = "---\nname: pdf\ndescription: Reads PDF files.\n---\n# PDF\n"
@@ -357,12 +356,12 @@ def test_a_linked_pipe_is_not_waited_for(tree: Tree) -> None:
 
 
 def test_only_the_beginning_of_a_large_file_is_checked(tree: Tree) -> None:
-    folder = tree.skill("pdf", text="a\n" * MAX_CHECKED_BYTES)
+    folder = tree.skill("pdf", text="a\n" * Limits().max_checked_bytes)
     assert [code for code, _ in on_disk(folder)] == ["file-cut", "body-long"]
 
 
 def test_a_character_at_the_end_of_what_is_read_is_not_broken(tree: Tree) -> None:
-    folder = tree.skill("pdf", text="€" * MAX_CHECKED_BYTES)
+    folder = tree.skill("pdf", text="€" * Limits().max_checked_bytes)
     assert "body-encoding" not in [code for code, _ in on_disk(folder)]
 
 

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 
 from skillbelt.entries import (
-    MAX_ENTRY_DEPTH,
-    MAX_RESOURCE_BYTES,
     Content,
     Unusable,
     check_entries,
@@ -81,9 +79,9 @@ def test_nested_skill_and_special_and_large_files(tree: Tree) -> None:
     tree.skill("pdf/inner/csv")
     os.mkfifo(folder / "pipe")
     with open(folder / "big.bin", "wb") as file:
-        file.truncate(MAX_RESOURCE_BYTES + 1)
+        file.truncate(DEFAULTS.max_resource_bytes + 1)
     with open(folder / "fits.bin", "wb") as file:
-        file.truncate(MAX_RESOURCE_BYTES)
+        file.truncate(DEFAULTS.max_resource_bytes)
     assert said(folder) == [
         ("entry-large", "big.bin"),
         ("nested-skill", "inner/csv/SKILL.md"),
@@ -127,7 +125,7 @@ def test_the_number_of_entries_is_bounded(tree: Tree) -> None:
 
 def test_the_depth_is_bounded(tree: Tree) -> None:
     folder = tree.skill("pdf")
-    tree.skill("pdf/" + "a/" * (MAX_ENTRY_DEPTH + 3))
+    tree.skill("pdf/" + "a/" * (DEFAULTS.max_entry_depth + 3))
     assert [code for code, _ in said(folder)] == ["folder-cut"]
 
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillbelt import strict
-from skillbelt.check import MAX_CHECKED_BYTES
 from skillbelt.fields import to_frontmatter
 from skillbelt.fixes import Fixed, diff, fix_file, mend
 from skillbelt.parse import parse, split
@@ -356,10 +355,10 @@ def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_read_whole_is_not_written(tree: Tree) -> None:
-    file = tree.write("pdf/SKILL.md", BROKEN + "a" * MAX_CHECKED_BYTES)
+    file = tree.write("pdf/SKILL.md", BROKEN + "a" * Limits().max_checked_bytes)
     fixed = fix_file(str(file))
     assert [each.code for each in fixed.diagnostics] == ["fix-dropped"]
-    assert file.stat().st_size == len(BROKEN) + MAX_CHECKED_BYTES
+    assert file.stat().st_size == len(BROKEN) + Limits().max_checked_bytes
 
 
 def test_a_folder_that_can_not_be_written_is_reported(

@@ -4,11 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.references import MAX_REFERENCES, Reference, references
+from skillbelt.references import Reference, references
+from skillbelt.values import Limits
+
+MOST = Limits().max_references
 
 
 def targets(text: str) -> list[str]:
-    return [reference.target for reference in references(text)]
+    return [reference.target for reference in references(text, most=MOST)]
 
 
 @pytest.mark.parametrize(
@@ -56,25 +59,25 @@ def test_what_is_not(text: str) -> None:
 
 def test_lines_are_those_of_the_file() -> None:
     text = "one\n```\n[x](x.md)\n```\n<!-- a\nb -->[a](a.md)\r\n`scripts/b.py`"
-    assert list(references(text, 10)) == [
+    assert list(references(text, 10, most=MOST)) == [
         Reference("a.md", 15, link=True),
         Reference("scripts/b.py", 16, link=False),
     ]
 
 
 def test_their_number_is_bounded() -> None:
-    assert len(targets("[a](a.md)\n" * (MAX_REFERENCES + 5))) == MAX_REFERENCES
+    assert len(targets("[a](a.md)\n" * (MOST + 5))) == MOST
 
 
 @pytest.mark.parametrize(
     "text", ["](", "`", "<!--", "[a]: ", "```", "[![", "]( ", "`a", "](<", "<!-- -->"]
 )
 def test_hostile_repetition_ends(text: str) -> None:
-    list(references(text * (2**20 // len(text))))
+    list(references(text * (2**20 // len(text)), most=MOST))
 
 
 @given(st.text(alphabet="[]()`<>!-~ab/.\n:{}#", max_size=300))
 def test_no_text_raises_and_lines_lie_inside(text: str) -> None:
-    for reference in references(text):
+    for reference in references(text, most=MOST):
         assert reference.target
         assert 1 <= reference.line <= text.count("\n") + 1

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from skillbelt import sources
 from skillbelt.errors import SkillNotFound
@@ -15,9 +16,6 @@ from skillbelt.scan import Progress, Scan, scan
 from skillbelt.settings import Settings, load_settings, resolve
 from skillbelt.skill import Skill
 from skillbelt.values import Diagnostic
-
-if TYPE_CHECKING:
-    import threading
 
 # The limits that change what is read from a SKILL.md, so entries made under others do not count.
 _READING_LIMITS = (
@@ -78,6 +76,7 @@ class Catalog(Mapping[str, Skill]):
         self._index = index or _index(settings)
         self._scans: list[Scan] = []
         self._merged: Merged | None = None
+        self._lock = threading.Lock()  # one scan at a time, whoever asks
         self._scanned_at = 0.0
 
     # What it holds
@@ -151,7 +150,6 @@ class Catalog(Mapping[str, Skill]):
     def refresh(self) -> Changes:
         """Scan again, ask remotes again, and say what changed."""
         before = self._merged.skills if self._merged else {}
-        self._scans = []
         self._rescan(refresh=True)
         return _changes(before, self._state().skills)
 
@@ -177,10 +175,14 @@ class Catalog(Mapping[str, Skill]):
         return self._merged
 
     def _rescan(self, *, refresh: bool) -> None:
+        with self._lock:
+            self._scan(refresh=refresh)
+
+    def _scan(self, *, refresh: bool) -> None:
         said: list[Diagnostic] = []
         roots = self._roots(said, refresh=refresh)
         # A root that stalled is not waited for again until somebody asks for a refresh.
-        stalled = {s.root: s for s in self._scans if s.stalled}
+        stalled = {s.root: s for s in self._scans if s.stalled and not refresh}
         waiting = [root for root in roots if root not in stalled]
         try:
             fresh = iter(scan(waiting, self.settings, self._index, self._progress))

@@ -18,27 +18,17 @@ from skillbelt.fields import skill_name
 from skillbelt.parse import Parsed, key_lines, parse, split
 from skillbelt.references import references
 from skillbelt.rules import finding, harden
-from skillbelt.text import one_line, shorten, tokens
+from skillbelt.text import hidden, one_line, shorten, tokens
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
-MAX_CHECKED_BYTES = 2 * 2**20  # of a SKILL.md
 MAX_NAME_CHARS = 64
 MAX_DESCRIPTION_CHARS = 1_024
 MAX_COMPATIBILITY_CHARS = 500
 ADVISED_BODY_LINES = 500
 ADVISED_BODY_TOKENS = 5_000
-MAX_LINKED_BYTES = 256 * 2**10  # of a linked document, read to see what it links to
-MAX_LINKED_DOCUMENTS = 100
 _LIMITS = Limits()
 _SHOWN_CHARS = 60
 _BOM = b"\xef\xbb\xbf"
-# Joiners between letters of other scripts and inside emoji are ordinary writing, so those two
-# count only next to ASCII.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
-    "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
-    "|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"
-)
 _VENDORS = frozenset(("anthropic", "claude"))
 _DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])\Z", re.IGNORECASE)
 
@@ -54,6 +44,7 @@ class Subject(NamedTuple):
     body: str
     lines: Mapping[str, int]
     strict: bool
+    limits: Limits
 
     def text(self, field: str) -> str:
         """The field as text; empty when it is absent or no text."""
@@ -90,7 +81,7 @@ def check_file(path: str, *, strict: bool = False, limits: Limits = _LIMITS) -> 
     """What is wrong with the skill of this SKILL.md. Never raises, never waits."""
     path = os.path.abspath(path)
     try:
-        content = read(path, MAX_CHECKED_BYTES)
+        content = read(path, limits.max_checked_bytes)
     except Unusable as error:
         message = f"{os.path.basename(path)} can not be read: {error}"
         unusable = finding(error.code, path, None, message)
@@ -145,6 +136,7 @@ def _subject(data: bytes, path: str, to_the_letter: bool, limits: Limits) -> Sub
         data[parsed.body_offset :].decode("utf-8", "replace"),
         key_lines(data) if usable else {},
         to_the_letter,
+        limits,
     )
 
 
@@ -198,7 +190,7 @@ def _check_body_bytes(subject: Subject) -> Iterator[Diagnostic]:
     from codecs import utf_8_decode
 
     try:
-        utf_8_decode(subject.data, "strict", len(subject.data) < MAX_CHECKED_BYTES)
+        utf_8_decode(subject.data, "strict", len(subject.data) < subject.limits.max_checked_bytes)
     except UnicodeDecodeError as error:
         line = subject.data.count(b"\n", 0, error.start) + 1
         message = f"byte {error.start:,} of the file is not UTF-8"
@@ -274,7 +266,7 @@ def check_description(subject: Subject) -> Iterator[Diagnostic]:
 def check_hidden(subject: Subject) -> Iterator[Diagnostic]:
     """Name and description hold nothing that a person can not see."""
     for field in ("name", "description"):
-        found = sorted(set(_HIDDEN.findall(subject.text(field))))
+        found = sorted(set(hidden(subject.text(field))))
         if found:
             listed = ", ".join(f"U+{ord(character):04X}" for character in found[:8])
             yield subject.says("hidden-text", field, f"the {field} holds hidden text: {listed}")
@@ -354,7 +346,9 @@ def check_references(subject: Subject) -> Iterator[Diagnostic]:
     if subject.parsed.state == "skipped":
         return
     linked: dict[str, int] = {}
-    for target, line, link in references(subject.body, subject.parsed.body_line):
+    for target, line, link in references(
+        subject.body, subject.parsed.body_line, most=subject.limits.max_references
+    ):
         path = os.path.normpath(os.path.join(subject.folder, target))
         if path in linked:
             continue
@@ -381,15 +375,16 @@ def _fault(path: str, target: str, folder: str, link: bool) -> str:
 
 
 def _check_chains(subject: Subject, linked: Mapping[str, int]) -> Iterator[Diagnostic]:
-    documents = [path for path in linked if path.lower().endswith(".md")][:MAX_LINKED_DOCUMENTS]
-    for path in documents:
+    limits = subject.limits
+    documents = [path for path in linked if path.lower().endswith(".md")]
+    for path in documents[: limits.max_linked_documents]:
         if path == subject.path or not inside(path, subject.folder):
             continue
         try:
-            text = read(path, MAX_LINKED_BYTES).data.decode("utf-8", "replace")
+            text = read(path, limits.max_linked_bytes).data.decode("utf-8", "replace")
         except Unusable:
             continue
-        for target, line, link in references(text):
+        for target, line, link in references(text, most=limits.max_references):
             further = _document(target, path, subject.folder) if link else ""
             if further and further not in linked and further != subject.path:
                 here = os.path.relpath(path, subject.folder)

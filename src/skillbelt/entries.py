@@ -15,8 +15,6 @@ from typing import NamedTuple
 from skillbelt.rules import finding
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
-MAX_ENTRY_DEPTH = 32  # folders below a skill
-MAX_RESOURCE_BYTES = 2_000_000  # a larger file is not given to a model
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"})
 _SHELL_SUFFIXES = ("", ".sh", ".bash", ".zsh")
 _KINDS = {
@@ -78,7 +76,7 @@ def inside(path: str, folder: str) -> bool:
 def check_entries(folder: str, limits: Limits) -> Iterator[Diagnostic]:
     """What is wrong with the files of a skill, its own SKILL.md left out; sorted by path."""
     seen = 0
-    for entry, relative in _walk(folder, "", 0, limits.max_manifest_files + 1):
+    for entry, relative in _walk(folder, "", 0, limits):
         if isinstance(entry, Diagnostic):
             yield entry
             continue
@@ -92,16 +90,18 @@ def check_entries(folder: str, limits: Limits) -> Iterator[Diagnostic]:
             )
             return
         if relative != SKILL_FILE or entry.is_symlink():
-            yield from _check_entry(entry, folder, relative)
+            yield from _check_entry(entry, folder, relative, limits)
 
 
 def _walk(
-    folder: str, below: str, depth: int, most: int
+    folder: str, below: str, depth: int, limits: Limits
 ) -> Iterator[tuple[os.DirEntry[str] | Diagnostic, str]]:
     path = os.path.join(folder, below)
     try:
         with os.scandir(path) as found:
-            entries = sorted(islice(found, most), key=lambda entry: entry.name)
+            entries = sorted(
+                islice(found, limits.max_manifest_files + 1), key=lambda entry: entry.name
+            )
     except OSError as error:
         message = f"the folder can not be read: {error.strerror}"
         yield finding("entry-unusable", path, None, message), below
@@ -111,14 +111,16 @@ def _walk(
         yield entry, relative
         if entry.name in SKIPPED_FOLDERS or not entry.is_dir(follow_symlinks=False):
             continue
-        if depth == MAX_ENTRY_DEPTH:
-            message = f"folders below {MAX_ENTRY_DEPTH} levels were not checked"
+        if depth == limits.max_entry_depth:
+            message = f"folders below {depth} levels were not checked"
             yield finding("folder-cut", entry.path, None, message), relative
         else:
-            yield from _walk(folder, relative, depth + 1, most)
+            yield from _walk(folder, relative, depth + 1, limits)
 
 
-def _check_entry(entry: os.DirEntry[str], folder: str, relative: str) -> Iterator[Diagnostic]:
+def _check_entry(
+    entry: os.DirEntry[str], folder: str, relative: str, limits: Limits
+) -> Iterator[Diagnostic]:
     if entry.is_symlink():
         yield from _check_link(entry, folder)
         return
@@ -130,7 +132,7 @@ def _check_entry(entry: os.DirEntry[str], folder: str, relative: str) -> Iterato
     except (OSError, Unusable) as error:
         yield finding("entry-unusable", entry.path, None, f"{relative} can not be read: {error}")
         return
-    yield from _check_file(entry.path, relative, info)
+    yield from _check_file(entry.path, relative, info, limits)
 
 
 def _check_link(entry: os.DirEntry[str], folder: str) -> Iterator[Diagnostic]:
@@ -141,13 +143,15 @@ def _check_link(entry: os.DirEntry[str], folder: str) -> Iterator[Diagnostic]:
         yield finding("link-outside", entry.path, None, message)
 
 
-def _check_file(path: str, relative: str, info: os.stat_result) -> Iterator[Diagnostic]:
+def _check_file(
+    path: str, relative: str, info: os.stat_result, limits: Limits
+) -> Iterator[Diagnostic]:
     if os.path.basename(relative) == SKILL_FILE:
         yield finding("nested-skill", path, None, f"{relative} lies inside a skill")
     if not os.access(path, os.R_OK):
         yield finding("entry-unusable", path, None, f"{relative} may not be read")
         return
-    if info.st_size > MAX_RESOURCE_BYTES:
+    if info.st_size > limits.max_resource_bytes:
         yield finding("entry-large", path, None, f"{relative} has {info.st_size:,} bytes")
     if relative.startswith("scripts/") and info.st_size:
         yield from _check_script(path, relative, info.st_mode)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from skillbelt import keys, repair, strict
-from skillbelt.check import MAX_CHECKED_BYTES, MAX_NAME_CHARS
+from skillbelt.check import MAX_NAME_CHARS
 from skillbelt.entries import Content, Unusable, inside, read
 from skillbelt.fields import to_frontmatter
 from skillbelt.parse import parse, split
@@ -401,7 +401,7 @@ def fix_file(path: str, *, dry_run: bool = False, limits: Limits = _LIMITS) -> F
     """
     path = os.path.abspath(path)
     try:
-        content = read(path, MAX_CHECKED_BYTES)
+        content = read(path, limits.max_checked_bytes)
     except Unusable:
         return Fixed(path, path, b"", b"")
     if reason := _refusal(path, content):
@@ -422,7 +422,7 @@ def _dropped(path: str, reason: str) -> Diagnostic:
 
 def _refusal(path: str, content: Content) -> str:
     if content.size > len(content.data):
-        return f"not mended: the file has more than {MAX_CHECKED_BYTES:,} bytes"
+        return f"not mended: the file has more than {len(content.data):,} bytes"
     if not inside(path, os.path.dirname(path)):
         return "not mended: the file is a link that leads out of the skill"
     return ""
@@ -466,7 +466,7 @@ def _replace(path: str, before: bytes, after: bytes) -> None:
                 os.chown(name, info.st_uid, info.st_gid)
             os.chmod(name, stat.S_IMODE(info.st_mode))
             os.fsync(handle)
-        if read(path, MAX_CHECKED_BYTES).data != before:
+        if read(path, len(before) + 1).data != before:
             raise Unusable("unreadable", "the file was changed meanwhile")
         os.replace(name, path)
     except BaseException:

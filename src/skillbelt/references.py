@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import unquote
 
-MAX_REFERENCES = 1_000  # references taken from one file; the rest is not looked at
-
 # Quantifiers are bounded so that a hostile text costs time in proportion to its length.
 _LINK = re.compile(r"\]\(\s{0,9}(<[^<>\n]{1,500}>|[^()\s<>]{1,500}+)(?=[\s)])")
 _DEFINITION = re.compile(r" {0,3}\[[^\]\n]{1,200}\]:\s{1,9}(<[^<>\n]{1,500}>|[^\s<>]{1,500})")
@@ -34,14 +32,14 @@ class Reference(NamedTuple):
     link: bool
 
 
-def references(text: str, first_line: int = 1) -> Iterator[Reference]:
-    """Every relative link and every code path in the text, in order, at most MAX_REFERENCES."""
+def references(text: str, first_line: int = 1, *, most: int) -> Iterator[Reference]:
+    """Every relative link and every code path in the text, in order, at most so many."""
     found = 0
     for number, line in enumerate(_prose(text), first_line):
         for reference in _in_line(line, number):
             yield reference
             found += 1
-            if found == MAX_REFERENCES:
+            if found == most:
                 return
 
 

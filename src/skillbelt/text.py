@@ -27,6 +27,24 @@ def one_line(text: str) -> str:
     return _unsafe().sub(_escape, folded)
 
 
+def hidden(text: str) -> list[str]:
+    """The characters in the text that a person can not see, white space left out.
+
+    Joiners between letters of other scripts and inside emoji are ordinary writing; they count only
+    next to ASCII.
+    """
+    return [
+        match[0]
+        for match in _unsafe().finditer(text)
+        if match[0] not in "\t\n\r" and not _joins(text, match.start())
+    ]
+
+
+def _joins(text: str, at: int) -> bool:
+    before, after = text[at - 1 : at], text[at + 1 : at + 2]
+    return text[at] in "\u200c\u200d" and not before.isascii() and not after.isascii()
+
+
 @cache
 def _unsafe() -> "re.Pattern[str]":
     """Compiled when first needed: most text is plain, and starting up must be quick."""

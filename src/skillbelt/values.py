@@ -117,6 +117,12 @@ class Limits(NamedTuple):
     scan_timeout_seconds: float = 10.0
     max_manifest_files: int = 10_000
     max_manifest_bytes: int = 256 * 2**20
+    max_entry_depth: int = 32
+    max_resource_bytes: int = 2_000_000
+    max_checked_bytes: int = 2 * 2**20
+    max_linked_bytes: int = 256 * 2**10
+    max_linked_documents: int = 100
+    max_references: int = 1_000
     max_download_bytes: int = 64 * 2**20
     max_extracted_file_bytes: int = 64 * 2**20
     max_extracted_bytes: int = 256 * 2**20

@@ -386,3 +386,11 @@ def test_a_walk_shows_where_it_is(tree: Tree, root: Path) -> None:
     Walker(str(root), Rules(), pulse).walk()
     assert pulse.beats == 2
     assert pulse.path == str(root / "a/SKILL.md")
+
+
+def test_a_folder_with_more_entries_than_are_allowed_is_not_listed_whole(tmp_path: Path) -> None:
+    for number in range(30):
+        (tmp_path / f"{number}").mkdir()
+    walker = walk(tmp_path, limits=Limits(max_root_entries=10))
+    assert not walker.complete
+    assert said(walker)[-1][0] == "max-root-entries"

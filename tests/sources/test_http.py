@@ -10,7 +10,7 @@ import pytest
 
 from skillbelt.sources.bounds import Deadline, Refusal
 from skillbelt.sources.failure import OutOfTime, SourceFailure
-from skillbelt.sources.http import Answer, Http, Validators, origin
+from skillbelt.sources.http import Answer, Http, Validators, origin, redirected
 from skillbelt.values import Limits
 from tests.sources.server import Reply, Server, running
 
@@ -248,3 +248,10 @@ def test_origin_knows_the_default_ports() -> None:
     assert origin("https://a/x") == origin("https://a:443/y?z")
     assert origin("http://a") != origin("https://a")
     assert origin("http://a") != origin("http://a:8080")
+
+
+def test_a_redirect_does_not_leave_tls() -> None:
+    with pytest.raises(SourceFailure, match="is redirected to"):
+        redirected("https://a.example/x", "http://a.example/x")
+    assert redirected("http://a.example/x", "https://a.example/y") == "https://a.example/y"
+    assert redirected("https://a.example/x", "/y") == "https://a.example/y"

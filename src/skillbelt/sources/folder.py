@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Collection
+from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -85,7 +86,7 @@ class Walker:
         self._seen.add(identity)
         # (folder, its identity, depth), the next one to visit last.
         stack = [(self.root.rstrip("/") or "/", identity, 0)]
-        while stack and self.complete and not self.pulse.stopped:
+        while stack and not self.pulse.stopped:
             folder, identity, depth = stack.pop()
             ends = self._skill_at(folder, identity) and not self.rules.nested
             if folder != self._closed and (not ends or (depth == 0 and self.rules.collection)):
@@ -131,19 +132,24 @@ class Walker:
     def _below(self, folder: str, identity: int, depth: int) -> list[tuple[str, int, int]]:
         """The folders to visit below this one, sorted by name."""
         limits = self.rules.limits
-        if self._listed >= limits.max_directories or self._entries >= limits.max_root_entries:
-            self._stop_at_bound(folder)
+        if self.complete and self._listed >= limits.max_directories:
+            self._stop_at_bound("max_directories", folder)
+        if not self.complete:
             return []
         self._listed += 1
         try:
             with os.scandir(folder) as entries:
-                listing = sorted(entries, key=_name)
+                # One more than is allowed, to see that it is too much.
+                most = limits.max_root_entries - self._entries + 1
+                listing = sorted(islice(entries, most), key=_name)
             # Not from `identity`: the folder may be where another file system is mounted.
             device = os.stat(folder).st_dev << 64
         except OSError as error:
             self._say_closed(folder, error)
             return []
         self._entries += len(listing)
+        if self._entries > limits.max_root_entries:
+            self._stop_at_bound("max_root_entries", folder)
         ends, below = False, []
         for entry in listing:
             if entry.name.lower() == "skill.md":
@@ -244,16 +250,15 @@ class Walker:
                 self._say_error("unreadable", entry.path, error)
         return self.rules.loose_file_name
 
-    def _stop_at_bound(self, folder: str) -> None:
+    def _stop_at_bound(self, bound: str, folder: str) -> None:
+        """List no further folder; those that are known are still looked at."""
         self.complete = False
-        limits = self.rules.limits
-        bound = "max_directories" if self._listed >= limits.max_directories else "max_root_entries"
         self._say(
             bound.replace("_", "-"),
             "warning",
             self.root,
             f"the search stopped at {folder}: {self._listed} folders with {self._entries} "
-            f"entries were searched, and {bound} is {getattr(limits, bound)}",
+            f"entries were listed, and {bound} is {getattr(self.rules.limits, bound)}",
             f"raise {bound}, or name a smaller folder",
         )
 

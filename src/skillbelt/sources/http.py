@@ -107,7 +107,7 @@ class Http:
             try:
                 if response.status_code not in _REDIRECTS:
                     return await self._receive(here, response, write, most)
-                here = _redirected(here, response.headers.get("location", ""))
+                here = redirected(here, response.headers.get("location", ""))
             finally:
                 await response.aclose()
             if same_origin and origin(here) != origin(url):
@@ -175,9 +175,12 @@ def _web_url(url: str) -> str:
     return url
 
 
-def _redirected(url: str, location: str) -> str:
+def redirected(url: str, location: str) -> str:
+    """Where a redirect leads; raises SourceFailure when it may not be followed."""
     target = urljoin(url, location)
-    if not location or urlsplit(target).scheme.lower() not in ("http", "https"):
+    # What was asked for over TLS is not taken from a line that anybody may write to.
+    allowed = ("https",) if urlsplit(url).scheme.lower() == "https" else ("http", "https")
+    if not location or urlsplit(target).scheme.lower() not in allowed:
         raise _bad_redirect(url, f"is redirected to {location[:200]!r}")
     return target
 
