@@ -5,8 +5,8 @@ import os
 import random
 import shutil
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest

@@ -208,3 +208,9 @@ def test_no_handle_is_left_open(folder: int, tmp_path: Path, way: str) -> None:
             paths.create_beneath(folder, "link/x")
         os.close(paths.make_folders(folder, "a/b/c"))
     assert len(os.listdir("/dev/fd")) == before
+
+
+def test_a_folder_beside_one_with_a_longer_name_is_not_inside(tmp_path: Path) -> None:
+    assert paths.inside(f"{tmp_path}/a/b", f"{tmp_path}/a")
+    assert not paths.inside(f"{tmp_path}/ab", f"{tmp_path}/a")
+    assert not paths.inside(f"{tmp_path}/a/../b", f"{tmp_path}/a")

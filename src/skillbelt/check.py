@@ -13,9 +13,10 @@ from typing import NamedTuple
 from unicodedata import normalize
 
 from skillbelt import keys, repair, strict
-from skillbelt.entries import Unusable, check_entries, inside, read
+from skillbelt.entries import Unusable, check_entries, read
 from skillbelt.fields import skill_name
 from skillbelt.parse import Parsed, key_lines, parse, split
+from skillbelt.paths import inside
 from skillbelt.references import references
 from skillbelt.rules import finding, harden
 from skillbelt.text import hidden, one_line, shorten, tokens

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from skillbelt.paths import inside
 from skillbelt.rules import finding
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
@@ -65,12 +66,6 @@ def _unusable(path: str, error: OSError | ValueError) -> Unusable:
     if isinstance(error, OSError) and os.path.islink(path) and not os.path.exists(path):
         return Unusable("broken-link", "it is a link that leads nowhere")
     return Unusable("unreadable", str(getattr(error, "strerror", "") or error).lower())
-
-
-def inside(path: str, folder: str) -> bool:
-    """Whether the path, with all links resolved, lies in the folder."""
-    real, root = os.path.realpath(path), os.path.realpath(folder)
-    return real == root or real.startswith(os.path.join(root, ""))
 
 
 def check_entries(folder: str, limits: Limits) -> Iterator[Diagnostic]:

@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 from skillbelt import keys, repair, strict
 from skillbelt.check import MAX_NAME_CHARS
-from skillbelt.entries import Content, Unusable, inside, read
+from skillbelt.entries import Content, Unusable, read
 from skillbelt.fields import to_frontmatter
 from skillbelt.parse import parse, split
+from skillbelt.paths import inside
 from skillbelt.quick import TEXT_KEYS
 from skillbelt.rules import finding
 from skillbelt.values import SKILL_FILE, Diagnostic, Frontmatter, Limits

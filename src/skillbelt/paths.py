@@ -35,6 +35,12 @@ _RESOLVE_BENEATH = 0x08
 _RACES = 8  # the kernel gives EAGAIN while a folder on the way is being renamed
 
 
+def inside(path: str, folder: str) -> bool:
+    """Whether the path, with all links resolved, lies in the folder; to tell, not to open."""
+    real, root = os.path.realpath(path), os.path.realpath(folder)
+    return real == root or real.startswith(os.path.join(root, ""))
+
+
 def check_relative(name: str, root: str = ".") -> str:
     """The name as a plain relative path with `/`; raises PathEscape with the reason otherwise.
 
