@@ -30,6 +30,7 @@ fix: $(VENV)/.dev ## mends lint and format
 	$(VENV)/bin/ruff format
 
 bench: $(VENV)/.dev ## the speed figures of docs/performance.md
+	@$(PYTHON_IN_VENV) -m compileall -q src # where Python may not write bytecode, starts are slow
 	$(PYTHON_IN_VENV) -m benchmarks.discovery $(ARGS)
 
 docs: $(VENV)/.all ## rewrites the generated pages

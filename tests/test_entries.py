@@ -72,9 +72,9 @@ def test_nested_skill_and_special_and_large_files(tree: Tree) -> None:
     tree.skill("pdf/inner/csv")
     os.mkfifo(folder / "pipe")
     with open(folder / "big.bin", "wb") as file:
-        file.truncate(DEFAULTS.max_resource_bytes + 1)
+        file.truncate(DEFAULTS.max_resource_file_bytes + 1)
     with open(folder / "fits.bin", "wb") as file:
-        file.truncate(DEFAULTS.max_resource_bytes)
+        file.truncate(DEFAULTS.max_resource_file_bytes)
     assert said(folder) == [
         ("entry-large", "big.bin"),
         ("nested-skill", "inner/csv/SKILL.md"),

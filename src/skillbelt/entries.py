@@ -146,7 +146,7 @@ def _check_file(
     if not os.access(path, os.R_OK):
         yield finding("entry-unusable", path, None, f"{relative} may not be read")
         return
-    if info.st_size > limits.max_resource_bytes:
+    if info.st_size > limits.max_resource_file_bytes:
         yield finding("entry-large", path, None, f"{relative} has {info.st_size:,} bytes")
     if relative.startswith("scripts/") and info.st_size:
         yield from _check_script(path, relative, info.st_mode)

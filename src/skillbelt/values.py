@@ -118,7 +118,7 @@ class Limits(NamedTuple):
     max_manifest_files: int = 10_000
     max_manifest_bytes: int = 256 * 2**20
     max_entry_depth: int = 32
-    max_resource_bytes: int = 2_000_000
+    max_resource_file_bytes: int = 2_000_000
     max_checked_bytes: int = 2 * 2**20
     max_linked_bytes: int = 256 * 2**10
     max_linked_documents: int = 100
