@@ -5,6 +5,12 @@ SkillbeltError                 exit 1
 │   └── MissingExtra           exit 2   an optional dependency is not installed
 ├── SkillNotFound              exit 3   no skill has that name
 ├── PathEscape                 exit 4   a path leads out of its folder
+├── LoadError                  exit 1   a body or a resource can not be given
+│   ├── InvalidFrontmatter     exit 1   the SKILL.md can not be read at all
+│   ├── FileTooLarge           exit 1   beyond a limit; the message names the limit and the way round
+│   ├── SectionNotFound        exit 1   no heading matches; the head of the file comes with it
+│   ├── FileTypeRefused        exit 1   not a kind of file that is given to a model
+│   └── FileUnreadable         exit 1   missing, forbidden, or not text
 └── SourceError                exit 1   a remote or an archive can not be used
     └── ArchiveRefused         exit 1   an archive breaks a safety rule; nothing of it was kept
 """
@@ -58,6 +64,34 @@ class PathEscape(SkillbeltError):
     def __init__(self, path: str, root: str, reason: str = "leads out of the folder") -> None:
         self.path, self.root = path, root
         super().__init__(f"{path!r} refused: {reason} ({root})")
+
+
+class LoadError(SkillbeltError):
+    """A body or a resource can not be given; `path` is what was asked for."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: {reason}")
+
+
+class InvalidFrontmatter(LoadError):
+    """The SKILL.md can not be read at all."""
+
+
+class FileTooLarge(LoadError):
+    """The file is beyond a limit."""
+
+
+class SectionNotFound(LoadError):
+    """No heading matches the hint."""
+
+
+class FileTypeRefused(LoadError):
+    """Not a kind of file that is given to a model."""
+
+
+class FileUnreadable(LoadError):
+    """Missing, forbidden, or not text."""
 
 
 class SourceError(SkillbeltError):

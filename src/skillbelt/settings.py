@@ -41,9 +41,18 @@ class Settings(NamedTuple):
     trust_project: Literal["allow", "ask"] = "allow"
     use_index: bool = True
     offline: bool = False
+    body_overflow: Literal["cut", "refuse"] = "cut"
+    overview_format: Literal["xml", "markdown", "plain", "json"] = "xml"
+    context_window_tokens: int = 200_000
+    load_mode: Literal["turn", "once", "session"] = "turn"
+    placement: Literal["tool", "system"] = "tool"
+    max_loaded_skills: int = 0
+    tool_names: Literal["skillbelt", "common"] = "skillbelt"
+    tool_profile: Literal["simple", "knowledge", "full"] = "full"
     rescan_seconds: float = 0.0
     watch_seconds: float = 2.0
     cache_dir: str = ""
+    state_dir: str = ""
     limits: Limits = Limits()
     # What the machine says; set by `load_settings`, not by a file.
     project: str = ""
@@ -63,6 +72,12 @@ class Settings(NamedTuple):
 CHOICES: dict[str, tuple[str, ...]] = {
     "derived_descriptions": ("show", "hide"),
     "trust_project": ("allow", "ask"),
+    "body_overflow": ("cut", "refuse"),
+    "overview_format": ("xml", "markdown", "plain", "json"),
+    "load_mode": ("turn", "once", "session"),
+    "placement": ("tool", "system"),
+    "tool_names": ("skillbelt", "common"),
+    "tool_profile": ("full", "knowledge", "simple"),
 }
 _MACHINE = ("limits", "project", "worktree", "home", "config_home", "client_homes", "skills_root",
             "sources")  # fmt: skip
@@ -97,6 +112,8 @@ def load_settings(
     values, sources = _merged(start, worktree, config_home, config, env, overrides or {})
     cache = values.get("cache_dir") or env.get("SKILLS_CACHE_DIR") or _cache_home(env, home)
     values["cache_dir"] = os.path.abspath(_expand(str(cache), home))
+    state = values.get("state_dir") or _state_home(env, home)
+    values["state_dir"] = os.path.abspath(_expand(str(state), home))
     if _truth(env.get("INSTALL_INTERNAL_SKILLS", "")):
         values.setdefault("internal_skills", True)
     limits = Limits(**{key: values.pop(key) for key in Limits._fields if key in values})  # type: ignore[arg-type]
@@ -249,7 +266,7 @@ def _based(key: str, value: object, folder: str) -> object:
     """A relative path written in a file is relative to that file."""
     if key == "paths" and isinstance(value, tuple):
         return tuple(_joined(folder, item) for item in value)
-    if key == "cache_dir" and isinstance(value, str) and value:
+    if key in ("cache_dir", "state_dir") and isinstance(value, str) and value:
         return _joined(folder, value)
     return value
 
@@ -344,6 +361,16 @@ def _cache_home(env: Mapping[str, str], home: str) -> str:
     from platformdirs import user_cache_dir
 
     return user_cache_dir("skillbelt")
+
+
+def _state_home(env: Mapping[str, str], home: str) -> str:
+    platform: str = sys.platform
+    if platform.startswith("linux"):
+        state = env.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")
+        return os.path.join(state, "skillbelt")
+    from platformdirs import user_state_dir
+
+    return user_state_dir("skillbelt")
 
 
 def _expand(path: str, home: str) -> str:

@@ -119,6 +119,13 @@ class Limits(NamedTuple):
     max_manifest_bytes: int = 256 * 2**20
     max_entry_depth: int = 32
     max_resource_file_bytes: int = 2_000_000
+    max_resource_excerpt_chars: int = 12_000
+    max_skill_body_lines: int = 500
+    max_skill_body_chars: int = 40_000
+    max_sampled_files: int = 10
+    max_overview_tokens: int = 10_000
+    overview_share: float = 0.02
+    max_enum_skills: int = 256
     max_checked_bytes: int = 2 * 2**20
     max_linked_bytes: int = 256 * 2**10
     max_linked_documents: int = 100
