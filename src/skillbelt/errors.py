@@ -7,7 +7,7 @@ SkillbeltError                 exit 1
 ├── PathEscape                 exit 4   a path leads out of its folder
 ├── LoadError                  exit 1   a body or a resource can not be given
 │   ├── InvalidFrontmatter     exit 1   the SKILL.md can not be read at all
-│   ├── FileTooLarge           exit 1   beyond a limit; the message names the limit and the way round
+│   ├── FileTooLarge           exit 1   beyond a limit; the message names the way round
 │   ├── SectionNotFound        exit 1   no heading matches; the head of the file comes with it
 │   ├── FileTypeRefused        exit 1   not a kind of file that is given to a model
 │   └── FileUnreadable         exit 1   missing, forbidden, or not text
