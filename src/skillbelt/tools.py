@@ -1,0 +1,432 @@
+"""The tools a model is offered: names, descriptions, schemas, and the shapes vendors want.
+
+One definition each. What a tool does is in `handlers`; who may see what is decided by the view that
+comes with a call, so that no name a model may not use reaches a schema or an error message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from skillbelt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from skillbelt.load import Storage
+    from skillbelt.session import Session
+    from skillbelt.settings import Settings
+    from skillbelt.skill import Skill
+
+ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
+Schema = dict[str, object]
+Initiator = Literal["model", "user"]
+# A reason to refuse, which whoever asked will read; None to go on.
+Approve = Callable[["Skill", Initiator], "str | None"]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+FORMATS: tuple[ToolFormat, ...] = ("openai", "anthropic", "gemini", "mcp")
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class ToolResult(NamedTuple):
+    """What a call gave. `text` goes to the model; `error` is the same text when the call failed."""
+
+    text: str
+    error: str = ""
+    data: Mapping[str, object] = _NOTHING
+
+
+class Access(NamedTuple):
+    """What a call may reach: the skills its agent may see, where text is kept, the conversation.
+
+    `names` gives the offered name of each tool, `look` scans again and gives what can be seen then,
+    `shown` holds the tool results the model has before it.
+    """
+
+    skills: Mapping[str, Skill]
+    settings: Settings
+    storage: Storage
+    approve: Approve
+    look: Callable[[], Mapping[str, Skill]]
+    session: Session | None = None
+    names: Mapping[str, str] = MappingProxyType({})
+    shown: Collection[str] = ()
+
+
+class Call(NamedTuple):
+    """One call of a tool, with arguments that fit its schema."""
+
+    arguments: Mapping[str, object]
+    access: Access
+    id: str = ""
+
+
+Handler = Callable[[Call], ToolResult]
+
+
+class Tool(NamedTuple):
+    """A tool as it is offered. `kind` is what it is called in this library, whatever its name."""
+
+    name: str
+    description: str
+    schema: Schema
+    handler: Handler
+    kind: str
+
+
+class Definition(NamedTuple):
+    """What is the same for a tool wherever it is offered."""
+
+    common: str
+    description: str
+    properties: Mapping[str, Schema]
+    required: tuple[str, ...] = ()
+    guidance: str = ""
+
+
+def _skill(text: str = "The name of the skill, as it is listed.") -> Schema:
+    return {"type": "string", "description": text}
+
+
+def _lines() -> dict[str, Schema]:
+    return {
+        "start_line": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "The first line to give, counted from 1.",
+        },
+        "num_lines": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "How many lines to give.",
+        },
+    }
+
+
+def _docs(verb: str) -> dict[str, Schema]:
+    return {
+        "docs": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": f"The names of the documents to {verb}.",
+        },
+        "include_all_docs": {
+            "type": "boolean",
+            "description": f"Whether to {verb} every document. They may be long: name a few.",
+        },
+    }
+
+
+DEFINITIONS: Mapping[str, Definition] = {
+    "skill": Definition(
+        "skill",
+        "Load a specialised skill that gives instructions and workflows for a task. Use it when "
+        "the task matches the description of a skill. The result holds the skill's instructions "
+        'in a <skill_content name="..."> block, with the folder its files lie in.',
+        {"name": _skill("The name of the skill, from available_skills.")},
+        ("name",),
+        "{skill} gives a skill's instructions; call it before you start on a task that matches.",
+    ),
+    "skill_load": Definition(
+        "load_skill",
+        "Load a skill: its instructions are there from the next step on. Name documents of the "
+        "skill to have them as well. Call it again to choose other documents.",
+        {"skill": _skill(), **_docs("load")},
+        ("skill",),
+        "Load a skill with {skill_load} when the task matches its description, and without "
+        "documents at first.",
+    ),
+    "skill_list_docs": Definition(
+        "skill_list_docs",
+        "List the documents of a skill, by name.",
+        {"skill": _skill()},
+        ("skill",),
+        "{skill_list_docs} lists the documents of a skill.",
+    ),
+    "skill_select_docs": Definition(
+        "skill_select_docs",
+        "Choose which documents of a loaded skill are there from the next step on: add some, "
+        "replace those chosen so far, or clear them all.",
+        {
+            "skill": _skill(),
+            **_docs("select"),
+            "mode": {
+                "type": "string",
+                "enum": ["add", "replace", "clear"],
+                "description": "What to do with those chosen so far; replace them if not given.",
+            },
+        },
+        ("skill",),
+        "{skill_select_docs} chooses a few documents of a loaded skill; avoid choosing all.",
+    ),
+    "load_resource": Definition(
+        "read_skill_resource",
+        "Read one text file of a skill: a section, some lines, or the beginning.",
+        {
+            "skill": _skill(),
+            "relative_path": {
+                "type": "string",
+                "description": "The file, relative to the skill's folder: reference/api.md",
+            },
+            "section_hint": {
+                "type": "string",
+                "description": "A heading of the file; only its section is given.",
+            },
+            **_lines(),
+            "full": {
+                "type": "boolean",
+                "description": "Whether to give the whole file, as far as the limit allows.",
+            },
+        },
+        ("skill", "relative_path"),
+        "{load_resource} reads one file of a skill; give a heading to read only its section.",
+    ),
+    "read_file": Definition(
+        "read_file",
+        "Read text in pieces: a stored text (stored:...) that a result referred to, or a file of "
+        "a skill (skill://name/path).",
+        {
+            "file_name": {
+                "type": "string",
+                "description": "stored:... as a result gave it, or skill://name/path.",
+            },
+            **_lines(),
+        },
+        ("file_name",),
+        "{read_file} reads on in a text that was cut; give the first line and how many.",
+    ),
+    "skill_unload": Definition(
+        "unload_skill",
+        "Put a loaded skill away when it is no longer needed; its text leaves the conversation.",
+        {"skill": _skill()},
+        ("skill",),
+        "Put a skill away with {skill_unload} when you are done with it.",
+    ),
+    "skill_list": Definition(
+        "list_skills",
+        "List the skills there are, with their descriptions, page by page.",
+        {
+            "offset": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "How many skills to pass over.",
+            },
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 200,
+                "description": "How many skills to list; 50 if not given.",
+            },
+        },
+        (),
+        "{skill_list} lists the skills that can be used now.",
+    ),
+}
+PROFILES: Mapping[str, tuple[str, ...]] = {
+    "simple": ("skill",),
+    "knowledge": (
+        "skill_load",
+        "skill_list_docs",
+        "skill_select_docs",
+        "load_resource",
+        "read_file",
+    ),
+    "full": tuple(DEFINITIONS),
+}
+
+
+def choose(allowed: Iterable[str] | None, profile: str = "full") -> tuple[str, ...]:
+    """The tools of an exact list, or of a profile, in the order they are defined in."""
+    if allowed is None:
+        return PROFILES[profile]
+    wanted = [allowed] if isinstance(allowed, str) else list(allowed)
+    common = {definition.common: kind for kind, definition in DEFINITIONS.items()}
+    for name in wanted:
+        if name not in DEFINITIONS and name not in common:
+            known = ", ".join(DEFINITIONS)
+            raise ConfigError(f"tools: there is no tool {name!r}; there are {known}")
+    kinds = {name if name in DEFINITIONS else common[name] for name in wanted}
+    return tuple(kind for kind in DEFINITIONS if kind in kinds)
+
+
+def offered_names(kinds: Iterable[str], naming: str = "skillbelt") -> dict[str, str]:
+    """What each tool is called where it is offered."""
+    kinds = tuple(kinds)
+    if naming == "skillbelt":
+        return {kind: kind for kind in kinds}
+    names = {kind: DEFINITIONS[kind].common for kind in kinds}
+    if "skill" in names and "skill_load" not in names:
+        names["skill"] = DEFINITIONS["skill_load"].common
+    return names
+
+
+def build(
+    names: Mapping[str, str],
+    skills: Collection[str],
+    handlers: Mapping[str, Handler],
+    *,
+    max_enum: int = 256,
+    listing: str = "",
+) -> list[Tool]:
+    """The tools of those names; `listing` ends the description of the one that loads a skill."""
+    enum = sorted(skills) if 0 < len(skills) <= max_enum else []
+    first = next((kind for kind in ("skill", "skill_load") if kind in names), "")
+    return [
+        Tool(
+            name,
+            _described(kind, listing if kind == first else ""),
+            schema_of(kind, enum),
+            handlers[kind],
+            kind,
+        )
+        for kind, name in names.items()
+    ]
+
+
+def _described(kind: str, listing: str) -> str:
+    text = DEFINITIONS[kind].description
+    return f"{text}\n\nThe skills that can be loaded:\n\n{listing}" if listing else text
+
+
+def schema_of(kind: str, enum: Sequence[str] = ()) -> Schema:
+    """The JSON Schema of a tool's arguments; `enum` are the names a skill may have."""
+    definition = DEFINITIONS[kind]
+    properties: dict[str, Schema] = {}
+    for key, value in definition.properties.items():
+        named = key == _subject(kind) and enum
+        properties[key] = {**value, "enum": list(enum)} if named else dict(value)
+    return {
+        "$schema": DIALECT,
+        "type": "object",
+        "properties": properties,
+        "required": list(definition.required),
+        "additionalProperties": False,
+    }
+
+
+def _subject(kind: str) -> str:
+    """The argument that names a skill."""
+    return "name" if kind == "skill" else "skill"
+
+
+# Shapes
+
+
+def render(tools: Iterable[Tool], format: ToolFormat) -> list[dict[str, object]]:
+    """The tools as a vendor's request takes them."""
+    tools = list(tools)
+    match format:
+        case "openai":
+            return [{"type": "function", "function": _shape(t, "parameters")} for t in tools]
+        case "anthropic":
+            return [_shape(tool, "input_schema") for tool in tools]
+        case "mcp":
+            return [_shape(tool, "inputSchema", drop=()) for tool in tools]
+        case "gemini":
+            declared = [_shape(t, "parameters", ("$schema", "additionalProperties")) for t in tools]
+            return [{"functionDeclarations": declared}] if declared else []
+    raise ConfigError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
+
+
+def _shape(tool: Tool, key: str, drop: Collection[str] = ("$schema",)) -> dict[str, object]:
+    schema = {name: value for name, value in tool.schema.items() if name not in drop}
+    if not schema["required"]:
+        del schema["required"]
+    return {"name": tool.name, "description": tool.description, key: schema}
+
+
+# Guidance
+
+
+def guidance(names: Mapping[str, str]) -> str:
+    """How to use the tools that are offered; no other tool is named."""
+    lines = [DEFINITIONS[kind].guidance.format_map(names) for kind in names]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+# Arguments
+
+
+class Checked(NamedTuple):
+    """Arguments brought to their types, or what is wrong with them."""
+
+    arguments: dict[str, object]
+    fault: str = ""
+
+
+def check_arguments(kind: str, given: object) -> Checked:
+    """Arguments as a model wrote them against the tool's schema; never raises.
+
+    JSON text is read, an optional argument that is null counts as not given, and a whole number may
+    be written as 3.0, as some vendors do.
+    """
+    given = _decoded(given)
+    if not isinstance(given, Mapping):
+        return Checked({}, f"the arguments must be an object{_takes(kind)}")
+    definition = DEFINITIONS[kind]
+    present = {str(key): value for key, value in given.items() if value is not None}
+    faults = [
+        f"unknown argument {key[:80]!r}" for key in present if key not in definition.properties
+    ]
+    faults += [f"argument {key!r} is missing" for key in definition.required if key not in present]
+    checked: dict[str, object] = {}
+    for key, schema in definition.properties.items():
+        if key in present:
+            checked[key], fault = _fit(present[key], schema)
+            faults += [f"argument {key!r} must be {fault}"] if fault else []
+    return Checked(checked, f"{'; '.join(faults)}{_takes(kind)}" if faults else "")
+
+
+def _decoded(given: object) -> object:
+    if given is None or given == "":
+        return {}
+    if not isinstance(given, str):
+        return given
+    import json
+
+    try:
+        decoded: object = json.loads(given)
+    except (ValueError, RecursionError):
+        return given
+    return {} if decoded is None else decoded
+
+
+def _takes(kind: str) -> str:
+    definition = DEFINITIONS[kind]
+    shown = [key if key in definition.required else f"{key}?" for key in definition.properties]
+    return f". It takes: {', '.join(shown)}"
+
+
+_TYPES: Mapping[str, tuple[type, str]] = {
+    "string": (str, "text"),
+    "boolean": (bool, "true or false"),
+    "integer": (int, "a whole number"),
+    "array": (list, "a list of texts"),
+}
+
+
+def _fit(value: object, schema: Schema) -> tuple[object, str]:
+    """The value in the type the schema wants, and what it must be when it does not fit."""
+    kind, wanted = _TYPES[str(schema["type"])]
+    if kind is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        return value, wanted
+    if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+        return value, wanted
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value, _bounds(value, schema)
+    choices = schema.get("enum")
+    if isinstance(choices, list) and value not in choices:
+        return value, f"one of {', '.join(choices)}"
+    return value, ""
+
+
+def _bounds(value: int, schema: Schema) -> str:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if isinstance(least, int) and value < least:
+        return f"at least {least}"
+    if isinstance(most, int) and value > most:
+        return f"at most {most}"
+    return ""
