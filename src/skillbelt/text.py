@@ -17,6 +17,20 @@ _UNSAFE = (
     "\ud800-\udfff\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
 )
 _BYTES_PER_TOKEN = 4  # median error 5 % on real skills, no vocabulary to carry
+# Line ends and tabs are references, so that no text opens a line and a parser gives them back; the
+# last two are characters that XML has no way to write.
+_XML = {
+    ord("&"): "&amp;",
+    ord("<"): "&lt;",
+    ord(">"): "&gt;",
+    ord('"'): "&quot;",
+    ord("'"): "&#39;",
+    ord("\t"): "&#9;",
+    ord("\n"): "&#10;",
+    ord("\r"): "&#13;",
+    0xFFFE: "\\ufffe",
+    0xFFFF: "\\uffff",
+}
 
 
 def one_line(text: str) -> str:
@@ -25,6 +39,26 @@ def one_line(text: str) -> str:
     if folded.isascii() and folded.isprintable():
         return folded
     return _unsafe().sub(_escape, folded)
+
+
+def xml(text: str) -> str:
+    """The text on one line for an element or an attribute of XML; a parser gives it back.
+
+    Only what XML can not hold, and what nobody would see, comes back as the escapes of `one_line`.
+    """
+    if not (text.isascii() and text.isprintable()):
+        text = _unsafe().sub(_escape_hidden, text)
+    return text.translate(_XML)
+
+
+def json_string(text: str) -> str:
+    """The text as a JSON string that shows what is hidden and holds no `<`; nothing is lost."""
+    import json
+
+    dumped = json.dumps(text, ensure_ascii=False).replace("<", "\\u003c")
+    if dumped.isascii() and dumped.isprintable():
+        return dumped
+    return _unsafe().sub(lambda match: json.dumps(match[0])[1:-1], dumped)
 
 
 def hidden(text: str) -> list[str]:
@@ -58,6 +92,10 @@ def _escape(match: "re.Match[str]") -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
+def _escape_hidden(match: "re.Match[str]") -> str:
+    return match[0] if match[0] in "\t\n\r" else _escape(match)
+
+
 def shorten(text: str, width: int) -> str:
     """At most `width` characters, cut at a word where one is near, with an ellipsis."""
     if len(text) <= width:
@@ -77,3 +115,8 @@ def tokens(text: str) -> int:
 def tokens_of_bytes(size: int) -> int:
     """About how many tokens a text of that many bytes has."""
     return -(-size // _BYTES_PER_TOKEN)
+
+
+def bytes_of_tokens(count: int) -> int:
+    """The most bytes a text may have to count as no more than that many tokens."""
+    return max(count, 0) * _BYTES_PER_TOKEN

@@ -1,0 +1,57 @@
+"""`skillbelt prompt`."""
+
+from __future__ import annotations
+
+import argparse
+
+from skillbelt.cli.output import open_catalog, print_json, say
+from skillbelt.disclose import Overview, default_budget, overview, visible
+from skillbelt.settings import CHOICES
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `prompt`."""
+    parser.add_argument(
+        "--format",
+        choices=CHOICES["overview_format"],
+        help="how the list is written (default: the setting overview_format)",
+    )
+    parser.add_argument(
+        "--budget",
+        type=_count,
+        metavar="TOKENS",
+        help="the most it may take (default: a share of the context window; see Configuration)",
+    )
+    parser.add_argument("--agent", metavar="A", help="only what this agent may use")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what a model is told of the skills; nothing when there is nothing to tell."""
+    catalog = open_catalog(args)
+    settings = catalog.settings
+    budget = default_budget(settings) if args.budget is None else args.budget
+    made = overview(
+        visible(catalog.available(args.agent)),
+        format=args.format or settings.overview_format,
+        budget_tokens=budget,
+    )
+    if args.json:
+        print_json(made._asdict())
+    elif made.text:
+        print(made.text)
+    if args.verbose:
+        say(_summary(made, budget), args)
+    return 0
+
+
+def _summary(made: Overview, budget: int) -> str:
+    return (
+        f"{made.tokens} of {budget} tokens: {made.shown} with descriptions, "
+        f"{made.names_only} by name only, {made.omitted} left out"
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens above 0")
+    return int(text)
