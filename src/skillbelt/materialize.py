@@ -1,0 +1,307 @@
+"""A history and what is loaded now -> the messages a model receives. Pure: same in, same out.
+
+Text stays in the answer where it first landed, so that a request begins with the whole of the
+request before it. Nothing made here is written back: the stored history keeps its short answers.
+"""
+
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from skillbelt.text import one_line
+
+Message = dict[str, Any]
+Placement = Literal["tool", "system"]
+
+HEADER = "Loaded skill context:"
+FOOTER = "End of loaded skill context."
+# The calls whose answers say what is loaded, under both sets of names.
+LOADING = frozenset({"skill_load", "load_skill", "skill_select_docs"})
+_ARGUMENTS = ("skill", "name", "skill_name")
+_SYSTEM = ("system", "developer")
+_NONE: Mapping[str, str] = MappingProxyType({})
+_FALLBACK = -1
+
+
+class Material(NamedTuple):
+    """A skill that is loaded now: its body, and the documents selected, as (path, text)."""
+
+    name: str
+    body: str
+    docs: tuple[tuple[str, str], ...] = ()
+
+
+class _Answers(NamedTuple):
+    """Where the answers to loading calls are in a history."""
+
+    skills: dict[int, str]
+    loading: dict[tuple[str, str], int]
+    others: dict[str, int]
+
+    def to(self, call: str, skill: str) -> int | None:
+        """The answer to a call that loaded the skill. Some hosts use an id more than once."""
+        found = self.loading.get((call, skill))
+        return self.others.get(call) if found is None else found
+
+
+def materialize(
+    messages: Sequence[Message],
+    loaded: Sequence[Material],
+    *,
+    placement: Placement = "tool",
+    overview: str = "",
+    note: str = "",
+    landed: Mapping[str, str] = _NONE,
+) -> list[Message]:
+    """The messages to send. The input stays as it is; untouched messages are shared with it.
+
+    `landed` names the tool call whose answer first held a skill's body (`name`), one of its
+    documents (`name#path`) or all of them (`name#*`); an empty id means that no answer did. A
+    skill it does not name is put into the last answer to a loading call for it. What has no
+    answer in this history goes into one message of its own behind the system message.
+    """
+    result = _without_ours(messages)
+    answers = _answers(result, frozenset(landed.values()))
+    materials = sorted(loaded, key=lambda material: material.name)
+    homes = {each.name: _home(each.name, result, answers, landed) for each in materials}
+    in_system = placement == "system"
+    places = {} if in_system else _places(materials, homes, answers, landed)
+    _tell_unloaded(result, answers, homes, places, landed)
+    for index, blocks in places.items():
+        if index != _FALLBACK:
+            _amend(result, index, [_stub(name) for name in blocks], "\n\n".join(blocks.values()))
+    _put_note(result, note)
+    context = "\n\n".join(map(block, materials)) if in_system else ""
+    _put_system(result, [text for text in (overview, context) if text])
+    _put_fallback(result, places.get(_FALLBACK, {}).values())
+    return result
+
+
+def block(material: Material) -> str:
+    """A skill as a model reads it: its name, its body, the documents with it."""
+    return f"[Loaded] {material.name}\n\n{material.body}\n\n{_documents(material.docs)}"
+
+
+def _documents(docs: Sequence[tuple[str, str]]) -> str:
+    # A file may be named with a line break in it; its name must not forge a line of its own.
+    named = [(one_line(path), text) for path, text in docs]
+    listed = ", ".join(path for path, _ in named) or "none"
+    return "\n\n".join(
+        [f"Docs loaded: {listed}", *(f"[Doc] {path}\n\n{text}" for path, text in named)]
+    )
+
+
+def _stub(name: str) -> str:
+    return f"loaded: {name}"
+
+
+def unloaded_line(name: str) -> str:
+    """What the answer that once held a skill says when the skill is no longer loaded."""
+    return f"unloaded since: {name} (load it again if it is needed)"
+
+
+def _without_ours(messages: Sequence[Message]) -> list[Message]:
+    """The history without a fallback message of an earlier request, should it have been kept."""
+    result = list(messages)
+    head = _head(result)
+    result[:head] = [message for message in result[:head] if not _is_ours(message)]
+    return result
+
+
+def _head(messages: Sequence[Message]) -> int:
+    """How many system messages the history begins with."""
+    for index, message in enumerate(messages):
+        if message.get("role") not in _SYSTEM:
+            return index
+    return len(messages)
+
+
+def _is_ours(message: Message) -> bool:
+    content = message.get("content")
+    return (
+        isinstance(content, str)
+        and content.startswith((f"{HEADER}\n\n[Loaded] ", f"{HEADER}\n\n[Docs] "))
+        and content.endswith(f"\n\n{FOOTER}")
+    )
+
+
+def _answers(messages: Sequence[Message], wanted: Container[str]) -> _Answers:
+    answers = _Answers({}, {}, {})
+    asked: dict[str, str] = {}
+    for index, message in enumerate(messages):
+        role = message.get("role")
+        if role == "assistant":
+            if calls := message.get("tool_calls"):
+                asked.update(_asked(calls, asked))
+        elif role == "tool":
+            call = message.get("tool_call_id", "")
+            if skill := asked.get(call) or _told(message):
+                answers.skills[index] = skill
+                answers.loading[call, skill] = index
+            elif call in wanted and call:
+                answers.others[call] = index
+    return answers
+
+
+def _asked(calls: Sequence[Mapping[str, Any]], before: Container[str]) -> Iterator[tuple[str, str]]:
+    """The skill that each loading call asks for; an empty one where an id is used again."""
+    for call in calls:
+        function = call if "name" in call else call.get("function") or {}
+        if function.get("name") in LOADING:
+            yield call.get("id", ""), _skill(function.get("arguments"))
+        elif call.get("id") in before:
+            yield call["id"], ""
+
+
+def _skill(arguments: object) -> str:
+    if isinstance(arguments, str):
+        import json
+
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            return ""
+    if not isinstance(arguments, Mapping):
+        return ""
+    found = [arguments[key] for key in _ARGUMENTS if key in arguments]
+    return found[0] if found and isinstance(found[0], str) else ""
+
+
+def _told(message: Message) -> str:
+    """The skill a loading call's answer names, for a history that lost the call itself."""
+    content = message.get("content")
+    if message.get("name") in LOADING and isinstance(content, str):
+        line, stub = content.rpartition("\n")[2], _stub("")
+        return line.removeprefix(stub) if line.startswith(stub) else ""
+    return ""
+
+
+def _home(
+    name: str, messages: Sequence[Message], answers: _Answers, landed: Mapping[str, str]
+) -> int | None:
+    """The answer that holds the skill's body, if the history has it."""
+    if name in landed:
+        return answers.to(landed[name], name)
+    for index in reversed(answers.skills):
+        if answers.skills[index] == name and _stub(name) in _lines(messages[index]):
+            return index
+    return None
+
+
+def _places(
+    materials: Sequence[Material],
+    homes: Mapping[str, int | None],
+    answers: _Answers,
+    landed: Mapping[str, str],
+) -> dict[int, dict[str, str]]:
+    """The block of each skill in each answer, by its index; without one, under `_FALLBACK`."""
+    places: dict[int, dict[str, str]] = {}
+    for material in materials:
+        name, home = material.name, homes[material.name]
+        at = _FALLBACK if home is None else home
+        if not material.docs:
+            places.setdefault(at, {})[name] = block(material)
+            continue
+        docs: dict[int, list[tuple[str, str]]] = {at: []}
+        for path, text in material.docs:
+            docs.setdefault(_doc_home(name, path, at, answers, landed), []).append((path, text))
+        places.setdefault(at, {})[name] = block(material._replace(docs=tuple(docs.pop(at))))
+        for index, some in docs.items():
+            places.setdefault(index, {})[name] = f"[Docs] {name}\n\n{_documents(some)}"
+    return places
+
+
+def _doc_home(name: str, path: str, body: int, answers: _Answers, landed: Mapping[str, str]) -> int:
+    call = landed.get(f"{name}#{path}", landed.get(f"{name}#*"))
+    if call is None:
+        return body
+    found = answers.to(call, name)
+    return _FALLBACK if found is None else found
+
+
+def _tell_unloaded(
+    messages: list[Message],
+    answers: _Answers,
+    homes: Mapping[str, int | None],
+    places: Container[int],
+    landed: Mapping[str, str],
+) -> None:
+    """Let every answer whose skill has gone since say so, for good.
+
+    Answers before the one where a skill lies now are of an earlier load. They must not turn back
+    into `loaded`: that would change a request's beginning once more.
+    """
+    for index, name in answers.skills.items():
+        home = homes.get(name) if name in landed else None
+        gone = name not in homes or (home is not None and index < home)
+        if gone and index not in places:
+            lines, stub = _lines(messages[index]), _stub(name)
+            if stub in lines or any('"selected_docs"' in line for line in lines):
+                _amend(messages, index, [stub], unloaded_line(name))
+
+
+def _whole(message: Message) -> str:
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.get("text", "") for part in content)
+
+
+def _lines(message: Message) -> list[str]:
+    return _whole(message).split("\n")
+
+
+def _amend(messages: list[Message], index: int, stubs: Sequence[str], text: str) -> None:
+    """Put the text at the end of a message, once, and in place of a stub that is there."""
+    content = messages[index].get("content") or ""
+    changed: object
+    if isinstance(content, str):
+        changed = _after(content, stubs, text)
+    else:
+        part = {"type": "text", "text": text}
+        kept = [each for each in content if each != part and each.get("text") not in stubs]
+        changed = [*kept, part]
+    messages[index] = {**messages[index], "content": changed}
+
+
+def _after(content: str, stubs: Sequence[str], text: str) -> str:
+    if content.endswith(text):
+        return content
+    if any(stub in content for stub in stubs):
+        lines = content.split("\n")
+        content = "\n".join(line for line in lines if line not in stubs).rstrip("\n")
+    return f"{content}\n\n{text}" if content else text
+
+
+def _put_system(messages: list[Message], texts: Sequence[str]) -> None:
+    """Put each text at the end of the system message, once."""
+    if texts and _head(messages) == 0:
+        messages.insert(0, {"role": "system", "content": ""})
+    for text in texts:
+        if text not in _whole(messages[0]):
+            _amend(messages, 0, (), text)
+
+
+def _put_note(messages: list[Message], note: str) -> None:
+    """Put the note before the text of the last user message."""
+    for index in range(len(messages) - 1 if note else -1, -1, -1):
+        if messages[index].get("role") == "user":
+            content = messages[index].get("content") or ""
+            changed = _before(content, note)
+            messages[index] = {**messages[index], "content": changed}
+            return
+
+
+def _before(content: str | list[Message], note: str) -> object:
+    if not isinstance(content, str):
+        part = {"type": "text", "text": note}
+        return [part, *(each for each in content if each != part)]
+    if content == note or content.startswith(f"{note}\n\n"):
+        return content
+    return f"{note}\n\n{content}" if content else note
+
+
+def _put_fallback(messages: list[Message], blocks: Collection[str]) -> None:
+    if blocks:
+        content = "\n\n".join([HEADER, *blocks, FOOTER])
+        messages.insert(_head(messages), {"role": "system", "content": content})

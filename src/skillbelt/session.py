@@ -1,0 +1,396 @@
+"""One conversation: which skills are loaded, with which documents, and where their text landed.
+
+Nothing is kept in the object. All of it is in the store, so that any process that opens the same
+key sees the same state, also after a restart.
+"""
+
+import json
+from collections.abc import Container, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal, NamedTuple, cast
+
+from skillbelt.errors import SkillNotFound
+from skillbelt.events import Event, NewEvent
+from skillbelt.store.protocol import SessionKey, Store
+
+LoadMode = Literal["turn", "once", "session"]
+DocsMode = Literal["add", "replace", "clear"]
+
+ALL = "*"
+_KEYS = "temp:skill:"
+_BODY = ""  # the entry for the body among the places where a skill's text landed
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class LoadedSkill(NamedTuple):
+    """A skill that is loaded now, and the documents selected with it."""
+
+    name: str
+    docs: tuple[str, ...] = ()
+    all_docs: bool = False
+
+
+class LoadRequest(NamedTuple):
+    """One load among those that a caller declares together."""
+
+    name: str
+    docs: Sequence[str] | None = None
+    all_docs: bool = False
+    call_id: str = ""
+
+
+class SelectedDocs(NamedTuple):
+    """What is selected after a selection; `selected_docs` is empty when all are."""
+
+    skill: str
+    selected_docs: tuple[str, ...]
+    include_all_docs: bool
+    mode: DocsMode
+
+
+class Session:
+    """One agent's view of a conversation. Agents that share a session do not share what is loaded.
+
+    A mode that is not known works as `turn`. `max_loaded` 0 means no cap.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        key: SessionKey,
+        *,
+        agent: str = "",
+        mode: str = "turn",
+        max_loaded: int = 0,
+    ) -> None:
+        self.store, self.key, self.agent, self.max_loaded = store, key, agent, max_loaded
+        self.mode: LoadMode = cast(LoadMode, mode) if mode in ("once", "session") else "turn"
+
+    def state(self) -> dict[str, str]:
+        """Everything the store holds for this conversation, of all agents."""
+        return self.store.state(self.key)
+
+    def events(self, after: int = 0) -> list[Event]:
+        """The log, of all agents."""
+        return self.store.events(self.key, after)
+
+    def loaded(self) -> list[LoadedSkill]:
+        """What is loaded now, in name order."""
+        draft = self._draft()
+        return [LoadedSkill(name, *draft.docs(name)) for name in sorted(draft.names("loaded"))]
+
+    def landed(self) -> dict[str, str]:
+        """The tool call in whose answer each text first landed, as `materialize` takes it."""
+        draft = self._draft()
+        return {
+            f"{name}#{part}" if part else name: call
+            for name in draft.names("loaded")
+            for part, call in draft.landed(name).items()
+        }
+
+    def load(
+        self,
+        name: str,
+        docs: Sequence[str] | None = None,
+        all_docs: bool = False,
+        call_id: str = "",
+        *,
+        known: Container[str] | None = None,
+    ) -> tuple[str, ...]:
+        """Load a skill, or change the documents of one that is; the names it pushed out.
+
+        Without `docs` and `all_docs` the selection stays as it is. A name that is not among the
+        `known` raises SkillNotFound, counts as a miss and changes no state.
+        """
+        if not _is_name(name) or (known is not None and name not in known):
+            self.missed(name)
+            raise _unknown(name, known)
+        draft = self._draft()
+        draft.load(LoadRequest(name, docs, all_docs, call_id))
+        return self._evict_and_save(draft)
+
+    def load_all(
+        self, requests: Iterable[LoadRequest], known: Container[str] | None = None
+    ) -> tuple[str, ...]:
+        """Load all or none: one name that is not among the `known` raises and nothing changes."""
+        wanted = list(requests)
+        for request in wanted:
+            if not _is_name(request.name) or (known is not None and request.name not in known):
+                raise _unknown(request.name, known)
+        draft = self._draft()
+        for request in wanted:
+            draft.load(request)
+        return self._evict_and_save(draft)
+
+    def select_docs(
+        self,
+        name: str,
+        docs: Sequence[str] = (),
+        all_docs: bool = False,
+        mode: str = "replace",
+        call_id: str = "",
+    ) -> SelectedDocs:
+        """Change which documents come with a skill. A mode that is not known works as `replace`.
+
+        Once all are selected, only `clear` selects fewer.
+        """
+        if not _is_name(name):
+            raise _unknown(name, None)
+        chosen: DocsMode = cast(DocsMode, mode) if mode in ("add", "clear") else "replace"
+        draft = self._draft()
+        before, every = draft.docs(name)
+        if chosen == "clear":
+            after: tuple[str, ...] | None = ()
+        elif every or all_docs:
+            after = None
+        else:
+            after = _unique([*before, *docs] if chosen == "add" else docs)
+        draft.select(name, after, call_id, chosen)
+        draft.touch(name)
+        self._save(draft)
+        return SelectedDocs(name, after or (), after is None, chosen)
+
+    def touch(self, name: str) -> None:
+        """Count the skill as just used, so that others are pushed out before it."""
+        draft = self._draft()
+        draft.touch(name)
+        self._save(draft)
+
+    def unload(self, name: str) -> bool:
+        """Forget that the skill is loaded; whether it was."""
+        draft = self._draft()
+        was = name in draft.names("loaded")
+        draft.unload(name, "asked")
+        self._save(draft)
+        return was
+
+    def start_run(self, note: str = "") -> None:
+        """A new user message: in `turn` mode nothing is loaded any more.
+
+        The note is what to tell the model with this message; `note()` gives it until the next run.
+        """
+        draft = self._draft()
+        if self.mode == "turn":
+            draft.clear("run")
+        draft.log("run_started")
+        if note:
+            draft.log("note", {"text": note})
+        draft.put("note", note or None)
+        self._save(draft)
+
+    def note(self) -> str:
+        """What to tell the model with the message of this run."""
+        return self._draft().get("note")
+
+    def after_request(self) -> None:
+        """A request went out: in `once` mode nothing is loaded any more."""
+        if self.mode == "once":
+            draft = self._draft()
+            draft.clear("once")
+            self._save(draft)
+
+    def clear(self) -> None:
+        """Unload everything of this agent."""
+        draft = self._draft()
+        draft.clear("asked")
+        self._save(draft)
+
+    def missed(self, name: str) -> int:
+        """Note that the name is no skill's; how many misses there are now."""
+        self.store.append(self.key, [NewEvent("skill_missed", self.agent, {"name": name})])
+        return self.misses()
+
+    def misses(self) -> int:
+        """How many names were no skill's since the last load that worked, in this run."""
+        count = 0
+        for event in reversed(self.events()):
+            if event.agent == self.agent and event.type in ("run_started", "skill_loaded"):
+                break
+            count += event.agent == self.agent and event.type == "skill_missed"
+        return count
+
+    def record(self, message: Mapping[str, object]) -> None:
+        """Keep a message of the conversation, as the host has it."""
+        self.store.append(self.key, [NewEvent("message", self.agent, message)])
+
+    def messages(self) -> list[dict[str, object]]:
+        """The messages kept, of this agent."""
+        return [
+            dict(event.data)
+            for event in self.events()
+            if event.type == "message" and event.agent == self.agent
+        ]
+
+    def _draft(self) -> "_Draft":
+        return _Draft(self.agent, self.state())
+
+    def _evict_and_save(self, draft: "_Draft") -> tuple[str, ...]:
+        order = draft.order()
+        evicted = order[: len(order) - self.max_loaded] if self.max_loaded > 0 else []
+        for name in evicted:
+            draft.unload(name, "cap")
+        self._save(draft)
+        return tuple(evicted)
+
+    def _save(self, draft: "_Draft") -> None:
+        delta = draft.delta()
+        if delta or draft.events:
+            self.store.append(self.key, draft.events, delta)
+
+
+class _Draft:
+    """An agent's part of a state while it is changed; the store gets all changes at once.
+
+    What belongs to one skill has keys of its own, so that two processes that load different
+    skills at the same moment lose neither. The order may lose a touch then; nothing worse.
+    """
+
+    def __init__(self, agent: str, state: Mapping[str, str]) -> None:
+        self.agent, self.before, self.after = agent, state, dict(state)
+        self.events: list[NewEvent] = []
+
+    def delta(self) -> dict[str, str | None]:
+        """What differs from the state as it was read."""
+        keys = self.before.keys() | self.after.keys()
+        changed = {key: self.after.get(key) for key in sorted(keys)}
+        return {key: value for key, value in changed.items() if value != self.before.get(key)}
+
+    def log(self, kind: str, data: Mapping[str, object] = _NOTHING) -> None:
+        self.events.append(NewEvent(kind, self.agent, data))
+
+    def get(self, kind: str) -> str:
+        """A value of the agent itself: `order` or `note`."""
+        return self.after.get(self._own(kind), "")
+
+    def put(self, kind: str, value: str | None) -> None:
+        self._set(self._own(kind), value)
+
+    def names(self, kind: str) -> list[str]:
+        """The skills of this agent that have a `loaded`, `docs` or `landed` entry."""
+        start = self._key(kind, "")
+        found = [key.removeprefix(start) for key in self.after if key.startswith(start)]
+        return [name for name in found if _is_name(name)]
+
+    def docs(self, name: str) -> tuple[tuple[str, ...], bool]:
+        """The documents selected, and whether all are."""
+        text = self.after.get(self._key("docs", name), "")
+        return ((), True) if text == ALL else (_strings(text), False)
+
+    def landed(self, name: str) -> dict[str, str]:
+        """The call in whose answer the body and each document landed."""
+        found = _parsed(self.after.get(self._key("landed", name), ""))
+        return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+    def order(self) -> list[str]:
+        """The skills loaded, the one not touched for longest first."""
+        loaded = set(self.names("loaded"))
+        kept = [name for name in _strings(self.get("order")) if name in loaded]
+        return [*sorted(loaded.difference(kept)), *kept]
+
+    def touch(self, name: str) -> None:
+        order = self.order()
+        if name in order:
+            order.remove(name)
+            self.put("order", _dumped([*order, name]))
+
+    def load(self, request: LoadRequest) -> None:
+        name, call = request.name, request.call_id
+        docs = None if request.all_docs else _unique(request.docs or ())
+        given = request.all_docs or request.docs is not None
+        if name in self.names("loaded"):
+            if given:
+                self.select(name, docs, call, "replace")
+        else:
+            if given:
+                self._set(self._key("docs", name), ALL if docs is None else _dumped(docs))
+            self._set(self._key("loaded", name), "1")
+            self._set(self._key("landed", name), _dumped({_BODY: call}))
+            self.log("skill_loaded", {"name": name, "docs": self._told(name), "call_id": call})
+        self.touch(name)
+
+    def select(self, name: str, docs: tuple[str, ...] | None, call: str, mode: DocsMode) -> None:
+        """Select these documents, or all for None. What is new lands in the call's answer."""
+        before = self.docs(name)
+        key = self._key("docs", name)
+        self._set(key, ALL if docs is None else _dumped(docs))
+        if self.docs(name) == before:
+            return
+        if name in self.names("loaded"):
+            landed = self._landed_with(name, before, docs, call)
+            self._set(self._key("landed", name), _dumped(landed))
+        told = {"name": name, "docs": self._told(name), "mode": mode, "call_id": call}
+        self.log("docs_selected", told)
+
+    def unload(self, name: str, reason: str) -> None:
+        if name in self.names("loaded"):
+            self.log("skill_unloaded", {"name": name, "reason": reason})
+        for kind in ("loaded", "docs", "landed"):
+            self._set(self._key(kind, name), None)
+        order = self.order()
+        self.put("order", _dumped(order) if order else None)
+
+    def clear(self, reason: str) -> None:
+        for name in sorted({*self.names("loaded"), *self.names("docs")}):
+            self.unload(name, reason)
+
+    def _landed_with(
+        self,
+        name: str,
+        before: tuple[tuple[str, ...], bool],
+        docs: tuple[str, ...] | None,
+        call: str,
+    ) -> dict[str, str]:
+        """Where everything landed once `docs` are selected; what stays selected stays there."""
+        old, (selected, every) = self.landed(name), before
+        body = old.get(_BODY, "")
+        whole = old.get(ALL, body)
+        if docs is None:
+            return {_BODY: body, **{doc: old.get(doc, body) for doc in selected}, ALL: call}
+        stay = {doc: old.get(doc, whole) for doc in docs if every or doc in selected}
+        return {_BODY: body, **{doc: stay.get(doc, call) for doc in docs}}
+
+    def _told(self, name: str) -> object:
+        docs, every = self.docs(name)
+        return ALL if every else list(docs)
+
+    def _key(self, kind: str, name: str) -> str:
+        return f"{_KEYS}{kind}:{self.agent}/{name}" if self.agent else f"{_KEYS}{kind}:{name}"
+
+    def _own(self, kind: str) -> str:
+        return f"{_KEYS}{kind}:{self.agent}" if self.agent else f"{_KEYS}{kind}"
+
+    def _set(self, key: str, value: str | None) -> None:
+        if value is None:
+            self.after.pop(key, None)
+        else:
+            self.after[key] = value
+
+
+def _is_name(name: str) -> bool:
+    """Whether it can be a skill's id: with a slash it would be another agent's key."""
+    return bool(name) and "/" not in name
+
+
+def _unknown(name: str, known: Container[str] | None) -> SkillNotFound:
+    return SkillNotFound(name, known if isinstance(known, Iterable) else ())
+
+
+def _unique(docs: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(docs))
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _parsed(text: str) -> object:
+    """A value of the state; None when something else wrote there what is no JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _strings(text: str) -> tuple[str, ...]:
+    found = _parsed(text)
+    return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
