@@ -1,0 +1,325 @@
+"""The headings of a Markdown text, the sections they open, and which one a hint means.
+
+Read as a renderer reads it: what looks like a heading inside a fence, a comment or indented code is
+none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+MAX_SECTIONS = 10_000
+MAX_HINT_CHARS = 500
+_MAX_TITLE_CHARS = 500
+# Quantifiers are bounded or possessive so that a hostile text costs time in proportion to its size.
+_ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]++(.*))?$", re.DOTALL)
+_CLOSING = re.compile(r"(?:^|[ \t])#+$")
+_SETEXT = re.compile(r" {0,3}(?:(=++)|-++)[ \t]*+$")
+_FENCE = re.compile(r"([ \t]{0,99}+)(`{3,}+|~{3,}+)(.*)$", re.DOTALL)
+_ITEM = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
+_BREAK = re.compile(r" {0,3}(?:(?:\*[ \t]*+){3,}|(?:-[ \t]*+){3,}|(?:_[ \t]*+){3,})$")
+_INDENTED = re.compile(r" {0,3}\t| {4}")
+_RAW = re.compile(r" {0,3}<(?:(!--)|(pre|script|style|textarea)(?=[\s>]|$))", re.IGNORECASE)
+_KEY = re.compile(r"[\w.-]{1,100}[ \t]*:")
+_LINK = re.compile(r"!?\[([^\[\]\n]{0,300})\]\([^()\n]{0,500}\)")
+_MARKUP = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)")
+_ORDINAL = re.compile(r"(.*\S)[ \t]*#(\d{1,5})", re.DOTALL)
+_HEADING_HINT = re.compile(r"(#{1,6})[ \t]+(.+)", re.DOTALL)
+_PATH = re.compile(r"\s+>\s+|\s*/\s*")
+_NOT_SLUG = re.compile(r"[^\w\- ]")
+
+
+class Section(NamedTuple):
+    """A heading and what stands under it, up to the next heading that is not deeper.
+
+    `line` is the heading's, counted from 1; `start` and `end` are offsets into the text.
+    """
+
+    title: str
+    level: int
+    line: int
+    start: int
+    end: int
+
+
+class Line(NamedTuple):
+    """One line of a text: where it starts, what it says, and whether it is code or a comment."""
+
+    start: int
+    text: str
+    verbatim: bool
+
+
+class _Heading(NamedTuple):
+    title: str
+    level: int
+    line: int
+    start: int
+
+
+def sections(text: str) -> list[Section]:
+    """Every section in the order of the headings; at most MAX_SECTIONS of them."""
+    found: list[Section] = []
+    still_open: list[int] = []
+    for heading in _headings(text):
+        while still_open and found[still_open[-1]].level >= heading.level:
+            place = still_open.pop()
+            found[place] = found[place]._replace(end=heading.start)
+        if len(found) == MAX_SECTIONS:
+            break
+        still_open.append(len(found))
+        found.append(Section(*heading, end=len(text)))
+    return found
+
+
+def lines(text: str) -> Iterator[Line]:
+    """Each line without its end; `verbatim` where it is frontmatter, code or a comment."""
+    state = _Verbatim(_frontmatter_lines(text))
+    at = 0
+    for number, raw in enumerate(text.split("\n")):
+        line = raw.removesuffix("\r")
+        yield Line(at, line, state.covers(line, number))
+        at += len(raw) + 1
+
+
+class _Verbatim:
+    """Follows a text line by line and knows whether it is inside something that is not prose."""
+
+    def __init__(self, frontmatter: int) -> None:
+        self._frontmatter = frontmatter
+        self._fence = ""
+        self._until = ""
+        self._in_list = False
+
+    def covers(self, line: str, number: int) -> bool:
+        if number < self._frontmatter:
+            return True
+        if self._fence:
+            self._end_fence(line)
+            return True
+        if self._until:
+            self._end_raw(line)
+            return True
+        return self._opens(line)
+
+    def _end_fence(self, line: str) -> None:
+        mark = line.strip()
+        if mark.startswith(self._fence) and not mark.strip(self._fence[0]):
+            self._fence = ""
+
+    def _end_raw(self, line: str) -> None:
+        if self._until in line.lower():
+            self._until = ""
+
+    def _opens(self, line: str) -> bool:
+        if _ITEM.match(line):
+            self._in_list = True
+        elif line and not line[0].isspace():
+            self._in_list = False
+        return self._opens_fence(line) or self._opens_raw(line)
+
+    def _opens_fence(self, line: str) -> bool:
+        mark = _FENCE.match(line) if "```" in line or "~~~" in line else None
+        # Deeply indented it is code already, unless a list item is what it is indented by.
+        if not mark or (mark[2][0] == "`" and "`" in mark[3]):
+            return False
+        if _INDENTED.match(line) and not self._in_list:
+            return False
+        self._fence = mark[2]
+        return True
+
+    def _opens_raw(self, line: str) -> bool:
+        mark = _RAW.match(line) if "<" in line else None
+        if not mark:
+            return False
+        self._until = "-->" if mark[1] else f"</{mark[2].lower()}>"
+        self._end_raw(line[mark.end() :])
+        return True
+
+
+def _frontmatter_lines(text: str) -> int:
+    """How many lines the frontmatter takes; its closing line would make its last one a heading."""
+    if not text.startswith(("---\n", "---\r\n")):
+        return 0
+    first = text.index("\n") + 1
+    end = text.find("\n---", first)
+    if end < 0 or not _KEY.match(text, first) or text[end + 4 : end + 6].strip(" \t\r\n"):
+        return 0
+    return text.count("\n", 0, end + 1) + 1
+
+
+# --- headings ------------------------------------------------------------------------------------
+
+
+class _Paragraph(NamedTuple):
+    """Lines that a line of dashes would turn into a heading; none when they are in a list."""
+
+    line: int
+    start: int
+    words: tuple[str, ...]
+
+
+_NONE = _Paragraph(0, 0, ())
+
+
+def _headings(text: str) -> Iterator[_Heading]:
+    paragraph = _NONE
+    contained = False
+    for number, (start, line, verbatim) in enumerate(lines(text), 1):
+        if verbatim or not line.strip():
+            paragraph, contained = _NONE, False
+            continue
+        underline = _SETEXT.match(line) if paragraph.words else None
+        if underline:
+            title = " ".join(paragraph.words)[:_MAX_TITLE_CHARS]
+            yield _Heading(title, 1 if underline[1] else 2, paragraph.line, paragraph.start)
+            paragraph = _NONE
+        elif atx := _ATX.match(line):
+            yield _Heading(_atx_title(atx[2] or ""), len(atx[1]), number, start)
+            paragraph, contained = _NONE, False
+        elif _BREAK.match(line):
+            paragraph, contained = _NONE, False
+        else:
+            contained = contained or bool(_ITEM.match(line)) or line.lstrip().startswith((">", "|"))
+            paragraph = _NONE if contained else _extended(paragraph, number, start, line)
+
+
+def _atx_title(rest: str) -> str:
+    return _CLOSING.sub("", rest.strip()[: _MAX_TITLE_CHARS * 2]).strip()[:_MAX_TITLE_CHARS]
+
+
+def _extended(paragraph: _Paragraph, number: int, start: int, line: str) -> _Paragraph:
+    if paragraph.words:
+        # Only the first lines can matter: a title is cut anyway.
+        few = len(paragraph.words) < 3
+        return paragraph._replace(words=(*paragraph.words, line.strip())) if few else paragraph
+    return _NONE if _INDENTED.match(line) else _Paragraph(number, start, (line.strip(),))
+
+
+# --- hints ---------------------------------------------------------------------------------------
+
+
+def find(text: str, hint: str) -> Section | None:
+    """The section a hint means, or None.
+
+    A hint is a heading line (`## Set up`), its words in any case, a way down (`Usage > Set up`,
+    `Usage/Set up`), the second of several of the same name (`Example#2`) or a link's anchor
+    (`#set-up`). What is written most exactly is tried first.
+    """
+    hint = " ".join(hint[:MAX_HINT_CHARS].split())
+    if not hint:
+        return None
+    found = sections(text)
+    for attempt in (_by_line, _by_title, _by_ordinal, _by_path, _by_slug):
+        section = attempt(found, hint)
+        if section is not None:
+            return section
+    return None
+
+
+def _by_line(found: list[Section], hint: str) -> Section | None:
+    mark = _HEADING_HINT.fullmatch(hint)
+    if not mark:
+        return None
+    title, level = _atx_title(mark[2]), len(mark[1])
+    matches = _named(found, title) or _named(found, title, exact=False)
+    return next((one for one in matches if one.level == level), next(iter(matches), None))
+
+
+def _by_title(found: list[Section], hint: str) -> Section | None:
+    return next(iter(_named(found, hint) or _named(found, hint, exact=False)), None)
+
+
+def _by_ordinal(found: list[Section], hint: str) -> Section | None:
+    mark = _ORDINAL.fullmatch(hint)
+    if not mark:
+        return None
+    title = _bare(mark[1])
+    matches = _named(found, title) or _named(found, title, exact=False)
+    wanted = int(mark[2])
+    return matches[wanted - 1] if 0 < wanted <= len(matches) else None
+
+
+def _by_path(found: list[Section], hint: str) -> Section | None:
+    for parts in (re.split(r"\s+>\s+|>", hint), _PATH.split(hint)):
+        steps = [part.strip() for part in parts if part.strip()]
+        if len(steps) > 1:
+            section = _descend(found, steps)
+            if section is not None:
+                return section
+    return None
+
+
+def _descend(found: list[Section], steps: list[str]) -> Section | None:
+    """The section the last step names, inside one of those the steps before it name."""
+    inside = found
+    for step in steps[:-1]:
+        outer = _step(inside, step)
+        inside = _within(inside, outer)
+    return next(iter(_step(inside, steps[-1])), None)
+
+
+def _step(found: list[Section], step: str) -> list[Section]:
+    title = _bare(step)
+    matches = _named(found, title) or _named(found, title, exact=False)
+    if matches:
+        return matches
+    one = _by_ordinal(found, step)
+    return [one] if one else []
+
+
+def _within(found: list[Section], outer: list[Section]) -> list[Section]:
+    """The sections below any of the outer ones; both lists are in the order of the text."""
+    kept, end, coming = [], 0, iter(outer)
+    opening = next(coming, None)
+    for section in found:
+        if section.start < end:
+            kept.append(section)
+        while opening and opening.start <= section.start:
+            end = max(end, opening.end)
+            opening = next(coming, None)
+    return kept
+
+
+def _by_slug(found: list[Section], hint: str) -> Section | None:
+    wanted = hint.lstrip("#").lower()
+    seen: dict[str, int] = {}
+    for section in found:
+        slug = slug_of(section.title)
+        times = seen.get(slug, 0)
+        seen[slug] = times + 1
+        if wanted == (f"{slug}-{times}" if times else slug):
+            return section
+    return None
+
+
+def slug_of(title: str) -> str:
+    """The anchor that code hosts give a heading, without the number of a repeated one."""
+    return _NOT_SLUG.sub("", plain(title).lower()).replace(" ", "-")
+
+
+def plain(title: str) -> str:
+    """The words of a heading without links and emphasis."""
+    return _MARKUP.sub("", _LINK.sub(r"\1", title)).strip()
+
+
+def _bare(step: str) -> str:
+    mark = _HEADING_HINT.fullmatch(step)
+    return mark[2] if mark else step
+
+
+def _named(found: list[Section], title: str, *, exact: bool = True) -> list[Section]:
+    key: Callable[[str], str] = _same if exact else folded
+    wanted = key(title)
+    return [section for section in found if key(section.title) == wanted]
+
+
+def _same(title: str) -> str:
+    return " ".join(title.split())
+
+
+def folded(title: str) -> str:
+    """The title as hints are compared: no markup, no case, no colon at the end."""
+    return " ".join(plain(title).casefold().split()).rstrip(":：")
