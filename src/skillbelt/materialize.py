@@ -8,6 +8,7 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from skillbelt.disclose import Overview, merge
 from skillbelt.text import one_line
 
 Message = dict[str, Any]
@@ -40,7 +41,7 @@ class _Answers(NamedTuple):
 
     def to(self, call: str, skill: str) -> int | None:
         """The answer to a call that loaded the skill. Some hosts use an id more than once."""
-        found = self.loading.get((call, skill))
+        found = self.loading.get((call, skill)) if call else None
         return self.others.get(call) if found is None else found
 
 
@@ -147,10 +148,11 @@ def _asked(calls: Sequence[Mapping[str, Any]], before: Container[str]) -> Iterat
     """The skill that each loading call asks for; an empty one where an id is used again."""
     for call in calls:
         function = call if "name" in call else call.get("function") or {}
-        if function.get("name") in LOADING:
-            yield call.get("id", ""), _skill(function.get("arguments"))
-        elif call.get("id") in before:
-            yield call["id"], ""
+        called = call.get("id", "")
+        if function.get("name") in LOADING and called:
+            yield called, _skill(function.get("arguments"))
+        elif called in before:
+            yield called, ""
 
 
 def _skill(arguments: object) -> str:
@@ -240,11 +242,20 @@ def _tell_unloaded(
                 _amend(messages, index, [stub], unloaded_line(name))
 
 
+def _part(text: str) -> Message:
+    return {"type": "text", "text": text}
+
+
+def _text(part: object) -> str:
+    text = part.get("text") if isinstance(part, Mapping) else part
+    return text if isinstance(text, str) else ""
+
+
 def _whole(message: Message) -> str:
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
-    return "\n".join(part.get("text", "") for part in content)
+    return "\n".join(map(_text, content))
 
 
 def _lines(message: Message) -> list[str]:
@@ -258,8 +269,8 @@ def _amend(messages: list[Message], index: int, stubs: Sequence[str], text: str)
     if isinstance(content, str):
         changed = _after(content, stubs, text)
     else:
-        part = {"type": "text", "text": text}
-        kept = [each for each in content if each != part and each.get("text") not in stubs]
+        part = _part(text)
+        kept = [each for each in content if each != part and _text(each) not in stubs]
         changed = [*kept, part]
     messages[index] = {**messages[index], "content": changed}
 
@@ -278,8 +289,12 @@ def _put_system(messages: list[Message], texts: Sequence[str]) -> None:
     if texts and _head(messages) == 0:
         messages.insert(0, {"role": "system", "content": ""})
     for text in texts:
-        if text not in _whole(messages[0]):
-            _amend(messages, 0, (), text)
+        content = messages[0].get("content") or ""
+        whole = _whole(messages[0])
+        merged = merge(whole, Overview(text, 0, 0, 0, 0))
+        if merged != whole:
+            changed = merged if isinstance(content, str) else [*content, _part(text)]
+            messages[0] = {**messages[0], "content": changed}
 
 
 def _put_note(messages: list[Message], note: str) -> None:
@@ -294,7 +309,7 @@ def _put_note(messages: list[Message], note: str) -> None:
 
 def _before(content: str | list[Message], note: str) -> object:
     if not isinstance(content, str):
-        part = {"type": "text", "text": note}
+        part = _part(note)
         return [part, *(each for each in content if each != part)]
     if content == note or content.startswith(f"{note}\n\n"):
         return content
