@@ -1,0 +1,25 @@
+"""What happened in a session, as values."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class NewEvent(NamedTuple):
+    """Something that happened, before a store gave it its place. `data` is what JSON can hold."""
+
+    type: str
+    agent: str = ""
+    data: Mapping[str, object] = _NOTHING
+
+
+class Event(NamedTuple):
+    """One entry of a session's log; `seq` counts from 1 without gaps, `time` is in Unix seconds."""
+
+    seq: int
+    time: float
+    type: str
+    agent: str
+    data: Mapping[str, object]

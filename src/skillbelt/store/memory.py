@@ -1,0 +1,113 @@
+"""Sessions that live as long as the process."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from skillbelt.events import Event, NewEvent
+from skillbelt.store.protocol import (
+    NO_CHANGE,
+    SessionInfo,
+    SessionKey,
+    changes,
+    decoded,
+    encoded,
+)
+
+
+class _Kept(NamedTuple):
+    """An event with its data as text, so that nobody can change it afterwards."""
+
+    seq: int
+    time: float
+    type: str
+    agent: str
+    data: str
+
+
+class _Log:
+    """One session."""
+
+    def __init__(self, now: float) -> None:
+        self.created = self.updated = now
+        self.events: list[_Kept] = []
+
+
+class MemoryStore:
+    """A store in memory, for tests and for what need not outlive the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._logs: dict[SessionKey, _Log] = {}
+        self._state: dict[tuple[str, ...], dict[str, str]] = {}
+
+    def append(
+        self,
+        key: SessionKey,
+        events: Sequence[NewEvent],
+        delta: Mapping[str, str | None] = NO_CHANGE,
+    ) -> list[Event]:
+        """Add the events and change the state, all or nothing; the events as they are kept now."""
+        rows = [(event.type, event.agent, encoded(event.data)) for event in events]
+        changed = list(changes(delta))
+        with self._lock:
+            now = time.time()
+            log = self._logs.setdefault(key, _Log(now))
+            first = len(log.events) + 1
+            kept = [_Kept(seq, now, *row) for seq, row in enumerate(rows, first)]
+            log.events += kept
+            log.updated = now
+            for scope, name, value in changed:
+                self._change(_owner(scope, key), name, value)
+        return [_event(one) for one in kept]
+
+    def events(self, key: SessionKey, after: int = 0) -> list[Event]:
+        """The events with a higher number, in order; none for a session that does not exist."""
+        with self._lock:
+            log = self._logs.get(key)
+            kept = log.events[max(after, 0) :] if log else []
+        return [_event(one) for one in kept]
+
+    def state(self, key: SessionKey) -> dict[str, str]:
+        """The entries of the app, of the user and of the session together."""
+        found: dict[str, str] = {}
+        with self._lock:
+            for scope in ("app", "user", "session"):
+                found.update(self._state.get(_owner(scope, key), {}))
+        return found
+
+    def sessions(self, app: str | None = None, user: str | None = None) -> list[SessionInfo]:
+        """Every session there is, or those of an app, of a user or both, in order of their keys."""
+        with self._lock:
+            return [
+                SessionInfo(key, log.created, log.updated, len(log.events))
+                for key, log in sorted(self._logs.items(), key=lambda item: item[0])
+                if app in (None, key.app) and user in (None, key.user)
+            ]
+
+    def delete(self, key: SessionKey) -> bool:
+        """Forget the session's events and state, not its user's or app's; whether there was one."""
+        with self._lock:
+            self._state.pop(_owner("session", key), None)
+            return self._logs.pop(key, None) is not None
+
+    def expire(self, before: float) -> int:
+        """Delete each session that was last touched before that time; how many there were."""
+        with self._lock:
+            old = [key for key, log in self._logs.items() if log.updated < before]
+            return sum(self.delete(key) for key in old)
+
+    def _change(self, owner: tuple[str, ...], name: str, value: str | None) -> None:
+        if value is None:
+            self._state.get(owner, {}).pop(name, None)
+        else:
+            self._state.setdefault(owner, {})[name] = value
+
+
+def _owner(scope: str, key: SessionKey) -> tuple[str, ...]:
+    return key[: {"app": 1, "user": 2, "session": 3}[scope]]
+
+
+def _event(kept: _Kept) -> Event:
+    return Event(*kept[:4], decoded(kept.data))

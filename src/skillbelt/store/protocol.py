@@ -1,0 +1,100 @@
+"""What a store of sessions promises, and what every store needs to keep the promise.
+
+`skillbelt.testing.StoreConformance` holds each of these promises as a test.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal, NamedTuple, Protocol
+
+from skillbelt.events import Event, NewEvent
+
+Scope = Literal["app", "user", "session"]
+NO_CHANGE: Mapping[str, str | None] = MappingProxyType({})
+
+
+class SessionKey(NamedTuple):
+    """Whose conversation it is. Any text will do; two users may have sessions of one name."""
+
+    app: str
+    user: str
+    session: str
+
+
+class SessionInfo(NamedTuple):
+    """What is known of a session without reading it; times in Unix seconds."""
+
+    key: SessionKey
+    created: float
+    updated: float
+    events: int
+
+
+class Store(Protocol):
+    """Where sessions are kept: a log that only grows, and a small map of text.
+
+    Safe to use from many threads. What is given is copied and what comes back is the caller's own.
+    """
+
+    def append(
+        self,
+        key: SessionKey,
+        events: Sequence[NewEvent],
+        delta: Mapping[str, str | None] = NO_CHANGE,
+    ) -> list[Event]:
+        """Add the events and change the state, all or nothing; the events as they are kept now.
+
+        A session begins with its first append, and each append touches it. In `delta`, None
+        deletes a key; `app:` and `user:` keys are shared by all sessions of the app and of the
+        user in it, every other key is the session's. TypeError or ValueError, and no change, when
+        `data` is not what JSON can hold.
+        """
+
+    def events(self, key: SessionKey, after: int = 0) -> list[Event]:
+        """The events with a higher number, in order; none for a session that does not exist."""
+
+    def state(self, key: SessionKey) -> dict[str, str]:
+        """The entries of the app, of the user and of the session together."""
+
+    def sessions(self, app: str | None = None, user: str | None = None) -> list[SessionInfo]:
+        """Every session there is, or those of an app, of a user or both, in order of their keys."""
+
+    def delete(self, key: SessionKey) -> bool:
+        """Forget the session's events and state, not its user's or app's; whether there was one."""
+
+    def expire(self, before: float) -> int:
+        """Delete each session that was last touched before that time; how many there were."""
+
+
+def encoded(data: Mapping[str, object]) -> str:
+    """The data as JSON; TypeError or ValueError when it has none.
+
+    Letters of all scripts stay as they are. An escape for each surrogate would turn two of them
+    that stand side by side into one other character.
+    """
+    try:
+        return json.dumps(dict(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except RecursionError as error:
+        raise ValueError("the data of an event is nested too deeply") from error
+
+
+def decoded(data: str) -> dict[str, object]:
+    """What `encoded` was given."""
+    value: dict[str, object] = json.loads(data)
+    return value
+
+
+def changes(delta: Mapping[str, str | None]) -> Iterator[tuple[Scope, str, str | None]]:
+    """Each change with the scope that its key names."""
+    for key, value in delta.items():
+        if not (isinstance(key, str) and (value is None or isinstance(value, str))):
+            raise TypeError(f"state is text by text, not {key!r}: {value!r}")
+        yield scope(key), key, value
+
+
+def scope(key: str) -> Scope:
+    """Who shares a state key."""
+    if key.startswith("app:"):
+        return "app"
+    return "user" if key.startswith("user:") else "session"

@@ -1,0 +1,349 @@
+"""Sessions in one SQLite file, for all processes of the user.
+
+What `append` returned is on the disk: it outlives the process, the machine and a `kill -9`. The
+file is data, not a cache, so one that can not be read is left as it is and told of.
+"""
+
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from skillbelt.errors import ConfigError
+from skillbelt.events import Event, NewEvent
+from skillbelt.store.protocol import (
+    NO_CHANGE,
+    Scope,
+    SessionInfo,
+    SessionKey,
+    changes,
+    decoded,
+    encoded,
+)
+
+T = TypeVar("T")
+Change = tuple[Scope, str, str | None]
+Row = tuple[str, str, str]
+
+_BUSY_SECONDS = 30.0
+_MOST = 2**63 - 1
+# Marks the file as ours: "SkBt".
+_APPLICATION_ID = 0x536B4274
+# The n-th entry brings a file of format n to format n + 1. An entry is never changed, only added.
+# Columns without a type take text and bytes alike and convert neither (see `_cell`).
+_MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE session (id INTEGER PRIMARY KEY, app, user, name, created REAL, updated REAL,"
+        " last INTEGER, UNIQUE (app, user, name))",
+        "CREATE INDEX session_updated ON session (updated)",
+        "CREATE TABLE event (session INTEGER, seq INTEGER, time REAL, type, agent, data,"
+        " PRIMARY KEY (session, seq))",
+        "CREATE TABLE state (scope, app, user, session, key, value,"
+        " PRIMARY KEY (scope, app, user, session, key)) WITHOUT ROWID",
+    ),
+)
+# One for all stores, so that a fork can wait until none of them is in the middle of something.
+_LOCK = threading.RLock()
+_STORES: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
+_LEFT: list[sqlite3.Connection] = []
+
+
+class SqliteStore:
+    """A store in a file. The folder and the file are made, for the user alone, when first needed.
+
+    ConfigError, with what to do, when the file is broken, foreign, too new, or can not be used.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+        self._db: sqlite3.Connection | None = None
+        with _LOCK:
+            _STORES.add(self)
+
+    def append(
+        self,
+        key: SessionKey,
+        events: Sequence[NewEvent],
+        delta: Mapping[str, str | None] = NO_CHANGE,
+    ) -> list[Event]:
+        """Add the events and change the state, all or nothing; the events as they are kept now."""
+        rows = [(event.type, event.agent, encoded(event.data)) for event in events]
+        changed = list(changes(delta))
+        return self._write(lambda db: _append(db, key, rows, changed))
+
+    def events(self, key: SessionKey, after: int = 0) -> list[Event]:
+        """The events with a higher number, in order; none for a session that does not exist."""
+        query = (
+            "SELECT seq, time, type, agent, data FROM event WHERE seq > ? AND session ="
+            " (SELECT id FROM session WHERE app = ? AND user = ? AND name = ?) ORDER BY seq"
+        )
+        rows = self._read(query, min(after, _MOST), *_cells(key))
+        try:
+            return [_event(row) for row in rows]
+        except ValueError as error:
+            raise ConfigError(f"{self.path}: an event is not JSON; {_BROKEN}") from error
+
+    def state(self, key: SessionKey) -> dict[str, str]:
+        """The entries of the app, of the user and of the session together."""
+        query = (
+            "SELECT key, value FROM state WHERE (scope, app, user, session) IN"
+            " (VALUES (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?))"
+        )
+        owners = (*_owner("app", key), *_owner("user", key), *_owner("session", key))
+        return {_text(name): _text(value) for name, value in self._read(query, *owners)}
+
+    def sessions(self, app: str | None = None, user: str | None = None) -> list[SessionInfo]:
+        """Every session there is, or those of an app, of a user or both, in order of their keys."""
+        wanted = {"app": app, "user": user}
+        given = {name: _cell(value) for name, value in wanted.items() if value is not None}
+        where = " AND ".join(f"{name} = ?" for name in given) or "TRUE"
+        query = f"SELECT app, user, name, created, updated, last FROM session WHERE {where}"
+        return sorted(
+            SessionInfo(SessionKey(*map(_text, row[:3])), *row[3:])
+            for row in self._read(query, *given.values())
+        )
+
+    def delete(self, key: SessionKey) -> bool:
+        """Forget the session's events and state, not its user's or app's; whether there was one."""
+        where = "app = ? AND user = ? AND name = ?"
+        return bool(self._remove(where, *_cells(key)))
+
+    def expire(self, before: float) -> int:
+        """Delete each session that was last touched before that time; how many there were."""
+        return self._remove("updated < ?", before)
+
+    def close(self) -> None:
+        """Let go of the file; the next call opens it again."""
+        with _LOCK:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_db", None) is not None:
+            self.close()
+
+    def _remove(self, where: str, *values: object) -> int:
+        if not self._read(f"SELECT 1 FROM session WHERE {where} LIMIT 1", *values):
+            return 0
+        return self._write(lambda db: _remove(db, where, values))
+
+    def _read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """The rows; none, and nothing made, when there is no file yet."""
+        with _LOCK:
+            if self._db is None and not os.path.lexists(self.path):
+                return []
+            return self._attempt(lambda db: db.execute(query, values).fetchall())
+
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with _LOCK:
+            return self._attempt(lambda db: _transaction(db, work))
+
+    def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            if self._db is None:
+                self._db = _connect(self.path)
+            return work(self._db)
+        except sqlite3.Error as error:
+            self.close()
+            raise _trouble(self.path, error) from error
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(f"{self.path}: {reason}; {_ELSEWHERE}") from error
+
+
+def _forget_connections() -> None:
+    """A connection is not usable after a fork, not even to be closed: the child opens its own.
+
+    SQLite's own locks would stay locked for ever in the child, had another thread held one.
+    """
+    for store in _STORES:
+        if store._db is not None:
+            _LEFT.append(store._db)
+            store._db = None
+    _LOCK.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_LOCK.acquire,
+        after_in_parent=_LOCK.release,
+        after_in_child=_forget_connections,
+    )
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    # Closing a descriptor of the file would free the locks that SQLite holds on it in this
+    # process, so it is opened here only if nobody can have it open yet.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        if _format(db, path) < len(_MIGRATIONS):
+            _use_wal(db)
+            _transaction(db, lambda db: _migrate(db, path))
+        db.execute("PRAGMA synchronous = FULL")
+        # What was deleted shall not be readable in the file.
+        db.execute("PRAGMA secure_delete = ON")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _format(db: sqlite3.Connection, path: str) -> int:
+    """The format of the file, 0 for an empty one; ConfigError for one that is not for us."""
+    [(owner,)] = db.execute("PRAGMA application_id")
+    [(number,)] = db.execute("PRAGMA user_version")
+    [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
+    if owner != _APPLICATION_ID and (owner or number or tables):
+        raise ConfigError(f"{path}: is another program's database; {_ELSEWHERE}")
+    if number > len(_MIGRATIONS):
+        raise ConfigError(
+            f"{path}: was written by a newer skillbelt (format {number}, this one knows "
+            f"{len(_MIGRATIONS)}); upgrade skillbelt, or set state_dir to another folder"
+        )
+    return int(number)
+
+
+def _use_wal(db: sqlite3.Connection) -> None:
+    """Readers then never wait for a writer. SQLite itself does not wait for this change."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(0.01)
+
+
+def _migrate(db: sqlite3.Connection, path: str) -> None:
+    for statements in _MIGRATIONS[_format(db, path) :]:
+        for statement in statements:
+            db.execute(statement)
+    db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    db.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+
+
+def _transaction(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        done = work(db)
+        db.execute("COMMIT")
+        return done
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _append(
+    db: sqlite3.Connection, key: SessionKey, rows: list[Row], changed: list[Change]
+) -> list[Event]:
+    now = time.time()
+    session, last = _session(db, key, now)
+    events = [Event(seq, now, *row[:2], decoded(row[2])) for seq, row in enumerate(rows, last + 1)]
+    db.executemany(
+        "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)",
+        [(session, seq, now, *map(_cell, row)) for seq, row in enumerate(rows, last + 1)],
+    )
+    db.execute(
+        "UPDATE session SET updated = ?, last = ? WHERE id = ?", (now, last + len(rows), session)
+    )
+    for scope, name, value in changed:
+        _change(db, (*_owner(scope, key), _cell(name)), value)
+    return events
+
+
+def _event(row: tuple[Any, ...]) -> Event:
+    seq, at, kind, agent, data = row
+    return Event(seq, at, _text(kind), _text(agent), decoded(_text(data)))
+
+
+def _session(db: sqlite3.Connection, key: SessionKey, now: float) -> tuple[int, int]:
+    """The row of the session, made if need be, and the number of its last event."""
+    cells = _cells(key)
+    query = "SELECT id, last FROM session WHERE app = ? AND user = ? AND name = ?"
+    for session, last in db.execute(query, cells).fetchall():
+        return session, last
+    made = db.execute(
+        "INSERT INTO session (app, user, name, created, updated, last) VALUES (?, ?, ?, ?, ?, 0)",
+        (*cells, now, now),
+    )
+    return made.lastrowid or 0, 0
+
+
+def _change(db: sqlite3.Connection, place: tuple[str | bytes, ...], value: str | None) -> None:
+    if value is None:
+        where = "scope = ? AND app = ? AND user = ? AND session = ? AND key = ?"
+        db.execute(f"DELETE FROM state WHERE {where}", place)
+    else:
+        db.execute("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?)", (*place, _cell(value)))
+
+
+def _remove(db: sqlite3.Connection, where: str, values: tuple[object, ...]) -> int:
+    chosen = f"FROM session WHERE {where}"
+    db.execute(f"DELETE FROM event WHERE session IN (SELECT id {chosen})", values)
+    db.execute(
+        "DELETE FROM state WHERE scope = 'session' AND (app, user, session) IN"
+        f" (SELECT app, user, name {chosen})",
+        values,
+    )
+    return db.execute(f"DELETE {chosen}", values).rowcount
+
+
+def _owner(scope: Scope, key: SessionKey) -> tuple[str | bytes, ...]:
+    app, user, session = _cells(key)
+    return {
+        "app": ("app", app, "", ""),
+        "user": ("user", app, user, ""),
+        "session": ("session", app, user, session),
+    }[scope]
+
+
+def _cells(key: SessionKey) -> tuple[str | bytes, str | bytes, str | bytes]:
+    return _cell(key.app), _cell(key.user), _cell(key.session)
+
+
+def _cell(text: str) -> str | bytes:
+    """The text as SQLite can hold it: with a surrogate in it, as bytes, which equal no text."""
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def _text(cell: str | bytes) -> str:
+    return cell if isinstance(cell, str) else cell.decode("utf-8", "surrogatepass")
+
+
+_ELSEWHERE = "set state_dir to a folder that skillbelt can have for itself"
+_BROKEN = (
+    "nothing in it was changed; move it away together with its -wal and -shm files, keep them for "
+    "a rescue with the sqlite3 tool's .recover, and a new file is made"
+)
+_REMEDIES = {
+    sqlite3.SQLITE_CORRUPT: _BROKEN,
+    sqlite3.SQLITE_NOTADB: _BROKEN,
+    sqlite3.SQLITE_BUSY: "another process holds it; end that one, or try again",
+    sqlite3.SQLITE_FULL: "nothing of this change was kept; free some space and try again",
+    sqlite3.SQLITE_IOERR: "nothing of this change was kept; see to the disk and try again",
+}
+
+
+def _trouble(path: str, error: sqlite3.Error) -> ConfigError:
+    remedy = _REMEDIES.get(_code(error), _ELSEWHERE)
+    return ConfigError(f"{path}: {error}; {remedy}")
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's plain code; an error that Python raises itself has none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
