@@ -34,6 +34,10 @@ COMMANDS: dict[str, Command] = {
         "check skills against the format's rules",
         "Exit code 0: no errors; 1: problems were found; 2: wrong usage.",
     ),
+    "prompt": Command("prompt", "print the overview of skills for a model's system prompt"),
+    "load": Command("load", "print a skill's instructions, with documents if asked for"),
+    "read": Command("read", "print a document of a skill, or a part of it"),
+    "sessions": Command("sessions", "list, show and delete the conversations that were kept"),
     "doctor": Command(
         "doctor", "show where skills are looked for, what was found and what is wrong"
     ),
@@ -109,7 +113,7 @@ def usage() -> str:
         [
             "usage: skillbelt COMMAND [options]",
             "",
-            "Find, read, check and list Agent Skills.",
+            "Find, read, check, list and load Agent Skills.",
             "",
             "commands:",
             *lines,
