@@ -7,6 +7,7 @@ escaped: it can not open a line, close a tag, or look like a part of the frame a
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -15,7 +16,7 @@ from typing import Literal, NamedTuple, assert_never
 from skillbelt.errors import SkillNotFound
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
-from skillbelt.text import bytes_of_tokens, json_string, one_line, tokens, xml
+from skillbelt.text import bytes_of_tokens, json_string, one_line, shorten, tokens, xml
 
 Format = Literal["xml", "markdown", "plain", "json"]
 
@@ -39,6 +40,8 @@ CHANGES_HEADER = "Note from the skill catalogue, not from the user: the availabl
 _TAG = re.compile(r"<(?=[/!?|A-Za-z])")
 _MAGIC = re.compile(r"[*?\[]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
+# Where room is short nobody takes more of it than this: one skill must not silence all others.
+_LONG_DESCRIPTION_CHARS = 1536
 _MAX_GLOBS = 64  # of one skill, braces spelt out
 _MAX_GLOB_CHARS = 4096
 
@@ -67,16 +70,21 @@ def overview(
 ) -> Overview:
     """The skills in name order, within the budget; empty when there are none.
 
-    All with their descriptions if that fits (but at most `most_full`); else the first ones, and the
-    names of the others; else the names that fit and a count of the others, with a pointer to the
-    tool `search` names. `guidance` is for `plain`: None the usual text, "" none, else verbatim.
+    All with their descriptions if that fits (but at most `most_full`); else the first ones, very
+    long descriptions cut, and the names of the others; else the names that fit and a count of the
+    others, with a pointer to the tool `search` names. `guidance` is for `plain`: None the usual
+    text, "" none, else verbatim.
     """
     ordered = sorted(skills, key=_order)
     if not ordered:
         return Overview("", 0, 0, 0, 0)
-    page = _page(ordered, format, budget_tokens, GUIDANCE if guidance is None else guidance, search)
-    most = page.total if most_full is None else min(max(most_full, 0), page.total)
-    full, names = _fitting(page, most, budget_tokens)
+    most = len(ordered) if most_full is None else min(max(most_full, 0), len(ordered))
+    guidance = GUIDANCE if guidance is None else guidance
+    for longest in (sys.maxsize, _LONG_DESCRIPTION_CHARS):
+        page = _page(ordered, format, budget_tokens, longest, guidance, search)
+        full, names = _fitting(page, most, budget_tokens)
+        if full == most:
+            break
     text = page.text(full, names)
     if not names and not full and tokens(text) > budget_tokens:
         text = page.least()
@@ -144,12 +152,13 @@ def changes_note(
     lines = list(_changes(_seen(before), _seen(after)))
     if not lines:
         return ""
-    fit = bisect_right(
-        range(1, len(lines) + 1),
-        False,
-        key=lambda count: tokens(_note(lines, count, search)) > budget_tokens,
-    )
-    return _note(lines, fit, search)
+
+    def over(count: int) -> bool:
+        return tokens(_note(lines, count, search)) > budget_tokens
+
+    if not over(len(lines)):
+        return _note(lines, len(lines), search)
+    return _note(lines, bisect_right(range(1, len(lines)), False, key=over), search)
 
 
 # The page: what is there before it is known how much of it fits
@@ -210,13 +219,18 @@ class _Page(NamedTuple):
 
 
 def _page(
-    skills: Sequence[Skill], format: Format, budget_tokens: int, guidance: str, search: str
+    skills: Sequence[Skill],
+    format: Format,
+    budget_tokens: int,
+    longest: int,
+    guidance: str,
+    search: str,
 ) -> _Page:
     room = bytes_of_tokens(budget_tokens)
     # XML is escaped with the note it stands in.
-    clean = {"xml": str, "json": json_string}.get(format, _line)
-    lines = _within((_full(skill, format) for skill in skills), room)
-    names = _within((clean(skill.name) for skill in skills), room)
+    clean: dict[Format, Callable[[str], str]] = {"xml": str, "json": json_string}
+    names = _within(map(clean.get(format, _line), (skill.name for skill in skills)), room)
+    lines = _within((_full(skill, format, longest) for skill in skills), room)
     return _Page(format, lines, names, len(skills), guidance, search)
 
 
@@ -248,21 +262,22 @@ def _fitting(page: _Page, most: int, budget_tokens: int) -> tuple[int, int]:
     return 0, bisect_right(tried, False, key=lambda count: over(0, count))
 
 
-def _full(skill: Skill, format: Format) -> str:
+def _full(skill: Skill, format: Format, longest: int) -> str:
+    about = shorten(_about(skill), longest)
     match format:
         case "xml":
             return (
                 f"  <skill>\n    <name>{xml(skill.name)}</name>\n"
-                f"    <description>{xml(_about(skill))}</description>\n"
+                f"    <description>{xml(about)}</description>\n"
                 f"    <location>{xml(skill.location)}</location>\n  </skill>"
             )
         case "markdown":
-            return f"- **{_line(skill.name)}**: {_line(_about(skill))}"
+            return f"- **{_line(skill.name)}**: {_line(about)}"
         case "plain":
-            return f"- {_line(skill.name)}: {_line(_about(skill))}"
+            return f"- {_line(skill.name)}: {_line(about)}"
         case "json":
-            name, about, where = map(json_string, (skill.name, _about(skill), skill.location))
-            return f'{{"name": {name}, "description": {about}, "location": {where}}}'
+            name, what, where = map(json_string, (skill.name, about, skill.location))
+            return f'{{"name": {name}, "description": {what}, "location": {where}}}'
     assert_never(format)
 
 
@@ -296,10 +311,11 @@ def _changes(before: Mapping[str, Skill], after: Mapping[str, Skill]) -> Iterato
         if new is None:
             yield f"- removed {_line(name)}"
         elif old is None:
-            yield f"- added {_line(name)}: {_line(_about(new))}"
+            yield f"- added {_line(name)}: {_line(shorten(_about(new), _LONG_DESCRIPTION_CHARS))}"
         else:
             if _about(old) != _about(new):
-                yield f"- changed {_line(name)}: {_line(_about(new))}"
+                about = shorten(_about(new), _LONG_DESCRIPTION_CHARS)
+                yield f"- changed {_line(name)}: {_line(about)}"
             if old.location != new.location:
                 yield f"- moved {_line(name)}: {_line(new.location)}"
 
