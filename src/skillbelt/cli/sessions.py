@@ -1,0 +1,141 @@
+"""`skillbelt sessions`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from contextlib import closing
+from urllib.parse import quote, unquote
+
+from skillbelt.cli.output import print_json, print_table, say
+from skillbelt.errors import ConfigError
+from skillbelt.settings import load_settings
+from skillbelt.store import SessionInfo, SessionKey, Store, open_store
+from skillbelt.text import one_line
+
+NOT_FOUND = 3
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `sessions`."""
+    parser.add_argument("action", choices=("list", "show", "delete"), help="what to do")
+    parser.add_argument(
+        "id", metavar="ID", nargs="?", help="the session, as `list` prints it: app/user/session"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """List the sessions there are, show one with its events, or delete one."""
+    with closing(open_store(load_settings(args.project, config=args.config))) as store:
+        if args.action == "list":
+            return _list(store, args)
+        key = _key(args)
+        found = [info for info in store.sessions(key.app, key.user) if info.key == key]
+        if not found:
+            return _missing(store, key)
+        if args.action == "show":
+            return _show(store, found[0], args)
+        return _delete(store, key, args)
+
+
+def _key(args: argparse.Namespace) -> SessionKey:
+    try:
+        app, user, session = (
+            unquote(part, errors="surrogatepass") for part in (args.id or "").split("/")
+        )
+    except ValueError as error:
+        reason = f"sessions {args.action} needs an ID as `skillbelt sessions list` prints it"
+        raise ConfigError(f"{reason}: app/user/session") from error
+    return SessionKey(app, user, session)
+
+
+def _id(key: SessionKey) -> str:
+    return "/".join(_part(part) for part in key)
+
+
+def _part(text: str) -> str:
+    """The text as a part of an ID: what would break the ID or can not be seen is %-escaped."""
+    return "".join(
+        quote(char, safe="", errors="surrogatepass")
+        if char in "%/" or one_line(char) != char
+        else char
+        for char in text
+    )
+
+
+def _missing(store: Store, key: SessionKey) -> int:
+    from difflib import get_close_matches
+
+    close = get_close_matches(_id(key), [_id(info.key) for info in store.sessions()], n=3)
+    hint = f"closest: {', '.join(close)}" if close else "see `skillbelt sessions list`"
+    print(f"skillbelt: no session {_id(key)!r}; {hint}", file=sys.stderr)
+    return NOT_FOUND
+
+
+def _list(store: Store, args: argparse.Namespace) -> int:
+    if args.id is not None:
+        raise ConfigError("sessions list takes no ID; `sessions show ID` shows one")
+    found = sorted(store.sessions(), key=lambda info: -info.updated)
+    if args.json:
+        print_json({"sessions": [_info(info) for info in found]})
+    elif found:
+        rows = [(_id(info.key), str(info.events), _time(info.updated)) for info in found]
+        print_table(("session", "events", "last used"), rows)
+    else:
+        say("no sessions yet", args)
+    return 0
+
+
+def _info(info: SessionInfo) -> dict[str, object]:
+    return {
+        "id": _id(info.key),
+        **info.key._asdict(),
+        "created": info.created,
+        "updated": info.updated,
+        "events": info.events,
+    }
+
+
+def _show(store: Store, info: SessionInfo, args: argparse.Namespace) -> int:
+    state, events = store.state(info.key), store.events(info.key)
+    if args.json:
+        log = [event._asdict() for event in events]
+        print_json({**_info(info), "state": state, "log": log})
+        return 0
+    facts = {
+        "id": _id(info.key),
+        "created": _time(info.created),
+        "last used": _time(info.updated),
+    }
+    print_table(("", ""), list(facts.items()), wrap=True)
+    print("state" if state else "no state")
+    for key, value in sorted(state.items()):
+        print(f"  {one_line(key)}: {one_line(value)}")
+    print("events" if events else "no events")
+    rows = [
+        (str(event.seq), _time(event.time), event.type, event.agent, _data(event.data))
+        for event in events
+    ]
+    if rows:
+        print_table(("", "time", "type", "agent", "data"), rows)
+    return 0
+
+
+def _delete(store: Store, key: SessionKey, args: argparse.Namespace) -> int:
+    if not store.delete(key):
+        return _missing(store, key)
+    if args.json:
+        print_json({"deleted": _id(key)})
+    else:
+        say(f"deleted {_id(key)}", args)
+    return 0
+
+
+def _data(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False)
+
+
+def _time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

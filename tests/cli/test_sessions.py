@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from skillbelt.events import NewEvent
+from skillbelt.store import SessionKey, open_store
+from skillbelt.store.sqlite import SqliteStore
+from tests.terminal import on_terminal
+from tests.tree import Tree
+
+KEY = SessionKey("skillbelt", "ada", "chat-1")
+OTHER = SessionKey("skillbelt", "bob", "chat-2")
+ODD = SessionKey("a/b", "50% of\nthem\ud800", "日本 \u200b")
+TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+
+
+@pytest.fixture
+def store(tree: Tree) -> Iterator[SqliteStore]:
+    tree.setenv("XDG_STATE_HOME", tree.home / "state")
+    with closing(open_store(tree.settings())) as store:
+        yield store
+
+
+@pytest.fixture
+def sessions(store: SqliteStore) -> SqliteStore:
+    """Two sessions, the first one used last."""
+    store.append(OTHER, [NewEvent("message", "", {"text": "hello"})])
+    store.append(KEY, [NewEvent("run_started")], {"user:lang": "de"})
+    store.append(
+        KEY,
+        [NewEvent("skill_loaded", "root", {"name": "pdf", "said": "é\x1b[31m"})],
+        {"temp:skill:loaded:pdf": "1"},
+    )
+    return store
+
+
+def test_list_has_the_last_used_first(tree: Tree, sessions: SqliteStore) -> None:
+    done = tree.run("sessions", "list")
+    assert done.exit_code == 0
+    first, second = done.stdout.splitlines()
+    assert re.fullmatch(rf"skillbelt/ada/chat-1\t2\t{TIME}", first)
+    assert re.fullmatch(rf"skillbelt/bob/chat-2\t1\t{TIME}", second)
+
+
+def test_list_as_json(tree: Tree, sessions: SqliteStore) -> None:
+    document = json.loads(tree.run("sessions", "list", "--json").stdout)
+    info = sessions.sessions(user="ada")[0]
+    assert document["sessions"][0] == {
+        "id": "skillbelt/ada/chat-1",
+        "app": "skillbelt",
+        "user": "ada",
+        "session": "chat-1",
+        "created": info.created,
+        "updated": info.updated,
+        "events": 2,
+    }
+    assert [one["session"] for one in document["sessions"]] == ["chat-1", "chat-2"]
+
+
+def test_list_of_nothing_makes_nothing(tree: Tree, store: SqliteStore) -> None:
+    done = tree.run("sessions", "list")
+    assert done == (0, "", "no sessions yet\n")
+    assert tree.run("sessions", "list", "-q") == (0, "", "")
+    assert json.loads(tree.run("sessions", "list", "--json").stdout) == {"sessions": []}
+    assert not tree.path("home/state").exists()
+
+
+def test_list_on_a_terminal(tree: Tree, sessions: SqliteStore) -> None:
+    head, first, _ = on_terminal(tree, "sessions", "list", columns=60).lines
+    assert head.split() == ["session", "events", "last", "used"]
+    assert first.startswith("skillbelt/ada/chat-1")
+
+
+def test_show_prints_state_and_events_on_plain_lines(tree: Tree, sessions: SqliteStore) -> None:
+    done = tree.run("sessions", "show", "skillbelt/ada/chat-1")
+    assert (done.exit_code, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "id\tskillbelt/ada/chat-1"
+    assert re.fullmatch(rf"created\t{TIME}", lines[1])
+    assert lines[3:6] == ["state", "  temp:skill:loaded:pdf: 1", "  user:lang: de"]
+    assert lines[6] == "events"
+    assert re.fullmatch(rf"1\t{TIME}\trun_started\t\t\{{\}}", lines[7])
+    assert lines[8].endswith('\tskill_loaded\troot\t{"name": "pdf", "said": "é\\u001b[31m"}')
+    assert len(lines) == 9
+
+
+def test_show_as_json(tree: Tree, sessions: SqliteStore) -> None:
+    document = json.loads(tree.run("sessions", "show", "skillbelt/ada/chat-1", "--json").stdout)
+    listed = json.loads(tree.run("sessions", "list", "--json").stdout)["sessions"][0]
+    assert listed.items() <= document.items()
+    assert document["state"] == {"user:lang": "de", "temp:skill:loaded:pdf": "1"}
+    assert document["log"] == [event._asdict() for event in sessions.events(KEY)]
+
+
+def test_show_says_when_there_is_nothing_in_it(tree: Tree, store: SqliteStore) -> None:
+    store.append(KEY, [])
+    done = tree.run("sessions", "show", "skillbelt/ada/chat-1")
+    assert done.stdout.splitlines()[-2:] == ["no state", "no events"]
+
+
+def test_delete_asks_nothing(tree: Tree, sessions: SqliteStore) -> None:
+    done = tree.run("sessions", "delete", "skillbelt/ada/chat-1")
+    assert done == (0, "", "deleted skillbelt/ada/chat-1\n")
+    assert [info.key for info in sessions.sessions()] == [OTHER]
+    assert sessions.state(KEY) == {"user:lang": "de"}
+
+
+def test_delete_as_json(tree: Tree, sessions: SqliteStore) -> None:
+    done = tree.run("sessions", "delete", "skillbelt/ada/chat-1", "--json")
+    assert json.loads(done.stdout) == {"deleted": "skillbelt/ada/chat-1"}
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("action", ["show", "delete"])
+def test_a_session_that_does_not_exist(tree: Tree, sessions: SqliteStore, action: str) -> None:
+    for more in ([], ["--json"]):
+        done = tree.run("sessions", action, "skillbelt/ada/chat-11", *more)
+        assert (done.exit_code, done.stdout) == (3, "")
+        assert done.stderr.startswith("skillbelt: no session 'skillbelt/ada/chat-11'; closest: ")
+        assert "skillbelt/ada/chat-1," in done.stderr
+    done = tree.run("sessions", action, "x/y/z")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert done.stderr == "skillbelt: no session 'x/y/z'; see `skillbelt sessions list`\n"
+    assert len(sessions.sessions()) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["show"], ["delete"], ["show", "a/b"], ["show", "a/b/c/d"], ["show", "a/b/%ff"],
+     ["list", "a/b/c"], ["forget"], []],
+)  # fmt: skip
+def test_wrong_usage(tree: Tree, sessions: SqliteStore, arguments: list[str]) -> None:
+    done = tree.run("sessions", *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_id_can_be_typed_whatever_is_in_it(tree: Tree, store: SqliteStore) -> None:
+    """Slashes, line ends and what can not be seen are escaped; letters are not."""
+    store.append(ODD, [NewEvent("a")])
+    name = tree.run("sessions", "list").stdout.partition("\t")[0]
+    assert name == "a%2Fb/50%25%20of%0Athem%ED%A0%80/日本%20%E2%80%8B"
+    document = json.loads(tree.run("sessions", "show", name, "--json").stdout)
+    assert (document["app"], document["user"], document["session"]) == ODD
+    assert tree.run("sessions", "delete", name).exit_code == 0
+    assert store.sessions() == []
+
+
+def test_empty_parts_of_an_id(tree: Tree, store: SqliteStore) -> None:
+    store.append(SessionKey("", "", ""), [NewEvent("a")])
+    assert tree.run("sessions", "list").stdout.partition("\t")[0] == "//"
+    assert tree.run("sessions", "delete", "//").exit_code == 0
+    assert store.sessions() == []
+
+
+def test_a_broken_file_is_told_with_the_remedy(tree: Tree, store: SqliteStore) -> None:
+    file = tree.write(store.path, b"this is not a database" * 100)
+    done = tree.run("sessions", "list")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"skillbelt: {file}: file is not a database;")
+    assert "move it away" in done.stderr
+
+
+def test_state_dir_says_where(tree: Tree, store: SqliteStore) -> None:
+    with closing(open_store(tree.settings(state_dir=str(tree.root / "elsewhere")))) as other:
+        other.append(OTHER, [NewEvent("a")])
+    assert tree.run("sessions", "list").stdout == ""
+    tree.setenv("SKILLBELT_STATE_DIR", tree.root / "elsewhere")
+    assert tree.run("sessions", "list").stdout.startswith("skillbelt/bob/chat-2\t1\t")
