@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from skillbelt.errors import ConfigError
 
 if TYPE_CHECKING:
-    from skillbelt.load import Storage
     from skillbelt.session import Session
     from skillbelt.settings import Settings
     from skillbelt.skill import Skill
+    from skillbelt.storage import Storage
 
 ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
 Schema = dict[str, object]
@@ -41,7 +41,8 @@ class Access(NamedTuple):
     """What a call may reach: the skills its agent may see, where text is kept, the conversation.
 
     `names` gives the offered name of each tool, `look` scans again and gives what can be seen then,
-    `shown` holds the tool results the model has before it.
+    `shown` holds the tool results the model has before it, `called` the skills whose files it may
+    read because the user brought them in.
     """
 
     skills: Mapping[str, Skill]
@@ -52,6 +53,7 @@ class Access(NamedTuple):
     session: Session | None = None
     names: Mapping[str, str] = MappingProxyType({})
     shown: Collection[str] = ()
+    called: Mapping[str, Skill] = MappingProxyType({})
 
 
 class Call(NamedTuple):

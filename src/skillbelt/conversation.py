@@ -1,0 +1,315 @@
+"""One conversation through the facade: what to send to the model, and what its calls give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial, wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar, overload
+
+from skillbelt.errors import LoadError, PathEscape, SkillNotFound
+from skillbelt.events import NewEvent
+from skillbelt.handlers import UNNAMED, body, content, document, presentable, variables_of
+from skillbelt.load import list_docs, load_skill_body, sample_files
+from skillbelt.materialize import Material, Message, block, materialize
+from skillbelt.session import LoadedSkill, LoadRequest, Session
+from skillbelt.shelf import Shelf, Visible, ask_for_trust
+from skillbelt.skill import Skill
+from skillbelt.storage import Storage
+from skillbelt.tools import Access, Initiator, Tool, ToolFormat, ToolResult, render
+from skillbelt.turns import (
+    Mark,
+    Note,
+    changes_since,
+    read_notes,
+    remember,
+    with_notes,
+    write_notes,
+)
+from skillbelt.values import Limits
+
+_CALLED = re.compile(r"\s*[/$]([^\W_][\w.-]*)(?:\s+(.*))?", re.DOTALL)
+_ASKED = "temp:skill:asked:"
+_State = dict[str, str]
+_Self = TypeVar("_Self")
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+
+def in_thread(
+    method: Callable[Concatenate[_Self, _Given], _Result],
+) -> Callable[Concatenate[_Self, _Given], Awaitable[_Result]]:
+    """The method as a coroutine; files and the store are used in a thread of their own."""
+
+    @wraps(method)
+    async def call(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+        from anyio import to_thread
+
+        return await to_thread.run_sync(partial(method, self, *args, **kwargs))
+
+    return call
+
+
+class Command(NamedTuple):
+    """A skill the user called by name. `text` goes to the model in place of what the user wrote.
+
+    When it was refused, `error` says why and there is no text.
+    """
+
+    skill: str
+    arguments: str
+    text: str
+    error: str = ""
+
+
+class RuntimeSession:
+    """One agent's side of a conversation: what to send to the model, and what its calls give.
+
+    All that must last is in the store. The host keeps its own history and gives it to `request`.
+    """
+
+    def __init__(
+        self, shelf: Shelf, session: Session, storage: Storage, visible: Visible | None = None
+    ) -> None:
+        self.shelf, self.session, self.storage, self.visible = shelf, session, storage, visible
+        self.files: Sequence[str] | None = None
+        self._declared: list[LoadRequest] = []
+        self._shown: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        key = self.session.key
+        return f"<RuntimeSession {key.app}/{key.user}/{key.session}>"
+
+    # What the model gets
+
+    def request(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages to send: the history with what is loaded now in its place.
+
+        A user message that was not there before begins a turn: the catalogue is looked at again,
+        and what changed is told with that message. The system text stays as it was first given.
+        """
+        state = self._begun(messages)
+        self._declared = []
+        noted = with_notes(messages, read_notes(state.get(self._key("notes"), "")))
+        made = materialize(
+            noted,
+            [material for one in self.session.loaded() for material in self._material(one)],
+            placement=self.shelf.settings.placement,
+            overview=state.get(self._key("system"), ""),
+            landed={k: v for k, v in self.session.landed().items() if v != UNNAMED},
+        )
+        self.session.after_request()
+        results = (one.get("content") for one in made if one.get("role") == "tool")
+        self._shown = frozenset(text for text in results if isinstance(text, str))
+        return made
+
+    def _begun(self, messages: Sequence[Message]) -> _State:
+        """The state, after a turn was begun if the messages begin one."""
+        state = self.session.state()
+        mark = Mark.of(messages)
+        if mark.follows(Mark.read(state.get(self._key("run"), ""))):
+            self._begin(mark, state)
+            return self.session.state()
+        return state
+
+    def _begin(self, mark: Mark, state: _State) -> None:
+        self.shelf.look()
+        skills = self.skills()
+        known, before = remember(skills), state.get(self._key("known"), "")
+        search = self.shelf.names.get("skill_list", "")
+        note = changes_since(before, skills, now=known, search=search)
+        delta: dict[str, str | None] = {self._key("run"): str(mark), self._key("known"): known}
+        if self._key("system") not in state:
+            delta[self._key("system")] = self._system(skills)
+        if note:
+            notes = read_notes(state.get(self._key("notes"), ""))
+            delta[self._key("notes")] = write_notes([*notes, Note(mark, note)])
+        self.session.start_run(note)
+        self.session.store.append(self.session.key, [], delta)
+        if self._declared:
+            self.session.load_all(self._declared)
+
+    def _system(self, skills: Mapping[str, Skill]) -> str:
+        """What the system message says of skills for as long as the conversation lasts."""
+        shelf = self.shelf
+        text = shelf.overview_of(skills).text
+        apart = text and shelf.settings.overview_format != "plain"
+        always = [shelf.get_skill(name) for name in shelf.always]
+        blocks = [block(Material(one.name, body(one, self._access()).text)) for one in always]
+        return "\n\n".join(filter(None, [text, shelf.guidance if apart else "", *blocks]))
+
+    def _material(self, loaded: LoadedSkill) -> list[Material]:
+        """The text of a loaded skill; none of one that is not there any more."""
+        skill, access = self.shelf.skills().get(loaded.name), self._access()
+        if skill is None or not self.shelf.there(skill, self.visible):
+            return []
+        paths = list_docs(skill, access.settings.limits) if loaded.all_docs else loaded.docs
+        docs = tuple((path, _text(document, skill, path, access)) for path in paths)
+        return [Material(skill.name, _text(_body_text, skill, access), docs)]
+
+    # What its calls give
+
+    def skills(self) -> Mapping[str, Skill]:
+        """What the model may see, by name, as of the last look."""
+        return self.shelf.available(self.session.agent, visible=self.visible, files=self.files)
+
+    def loaded(self) -> list[LoadedSkill]:
+        """What is loaded now, in name order."""
+        return self.session.loaded()
+
+    @overload
+    def tools(self, format: None = None, *, listing: bool = ...) -> list[Tool]: ...
+    @overload
+    def tools(self, format: ToolFormat, *, listing: bool = ...) -> list[dict[str, object]]: ...
+    def tools(
+        self, format: ToolFormat | None = None, *, listing: bool = False
+    ) -> list[Tool] | list[dict[str, object]]:
+        """The tools, as `Runtime.tools` gives them, for what this conversation may see."""
+        made = self.shelf.tools_for(self.skills(), listing=listing)
+        return made if format is None else render(made, format)
+
+    def call_sync(self, tool: str, arguments: object = None, call_id: str = "") -> ToolResult:
+        """What a tool call gives. Whatever a model did wrong is a result with an `error`."""
+        return self.shelf.run_tool(tool, arguments, self._access(), call_id)
+
+    call = in_thread(call_sync)
+
+    def _access(self) -> Access:
+        return Access(
+            self.skills(),
+            self.shelf.settings,
+            self.storage,
+            self._approve,
+            self._look,
+            self.session,
+            self.shelf.names,
+            self._shown,
+            self._called(),
+        )
+
+    def _called(self) -> dict[str, Skill]:
+        """What the user or the host brought in, whether or not the model may bring it in itself."""
+        state, skills = self.session.state(), self.shelf.skills()
+        names = [key.removeprefix(_ASKED) for key in state if key.startswith(_ASKED)]
+        asked = [skills[name] for name in names if name in skills]
+        return {skill.name: skill for skill in asked if self.shelf.there(skill, self.visible)}
+
+    def _look(self) -> Mapping[str, Skill]:
+        self.shelf.look()
+        return self.skills()
+
+    def _approve(self, skill: Skill, initiator: Initiator) -> str | None:
+        if self.shelf.approve is not None:
+            return self.shelf.approve(skill, initiator)
+        if self.session.state().get(_ASKED + skill.name) == _stamp(skill):
+            return None
+        return ask_for_trust(skill, initiator)
+
+    # What the user and the host ask for
+
+    def user_command(self, text: str) -> Command | None:
+        """The skill that `/name arguments` or `$name arguments` calls; None for any other text."""
+        called = _CALLED.fullmatch(text)
+        skill = self._asked_for(called[1]) if called else None
+        if called is None or skill is None:
+            return None
+        arguments = (called[2] or "").strip()
+        refused = self._refusal(skill)
+        if refused:
+            return Command(skill.name, arguments, "", refused)
+        try:
+            given = content(skill, self._filled(skill, arguments), self._files_of(skill))
+        except (LoadError, PathEscape) as error:
+            return Command(skill.name, arguments, "", presentable(str(error), self._access()))
+        self._remember(skill, arguments)
+        return Command(skill.name, arguments, given)
+
+    def _asked_for(self, name: str) -> Skill | None:
+        skill = self.shelf.skills().get(name) or self.shelf.look().get(name)
+        return skill if skill and self.shelf.there(skill, self.visible) else None
+
+    def _refusal(self, skill: Skill) -> str | None:
+        if not skill.user_invocable:
+            return f"{skill.name} can not be called by the user: its author left it to the model"
+        return (self.shelf.approve or ask_for_trust)(skill, "user")
+
+    def _filled(self, skill: Skill, arguments: str) -> str:
+        settings = self.shelf.settings
+        loaded = load_skill_body(
+            skill,
+            settings.limits,
+            overflow=settings.body_overflow,
+            storage=self.storage,
+            arguments=arguments,
+            variables=variables_of(skill, settings, self.session.key.session),
+        )
+        return presentable(loaded.text, self._access())
+
+    def _files_of(self, skill: Skill) -> list[str]:
+        return sample_files(skill, self.shelf.settings.limits)
+
+    def _remember(self, skill: Skill, arguments: str) -> None:
+        """The user called the skill, so the model may read on in it as long as it is the same."""
+        data = {"name": skill.name, "arguments": arguments, "placement": "user"}
+        event = NewEvent("skill_loaded", self.session.agent, data)
+        self.session.store.append(self.session.key, [event], _asked([skill]))
+
+    def declare(self, skills: Iterable[str | LoadRequest]) -> tuple[str, ...]:
+        """Load what the host wants there for the coming turn, all or none; the names pushed out.
+
+        Raises SkillNotFound or LoadError, and nothing changes.
+        """
+        wanted = [LoadRequest(one) if isinstance(one, str) else one for one in skills]
+        skills = [self._declarable(request) for request in wanted]
+        evicted = self.session.load_all(wanted)
+        self.session.store.append(self.session.key, [], _asked(skills))
+        self._declared += wanted
+        return evicted
+
+    def _declarable(self, request: LoadRequest) -> Skill:
+        skill = self._asked_for(request.name)
+        if skill is None:
+            there = (one for one in self.shelf.skills().values() if self._asked_for(one.name))
+            raise SkillNotFound(request.name, [one.name for one in there])
+        self.shelf.check(skill)
+        _check_docs(skill, request.docs or (), self.shelf.settings.limits)
+        body(skill, self._access())
+        return skill
+
+    def unload(self, name: str) -> bool:
+        """Put a loaded skill away; whether it was loaded."""
+        self._declared = [request for request in self._declared if request.name != name]
+        return self.session.unload(name)
+
+    def _key(self, kind: str) -> str:
+        agent = self.session.agent
+        return f"temp:skill:{kind}:{agent}" if agent else f"temp:skill:{kind}"
+
+
+def _check_docs(skill: Skill, docs: Sequence[str], limits: Limits) -> None:
+    there = list_docs(skill, limits) if docs else []
+    for path in docs:
+        if path not in there:
+            raise LoadError(path, f"{skill.name} has no such document")
+
+
+def _body_text(skill: Skill, access: Access) -> str:
+    return body(skill, access).text
+
+
+def _text(read: Callable[..., str], *arguments: object) -> str:
+    """What could be read; else, in its place, why it could not."""
+    try:
+        return read(*arguments)
+    except (LoadError, PathEscape) as error:
+        access = arguments[-1]
+        assert isinstance(access, Access)
+        return f"(can not be given now: {presentable(str(error), access)})"
+
+
+def _asked(skills: Iterable[Skill]) -> dict[str, str]:
+    return {_ASKED + skill.name: _stamp(skill) for skill in skills}
+
+
+def _stamp(skill: Skill) -> str:
+    return f"{skill.mtime_ns} {skill.location}"

@@ -1,0 +1,383 @@
+"""What the tools do. A call that fails gives a result a model can act on, never an exception.
+
+A name that the agent may not see is answered like one that does not exist.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+
+from skillbelt.errors import LoadError, PathEscape, SkillbeltError
+from skillbelt.events import NewEvent
+from skillbelt.load import Loaded, list_docs, load_resource, load_skill_body, sample_files
+from skillbelt.materialize import Material, block
+from skillbelt.settings import Settings
+from skillbelt.skill import Skill
+from skillbelt.text import one_line, shorten, xml
+from skillbelt.tools import Access, Call, Handler, ToolResult, check_arguments
+
+STORED = "stored:"
+MAX_MISSES = 3
+UNNAMED = "-"  # a call whose id the host did not say: its answer is found by what it holds
+_PAGE = 50
+_LINES = 200  # what a reader gets who names no number
+_CLOSEST = 10
+_SHOWN = 128
+
+
+class Refused(SkillbeltError):
+    """A call that can not be served; the message is for the model."""
+
+
+def dispatch(kind: str, handler: Handler, arguments: object, access: Access, id: str) -> ToolResult:
+    """Check the arguments and run the handler; what a model did wrong comes back as a result."""
+    checked = check_arguments(kind, arguments)
+    if checked.fault:
+        return failed(f"{access.names.get(kind, kind)}: {checked.fault}")
+    try:
+        return handler(Call(checked.arguments, access, id))
+    except Refused as error:
+        return failed(str(error))
+    except PathEscape as error:
+        return failed(presentable(str(error).removesuffix(f" ({error.root})"), access))
+    except LoadError as error:
+        return failed(presentable(f"{_inside(error.path)}: {error.reason}", access))
+
+
+def failed(message: str) -> ToolResult:
+    """A result that says what went wrong."""
+    return ToolResult(message, message)
+
+
+# Which skill
+
+
+def find(call: Call) -> Skill:
+    """The skill whose files the call is about; raises Refused with what the model is told."""
+    name = str(call.arguments["skill"])
+    return approved(call.access, call.access.called.get(name) or lookup(call.access, name))
+
+
+def lookup(access: Access, name: str) -> Skill:
+    """A skill the agent may see. One that came since the last scan is found too."""
+    skill = access.skills.get(name)
+    if skill is None:
+        skill = access.look().get(name)
+    if skill is None:
+        raise Refused(f"unknown skill: {shown(name)}" + missed(access, name))
+    return skill
+
+
+def approved(access: Access, skill: Skill) -> Skill:
+    """The skill, if it may be given to a model."""
+    reason = access.approve(skill, "model")
+    if reason:
+        raise Refused(reason)
+    return skill
+
+
+def missed(access: Access, name: str) -> str:
+    """Count a wrong name; what to add to the answer when there were too many."""
+    misses = access.session.missed(shown(name)) if access.session else 0
+    if misses < MAX_MISSES:
+        return ""
+    lister = access.names.get("skill_list")
+    where = f"call {lister}" if lister else "use a name you were shown"
+    return f"\n{misses} names were wrong. Stop guessing names: {where}, or go on without a skill."
+
+
+def not_found(access: Access, name: str) -> str:
+    """The text for a wrong name, with the names that are right; the closest of them if many."""
+    skills = access.look()
+    listed = ", ".join(sorted(skills)) or "none"
+    if len(skills) > access.settings.limits.max_enum_skills:
+        from difflib import get_close_matches
+
+        closest = get_close_matches(name, skills, n=_CLOSEST, cutoff=0.3)
+        listed = ", ".join([*closest, f"... ({len(skills)} in all)"])
+    return f'Skill "{shown(name)}" not found. Available skills: {listed}'
+
+
+# What a model may be shown
+
+
+def shown(name: str) -> str:
+    """A name somebody made up, as it may be repeated."""
+    return shorten(one_line(name), _SHOWN)
+
+
+def presentable(text: str, access: Access) -> str:
+    """The text without the folder that stored text lies in: a model asks for it by name."""
+    folder = os.path.join(access.storage.folder, "")
+    return text.replace(folder, STORED).replace(one_line(folder), STORED)
+
+
+def variables_of(skill: Skill, settings: Settings, session: str = "") -> dict[str, str]:
+    """What `${NAME}` in a skill's text stands for."""
+    values = {
+        "CLAUDE_SKILL_DIR": skill.dir,
+        "CLAUDE_PROJECT_DIR": settings.project,
+        "CLAUDE_SESSION_ID": session,
+    }
+    return {name: value for name, value in values.items() if value}
+
+
+def _inside(path: str) -> str:
+    """A path as it may be told: a relative one as it is, of another only the last part."""
+    return os.path.basename(path) if os.path.isabs(path) else path
+
+
+def body(skill: Skill, access: Access) -> Loaded:
+    """The body as a model gets it, and its report."""
+    settings = access.settings
+    loaded = load_skill_body(
+        skill,
+        settings.limits,
+        overflow=settings.body_overflow,
+        storage=access.storage,
+        variables=variables_of(
+            skill, settings, access.session.key.session if access.session else ""
+        ),
+    )
+    return loaded._replace(text=presentable(loaded.text, access))
+
+
+def document(skill: Skill, path: str, access: Access) -> str:
+    """A whole document, as far as the limit allows."""
+    limits = access.settings.limits
+    loaded = load_resource(skill, path, None, limits, full=True, storage=access.storage)
+    return presentable(loaded.text, access)
+
+
+def report(loaded: Loaded) -> dict[str, object]:
+    """What a program may want to know of what was loaded."""
+    facts: dict[str, object] = loaded.report._asdict()
+    reference = loaded.report.storage_ref
+    facts["storage_ref"] = STORED + os.path.basename(reference) if reference else ""
+    return facts
+
+
+# The tools
+
+
+def use(call: Call) -> ToolResult:
+    """Give a skill's instructions, its folder and a sample of its files."""
+    name = str(call.arguments["name"])
+    if name not in call.access.skills and name not in call.access.look():
+        raise Refused(not_found(call.access, name) + missed(call.access, name))
+    skill = approved(call.access, lookup(call.access, name))
+    loaded = body(skill, call.access)
+    _log(call, skill)
+    text = content(skill, loaded.text, sample_files(skill, call.access.settings.limits))
+    data = {"title": f"Loaded skill: {skill.name}", "name": skill.name, "dir": skill.dir}
+    if text in call.access.shown:
+        told = f"Skill {skill.name} is loaded already: its text is in an earlier result, unchanged."
+        return ToolResult(told, data=data)
+    return ToolResult(text, data={**data, "report": report(loaded)})
+
+
+def _log(call: Call, skill: Skill) -> None:
+    session = call.access.session
+    if session is not None:
+        data = {"name": skill.name, "call_id": call.id, "placement": "result"}
+        session.store.append(session.key, [NewEvent("skill_loaded", session.agent, data)])
+
+
+def content(skill: Skill, text: str, files: list[str]) -> str:
+    """The block a skill's instructions come in."""
+    # A body that closes the block would speak as the host from there on.
+    safe = text.strip().replace("</skill_content", "<\\/skill_content")
+    return "\n".join(
+        [
+            f'<skill_content name="{xml(skill.name)}">',
+            f"# Skill: {skill.name}",
+            "",
+            safe,
+            "",
+            f"Base directory for this skill: {one_line(skill.dir)}",
+            "Relative paths in this skill (e.g., scripts/, reference/) are relative to this base "
+            "directory.",
+            "Note: file list is sampled.",
+            "",
+            "<skill_files>",
+            *(f"<file>{xml(path)}</file>" for path in files),
+            "</skill_files>",
+            "</skill_content>",
+        ]
+    )
+
+
+def load(call: Call) -> ToolResult:
+    """Mark the skill as loaded; without a conversation that could carry it, give the text."""
+    access = call.access
+    skill = approved(access, lookup(access, str(call.arguments["skill"])))
+    loaded = body(skill, access)
+    docs, every = _documents(call, skill)
+    if access.session is None:
+        chosen = list_docs(skill, access.settings.limits) if every else docs or []
+        texts = tuple((path, document(skill, path, access)) for path in chosen)
+        return ToolResult(block(Material(skill.name, loaded.text, texts)))
+    evicted = access.session.load(skill.name, docs, every, call.id or UNNAMED)
+    data = {"name": skill.name, "evicted": list(evicted), "report": report(loaded)}
+    told = [f"put away, the limit is reached: {', '.join(evicted)}"] if evicted else []
+    return ToolResult("\n".join([*told, f"loaded: {skill.name}"]), data=data)
+
+
+def _documents(call: Call, skill: Skill) -> tuple[list[str] | None, bool]:
+    """The documents the call names, all of which are there, and whether it wants all."""
+    given = call.arguments.get("docs")
+    every = call.arguments.get("include_all_docs") is True
+    if not isinstance(given, list):
+        return None, every
+    if "*" in given:
+        return None, True
+    there = list_docs(skill, call.access.settings.limits)
+    wanted = [path.removeprefix("./") for path in given]
+    wrong = [path for path in wanted if path not in there]
+    if wrong:
+        raise Refused(
+            f"{skill.name} has no document {_listed(wrong)}. It has: {_listed(there) or 'none'}"
+        )
+    return list(dict.fromkeys(wanted)), every
+
+
+def _listed(paths: list[str]) -> str:
+    more = [f"... ({len(paths)} in all)"] if len(paths) > _PAGE else []
+    return ", ".join([*map(one_line, paths[:_PAGE]), *more])
+
+
+def select_docs(call: Call) -> ToolResult:
+    """Change which documents of a loaded skill are there."""
+    skill, access = find(call), call.access
+    docs, every = _documents(call, skill)
+    if access.session is None:
+        chosen = list_docs(skill, access.settings.limits) if every else docs or []
+        given = [f"[Doc] {path}\n\n{document(skill, path, access)}" for path in chosen]
+        return ToolResult("\n\n".join(given) or "no documents")
+    if skill.name not in {loaded.name for loaded in access.session.loaded()}:
+        loader = access.names.get("skill_load")
+        raise Refused(f"{skill.name} is not loaded" + (f"; call {loader} first" if loader else ""))
+    mode = call.arguments.get("mode", "replace")
+    assert mode in ("add", "replace", "clear")
+    selected = access.session.select_docs(skill.name, docs or (), every, mode, call.id or UNNAMED)
+    facts: dict[str, object] = selected._asdict()
+    return ToolResult(json.dumps(facts, ensure_ascii=False), data=facts)
+
+
+def docs_of(call: Call) -> ToolResult:
+    """The names of a skill's documents."""
+    skill = find(call)
+    names = list_docs(skill, call.access.settings.limits)
+    return ToolResult(json.dumps(names, ensure_ascii=False), data={"docs": names})
+
+
+def read_resource(call: Call) -> ToolResult:
+    """One file of a skill, or a part of it."""
+    skill = find(call)
+    return _resource(call, skill, str(call.arguments["relative_path"]))
+
+
+def _resource(call: Call, skill: Skill, path: str) -> ToolResult:
+    hint = call.arguments.get("section_hint")
+    start, count = _range(call)
+    loaded = load_resource(
+        skill,
+        path,
+        hint if isinstance(hint, str) else None,
+        call.access.settings.limits,
+        full=call.arguments.get("full") is True,
+        start_line=start,
+        lines=count,
+        storage=call.access.storage,
+    )
+    told = []
+    if loaded.report.section_missed:
+        told.append(f"(no heading matches {shown(str(hint))!r}: the head of the file)")
+    reference = loaded.report.storage_ref
+    reader = call.access.names.get("read_file")
+    if loaded.report.truncated and reference and reader:
+        told.append(f"(cut; read on with {reader}: {STORED}{os.path.basename(reference)})")
+    text = "\n\n".join([*told, presentable(loaded.text, call.access)])
+    return ToolResult(text, data={"name": skill.name, "report": report(loaded)})
+
+
+def _range(call: Call) -> tuple[int | None, int | None]:
+    start, count = call.arguments.get("start_line"), call.arguments.get("num_lines")
+    first = start if isinstance(start, int) else None
+    number = count if isinstance(count, int) else None
+    if first is None and number is None:
+        return None, None
+    return first or 1, number or _LINES
+
+
+def read_file(call: Call) -> ToolResult:
+    """Stored text of this conversation, or a file of a skill, in pieces."""
+    name = str(call.arguments["file_name"])
+    scheme, separator, rest = name.partition("://")
+    if separator and scheme == "skill":
+        skill_name, _, path = rest.partition("/")
+        called = call.access.called.get(skill_name)
+        skill = approved(call.access, called or lookup(call.access, skill_name))
+        return _resource(call, skill, path)
+    if separator and scheme in ("workspace", "artifact"):
+        raise Refused(f"{scheme}:// is not available in this release")
+    return _stored(call, name)
+
+
+def _stored(call: Call, name: str) -> ToolResult:
+    storage = call.access.storage
+    key = name.removeprefix(STORED).removeprefix(os.path.join(storage.folder, ""))
+    if os.sep in key or not name.startswith((STORED, storage.folder)):
+        raise Refused(
+            f"{shown(name)!r} can not be read: give {STORED}... as a result gave it, "
+            "or skill://name/path"
+        )
+    start, count = _range(call)
+    most = call.access.settings.limits.max_resource_excerpt_chars
+    page = storage.read(os.path.join(storage.folder, key), start or 1, count or _LINES, most)
+    told = f"(line {page.start_line} on, of {page.total_lines}"
+    more = f"; next: start_line {page.next_line})" if page.next_line else "; this is the end)"
+    data = {"start_line": page.start_line, "next_line": page.next_line, "lines": page.total_lines}
+    return ToolResult(f"{told}{more}\n{page.text}", data=data)
+
+
+def unload(call: Call) -> ToolResult:
+    """Put a loaded skill away."""
+    name, session = str(call.arguments["skill"]), call.access.session
+    loaded = [one.name for one in session.loaded()] if session else []
+    if session is None or name not in loaded:
+        raise Refused(f"{shown(name)} is not loaded. Loaded: {', '.join(loaded) or 'none'}")
+    session.unload(name)
+    return ToolResult(f"unloaded: {name}", data={"name": name})
+
+
+def list_skills(call: Call) -> ToolResult:
+    """The skills the agent may see, page by page."""
+    skills = call.access.look()
+    offset, limit = call.arguments.get("offset", 0), call.arguments.get("limit", _PAGE)
+    assert isinstance(offset, int)
+    assert isinstance(limit, int)
+    page = sorted(skills)[offset : offset + limit]
+    lines = [f"- {name}: {_about(skills[name])}" for name in page]
+    left = len(skills) - offset - len(page)
+    if left > 0:
+        lines.append(f"({left} more: ask again with offset {offset + len(page)})")
+    return ToolResult("\n".join(lines) or "no skills", data={"names": page, "total": len(skills)})
+
+
+def _about(skill: Skill) -> str:
+    return one_line(" ".join(filter(None, (skill.description, skill.when_to_use))))
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "skill": use,
+    "skill_load": load,
+    "skill_list_docs": docs_of,
+    "skill_select_docs": select_docs,
+    "load_resource": read_resource,
+    "read_file": read_file,
+    "skill_unload": unload,
+    "skill_list": list_skills,
+}

@@ -1,0 +1,269 @@
+"""The skills of a project as its agents may see and load them, and the tools for that."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import overload
+
+from skillbelt.catalog import Catalog, Permit
+from skillbelt.disclose import GUIDANCE_HEADER, Overview, compact, default_budget, overview, visible
+from skillbelt.errors import LoadError, SkillNotFound
+from skillbelt.handlers import HANDLERS, dispatch, failed, variables_of
+from skillbelt.load import Loaded, load_resource, load_skill_body
+from skillbelt.settings import Settings
+from skillbelt.skill import Skill
+from skillbelt.storage import Storage
+from skillbelt.store import SessionKey
+from skillbelt.tools import (
+    Access,
+    Approve,
+    Initiator,
+    Tool,
+    ToolFormat,
+    ToolResult,
+    build,
+    choose,
+    guidance,
+    offered_names,
+    render,
+)
+from skillbelt.values import Limits
+
+# Whether a skill is there at all for whoever asks now.
+Visible = Callable[[Skill], bool]
+
+
+def ask_for_trust(skill: Skill, initiator: Initiator) -> str | None:
+    """The usual answer: what nobody has approved is given only to a user who names it."""
+    if skill.trusted or initiator == "user":
+        return None
+    origin = "the network" if skill.origin.remote else f"this {skill.scope}"
+    return (
+        f"{skill.name} comes from {origin} and has not been approved. "
+        f"Ask the user to load it with /{skill.name}, or go on without it."
+    )
+
+
+class Shelf:
+    """What there is, what a model is told of it, and what may be loaded.
+
+    As of the last look: nothing is scanned in between.
+    """
+
+    def __init__(
+        self,
+        project: str | os.PathLike[str] | None = None,
+        *,
+        settings: Settings | None = None,
+        permit: Permit | None = None,
+        approve: Approve | None = None,
+        visible: Visible | None = None,
+        tools: Iterable[str] | None = None,
+        always: Iterable[str] = (),
+        guidance: str | None = None,
+        **overrides: object,
+    ) -> None:
+        self.catalog = Catalog(project, settings=settings, permit=permit, **overrides)  # type: ignore[arg-type]
+        self.settings = self.catalog.settings
+        self.permit, self.approve, self.visible = permit, approve, visible
+        self.always = (always,) if isinstance(always, str) else tuple(always)
+        kinds = choose(tools, self.settings.tool_profile)
+        self.names = offered_names(kinds, self.settings.tool_names)
+        self._guidance = guidance
+        self._skills: dict[str, Skill] | None = None
+        self._seen: dict[str, Skill] | None = None
+        self._lock = threading.Lock()
+
+    # What there is
+
+    def skills(self) -> Mapping[str, Skill]:
+        """Every skill by name, as of the last look."""
+        return self.look() if self._skills is None else self._skills
+
+    def look(self) -> Mapping[str, Skill]:
+        """Every skill by name, as of now; `rescan_seconds` says how often that is a scan."""
+        found = {skill.name: skill for skill in self.catalog.all()}
+        with self._lock:
+            if self._skills is None or found != self._skills:
+                self._skills, self._seen = found, None
+            return self._skills
+
+    def available(
+        self,
+        agent: str | None = None,
+        *,
+        visible: Visible | None = None,
+        files: Sequence[str] | None = None,
+    ) -> Mapping[str, Skill]:
+        """What a model working as this agent may see, by name, as of the last look.
+
+        With `files`, the paths in play, a skill made for some files is there only with one of them.
+        """
+        skills = self.skills()
+        if self.permit is None and visible is None and self.visible is None and files is None:
+            if self._seen is None:
+                self._seen = _visible(skills, None, None)
+            return self._seen
+        return _visible(skills, lambda skill: self._may(agent or None, skill, visible), files)
+
+    def _may(self, agent: str | None, skill: Skill, visible: Visible | None) -> bool:
+        return self.there(skill, visible) and (self.permit is None or self.permit(agent, skill))
+
+    def there(self, skill: Skill, visible: Visible | None = None) -> bool:
+        """Whether the filters let the skill be there at all."""
+        return all(keep is None or keep(skill) for keep in (self.visible, visible))
+
+    def get_skill(self, name: str) -> Skill:
+        """The skill of that name; raises SkillNotFound with the closest names."""
+        skills = self.skills()
+        skill = skills.get(name) or self.look().get(name)
+        if skill is None or not self.there(skill):
+            raise SkillNotFound(name, [s.name for s in self.skills().values() if self.there(s)])
+        return skill
+
+    def discover_skills(self) -> list[Skill]:
+        """Every skill there is now, in name order: descriptors only, no body is read."""
+        return [skill for skill in self.look().values() if self.there(skill)]
+
+    # What a model is told
+
+    def overview(self, agent: str | None = None, *, files: Sequence[str] | None = None) -> Overview:
+        """The text about the skills there are now, within its budget."""
+        self.look()
+        return self.overview_of(self.available(agent, files=files))
+
+    def overview_of(self, skills: Mapping[str, Skill]) -> Overview:
+        """The text about these skills."""
+        settings = self.settings
+        return overview(
+            skills.values(),
+            format=settings.overview_format,
+            budget_tokens=default_budget(settings),
+            guidance=self.guidance,
+            search=self.names.get("skill_list", ""),
+        )
+
+    @property
+    def guidance(self) -> str:
+        """How to use the tools that are offered, with its header; empty when there is none."""
+        if self._guidance is not None:
+            return self._guidance
+        text = guidance(self.names)
+        return f"{GUIDANCE_HEADER}\n{text}" if text else ""
+
+    # Loading, as the user
+
+    def load(
+        self,
+        name: str,
+        *,
+        arguments: str | None = None,
+        limits: Limits | None = None,
+        storage: Storage | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> Loaded:
+        """The body of a skill the user asks for by name; raises LoadError when it is refused."""
+        skill = self.get_skill(name)
+        self.check(skill)
+        return load_skill_body(
+            skill,
+            self._bounded(limits),
+            overflow=self.settings.body_overflow,
+            storage=storage or self.storage(),
+            arguments=arguments,
+            variables={**variables_of(skill, self.settings), **(variables or {})},
+        )
+
+    def load_skill_body(self, name: str, limits: Limits | None = None) -> Loaded:
+        """The same as `load`, by its older name."""
+        return self.load(name, limits=limits)
+
+    def load_resource(
+        self,
+        name: str,
+        relative_path: str,
+        section_hint: str | None = None,
+        limits: Limits | None = None,
+        *,
+        full: bool = False,
+        start_line: int | None = None,
+        lines: int | None = None,
+    ) -> Loaded:
+        """One file of a skill, or a part of it."""
+        skill = self.get_skill(name)
+        self.check(skill)
+        return load_resource(
+            skill,
+            relative_path,
+            section_hint,
+            self._bounded(limits),
+            full=full,
+            start_line=start_line,
+            lines=lines,
+            storage=self.storage(),
+        )
+
+    def check(self, skill: Skill) -> None:
+        """Raise LoadError when the user may not have the skill."""
+        reason = (self.approve or ask_for_trust)(skill, "user")
+        if reason:
+            raise LoadError(skill.name, reason)
+
+    def _bounded(self, limits: Limits | None) -> Limits:
+        """A caller may ask for less than the settings allow, not for more."""
+        own = self.settings.limits
+        return own if limits is None else Limits(*map(min, own, limits))  # type: ignore[arg-type]
+
+    def storage(self, key: SessionKey | None = None) -> Storage:
+        """Where long texts of a conversation are kept; one can not read another's."""
+        import hashlib
+
+        own = "shared"
+        if key is not None:
+            whole = "\0".join(key).encode("utf-8", "surrogatepass")
+            own = hashlib.sha256(whole).hexdigest()[:32]
+        return Storage(os.path.join(self.settings.state_dir, "runs", own))
+
+    # Tools
+
+    @overload
+    def tools(
+        self, format: None = None, *, agent: str | None = ..., listing: bool = ...
+    ) -> list[Tool]: ...
+    @overload
+    def tools(
+        self, format: ToolFormat, *, agent: str | None = ..., listing: bool = ...
+    ) -> list[dict[str, object]]: ...
+    def tools(
+        self, format: ToolFormat | None = None, *, agent: str | None = None, listing: bool = False
+    ) -> list[Tool] | list[dict[str, object]]:
+        """The tools as values, or as a vendor's request takes them.
+
+        `listing` puts the list of skills into a description, for hosts without a system prompt.
+        """
+        made = self.tools_for(self.available(agent), listing=listing)
+        return made if format is None else render(made, format)
+
+    def tools_for(self, skills: Mapping[str, Skill], *, listing: bool = False) -> list[Tool]:
+        """The tools for a model that may see these skills."""
+        budget = default_budget(self.settings)
+        search = self.names.get("skill_list", "")
+        text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
+        most = self.settings.limits.max_enum_skills
+        return build(self.names, skills, HANDLERS, max_enum=most, listing=text)
+
+    def run_tool(self, name: str, arguments: object, access: Access, call_id: str) -> ToolResult:
+        """Run a tool with the access a conversation gives it."""
+        kind = next((kind for kind, known in self.names.items() if known == name), "")
+        if not kind:
+            known = ", ".join(self.names.values()) or "none"
+            return failed(f"there is no tool {str(name)[:80]!r}; there are: {known}")
+        return dispatch(kind, HANDLERS[kind], arguments, access, call_id)
+
+
+def _visible(
+    skills: Mapping[str, Skill], keep: Visible | None, files: Sequence[str] | None
+) -> dict[str, Skill]:
+    return {skill.name: skill for skill in visible(skills.values(), keep=keep, files=files)}
