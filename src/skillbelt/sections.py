@@ -22,6 +22,7 @@ _ITEM = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
 _BREAK = re.compile(r" {0,3}(?:(?:\*[ \t]*+){3,}|(?:-[ \t]*+){3,}|(?:_[ \t]*+){3,})$")
 _INDENTED = re.compile(r" {0,3}\t| {4}")
 _RAW = re.compile(r" {0,3}<(?:(!--)|(pre|script|style|textarea)(?=[\s>]|$))", re.IGNORECASE)
+_END = re.compile(r"\n---[ \t]*+\r?(?:\n|\Z)")
 _KEY = re.compile(r"[\w.-]{1,100}[ \t]*:")
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,300})\]\([^()\n]{0,500}\)")
 _MARKUP = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)")
@@ -144,10 +145,8 @@ def _frontmatter_lines(text: str) -> int:
     if not text.startswith(("---\n", "---\r\n")):
         return 0
     first = text.index("\n") + 1
-    end = text.find("\n---", first)
-    if end < 0 or not _KEY.match(text, first) or text[end + 4 : end + 6].strip(" \t\r\n"):
-        return 0
-    return text.count("\n", 0, end + 1) + 1
+    end = _END.search(text, first - 1) if _KEY.match(text, first) else None
+    return text.count("\n", 0, end.start() + 1) + 1 if end else 0
 
 
 # --- headings ------------------------------------------------------------------------------------
