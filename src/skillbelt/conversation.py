@@ -260,9 +260,9 @@ class RuntimeSession:
         Raises SkillNotFound or LoadError, and nothing changes.
         """
         wanted = [LoadRequest(one) if isinstance(one, str) else one for one in skills]
-        skills = [self._declarable(request) for request in wanted]
+        brought = [self._declarable(request) for request in wanted]
         evicted = self.session.load_all(wanted)
-        self.session.store.append(self.session.key, [], _asked(skills))
+        self.session.store.append(self.session.key, [], _asked(brought))
         self._declared += wanted
         return evicted
 

@@ -348,7 +348,8 @@ def unload(call: Call) -> ToolResult:
     name, session = str(call.arguments["skill"]), call.access.session
     loaded = [one.name for one in session.loaded()] if session else []
     if session is None or name not in loaded:
-        raise Refused(f"{shown(name)} is not loaded. Loaded: {', '.join(loaded) or 'none'}")
+        known = ", ".join(one for one in loaded if one in call.access.skills)
+        raise Refused(f"{shown(name)} is not loaded. Loaded: {known or 'none'}")
     session.unload(name)
     return ToolResult(f"unloaded: {name}", data={"name": name})
 
