@@ -238,6 +238,21 @@ def test_a_long_description_is_whole_where_there_is_room() -> None:
     assert found == about
 
 
+def test_a_long_description_is_whole_where_only_the_number_is_bounded() -> None:
+    about = "Long words. " * 500
+    made = overview([skill("a", about), skill("b")], most_full=1)
+    assert read_xml(made.text).findtext("skill/description") == about
+    assert (made.shown, made.names_only) == (1, 1)
+
+
+def test_as_much_as_fits_and_not_one_more() -> None:
+    skills = [skill(f"s{number}", "Words. " * (number % 5 + 1)) for number in range(12)]
+    costs = [overview(skills, format="markdown", most_full=most).tokens for most in range(13)]
+    for budget in range(costs[0], costs[-1] + 5):
+        made = overview(skills, format="markdown", budget_tokens=budget)
+        assert made.shown == max(most for most, cost in enumerate(costs) if cost <= budget)
+
+
 @settings(max_examples=200)
 @given(SKILLS, st.sampled_from(FORMATS), st.integers(0, 400), st.none() | st.integers(0, 8))
 def test_never_above_the_budget(
@@ -376,6 +391,12 @@ def test_what_the_host_put_around_the_overview_does_not_hide_it() -> None:
     assert merge(host, made) == host
 
 
+def test_a_host_that_trims_its_text_still_has_it_once() -> None:
+    made = overview(ABC, format="plain", guidance="Mine.\n\n")
+    trimmed = merge("Be kind.", made).strip()
+    assert merge(trimmed, made) == trimmed
+
+
 def test_a_quotation_of_the_overview_is_not_the_overview() -> None:
     made = overview([skill("a", "A one.")], format="plain", guidance="")
     host = f"> {made.text}, and so on"
@@ -415,6 +436,14 @@ def test_a_long_note_is_cut_and_counts_the_rest() -> None:
     assert 80 <= tokens(note) <= 100
     told = note.count("\n- added ")
     assert note.endswith(f"\n- {1000 - told} more: find them with the skill_search tool")
+
+
+def test_a_huge_description_is_told_in_part() -> None:
+    about = "Long words. " * 5000
+    for before in ({}, by_name([skill("a")])):
+        note = changes_note(before, by_name([skill("a", about)]))
+        assert re.search(r"- (added|changed) a: (Long words\. )+.*…$", note)
+        assert 350 < tokens(note) < 450
 
 
 @given(SKILLS, SKILLS, st.integers(0, 200))

@@ -78,6 +78,8 @@ def with_paths(paths: object) -> Skill:
         (["*.ts", "docs/**"], "docs/a/b.md", True),
         (["a{b"], "a{b", True),
         ([], "a.py", True),
+        ("a" * 4096, "a" * 4096, True),
+        ("a" * 4097, "a" * 4097, False),
     ],
 )
 def test_a_skill_with_paths_is_there_when_one_is_in_play(

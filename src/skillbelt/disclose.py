@@ -251,15 +251,16 @@ def _fitting(page: _Page, most: int, budget_tokens: int) -> tuple[int, int]:
     def over(full: int, names: int) -> bool:
         return tokens(page.text(full, names)) > budget_tokens
 
-    total, every_name = page.total, len(page.names) == page.total
-    if len(page.lines) >= most and (every_name or most == total) and not over(most, total - most):
+    # The last line and the last name of a page that could not take all are beyond the budget, so
+    # a text of more than the page holds is over it too.
+    total = page.total
+    if not over(most, total - most):
         return most, total - most
-    if every_name and not over(0, total):
-        tried = range(1, min(most, len(page.lines)) + 1)
+    if not over(0, total):
+        tried = range(1, min(most, len(page.lines)))
         full = bisect_right(tried, False, key=lambda count: over(count, total - count))
         return full, total - full
-    tried = range(1, min(len(page.names), total - 1) + 1)
-    return 0, bisect_right(tried, False, key=lambda count: over(0, count))
+    return 0, bisect_right(range(1, len(page.names)), False, key=lambda count: over(0, count))
 
 
 def _full(skill: Skill, format: Format, longest: int) -> str:
