@@ -1,0 +1,114 @@
+"""`skillbelt load`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from skillbelt.cli.output import open_catalog, print_json, say
+from skillbelt.errors import LoadError, PathEscape
+from skillbelt.load import Loaded, Report, list_docs, load_resource, load_skill_body
+from skillbelt.settings import Settings
+from skillbelt.skill import Skill
+from skillbelt.storage import Storage
+from skillbelt.text import hidden, one_line
+
+_REPORTED = (
+    "sha256",
+    "excerpt_sha256",
+    "bytes_read",
+    "chars_returned",
+    "truncated",
+    "strategy",
+    "references",
+    "storage_ref",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `load`."""
+    parser.add_argument("name", metavar="NAME", help="the skill")
+    parser.add_argument("--docs", metavar="A,B", default="", help="documents to load with it")
+    parser.add_argument("--all-docs", action="store_true", help="load every document with it")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the body of a skill, and the documents that were asked for."""
+    catalog = open_catalog(args)
+    skill = catalog.find(args.name)
+    settings = catalog.settings
+    storage = open_storage(settings)
+    body = load_skill_body(skill, settings.limits, overflow=settings.body_overflow, storage=storage)
+    docs = [
+        load_resource(skill, path.strip(), limits=settings.limits, full=True, storage=storage)
+        for path in args.docs.split(",")
+        if path.strip()
+    ]
+    if args.all_docs:
+        docs += _others(skill, {doc.path for doc in docs}, settings, storage, args)
+    if args.json:
+        print_json(_document(body, docs))
+    else:
+        _print(body, docs, args)
+    return 0
+
+
+def open_storage(settings: Settings) -> Storage:
+    """Where texts that are too long to print are kept whole."""
+    return Storage(os.path.join(settings.state_dir, "texts"))
+
+
+def _others(
+    skill: Skill, had: set[str], settings: Settings, storage: Storage, args: argparse.Namespace
+) -> list[Loaded]:
+    """Every other document; one that can not be given is told and does not keep the rest back."""
+    limits, loaded = settings.limits, []
+    for path in list_docs(skill, limits):
+        if path not in had:
+            try:
+                loaded.append(load_resource(skill, path, limits=limits, full=True, storage=storage))
+            except (LoadError, PathEscape) as error:
+                say(f"skillbelt: left out: {one_line(str(error))}", args)
+    return loaded
+
+
+def _document(body: Loaded, docs: list[Loaded]) -> object:
+    return {
+        "name": body.name,
+        "text": body.text,
+        "docs": [{"path": doc.path, "text": doc.text} for doc in docs],
+        "report": report_json(body.report),
+    }
+
+
+def report_json(report: Report) -> dict[str, object]:
+    """A report as `load` and `read` print it."""
+    fields = report._asdict()
+    return {key: fields[key] for key in _REPORTED}
+
+
+def _print(body: Loaded, docs: list[Loaded], args: argparse.Namespace) -> None:
+    print_text(body.text)
+    tell_cut(body, args)
+    for doc in docs:
+        print(f"\n[Doc] {one_line(doc.path)}\n")
+        print_text(doc.text)
+        tell_cut(doc, args)
+
+
+def print_text(text: str) -> None:
+    """The text as it is; on a terminal with whatever could move the cursor or hide words shown."""
+    if sys.stdout.isatty():
+        for mark in {*hidden(text), "\r"}:
+            text = text.replace(mark, one_line(f"a{mark}b")[1:-1].strip())
+    print(text, end="" if text.endswith("\n") or not text else "\n")
+
+
+def tell_cut(loaded: Loaded, args: argparse.Namespace) -> None:
+    """Say on stderr that there is more, and where."""
+    report = loaded.report
+    if report.truncated:
+        where = f"; all of it: {one_line(report.storage_ref)}" if report.storage_ref else ""
+        path = one_line(loaded.path)
+        say(f"skillbelt: {path} was cut to {report.chars_returned:,} characters{where}", args)

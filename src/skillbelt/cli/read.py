@@ -1,0 +1,62 @@
+"""`skillbelt read`."""
+
+from __future__ import annotations
+
+import argparse
+
+from skillbelt.cli.load import open_storage, print_text, report_json, tell_cut
+from skillbelt.cli.output import open_catalog, print_json, say
+from skillbelt.load import Loaded, load_resource
+from skillbelt.text import one_line
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `read`."""
+    parser.add_argument("name", metavar="NAME", help="the skill")
+    parser.add_argument("path", metavar="PATH", help="a text file of the skill, below its folder")
+    parser.add_argument("--section", metavar="S", help="only the section under this heading")
+    parser.add_argument("--start", metavar="N", type=_positive, help="the first line to print")
+    parser.add_argument("--lines", metavar="N", type=_positive, help="how many lines to print")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a file of a skill, a section or some lines of it."""
+    catalog = open_catalog(args)
+    loaded = load_resource(
+        catalog.find(args.name),
+        args.path,
+        args.section,
+        catalog.settings.limits,
+        start_line=args.start,
+        lines=args.lines,
+        storage=open_storage(catalog.settings),
+    )
+    if args.json:
+        print_json(_document(loaded))
+    else:
+        print_text(loaded.text)
+        _tell(loaded, args)
+    return 0
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+_positive.__name__ = "line number"  # argparse puts it into its message
+
+
+def _document(loaded: Loaded) -> object:
+    missed = loaded.report.section_missed
+    report = {**report_json(loaded.report), "section_missed": missed}
+    return {"name": loaded.name, "path": loaded.path, "text": loaded.text, "report": report}
+
+
+def _tell(loaded: Loaded, args: argparse.Namespace) -> None:
+    if loaded.report.section_missed:
+        wanted = one_line(args.section)
+        say(f"skillbelt: no heading matches {wanted!r}; this is the beginning of the file", args)
+    tell_cut(loaded, args)
