@@ -253,6 +253,13 @@ def test_as_much_as_fits_and_not_one_more() -> None:
         assert made.shown == max(most for most, cost in enumerate(costs) if cost <= budget)
 
 
+def test_only_the_last_one_does_not_fit() -> None:
+    made = overview([*ABC, skill("d", "x" * 500)], format="markdown", budget_tokens=130)
+    assert (made.shown, made.names_only, made.omitted) == (3, 1, 0)
+    made = overview([*ABC, skill("d" * 150)], format="markdown", budget_tokens=45)
+    assert (made.shown, made.names_only, made.omitted) == (0, 3, 1)
+
+
 @settings(max_examples=200)
 @given(SKILLS, st.sampled_from(FORMATS), st.integers(0, 400), st.none() | st.integers(0, 8))
 def test_never_above_the_budget(
