@@ -6,6 +6,7 @@ import argparse
 
 from skillbelt.cli.load import open_storage, print_text, report_json, tell_cut
 from skillbelt.cli.output import open_catalog, print_json, say
+from skillbelt.errors import ConfigError
 from skillbelt.load import Loaded, load_resource
 from skillbelt.text import one_line
 
@@ -21,6 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a file of a skill, a section or some lines of it."""
+    if args.section and (args.start or args.lines):
+        raise ConfigError("--section gives a whole section: leave out --start and --lines")
     catalog = open_catalog(args)
     loaded = load_resource(
         catalog.find(args.name),
