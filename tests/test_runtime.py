@@ -1,0 +1,119 @@
+"""The facade: what it wires together, and an agent loop around it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillbelt import ConfigError
+from skillbelt.runtime import Runtime
+from skillbelt.store.memory import MemoryStore
+from skillbelt.store.sqlite import SqliteStore
+from tests.tree import Tree
+
+ROOT = Path(__file__).parents[1]
+SKILLS = "project/.agents/skills"
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture(autouse=True)
+def _state(tree: Tree) -> None:
+    tree.setenv("XDG_STATE_HOME", tree.home / ".state")
+
+
+def runtime(tree: Tree, **options: Any) -> Runtime:
+    return Runtime(tree.project, **options)
+
+
+def test_making_one_reads_and_writes_nothing(tree: Tree) -> None:
+    belt = runtime(tree)
+    belt.session("u", "s")
+    assert repr(belt) == f"<Runtime of {tree.project}>"
+    assert list(tree.home.iterdir()) == []
+    tree.skill(f"{SKILLS}/pdf")
+    assert list(belt.skills()) == ["pdf"]
+
+
+def test_conversations_are_kept_in_the_state_folder_for_other_processes(tree: Tree) -> None:
+    tree.skill(f"{SKILLS}/pdf", text="The body.\n")
+    belt = runtime(tree, load_mode="session")
+    assert isinstance(belt.store, SqliteStore)
+    belt.session("u", "s").call_sync("skill_load", {"skill": "pdf"})
+    again = runtime(tree, load_mode="session").session("u", "s")
+    assert [one.name for one in again.loaded()] == ["pdf"]
+    assert "The body." in str(again.request(HELLO))
+    assert runtime(tree).session("u", "other").loaded() == []
+    assert runtime(tree).session("v", "s").loaded() == []
+    assert runtime(tree).session("u", "s", app="mine").loaded() == []
+
+
+def test_a_store_can_be_given(tree: Tree) -> None:
+    tree.skill(f"{SKILLS}/pdf")
+    store = MemoryStore()
+    runtime(tree, store=store).session("u", "s").call_sync("skill_load", {"skill": "pdf"})
+    assert [info.key.session for info in store.sessions()] == ["s"]
+    assert not (tree.home / ".state").exists()
+
+
+def test_deleting_a_conversation_removes_what_was_stored_for_it(tree: Tree) -> None:
+    belt = runtime(tree)
+    session = belt.session("u", "s")
+    kept = Path(session.storage.keep("text"))
+    other = Path(belt.session("u", "t").storage.keep("text"))
+    session.request(HELLO)
+    assert belt.delete_session("u", "s")
+    assert not kept.exists()
+    assert other.exists()
+    assert belt.store.sessions() == []
+    assert not belt.delete_session("u", "s")
+
+
+def test_settings_choose_the_tools_and_their_names(tree: Tree) -> None:
+    def names(**options: Any) -> list[str]:
+        return [tool.name for tool in runtime(tree, **options).tools()]
+
+    assert len(names()) == 8
+    assert names(tool_profile="simple") == ["skill"]
+    assert names(tool_profile="simple", tool_names="common") == ["load_skill"]
+    assert "read_skill_resource" in names(tool_names="common")
+    assert names(tools=["skill_list", "skill"]) == ["skill", "skill_list"]
+    assert names(tools=[]) == []
+    with pytest.raises(ConfigError, match="there is no tool 'bash'"):
+        runtime(tree, tools=["bash"])
+    with pytest.raises(ConfigError, match="tool_profile must be one of"):
+        runtime(tree, tool_profile="everything")
+
+
+def test_only_what_is_offered_can_be_called(tree: Tree) -> None:
+    tree.skill(f"{SKILLS}/pdf")
+    belt = runtime(tree, tools=["skill_list"], store=MemoryStore())
+    session = belt.session("u", "s")
+    for result in (
+        belt.dispatch("skill", {"name": "pdf"}),
+        belt.dispatch("skill", {"name": "pdf"}, session),
+        session.call_sync("skill", {"name": "pdf"}),
+    ):
+        assert result.error == "there is no tool 'skill'; there are: skill_list"
+    assert belt.dispatch("skill_list").text == "- pdf: Does a thing."
+    assert belt.dispatch("list_skills").error
+    common = runtime(tree, tool_names="common")
+    assert common.dispatch("list_skills").text == "- pdf: Does a thing."
+    assert common.dispatch("skill_list").error
+
+
+def test_a_call_through_the_runtime_is_one_of_the_conversation(tree: Tree) -> None:
+    tree.skill(f"{SKILLS}/pdf")
+    belt = runtime(tree, store=MemoryStore())
+    session = belt.session("u", "s")
+    assert belt.dispatch("skill_load", '{"skill": "pdf"}', session, "c1").text == "loaded: pdf"
+    assert session.session.landed() == {"pdf": "c1"}
+
+
+def test_the_loop_of_the_examples(tree: Tree) -> None:
+    shutil.copytree(ROOT / "examples" / "skills" / "log-triage", tree.path(f"{SKILLS}/log-triage"))
+    done = tree.python(str(ROOT / "examples" / "agent_loop.py"))
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith("I was told: [Loaded] log-triage\n")
