@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial, wraps
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, overload
 
 from skillbelt.errors import LoadError, PathEscape, SkillNotFound
 from skillbelt.events import NewEvent
@@ -38,7 +38,7 @@ _Result = TypeVar("_Result")
 
 def in_thread(
     method: Callable[Concatenate[_Self, _Given], _Result],
-) -> Callable[Concatenate[_Self, _Given], Awaitable[_Result]]:
+) -> Callable[Concatenate[_Self, _Given], Coroutine[Any, Any, _Result]]:
     """The method as a coroutine; files and the store are used in a thread of their own."""
 
     @wraps(method)
