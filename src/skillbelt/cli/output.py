@@ -17,12 +17,16 @@ from skillbelt.values import Diagnostic
 _GAP = 2  # blanks between two columns
 _LEAST_ROOM = 10
 
+_ONE_RUN = 3600.0
+
 
 def open_catalog(args: argparse.Namespace, *, refresh: bool = False) -> Catalog:
     """The catalogue the common options ask for, scanned; a terminal shows the progress."""
     wanted = sys.stderr.isatty() and not args.quiet
     progress = _show_progress if wanted else None
-    catalog = Catalog(settings=load_settings(args.project, config=args.config), progress=progress)
+    settings = load_settings(args.project, config=args.config)
+    # One command, one scan: nothing asks again while it runs.
+    catalog = Catalog(settings=settings._replace(rescan_seconds=_ONE_RUN), progress=progress)
     _ = catalog.refresh() if refresh else catalog.discover()
     if wanted:
         print("\r\x1b[K", end="", file=sys.stderr)
