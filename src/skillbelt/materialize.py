@@ -4,7 +4,7 @@ Text stays in the answer where it first landed, so that a request begins with th
 request before it. Nothing made here is written back: the stored history keeps its short answers.
 """
 
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +18,8 @@ HEADER = "Loaded skill context:"
 FOOTER = "End of loaded skill context."
 # The calls whose answers say what is loaded, under both sets of names.
 LOADING = frozenset({"skill_load", "load_skill", "skill_select_docs"})
+_STUB = "loaded: "
+_MAYBE_LOADING = LOADING | {None}  # a call in the shape of a vendor has its name further inside
 _ARGUMENTS = ("skill", "name", "skill_name")
 _SYSTEM = ("system", "developer")
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -70,7 +72,7 @@ def materialize(
     _tell_unloaded(result, answers, homes, places, landed)
     for index, blocks in places.items():
         if index != _FALLBACK:
-            _amend(result, index, [_stub(name) for name in blocks], "\n\n".join(blocks.values()))
+            _amend(result, index, blocks, "\n\n".join(blocks.values()))
     _put_note(result, note)
     context = "\n\n".join(map(block, materials)) if in_system else ""
     _put_system(result, [text for text in (overview, context) if text])
@@ -80,20 +82,28 @@ def materialize(
 
 def block(material: Material) -> str:
     """A skill as a model reads it: its name, its body, the documents with it."""
-    return f"[Loaded] {material.name}\n\n{material.body}\n\n{_documents(material.docs)}"
+    return _block(material.name, material.body, material.docs)
 
 
-def _documents(docs: Sequence[tuple[str, str]]) -> str:
-    # A file may be named with a line break in it; its name must not forge a line of its own.
-    named = [(one_line(path), text) for path, text in docs]
-    listed = ", ".join(path for path, _ in named) or "none"
-    return "\n\n".join(
-        [f"Docs loaded: {listed}", *(f"[Doc] {path}\n\n{text}" for path, text in named)]
-    )
+def _block(name: str, body: str, docs: Sequence[tuple[str, str]]) -> str:
+    return "\n\n".join([f"[Loaded] {name}", body, *_documents(docs)])
 
 
-def _stub(name: str) -> str:
-    return f"loaded: {name}"
+def _documents(docs: Sequence[tuple[str, str]]) -> list[str]:
+    if not docs:
+        return ["Docs loaded: none"]
+    paths, parts = [], [""]
+    for path, text in docs:
+        # A file may be named with a line break in it; its name must not forge a line of its own.
+        path = one_line(path)
+        paths.append(path)
+        parts += (f"[Doc] {path}", text)
+    parts[0] = f"Docs loaded: {', '.join(paths)}"
+    return parts
+
+
+def _is_stub(line: str, names: Container[str]) -> bool:
+    return line.startswith(_STUB) and line[len(_STUB) :] in names
 
 
 def unloaded_line(name: str) -> str:
@@ -126,33 +136,55 @@ def _is_ours(message: Message) -> bool:
     )
 
 
-def _answers(messages: Sequence[Message], wanted: Container[str]) -> _Answers:
+def _answers(messages: Sequence[Message], wanted: frozenset[str]) -> _Answers:
+    """One quick pass finds the few calls that matter; only what follows them is looked at."""
     answers = _Answers({}, {}, {})
-    asked: dict[str, str] = {}
-    for index, message in enumerate(messages):
-        role = message.get("role")
-        if role == "assistant":
-            if calls := message.get("tool_calls"):
-                asked.update(_asked(calls, asked))
-        elif role == "tool":
-            call = message.get("tool_call_id", "")
-            if skill := asked.get(call) or _told(message):
-                answers.skills[index] = skill
-                answers.loading[call, skill] = index
-            elif call in wanted and call:
-                answers.others[call] = index
+    calls = [
+        (index, call)
+        for index, message in enumerate(messages)
+        if "tool_calls" in message
+        for call in message["tool_calls"] or ()
+        if call.get("name") in _MAYBE_LOADING
+    ]
+    found = set()
+    skills, loading, others = answers
+    for asked_at, call in calls:
+        index = _answer(messages, asked_at, called := call.get("id"))
+        if index is not None and (skill := _skill_of(call)):
+            skills[index] = skill
+            loading[called, skill] = index
+            found.add(called)
+    if not found.issuperset(wanted):
+        others.update(_answers_of(messages, wanted - found))
     return answers
 
 
-def _asked(calls: Sequence[Mapping[str, Any]], before: Container[str]) -> Iterator[tuple[str, str]]:
-    """The skill that each loading call asks for; an empty one where an id is used again."""
-    for call in calls:
-        function = call if "name" in call else call.get("function") or {}
-        called = call.get("id", "")
-        if function.get("name") in LOADING and called:
-            yield called, _skill(function.get("arguments"))
-        elif called in before:
-            yield called, ""
+def _answer(messages: Sequence[Message], asked_at: int, call: object) -> int | None:
+    """The answer to a call. An id may be used again later, so it is looked for right behind it."""
+    index, count = asked_at + 1, len(messages)
+    while call and index < count and "tool_call_id" in messages[index]:
+        if messages[index]["tool_call_id"] == call:
+            return index
+        index += 1
+    return None
+
+
+def _answers_of(messages: Sequence[Message], calls: Collection[str]) -> dict[str, int]:
+    """Answers by ids alone: the host's own tool loaded the skill, or the call itself was cut."""
+    return {
+        message["tool_call_id"]: index
+        for index, message in enumerate(messages)
+        if message.get("tool_call_id") and message["tool_call_id"] in calls
+    }
+
+
+def _skill_of(call: Mapping[str, Any]) -> str:
+    if "name" in call:
+        arguments = call.get("arguments")
+        plain = type(arguments) is dict and arguments.get("skill")
+        return plain if type(plain) is str else _skill(arguments)
+    function = call.get("function") or {}
+    return _skill(function.get("arguments")) if function.get("name") in LOADING else ""
 
 
 def _skill(arguments: object) -> str:
@@ -165,16 +197,9 @@ def _skill(arguments: object) -> str:
             return ""
     if not isinstance(arguments, Mapping):
         return ""
-    found = [arguments[key] for key in _ARGUMENTS if key in arguments]
-    return found[0] if found and isinstance(found[0], str) else ""
-
-
-def _told(message: Message) -> str:
-    """The skill a loading call's answer names, for a history that lost the call itself."""
-    content = message.get("content")
-    if message.get("name") in LOADING and isinstance(content, str):
-        line, stub = content.rpartition("\n")[2], _stub("")
-        return line.removeprefix(stub) if line.startswith(stub) else ""
+    for key in _ARGUMENTS:
+        if key in arguments:
+            return arguments[key] if isinstance(arguments[key], str) else ""
     return ""
 
 
@@ -185,7 +210,7 @@ def _home(
     if name in landed:
         return answers.to(landed[name], name)
     for index in reversed(answers.skills):
-        if answers.skills[index] == name and _stub(name) in _lines(messages[index]):
+        if answers.skills[index] == name and f"{_STUB}{name}" in _lines(messages[index]):
             return index
     return None
 
@@ -198,18 +223,19 @@ def _places(
 ) -> dict[int, dict[str, str]]:
     """The block of each skill in each answer, by its index; without one, under `_FALLBACK`."""
     places: dict[int, dict[str, str]] = {}
-    for material in materials:
-        name, home = material.name, homes[material.name]
+    apart = {key.partition("#")[0] for key in landed if "#" in key}
+    for name, body, all_docs in materials:
+        home = homes[name]
         at = _FALLBACK if home is None else home
-        if not material.docs:
-            places.setdefault(at, {})[name] = block(material)
+        if name not in apart:
+            places.setdefault(at, {})[name] = _block(name, body, all_docs)
             continue
         docs: dict[int, list[tuple[str, str]]] = {at: []}
-        for path, text in material.docs:
-            docs.setdefault(_doc_home(name, path, at, answers, landed), []).append((path, text))
-        places.setdefault(at, {})[name] = block(material._replace(docs=tuple(docs.pop(at))))
+        for doc in all_docs:
+            docs.setdefault(_doc_home(name, doc[0], at, answers, landed), []).append(doc)
+        places.setdefault(at, {})[name] = _block(name, body, docs.pop(at))
         for index, some in docs.items():
-            places.setdefault(index, {})[name] = f"[Docs] {name}\n\n{_documents(some)}"
+            places.setdefault(index, {})[name] = "\n\n".join([f"[Docs] {name}", *_documents(some)])
     return places
 
 
@@ -237,9 +263,9 @@ def _tell_unloaded(
         home = homes.get(name) if name in landed else None
         gone = name not in homes or (home is not None and index < home)
         if gone and index not in places:
-            lines, stub = _lines(messages[index]), _stub(name)
-            if stub in lines or any('"selected_docs"' in line for line in lines):
-                _amend(messages, index, [stub], unloaded_line(name))
+            lines = _lines(messages[index])
+            if f"{_STUB}{name}" in lines or any('"selected_docs"' in line for line in lines):
+                _amend(messages, index, (name,), unloaded_line(name))
 
 
 def _part(text: str) -> Message:
@@ -262,25 +288,25 @@ def _lines(message: Message) -> list[str]:
     return _whole(message).split("\n")
 
 
-def _amend(messages: list[Message], index: int, stubs: Sequence[str], text: str) -> None:
-    """Put the text at the end of a message, once, and in place of a stub that is there."""
+def _amend(messages: list[Message], index: int, names: Container[str], text: str) -> None:
+    """Put the text at the end of a message, once, and in place of the stub of those skills."""
     content = messages[index].get("content") or ""
     changed: object
     if isinstance(content, str):
-        changed = _after(content, stubs, text)
+        changed = text if _is_stub(content, names) else _after(content, names, text)
     else:
         part = _part(text)
-        kept = [each for each in content if each != part and _text(each) not in stubs]
+        kept = [each for each in content if each != part and not _is_stub(_text(each), names)]
         changed = [*kept, part]
     messages[index] = {**messages[index], "content": changed}
 
 
-def _after(content: str, stubs: Sequence[str], text: str) -> str:
+def _after(content: str, names: Container[str], text: str) -> str:
     if content.endswith(text):
         return content
-    if any(stub in content for stub in stubs):
-        lines = content.split("\n")
-        content = "\n".join(line for line in lines if line not in stubs).rstrip("\n")
+    if _STUB in content:
+        lines = [line for line in content.split("\n") if not _is_stub(line, names)]
+        content = "\n".join(lines).rstrip("\n")
     return f"{content}\n\n{text}" if content else text
 
 
