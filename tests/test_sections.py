@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from skillbelt.sections import MAX_SECTIONS, find, lines, plain, sections, slug_of
+from skillbelt.sections import MAX_LINES, MAX_SECTIONS, find, lines, plain, sections, slug_of
 
 # Texts made of the marks that matter, so that most of them mean something.
 PIECES = [
@@ -133,6 +133,11 @@ def test_no_more_sections_than_the_bound() -> None:
     found = sections("# a\n" * (MAX_SECTIONS + 5))
     assert len(found) == MAX_SECTIONS
     assert found[-1].end == 4 * MAX_SECTIONS
+
+
+def test_no_more_lines_than_the_bound() -> None:
+    text = "# A\n" + "\n" * (MAX_LINES - 2) + "# B\n# C\n"
+    assert titles(text) == [(1, "A"), (1, "B")]
 
 
 TEXT = """# Tool

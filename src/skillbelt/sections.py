@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 MAX_SECTIONS = 10_000
+MAX_LINES = 200_000
 MAX_HINT_CHARS = 500
 _MAX_TITLE_CHARS = 500
 # Quantifiers are bounded or possessive so that a hostile text costs time in proportion to its size.
@@ -61,7 +63,7 @@ class _Heading(NamedTuple):
 
 
 def sections(text: str) -> list[Section]:
-    """Every section in the order of the headings; at most MAX_SECTIONS of them."""
+    """Every section in the order of the headings, as far as MAX_LINES and MAX_SECTIONS go."""
     found: list[Section] = []
     still_open: list[int] = []
     for heading in _headings(text):
@@ -166,7 +168,7 @@ _NONE = _Paragraph(0, 0, ())
 def _headings(text: str) -> Iterator[_Heading]:
     paragraph = _NONE
     contained = False
-    for number, (start, line, verbatim) in enumerate(lines(text), 1):
+    for number, (start, line, verbatim) in enumerate(islice(lines(text), MAX_LINES), 1):
         if verbatim or not line.strip():
             paragraph, contained = _NONE, False
             continue
