@@ -22,7 +22,6 @@ from skillbelt.turns import (
     Note,
     changes_since,
     read_notes,
-    remember,
     with_notes,
     write_notes,
 )
@@ -91,9 +90,10 @@ class RuntimeSession:
         state = self._begun(messages)
         self._declared = []
         noted = with_notes(messages, read_notes(state.get(self._key("notes"), "")))
+        access = self._access()
         made = materialize(
             noted,
-            [material for one in self.session.loaded() for material in self._material(one)],
+            [text for one in self.session.loaded() for text in self._material(one, access)],
             placement=self.shelf.settings.placement,
             overview=state.get(self._key("system"), ""),
             landed={k: v for k, v in self.session.landed().items() if v != UNNAMED},
@@ -115,7 +115,7 @@ class RuntimeSession:
     def _begin(self, mark: Mark, state: _State) -> None:
         self.shelf.look()
         skills = self.skills()
-        known, before = remember(skills), state.get(self._key("known"), "")
+        known, before = self.shelf.remembered(skills), state.get(self._key("known"), "")
         search = self.shelf.names.get("skill_list", "")
         note = changes_since(before, skills, now=known, search=search)
         delta: dict[str, str | None] = {self._key("run"): str(mark), self._key("known"): known}
@@ -138,9 +138,9 @@ class RuntimeSession:
         blocks = [block(Material(one.name, body(one, self._access()).text)) for one in always]
         return "\n\n".join(filter(None, [text, shelf.guidance if apart else "", *blocks]))
 
-    def _material(self, loaded: LoadedSkill) -> list[Material]:
+    def _material(self, loaded: LoadedSkill, access: Access) -> list[Material]:
         """The text of a loaded skill; none of one that is not there any more."""
-        skill, access = self.shelf.skills().get(loaded.name), self._access()
+        skill = self.shelf.skills().get(loaded.name)
         if skill is None or not self.shelf.there(skill, self.visible):
             return []
         paths = list_docs(skill, access.settings.limits) if loaded.all_docs else loaded.docs

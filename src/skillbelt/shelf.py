@@ -12,6 +12,7 @@ from skillbelt.disclose import GUIDANCE_HEADER, Overview, compact, default_budge
 from skillbelt.errors import LoadError, SkillNotFound
 from skillbelt.handlers import HANDLERS, dispatch, failed, variables_of
 from skillbelt.load import Loaded, load_resource, load_skill_body
+from skillbelt.scan import Scan
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
 from skillbelt.storage import Storage
@@ -29,6 +30,7 @@ from skillbelt.tools import (
     offered_names,
     render,
 )
+from skillbelt.turns import remember
 from skillbelt.values import Limits
 
 # Whether a skill is there at all for whoever asks now.
@@ -73,6 +75,8 @@ class Shelf:
         self.names = offered_names(kinds, self.settings.tool_names)
         self._guidance = guidance
         self._skills: dict[str, Skill] | None = None
+        self._scans: tuple[Scan, ...] = ()
+        self._told: tuple[Mapping[str, Skill], str] = ({}, remember({}))
         self._seen: dict[str, Skill] | None = None
         self._lock = threading.Lock()
 
@@ -84,11 +88,15 @@ class Shelf:
 
     def look(self) -> Mapping[str, Skill]:
         """Every skill by name, as of now; `rescan_seconds` says how often that is a scan."""
-        found = {skill.name: skill for skill in self.catalog.all()}
+        scans = self.catalog.scans  # read first: should they be old, the next look sees to it
+        skills = self.catalog.all()
         with self._lock:
-            if self._skills is None or found != self._skills:
-                self._skills, self._seen = found, None
-            return self._skills
+            if self._skills is None or not _same(scans, self._scans):
+                self._scans = scans
+                found = {skill.name: skill for skill in skills}
+                if found != self._skills:
+                    self._skills, self._seen = found, None
+            return self._skills or {}
 
     def available(
         self,
@@ -144,6 +152,13 @@ class Shelf:
             guidance=self.guidance,
             search=self.names.get("skill_list", ""),
         )
+
+    def remembered(self, skills: Mapping[str, Skill]) -> str:
+        """What a model was shown of these skills, as text; made once for as long as they last."""
+        told = self._told
+        if told[0] is not skills:
+            self._told = told = (skills, remember(skills))
+        return told[1]
 
     @property
     def guidance(self) -> str:
@@ -261,6 +276,11 @@ class Shelf:
             known = ", ".join(self.names.values()) or "none"
             return failed(f"there is no tool {str(name)[:80]!r}; there are: {known}")
         return dispatch(kind, HANDLERS[kind], arguments, access, call_id)
+
+
+def _same(some: Sequence[object], others: Sequence[object]) -> bool:
+    """Whether they are the very same things: whatever was scanned anew is another."""
+    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
 
 
 def _visible(
