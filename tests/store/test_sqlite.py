@@ -11,8 +11,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -197,11 +199,12 @@ def test_a_store_can_be_used_on_both_sides_of_a_fork(path: Path) -> None:
 
 def test_a_fork_while_another_thread_writes_does_not_hang(path: Path) -> None:
     code = (
-        "import os, threading\n"
+        "import os, threading, time\n"
         "stop = threading.Event()\n"
         "def write():\n"
         "    while not stop.is_set():\n"
         "        store.append(KEY, [NewEvent('thread')])\n"
+        "        time.sleep(0.001)\n"
         "thread = threading.Thread(target=write)\n"
         "thread.start()\n"
         "codes = []\n"
@@ -244,6 +247,28 @@ def test_processes_append_at_once_without_gaps(path: Path) -> None:
         assert turns == [turn for turn in range(25) for _ in range(2)]
         assert state[number] == "24"
     assert state["app:last"] == events[-1].type
+
+
+def test_a_file_that_another_process_is_making_is_not_foreign(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks at the mark, the other makes the file, it looks at the tables."""
+    others: list[subprocess.Popen[bytes]] = []
+
+    class Interrupted(sqlite3.Connection):
+        def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:
+            if statement == "PRAGMA user_version" and not others:
+                others.append(child("store.append(KEY, [NewEvent('other')])", path))
+                go(*others)
+                with suppress(subprocess.TimeoutExpired):
+                    others[0].wait(1)
+            return super().execute(statement, values)
+
+    connect = partial(sqlite3.connect, factory=Interrupted)
+    monkeypatch.setattr("skillbelt.store.sqlite.sqlite3.connect", connect)
+    store.append(KEY, [NewEvent("own")])
+    assert [finished(other) for other in others] == [""]
+    assert sorted(event.type for event in store.events(KEY)) == ["other", "own"]
 
 
 def test_what_was_reported_survives_a_kill(path: Path) -> None:

@@ -184,7 +184,8 @@ def _connect(path: str) -> sqlite3.Connection:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        if _format(db, path) < len(_MIGRATIONS):
+        # Read as of one moment: another process may be making the tables right now.
+        if _transaction(db, lambda db: _format(db, path), "BEGIN") < len(_MIGRATIONS):
             _use_wal(db)
             _transaction(db, lambda db: _migrate(db, path))
         db.execute("PRAGMA synchronous = FULL")
@@ -232,9 +233,13 @@ def _migrate(db: sqlite3.Connection, path: str) -> None:
     db.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
 
 
-def _transaction(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+def _transaction(
+    db: sqlite3.Connection,
+    work: Callable[[sqlite3.Connection], T],
+    begin: str = "BEGIN IMMEDIATE",
+) -> T:
     try:
-        db.execute("BEGIN IMMEDIATE")
+        db.execute(begin)
         done = work(db)
         db.execute("COMMIT")
         return done
