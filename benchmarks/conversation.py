@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from skillbelt.catalog import Catalog
-from skillbelt.disclose import overview
+from skillbelt.disclose import default_budget, overview, visible
 from skillbelt.errors import LoadError, PathEscape
 from skillbelt.load import list_docs, load_resource, load_skill_body
 from skillbelt.materialize import Material, Message, Placement, materialize
@@ -62,10 +62,10 @@ class Belt(NamedTuple):
 
 def read(folder: str) -> Belt:
     """Everything in the folder that a model may see and that can be loaded."""
-    found = Catalog(paths=[folder], standard_roots=False).all()
-    skills = [skill for skill in found if skill.model_visible and skill.description]
+    catalog = Catalog(paths=[folder], standard_roots=False)
+    skills = visible(catalog.all())
     materials = [material for skill in skills if (material := _material(skill))]
-    told = overview(skills, format="xml", search="skill_search").text
+    told = overview(skills, budget_tokens=default_budget(catalog.settings)).text
     return Belt(told, _definitions([skill.name for skill in skills]), tuple(materials))
 
 
