@@ -31,6 +31,8 @@ _DROPPED = re.compile(
     r"|背景|历史|动机|缘由|更新日志|致谢|许可|作者|附录",
     re.IGNORECASE,
 )
+_FENCE = re.compile(r"[ \t]*+(`{3,8}|~{3,8})(?![`~])")
+_FENCE_CHARS = 10  # room for the longest of them and two ends of lines
 _FIRST, _KEY, _PLAIN, _LAST = range(4)
 KEY_AREAS = frozenset(
     ("contents", "table of contents", "toc", "overview", "summary", "目录", "概述", "概览")
@@ -102,9 +104,10 @@ def cut_body(text: str, max_lines: int, max_chars: int, hint: str = "") -> Cut:
 
 
 def _note(dropped: list[str], hint: str) -> str:
-    named = [shorten(one_line(plain(title)), _NAME_CHARS) or "untitled" for title in dropped]
-    rest = len(named) - _MOST_NAMED
-    words = ", ".join(named[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    titles = dropped[:_MOST_NAMED]
+    named = [shorten(one_line(plain(title)), _NAME_CHARS) or "untitled" for title in titles]
+    rest = len(dropped) - len(named)
+    words = ", ".join(named) + (f" and {rest} more" if rest else "")
     what = f"Left out: {words}." if words else "The rest is left out."
     return f"\n[Cut to fit the limit. {what}{' ' + hint if hint else ''}]\n"
 
@@ -116,7 +119,7 @@ def _chosen(blocks: list[_Block], lines_left: int, chars_left: int) -> dict[int,
         block = blocks[place]
         text = block.text
         if line_count(text) > lines_left or len(text) + 1 > chars_left:
-            # The rest of an important section is more use than the whole of another.
+            # The beginning of an important section is more use than the whole of another.
             text = _beginning(text, lines_left, chars_left) if block.rank <= _KEY else ""
         if text:
             kept[place] = text
@@ -126,13 +129,25 @@ def _chosen(blocks: list[_Block], lines_left: int, chars_left: int) -> dict[int,
 
 
 def _beginning(text: str, max_lines: int, max_chars: int) -> str:
-    """The beginning of the text up to the end of a paragraph, so that no fence stays open."""
+    """The beginning of the text up to the end of a paragraph; a fence that stays open is closed."""
     room = min(len(pages(text, 1, max(max_lines, 0))), max(max_chars, 0))
     if room < 1:
         return ""
     ends = (at for at, line, verbatim in lines(text[:room]) if not line.strip() and not verbatim)
     end = max(ends, default=0)
-    return text[:end] if end > room // 2 else head(text, room)
+    if end > room // 2:
+        return text[:end]
+    return _closed(head(pages(text, 1, max_lines - 1), max_chars - _FENCE_CHARS)) or text[:room]
+
+
+def _closed(text: str) -> str:
+    whole = text if text.endswith("\n") or not text else f"{text}\n"
+    opening, before = "", False
+    for _, line, verbatim in lines(whole):
+        opening = line if verbatim and not before else opening
+        before = verbatim
+    fence = _FENCE.match(opening)
+    return f"{whole}{fence[1]}\n" if before and fence else text
 
 
 def _blocks(text: str) -> list[_Block]:
