@@ -111,6 +111,15 @@ def test_a_new_user_message_begins_a_turn(chat: Chat) -> None:
     assert "The body of pdf." not in sent
 
 
+def test_the_host_can_say_what_a_turn_is(chat: Chat) -> None:
+    """Some hosts add the time to the last user message, so that it never is the same."""
+    chat.says("Read it. It is 10:00.")
+    chat.session.call_sync("skill_load", {"skill": "pdf"})
+    chat.history[-1] = {"role": "user", "content": "Read it. It is 10:01."}
+    assert "The body of pdf." in text(chat.session.request(chat.history, new_turn=False))
+    assert "The body of pdf." not in text(chat.session.request(chat.history, new_turn=True))
+
+
 def test_once_is_once_and_session_stays(tree: Tree) -> None:
     """Cases 46 and 47."""
     once = Chat(tree, load_mode="once")

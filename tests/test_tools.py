@@ -258,6 +258,11 @@ def test_every_fault_is_told_at_once() -> None:
     assert "argument 'skill' must be text" in fault
 
 
+def test_very_many_faults_are_told_in_part() -> None:
+    fault = check_arguments("skill", {f"x{number}": 1 for number in range(10_000)}).fault
+    assert len(fault) < 300
+
+
 def test_arguments_nested_beyond_reason_are_told() -> None:
     assert check_arguments("skill", "[" * 100_000).fault
 

@@ -53,6 +53,15 @@ def test_a_tool_result_is_no_new_turn() -> None:
     assert not Mark.of(answered).follows(Mark.of(history))
 
 
+def test_answers_of_tools_in_a_user_message_are_no_new_turn() -> None:
+    history = said("a")
+    part = {"type": "tool_result", "tool_use_id": "1", "content": "x"}
+    answered = [*history, {"role": "user", "content": [part]}]
+    assert Mark.of(answered) == Mark.of(history)
+    spoken = [*history, {"role": "user", "content": [part, {"type": "text", "text": "b"}]}]
+    assert Mark.of(spoken).follows(Mark.of(history))
+
+
 def test_a_history_that_was_cut_is_no_new_turn() -> None:
     assert not Mark.of(said("c")).follows(Mark.of(said("a", "b", "c")))
 

@@ -9,7 +9,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, overload
 
 from skillbelt.errors import LoadError, PathEscape, SkillNotFound
 from skillbelt.events import NewEvent
-from skillbelt.handlers import UNNAMED, body, content, document, presentable, variables_of
+from skillbelt.handlers import UNNAMED, body, content, document, presentable, readable, variables_of
 from skillbelt.load import list_docs, load_skill_body, sample_files
 from skillbelt.materialize import Material, Message, block, materialize
 from skillbelt.session import LoadedSkill, LoadRequest, Session
@@ -81,13 +81,16 @@ class RuntimeSession:
 
     # What the model gets
 
-    def request(self, messages: Sequence[Message]) -> list[Message]:
+    def request(
+        self, messages: Sequence[Message], *, new_turn: bool | None = None
+    ) -> list[Message]:
         """The messages to send: the history with what is loaded now in its place.
 
-        A user message that was not there before begins a turn: the catalogue is looked at again,
-        and what changed is told with that message. The system text stays as it was first given.
+        A user message that was not there before begins a turn, unless `new_turn` says whether: the
+        catalogue is looked at again, and what changed is told with that message. The system text
+        stays as it was first given.
         """
-        state = self._begun(messages)
+        state = self._begun(messages, new_turn)
         self._declared = []
         noted = with_notes(messages, read_notes(state.get(self._key("notes"), "")))
         access = self._access()
@@ -103,11 +106,11 @@ class RuntimeSession:
         self._shown = frozenset(text for text in results if isinstance(text, str))
         return made
 
-    def _begun(self, messages: Sequence[Message]) -> _State:
+    def _begun(self, messages: Sequence[Message], new_turn: bool | None) -> _State:
         """The state, after a turn was begun if the messages begin one."""
         state = self.session.state()
-        mark = Mark.of(messages)
-        if mark.follows(Mark.read(state.get(self._key("run"), ""))):
+        mark, before = Mark.of(messages), Mark.read(state.get(self._key("run"), ""))
+        if before is None or (mark.follows(before) if new_turn is None else new_turn):
             self._begin(mark, state)
             return self.session.state()
         return state
@@ -239,7 +242,7 @@ class RuntimeSession:
             skill,
             settings.limits,
             overflow=settings.body_overflow,
-            storage=self.storage,
+            storage=readable(self._access()),
             arguments=arguments,
             variables=variables_of(skill, settings, self.session.key.session),
         )

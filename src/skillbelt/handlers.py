@@ -15,6 +15,7 @@ from skillbelt.load import Loaded, list_docs, load_resource, load_skill_body, sa
 from skillbelt.materialize import Material, block
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
+from skillbelt.storage import Storage
 from skillbelt.text import one_line, shorten, xml
 from skillbelt.tools import Access, Call, Handler, ToolResult, check_arguments
 
@@ -88,9 +89,8 @@ def missed(access: Access, name: str) -> str:
     return f"\n{misses} names were wrong. Stop guessing names: {where}, or go on without a skill."
 
 
-def not_found(access: Access, name: str) -> str:
+def not_found(access: Access, skills: Mapping[str, Skill], name: str) -> str:
     """The text for a wrong name, with the names that are right; the closest of them if many."""
-    skills = access.look()
     listed = ", ".join(sorted(skills)) or "none"
     if len(skills) > access.settings.limits.max_enum_skills:
         from difflib import get_close_matches
@@ -136,7 +136,7 @@ def body(skill: Skill, access: Access) -> Loaded:
         skill,
         settings.limits,
         overflow=settings.body_overflow,
-        storage=access.storage,
+        storage=readable(access),
         variables=variables_of(
             skill, settings, access.session.key.session if access.session else ""
         ),
@@ -144,10 +144,15 @@ def body(skill: Skill, access: Access) -> Loaded:
     return loaded._replace(text=presentable(loaded.text, access))
 
 
+def readable(access: Access) -> Storage | None:
+    """Where to store what is cut: nowhere, if the model has no tool to read it with."""
+    return access.storage if "read_file" in access.names else None
+
+
 def document(skill: Skill, path: str, access: Access) -> str:
     """A whole document, as far as the limit allows."""
     limits = access.settings.limits
-    loaded = load_resource(skill, path, None, limits, full=True, storage=access.storage)
+    loaded = load_resource(skill, path, None, limits, full=True, storage=readable(access))
     return presentable(loaded.text, access)
 
 
@@ -165,14 +170,16 @@ def report(loaded: Loaded) -> dict[str, object]:
 def use(call: Call) -> ToolResult:
     """Give a skill's instructions, its folder and a sample of its files."""
     name = str(call.arguments["name"])
-    if name not in call.access.skills and name not in call.access.look():
-        raise Refused(not_found(call.access, name) + missed(call.access, name))
-    skill = approved(call.access, lookup(call.access, name))
-    loaded = body(skill, call.access)
+    access = call.access
+    seen = access.skills if name in access.skills else access.look()
+    if name not in seen:
+        raise Refused(not_found(access, seen, name) + missed(access, name))
+    skill = approved(access, seen[name])
+    loaded = body(skill, access)
     _log(call, skill)
-    text = content(skill, loaded.text, sample_files(skill, call.access.settings.limits))
+    text = content(skill, loaded.text, sample_files(skill, access.settings.limits))
     data = {"title": f"Loaded skill: {skill.name}", "name": skill.name, "dir": skill.dir}
-    if text in call.access.shown:
+    if text in access.shown:
         told = f"Skill {skill.name} is loaded already: its text is in an earlier result, unchanged."
         return ToolResult(told, data=data)
     return ToolResult(text, data={**data, "report": report(loaded)})
@@ -196,7 +203,7 @@ def content(skill: Skill, text: str, files: list[str]) -> str:
             "",
             safe,
             "",
-            f"Base directory for this skill: {one_line(skill.dir)}",
+            f"Base directory for this skill: {_path(skill.dir)}",
             "Relative paths in this skill (e.g., scripts/, reference/) are relative to this base "
             "directory.",
             "Note: file list is sampled.",
@@ -207,6 +214,11 @@ def content(skill: Skill, text: str, files: list[str]) -> str:
             "</skill_content>",
         ]
     )
+
+
+def _path(path: str) -> str:
+    """A path to the letter, unless it holds what a path should not."""
+    return path if path.isprintable() else one_line(path)
 
 
 def load(call: Call) -> ToolResult:
@@ -238,7 +250,8 @@ def _documents(call: Call, skill: Skill) -> tuple[list[str] | None, bool]:
     wrong = [path for path in wanted if path not in there]
     if wrong:
         raise Refused(
-            f"{skill.name} has no document {_listed(wrong)}. It has: {_listed(there) or 'none'}"
+            f"{skill.name} has no document {_listed([shown(path) for path in wrong])}. "
+            f"It has: {_listed(there) or 'none'}"
         )
     return list(dict.fromkeys(wanted)), every
 
@@ -290,7 +303,7 @@ def _resource(call: Call, skill: Skill, path: str) -> ToolResult:
         full=call.arguments.get("full") is True,
         start_line=start,
         lines=count,
-        storage=call.access.storage,
+        storage=readable(call.access),
     )
     told = []
     if loaded.report.section_missed:

@@ -26,6 +26,7 @@ Approve = Callable[["Skill", Initiator], "str | None"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FORMATS: tuple[ToolFormat, ...] = ("openai", "anthropic", "gemini", "mcp")
+_FAULTS = 5  # of one call that are told
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
@@ -377,7 +378,7 @@ def check_arguments(kind: str, given: object) -> Checked:
         if key in present:
             checked[key], fault = _fit(present[key], schema)
             faults += [f"argument {key!r} must be {fault}"] if fault else []
-    return Checked(checked, f"{'; '.join(faults)}{_takes(kind)}" if faults else "")
+    return Checked(checked, f"{'; '.join(faults[:_FAULTS])}{_takes(kind)}" if faults else "")
 
 
 def _decoded(given: object) -> object:

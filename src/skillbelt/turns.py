@@ -34,7 +34,7 @@ class Mark(NamedTuple):
     @classmethod
     def of(cls, messages: Sequence[Message]) -> Mark:
         """The mark of a request."""
-        said = [message for message in messages if message.get("role") == "user"]
+        said = [message for message in messages if _by_user(message)]
         return cls(len(said), _digest(_said(said[-1]) if said else ""))
 
     @classmethod
@@ -76,7 +76,7 @@ def with_notes(messages: Sequence[Message], notes: Sequence[Note]) -> list[Messa
     The nearest message of that text has it, should the history have been cut before it.
     """
     result = list(messages)
-    said = [index for index, one in enumerate(result) if one.get("role") == "user"]
+    said = [index for index, one in enumerate(result) if _by_user(one)]
     for note in notes:
         same = [
             (abs(place - note.mark.number), index)
@@ -127,6 +127,14 @@ def _as_it_was(name: str, known: object, now: Skill | None) -> Skill:
 
 def _print(skill: Skill) -> str:
     return _digest("\0".join((skill.description, skill.when_to_use, skill.location)))
+
+
+def _by_user(message: Message) -> bool:
+    """Whether a user speaks; some histories have the answers of tools in such messages too."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    answers = [isinstance(one, dict) and one.get("type") == "tool_result" for one in parts]
+    return message.get("role") == "user" and not (answers and all(answers))
 
 
 def _said(message: Message) -> str:
