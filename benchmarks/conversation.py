@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -66,6 +67,8 @@ def read(folder: str) -> Belt:
     skills = visible(catalog.all())
     materials = [material for skill in skills if (material := _material(skill))]
     told = overview(skills, budget_tokens=default_budget(catalog.settings)).text
+    # Where this checkout lies must not change the figures.
+    told = told.replace(os.path.abspath(folder), "/project/.agents/skills")
     return Belt(told, _definitions([skill.name for skill in skills]), tuple(materials))
 
 

@@ -142,12 +142,17 @@ def test_a_plot_that_can_not_be_written_says_what_can(
         tokens.plot(tokens.rows(BELT), str(tmp_path / "out.png"))
 
 
-def test_what_can_not_be_loaded_is_left_out(tmp_path: Path) -> None:
-    for name, text in (("good", "Do it."), ("bad", "\x00")):
+def test_a_folder_is_read_as_a_host_would(tmp_path: Path) -> None:
+    head = "---\nname: {0}\ndescription: Does {0}. Use when asked.\n{1}---\n\nDo {0}.\n"
+    for name, more in (("one", ""), ("two", "disable-model-invocation: true\n")):
         (tmp_path / name).mkdir()
-        head = f"---\nname: {name}\ndescription: Does it. Use when asked.\n---\n\n"
-        (tmp_path / name / "SKILL.md").write_text(head + text)
+        (tmp_path / name / "SKILL.md").write_text(head.format(name, more))
+    (tmp_path / "one" / "notes.md").write_text("Note.\n")
     belt = read(str(tmp_path))
-    assert "good" in [material.name for material in belt.materials]
-    assert "good" in belt.overview
+    [material] = belt.materials
+    assert (material.name, material.body.strip()) == ("one", "Do one.")
+    assert [path for path, _ in material.docs] == ["notes.md"]
+    assert "Does one." in belt.overview
+    assert str(tmp_path) not in belt.overview
     assert "skill_load" in belt.definitions
+    assert "two" not in belt.overview + belt.definitions
