@@ -29,9 +29,10 @@ ORDER = [
     "errors", "values", "settings", "events", "paths", "text", "roots", "sources", "quick",
     "strict", "repair", "fields", "parse", "head", "skill", "rules", "keys", "references",
     "entries", "check", "fixes", "sarif", "manifest", "index", "scan", "watch", "catalog", "search",
-    "store", "testing", "permission", "disclose", "sections", "arguments", "load",
-    "session", "materialize", "capabilities", "workspace", "collect", "artifacts", "sandbox", "run",
-    "build", "tools", "runtime", "agent", "integrations", "serve", "cli", "__main__",
+    "store", "testing", "permission", "disclose", "sections", "excerpt", "files", "storage",
+    "arguments", "load", "session", "materialize", "capabilities", "workspace", "collect",
+    "artifacts", "sandbox", "run", "build", "tools", "handlers", "turns", "shelf", "conversation",
+    "runtime", "agent", "integrations", "serve", "cli", "__main__",
 ]  # fmt: skip
 
 # Tests of the whole rather than of one module; `acceptance_remote` is a part of `acceptance`.

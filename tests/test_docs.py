@@ -89,6 +89,7 @@ def environ(project: Path) -> dict[str, str]:
         "HOME": str(home),
         "XDG_CONFIG_HOME": str(home / ".config"),
         "XDG_CACHE_HOME": str(home / ".cache"),
+        "XDG_STATE_HOME": str(home / ".local" / "state"),
         "PATH": f"{home / 'bin'}{os.pathsep}{kept['PATH']}",
         "PYTHONWARNINGS": "error",
         # The order in which a terminal shows the two streams.

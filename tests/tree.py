@@ -55,6 +55,7 @@ class Tree:
         self.setenv("HOME", self.home)
         self.setenv("XDG_CONFIG_HOME", self.home / ".config")
         self.setenv("XDG_CACHE_HOME", self.home / ".cache")
+        self.setenv("XDG_STATE_HOME", self.home / ".local" / "state")
 
     def path(self, path: str | os.PathLike[str]) -> Path:
         """A path of the tree; an absolute one stays as it is."""
