@@ -186,17 +186,41 @@ def test_documents_whose_answer_was_cut_go_there_without_the_body() -> None:
 
 
 def test_a_kept_fallback_is_renewed_and_removed_but_never_a_message_of_the_host() -> None:
-    host = {"role": "system", "content": f"{HEADER} it is shown below.\n\n{FOOTER}"}
-    sent = materialize([SYSTEM, host, USER], [PDF], landed={"pdf": ""})
+    hosts = [
+        {"role": "system", "content": f"{HEADER} it is shown below.\n\n{FOOTER}"},
+        {"role": "system", "content": f"{HEADER}\n\n[Loaded] is what each begins with."},
+    ]
+    sent = materialize([SYSTEM, *hosts, USER], [PDF], landed={"pdf": ""})
     assert materialize(sent, [CSV], landed={"csv": ""}) == materialize(
-        [SYSTEM, host, USER], [CSV], landed={"csv": ""}
+        [SYSTEM, *hosts, USER], [CSV], landed={"csv": ""}
     )
-    assert materialize(sent, []) == [SYSTEM, host, USER]
+    assert materialize(sent, []) == [SYSTEM, *hosts, USER]
+
+
+def test_documents_in_an_answer_above_their_body_stay_there() -> None:
+    history = [USER, *select("c1", "pdf", "a.md"), *load("c2", "pdf")]
+    material = PDF._replace(docs=(("a.md", "A"),))
+    sent = materialize(history, [material], landed={"pdf": "c2", "pdf#a.md": "c1"})
+    assert sent[2]["content"].endswith("[Doc] a.md\n\nA")
+    assert unloaded_line("pdf") not in sent[2]["content"]
+
+
+def test_a_body_is_never_put_into_the_answer_of_another_skill() -> None:
+    history = [SYSTEM, USER, *load("c1", "csv")]
+    sent = materialize(history, [PDF, CSV], landed={"pdf": "c1", "csv": "c1", "log": "gone"})
+    assert sent[4]["content"] == block(CSV)
+    assert block(PDF) in sent[1]["content"]
 
 
 def test_system_placement_appends_everything_in_name_order() -> None:
     material = PDF._replace(docs=(("a.md", "A"),))
-    sent = materialize(HISTORY, [material, CSV], placement="system", overview="Skills: csv, pdf")
+    sent = materialize(
+        HISTORY,
+        [material, CSV],
+        placement="system",
+        overview="Skills: csv, pdf",
+        landed={"pdf": "c1"},
+    )
     assert sent[0]["content"] == (
         f"You help.\n\nSkills: csv, pdf\n\n{block(CSV)}\n\n{block(material)}"
     )

@@ -114,6 +114,7 @@ def test_documents_selected_before_the_load_land_with_it(store: Store) -> None:
     session = Session(store, KEY)
     session.select_docs("pdf", ["a.md"], call_id="c1")
     assert session.loaded() == []
+    assert session.state() == {"temp:skill:docs:pdf": '["a.md"]'}
     session.load("pdf", call_id="c2")
     assert session.loaded() == [LoadedSkill("pdf", ("a.md",))]
     assert session.landed() == {"pdf": "c2"}

@@ -43,7 +43,7 @@ class _Answers(NamedTuple):
 
     def to(self, call: str, skill: str) -> int | None:
         """The answer to a call that loaded the skill. Some hosts use an id more than once."""
-        found = self.loading.get((call, skill)) if call else None
+        found = self.loading.get((call, skill))
         return self.others.get(call) if found is None else found
 
 
