@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from skillbelt import SkillNotFound
+from skillbelt import Command, SkillNotFound
 from skillbelt.conversation import RuntimeSession
 from skillbelt.errors import LoadError
 from skillbelt.runtime import Runtime
@@ -437,3 +437,13 @@ def test_what_is_put_away_does_not_come_back(chat: Chat) -> None:
     sent = text(chat.says("one"))
     assert "The body of pdf." not in sent
     assert "The body of notes." in sent
+
+
+def test_a_user_command_is_a_value(tree: Tree) -> None:
+    tree.skill("project/.agents/skills/pdf", text="Do it with $ARGUMENTS.")
+    session = Runtime(tree.project).session("u", "s")
+    assert session.user_command("hello") is None
+    command = session.user_command("/pdf a.pdf")
+    assert isinstance(command, Command)
+    assert (command.skill, command.arguments, command.error) == ("pdf", "a.pdf", "")
+    assert "Do it with a.pdf." in command.text

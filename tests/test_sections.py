@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from skillbelt import Section
 from skillbelt.sections import MAX_LINES, MAX_SECTIONS, find, lines, plain, sections, slug_of
 
 # Texts made of the marks that matter, so that most of them mean something.
@@ -294,3 +295,8 @@ def test_a_hostile_text_takes_no_long_time(piece: str) -> None:
     sections(text)
     find(text, piece * 500)
     find(f"{text}\n{text}", "a/b > c#2")
+
+
+def test_a_section_says_where_it_stands_and_how_far_it_reaches() -> None:
+    text = "# A\nx\n## B\ny\n# C\n"
+    assert sections(text)[0] == Section("A", 1, 1, 0, text.index("# C"))

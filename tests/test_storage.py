@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from skillbelt import Page
 from skillbelt.errors import FileUnreadable, PathEscape
 from skillbelt.storage import Storage
 
@@ -149,3 +150,8 @@ def test_a_failed_write_leaves_nothing(storage: Storage, monkeypatch: pytest.Mon
     with pytest.raises(OSError, match="No space"):
         storage.keep("a")
     assert os.listdir(storage.folder) == []
+
+
+def test_a_page_says_what_comes_next(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path / "s"))
+    assert storage.read(storage.keep("a\nb\nc\n"), 1, 2) == Page("a\nb\n", 1, 3, 3)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillbelt.catalog import Catalog, Changes, discover_skills
     from skillbelt.check import check_all, check_file
+    from skillbelt.conversation import Command, RuntimeSession
+    from skillbelt.disclose import Overview, overview
     from skillbelt.errors import (
         ArchiveRefused,
         ConfigError,
@@ -25,9 +27,25 @@ if TYPE_CHECKING:
         SkillNotFound,
         SourceError,
     )
+    from skillbelt.events import Event, NewEvent
+    from skillbelt.load import (
+        Loaded,
+        Report,
+        injection_block,
+        list_docs,
+        load_resource,
+        load_skill_body,
+        sample_files,
+    )
     from skillbelt.manifest import build_manifest
+    from skillbelt.runtime import Runtime
+    from skillbelt.sections import Section
+    from skillbelt.session import LoadedSkill, Session
     from skillbelt.settings import Settings, load_settings
     from skillbelt.skill import Skill
+    from skillbelt.storage import Page, Storage
+    from skillbelt.store import SessionInfo, SessionKey, Store, open_store
+    from skillbelt.tools import Tool, ToolResult
     from skillbelt.values import (
         Diagnostic,
         FileEntry,
@@ -49,6 +67,16 @@ _HOMES = {
     "manifest": "build_manifest",
     "settings": "Settings load_settings",
     "skill": "Skill",
+    "conversation": "Command RuntimeSession",
+    "disclose": "Overview overview",
+    "events": "Event NewEvent",
+    "load": "Loaded Report injection_block list_docs load_resource load_skill_body sample_files",
+    "runtime": "Runtime",
+    "sections": "Section",
+    "session": "LoadedSkill Session",
+    "storage": "Page Storage",
+    "store": "SessionInfo SessionKey Store open_store",
+    "tools": "Tool ToolResult",
     "values": "Diagnostic FileEntry Frontmatter Limits Manifest Origin Requirements",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -57,8 +85,10 @@ __all__ = [
     "ArchiveRefused",
     "Catalog",
     "Changes",
+    "Command",
     "ConfigError",
     "Diagnostic",
+    "Event",
     "FileEntry",
     "FileTooLarge",
     "FileTypeRefused",
@@ -67,22 +97,45 @@ __all__ = [
     "InvalidFrontmatter",
     "Limits",
     "LoadError",
+    "Loaded",
+    "LoadedSkill",
     "Manifest",
     "MissingExtra",
+    "NewEvent",
     "Origin",
+    "Overview",
+    "Page",
     "PathEscape",
+    "Report",
     "Requirements",
+    "Runtime",
+    "RuntimeSession",
+    "Section",
     "SectionNotFound",
+    "Session",
+    "SessionInfo",
+    "SessionKey",
     "Settings",
     "Skill",
     "SkillNotFound",
     "SkillbeltError",
     "SourceError",
+    "Storage",
+    "Store",
+    "Tool",
+    "ToolResult",
     "build_manifest",
     "check_all",
     "check_file",
     "discover_skills",
+    "injection_block",
+    "list_docs",
+    "load_resource",
     "load_settings",
+    "load_skill_body",
+    "open_store",
+    "overview",
+    "sample_files",
 ]
 
 
