@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from skillbelt.conversation import RuntimeSession
-from skillbelt.runtime import Runtime
+from skillbelt import Runtime, RuntimeSession
 
 Message = dict[str, Any]
 Model = Callable[[list[Message], list[dict[str, object]]], Message]

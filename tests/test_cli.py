@@ -22,6 +22,10 @@ CALLS = {
     "where": ["pdf"],
     "check": [],
     "doctor": [],
+    "prompt": [],
+    "load": ["pdf"],
+    "read": ["pdf", "notes.md"],
+    "sessions": ["list"],
     "refresh": [],
     "config": [],
 }
@@ -34,6 +38,7 @@ HOSTILE = "Fine\x1b[2J\x1b]0;owned\x07 \u202eevil\u202c \x9b31m \u200bhidden\r\n
 @pytest.fixture
 def skills(tree: Tree) -> Tree:
     tree.skill("project/.agents/skills/pdf", description="Reads PDF files.")
+    tree.write("project/.agents/skills/pdf/notes.md", "# Notes\n")
     return tree
 
 

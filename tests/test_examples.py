@@ -210,6 +210,13 @@ def test_json_diff_tells_same_different_and_unreadable_apart(tmp_path: Path) -> 
     assert run("json-diff", "diff.py", one, "-", stdin=deep).returncode == 2
 
 
+SAYS = {
+    "agent_loop.py": "I was told: [Loaded] log-triage",
+    "list_skills.py": "csv-report",
+    "skill_hashes.py": "csv-report",
+}
+
+
 @pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
 def test_every_example_program_runs(script: Path, tmp_path: Path) -> None:
     project = tmp_path / "project"
@@ -218,11 +225,16 @@ def test_every_example_program_runs(script: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(script)],
         cwd=project,
-        env={**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        env={
+            **os.environ,
+            "HOME": str(tmp_path),
+            "XDG_CACHE_HOME": str(tmp_path / "cache"),
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+        },
         capture_output=True,
         text=True,
         timeout=30,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "csv-report" in done.stdout
+    assert SAYS[script.name] in done.stdout
