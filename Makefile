@@ -6,10 +6,10 @@ LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --all-extras --group build 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check fix bench docs lock clean
+.PHONY: help setup demo test check fix bench bench-prompt docs lock clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: $(VENV)/.all ## the product with all extras, in .venv/
 	@:
@@ -32,6 +32,11 @@ fix: $(VENV)/.dev ## mends lint and format
 bench: $(VENV)/.dev ## the speed figures of docs/performance.md
 	@$(PYTHON_IN_VENV) -m compileall -q src # where Python may not write bytecode, starts are slow
 	$(PYTHON_IN_VENV) -m benchmarks.discovery $(ARGS)
+
+bench-prompt: $(VENV)/.dev ## the figures of docs/materialize.md: prefixes, tokens, the cost of a turn
+	$(PYTHON_IN_VENV) -m benchmarks.prefix
+	$(PYTHON_IN_VENV) -m benchmarks.tokens
+	$(PYTHON_IN_VENV) -m benchmarks.turns
 
 docs: $(VENV)/.all ## rewrites the generated pages
 	$(PYTHON_IN_VENV) scripts/cli_reference.py --write
