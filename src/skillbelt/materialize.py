@@ -5,6 +5,8 @@ request before it. Nothing made here is written back: the stored history keeps i
 """
 
 from collections.abc import Collection, Container, Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -24,6 +26,10 @@ _ARGUMENTS = ("skill", "name", "skill_name")
 _SYSTEM = ("system", "developer")
 _NONE: Mapping[str, str] = MappingProxyType({})
 _FALLBACK = -1
+_OURS = (f"{HEADER}\n\n[Loaded] ", f"{HEADER}\n\n[Docs] ")
+_OURS_END = f"\n\n{FOOTER}"
+_FIRST = itemgetter(0)
+_line = lru_cache(maxsize=1024)(one_line)  # the same few paths, in every request
 
 
 class Material(NamedTuple):
@@ -64,15 +70,13 @@ def materialize(
     answer in this history goes into one message of its own behind the system message.
     """
     result = _without_ours(messages)
-    answers = _answers(result, frozenset(landed.values()))
-    materials = sorted(loaded, key=lambda material: material.name)
-    homes = {each.name: _home(each.name, result, answers, landed) for each in materials}
+    answers = _answers(result, landed.values())
+    materials = sorted(loaded, key=_FIRST)
+    homes = _homes(materials, result, answers, landed)
     in_system = placement == "system"
     places = {} if in_system else _places(materials, homes, answers, landed)
     _tell_unloaded(result, answers, homes, places, landed)
-    for index, blocks in places.items():
-        if index != _FALLBACK:
-            _amend(result, index, blocks, "\n\n".join(blocks.values()))
+    _put_blocks(result, places)
     _put_note(result, note)
     context = "\n\n".join(map(block, materials)) if in_system else ""
     _put_system(result, [text for text in (overview, context) if text])
@@ -86,20 +90,21 @@ def block(material: Material) -> str:
 
 
 def _block(name: str, body: str, docs: Sequence[tuple[str, str]]) -> str:
-    return "\n\n".join([f"[Loaded] {name}", body, *_documents(docs)])
+    return _with_documents(["[Loaded] " + name, body, "Docs loaded: none"], docs)
 
 
-def _documents(docs: Sequence[tuple[str, str]]) -> list[str]:
+def _with_documents(parts: list[str], docs: Sequence[tuple[str, str]]) -> str:
+    """The parts and the documents as one text; the last part is to name the documents."""
     if not docs:
-        return ["Docs loaded: none"]
-    paths, parts = [], [""]
+        return "\n\n".join(parts)
+    named, paths = len(parts) - 1, []
     for path, text in docs:
         # A file may be named with a line break in it; its name must not forge a line of its own.
-        path = one_line(path)
+        path = _line(path)
         paths.append(path)
-        parts += (f"[Doc] {path}", text)
-    parts[0] = f"Docs loaded: {', '.join(paths)}"
-    return parts
+        parts += ("[Doc] " + path, text)
+    parts[named] = "Docs loaded: " + ", ".join(paths)
+    return "\n\n".join(parts)
 
 
 def _is_stub(line: str, names: Container[str]) -> bool:
@@ -129,44 +134,56 @@ def _head(messages: Sequence[Message]) -> int:
 
 def _is_ours(message: Message) -> bool:
     content = message.get("content")
-    return (
-        isinstance(content, str)
-        and content.startswith((f"{HEADER}\n\n[Loaded] ", f"{HEADER}\n\n[Docs] "))
-        and content.endswith(f"\n\n{FOOTER}")
-    )
+    return isinstance(content, str) and content.startswith(_OURS) and content.endswith(_OURS_END)
 
 
-def _answers(messages: Sequence[Message], wanted: frozenset[str]) -> _Answers:
+def _answers(messages: Sequence[Message], wanted: Collection[str]) -> _Answers:
     """One quick pass finds the few calls that matter; only what follows them is looked at."""
     answers = _Answers({}, {}, {})
-    calls = [
-        (index, call)
-        for index, message in enumerate(messages)
-        if "tool_calls" in message
-        for call in message["tool_calls"] or ()
-        if call.get("name") in _MAYBE_LOADING
-    ]
     found = set()
     skills, loading, others = answers
-    for asked_at, call in calls:
-        index = _answer(messages, asked_at, called := call.get("id"))
-        if index is not None and (skill := _skill_of(call)):
+    for asked_at, call in _loading_calls(messages):
+        called: Any = call.get("id")
+        index = _answer(messages, asked_at + 1, called)
+        if index and (skill := _skill_of(call)):
             skills[index] = skill
             loading[called, skill] = index
             found.add(called)
     if not found.issuperset(wanted):
-        others.update(_answers_of(messages, wanted - found))
+        others.update(_answers_of(messages, set(wanted) - found))
     return answers
 
 
-def _answer(messages: Sequence[Message], asked_at: int, call: object) -> int | None:
-    """The answer to a call. An id may be used again later, so it is looked for right behind it."""
-    index, count = asked_at + 1, len(messages)
-    while call and index < count and "tool_call_id" in messages[index]:
-        if messages[index]["tool_call_id"] == call:
+def _loading_calls(messages: Sequence[Message]) -> list[tuple[int, Mapping[str, Any]]]:
+    """The calls that may load a skill, with the index of their message."""
+    try:
+        return [
+            (index, call)
+            for index, message in enumerate(messages)
+            if "tool_calls" in message
+            for call in message["tool_calls"]
+            if call["name"] in LOADING
+        ]
+    except (KeyError, TypeError):  # a call in the shape of a vendor, or null in place of calls
+        return [
+            (index, call)
+            for index, message in enumerate(messages)
+            for call in message.get("tool_calls") or ()
+            if call.get("name") in _MAYBE_LOADING
+        ]
+
+
+def _answer(messages: Sequence[Message], index: int, call: object) -> int:
+    """The answer to a call, 0 without one.
+
+    An id may be used again later, so it is looked for right behind the call.
+    """
+    count = len(messages)
+    while call and index < count and "tool_call_id" in (message := messages[index]):
+        if message["tool_call_id"] == call:
             return index
         index += 1
-    return None
+    return 0
 
 
 def _answers_of(messages: Sequence[Message], calls: Collection[str]) -> dict[str, int]:
@@ -181,8 +198,10 @@ def _answers_of(messages: Sequence[Message], calls: Collection[str]) -> dict[str
 def _skill_of(call: Mapping[str, Any]) -> str:
     if "name" in call:
         arguments = call.get("arguments")
-        plain = type(arguments) is dict and arguments.get("skill")
-        return plain if type(plain) is str else _skill(arguments)
+        if type(arguments) is dict and "skill" in arguments:
+            skill = arguments["skill"]
+            return skill if type(skill) is str else _skill(arguments)
+        return _skill(arguments)
     function = call.get("function") or {}
     return _skill(function.get("arguments")) if function.get("name") in LOADING else ""
 
@@ -203,10 +222,23 @@ def _skill(arguments: object) -> str:
     return ""
 
 
+def _homes(
+    materials: Sequence[Material],
+    messages: Sequence[Message],
+    answers: _Answers,
+    landed: Mapping[str, str],
+) -> dict[str, int | None]:
+    """The answer that holds each skill's body, if the history has it."""
+    homes: dict[str, int | None] = {}
+    for name, _, _ in materials:
+        found = answers.loading.get((landed[name], name)) if name in landed else None
+        homes[name] = _home(name, messages, answers, landed) if found is None else found
+    return homes
+
+
 def _home(
     name: str, messages: Sequence[Message], answers: _Answers, landed: Mapping[str, str]
 ) -> int | None:
-    """The answer that holds the skill's body, if the history has it."""
     if name in landed:
         return answers.to(landed[name], name)
     for index in reversed(answers.skills):
@@ -228,15 +260,34 @@ def _places(
         home = homes[name]
         at = _FALLBACK if home is None else home
         if name not in apart:
-            places.setdefault(at, {})[name] = _block(name, body, all_docs)
+            text = _block(name, body, all_docs)
+            if at in places:
+                places[at][name] = text
+            else:
+                places[at] = {name: text}
             continue
         docs: dict[int, list[tuple[str, str]]] = {at: []}
         for doc in all_docs:
             docs.setdefault(_doc_home(name, doc[0], at, answers, landed), []).append(doc)
         places.setdefault(at, {})[name] = _block(name, body, docs.pop(at))
         for index, some in docs.items():
-            places.setdefault(index, {})[name] = "\n\n".join([f"[Docs] {name}", *_documents(some)])
+            text = _with_documents(["[Docs] " + name, ""], some)
+            places.setdefault(index, {})[name] = text
     return places
+
+
+def _put_blocks(messages: list[Message], places: Mapping[int, Mapping[str, str]]) -> None:
+    for index, blocks in places.items():
+        if index == _FALLBACK:
+            continue
+        if len(blocks) == 1:
+            [(name, text)] = blocks.items()
+            message = messages[index]
+            # Most answers are the stub of one skill and nothing else.
+            if message.get("content") == _STUB + name:
+                messages[index] = {**message, "content": text}
+                continue
+        _amend(messages, index, blocks, "\n\n".join(blocks.values()))
 
 
 def _doc_home(name: str, path: str, body: int, answers: _Answers, landed: Mapping[str, str]) -> int:
@@ -260,9 +311,11 @@ def _tell_unloaded(
     into `loaded`: that would change a request's beginning once more.
     """
     for index, name in answers.skills.items():
+        if index in places:
+            continue
         home = homes.get(name) if name in landed else None
         gone = name not in homes or (home is not None and index < home)
-        if gone and index not in places:
+        if gone:
             lines = _lines(messages[index])
             if f"{_STUB}{name}" in lines or any('"selected_docs"' in line for line in lines):
                 _amend(messages, index, (name,), unloaded_line(name))
