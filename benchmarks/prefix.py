@@ -28,9 +28,12 @@ MODES: tuple[LoadMode, ...] = ("turn", "session", "once")
 # A text that is shown for one request only can not be in the next one, so `once` has no such bar.
 STEADY_MODES = ("turn", "session")
 TIME_BAR = 3.0
-SKILLS, TURNS, EVENTS, ROUNDS, REPEATS = 20, 10, 500, 5, 40
-# With this much from each tool the long request fills the 200,000 tokens that settings assume.
-_OUTPUT = "src/module.py:12: checked, nothing to report\n" * 58
+SKILLS, TURNS, MESSAGES, ROUNDS, REPEATS = 20, 10, 500, 5, 100
+# All of one length, 900 characters: with the same median and some that are far longer, joining
+# would take longer and materialising would not.
+_ASKED = "Please look at the next part of it, and tell me what you find there.\n" * 13
+_NEXT = "Nothing there. I look at the next file now. " * 20
+_OUTPUT = "src/module.py:12: checked, nothing to report\n" * 20
 
 SCRIPT = (
     Step("user"), Step("load", 0), Step("list", 0), Step("docs", 0), Step("work"), Step("load", 1),
@@ -105,16 +108,14 @@ def time_ratio(rounds: int = ROUNDS, repeats: int = REPEATS) -> float:
     """The time to materialise a long request over that of joining its strings; the median."""
     messages, loaded, landed = long_request()
 
-    def made() -> object:
+    def made() -> list[Message]:
         return materialize(messages, loaded, overview="Skills: many", landed=landed)
 
-    def joined() -> object:
-        strings = [message["content"] for message in messages]
-        for name, body, docs in loaded:
-            strings += (name, body)
-            for doc in docs:
-                strings += doc
-        return "\n\n".join(strings)
+    # Everything the request holds, bodies and documents too, picked out beforehand.
+    strings = [message["content"] for message in made()]
+
+    def joined() -> str:
+        return "".join(strings)
 
     return statistics.median(_time(made, repeats) / _time(joined, repeats) for _ in range(rounds))
 
@@ -126,23 +127,26 @@ def _time(call: Callable[[], object], repeats: int) -> float:
 
 
 def long_request() -> tuple[list[Message], list[Material], dict[str, str]]:
-    """A full context window: ten turns in 500 events, 20 skills of a usual size loaded in them."""
+    """Ten turns in 500 messages, 20 skills of 5 KiB with two documents each loaded in them."""
     skills = [
         Material(
-            f"skill-{number:02}", "Do this, then that. " * 250, (("notes.md", "Note. " * 400),)
+            f"skill-{number:02}",
+            "Do this, then that. " * 256,
+            (("notes.md", "Note. " * 200), ("references/columns.md", "Column. " * 150)),
         )
         for number in range(SKILLS)
     ]
     session = Session(MemoryStore(), KEY, mode="session")
     for turn in range(TURNS):
         session.start_run()
-        session.record({"role": "user", "content": f"Please look at part {turn} of it."})
+        session.record({"role": "user", "content": _ASKED})
         _call(session, skills[2 * turn].name)
         _call(session, skills[2 * turn + 1].name)
-        while len(session.events()) < (turn + 1) * EVENTS // TURNS - 2:
+        for _ in range(MESSAGES // TURNS // 2 - 3):
             _call(session)
-        session.record({"role": "assistant", "content": "That is all there is to it. " * 8})
-    history: list[Message] = [{"role": "system", "content": "You help. " * 40}]
+        if turn < TURNS - 1:  # the last turn still goes on
+            session.record({"role": "assistant", "content": _NEXT})
+    history: list[Message] = [{"role": "system", "content": "You help. " * 90}]
     return [*history, *session.messages()], skills, session.landed()
 
 
@@ -150,9 +154,9 @@ def _call(session: Session, skill: str = "") -> None:
     call = f"c{len(session.events())}"
     tool, told = ("skill_load", f"loaded: {skill}") if skill else ("shell", _OUTPUT)
     if skill:
-        session.load(skill, ["notes.md"], call_id=call)
+        session.load(skill, ["notes.md", "references/columns.md"], call_id=call)
     calls = [{"id": call, "name": tool, "arguments": {"skill": skill}}]
-    session.record({"role": "assistant", "content": "Next. " * 30, "tool_calls": calls})
+    session.record({"role": "assistant", "content": _NEXT, "tool_calls": calls})
     session.record({"role": "tool", "tool_call_id": call, "content": told})
 
 
@@ -183,7 +187,7 @@ def table(rows: Sequence[Row], ratio: float) -> str:
             "",
             "in a turn, next turn: the least share of a request that begins the next one",
             "reused: the share of all characters after the first request that were just sent",
-            f"time of {SKILLS} skills and {EVENTS} events: {ratio:.2f} x joining the same "
+            f"time of {SKILLS} skills and {MESSAGES} messages: {ratio:.2f} x joining the same "
             f"strings, at most {TIME_BAR} ({verdict})",
         ]
     )

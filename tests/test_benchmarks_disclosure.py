@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from benchmarks import prefix, tokens
+from benchmarks import prefix, tokens, turns
 from benchmarks.conversation import OUTPUT, Belt, Step, injected, progressive, read, serialised
 
 from skillbelt.materialize import Material, materialize
@@ -79,7 +80,9 @@ def test_the_timed_request_is_the_one_described() -> None:
     messages, loaded, landed = prefix.long_request()
     sent = serialised(materialize(messages, loaded, landed=landed))
     assert sent.count("[Loaded] skill-") == sent.count("[Doc] notes.md") == prefix.SKILLS
-    assert len(messages) + prefix.SKILLS + prefix.TURNS - 1 == prefix.EVENTS
+    assert len(messages) == prefix.MESSAGES
+    assert 880 <= statistics.median(len(message["content"]) for message in messages) <= 920
+    assert all(5_000 <= len(one.body) <= 5_240 and one.docs for one in loaded)
     assert prefix.time_ratio(rounds=1, repeats=1) > 0
 
 
@@ -156,3 +159,24 @@ def test_a_folder_is_read_as_a_host_would(tmp_path: Path) -> None:
     assert str(tmp_path) not in belt.overview
     assert "skill_load" in belt.definitions
     assert "two" not in belt.overview + belt.definitions
+
+
+def test_a_turn_is_measured_for_every_catalogue(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
+    monkeypatch.setattr("benchmarks.tree.SETTLE_SECONDS", 0.0)
+    row = turns.measured(3, turns=1, rescanned=1)
+    assert row.skills == 3
+    assert min(row[1:]) > 0
+    shown = {1.0: 0, turns.BAR + 0.1: 1}
+    for factor, code in shown.items():
+        monkeypatch.setattr(turns, "measured", lambda count, _, f=factor: _row(count, f))
+        assert turns.main(["10", "20"]) == code
+        assert ("MISSED" in capsys.readouterr().out) == bool(code)
+    assert turns.main(["10", "20", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["ratio"] == turns.BAR + 0.1
+
+
+def _row(count: int, factor: float) -> turns.Row:
+    return turns.Row(count, 1.0, 1.0 if count == 10 else factor, 2.0)

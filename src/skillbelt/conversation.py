@@ -121,7 +121,9 @@ class RuntimeSession:
         known, before = self.shelf.remembered(skills), state.get(self._key("known"), "")
         search = self.shelf.names.get("skill_list", "")
         note = changes_since(before, skills, now=known, search=search)
-        delta: dict[str, str | None] = {self._key("run"): str(mark), self._key("known"): known}
+        delta: dict[str, str | None] = {self._key("run"): str(mark)}
+        if known != before:
+            delta[self._key("known")] = known
         if self._key("system") not in state:
             delta[self._key("system")] = self._system(skills)
         if note:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import overload
 
@@ -12,7 +13,6 @@ from skillbelt.disclose import GUIDANCE_HEADER, Overview, compact, default_budge
 from skillbelt.errors import LoadError, SkillNotFound
 from skillbelt.handlers import HANDLERS, dispatch, failed, variables_of
 from skillbelt.load import Loaded, load_resource, load_skill_body
-from skillbelt.scan import Scan
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
 from skillbelt.storage import Storage
@@ -48,6 +48,20 @@ def ask_for_trust(skill: Skill, initiator: Initiator) -> str | None:
     )
 
 
+class _Current(Catalog):
+    """A catalogue that can be looked at every turn, however many skills it holds."""
+
+    def current(self) -> dict[str, Skill]:
+        """Every skill there is now by name, as `all()` has them: the state itself, no copy.
+
+        Another scan makes another dict.
+        """
+        age = time.monotonic() - self._scanned_at
+        if self._merged is None or age >= self.settings.rescan_seconds:
+            self._rescan(refresh=False)
+        return self._state().skills
+
+
 class Shelf:
     """What there is, what a model is told of it, and what may be loaded.
 
@@ -67,7 +81,9 @@ class Shelf:
         guidance: str | None = None,
         **overrides: object,
     ) -> None:
-        self.catalog = Catalog(project, settings=settings, permit=permit, **overrides)  # type: ignore[arg-type]
+        catalog = _Current(project, settings=settings, permit=permit, **overrides)  # type: ignore[arg-type]
+        self.catalog: Catalog = catalog
+        self._current = catalog.current
         self.settings = self.catalog.settings
         self.permit, self.approve, self.visible = permit, approve, visible
         self.always = (always,) if isinstance(always, str) else tuple(always)
@@ -75,7 +91,7 @@ class Shelf:
         self.names = offered_names(kinds, self.settings.tool_names)
         self._guidance = guidance
         self._skills: dict[str, Skill] | None = None
-        self._scans: tuple[Scan, ...] = ()
+        self._looked_at: dict[str, Skill] | None = None
         self._told: tuple[Mapping[str, Skill], str] = ({}, remember({}))
         self._seen: dict[str, Skill] | None = None
         self._lock = threading.Lock()
@@ -88,12 +104,10 @@ class Shelf:
 
     def look(self) -> Mapping[str, Skill]:
         """Every skill by name, as of now; `rescan_seconds` says how often that is a scan."""
-        scans = self.catalog.scans  # read first: should they be old, the next look sees to it
-        skills = self.catalog.all()
+        found = self._current()
         with self._lock:
-            if self._skills is None or not _same(scans, self._scans):
-                self._scans = scans
-                found = {skill.name: skill for skill in skills}
+            if found is not self._looked_at:
+                self._looked_at = found
                 if found != self._skills:
                     self._skills, self._seen = found, None
             return self._skills or {}
@@ -276,11 +290,6 @@ class Shelf:
             known = ", ".join(self.names.values()) or "none"
             return failed(f"there is no tool {str(name)[:80]!r}; there are: {known}")
         return dispatch(kind, HANDLERS[kind], arguments, access, call_id)
-
-
-def _same(some: Sequence[object], others: Sequence[object]) -> bool:
-    """Whether they are the very same things: whatever was scanned anew is another."""
-    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
 
 
 def _visible(
