@@ -285,7 +285,8 @@ def _put_blocks(messages: list[Message], places: Mapping[int, Mapping[str, str]]
             message = messages[index]
             # Most answers are the stub of one skill and nothing else.
             if message.get("content") == _STUB + name:
-                messages[index] = {**message, "content": text}
+                messages[index] = changed = message.copy()
+                changed["content"] = text
                 continue
         _amend(messages, index, blocks, "\n\n".join(blocks.values()))
 

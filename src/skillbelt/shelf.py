@@ -6,10 +6,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import overload
 
 from skillbelt.catalog import Catalog, Permit
-from skillbelt.disclose import GUIDANCE_HEADER, Overview, compact, default_budget, overview, visible
+from skillbelt.disclose import GUIDANCE_HEADER, Overview, compact, default_budget, overview
+from skillbelt.disclose import visible as model_may_see
 from skillbelt.errors import LoadError, SkillNotFound
 from skillbelt.handlers import HANDLERS, dispatch, failed, variables_of
 from skillbelt.load import Loaded, load_resource, load_skill_body
@@ -93,7 +95,7 @@ class Shelf:
         self._skills: dict[str, Skill] | None = None
         self._looked_at: dict[str, Skill] | None = None
         self._told: tuple[Mapping[str, Skill], str] = ({}, remember({}))
-        self._seen: dict[str, Skill] | None = None
+        self._seen: tuple[Mapping[str, Skill], dict[str, Skill]] = ({}, {})
         self._lock = threading.Lock()
 
     # What there is
@@ -109,8 +111,8 @@ class Shelf:
             if found is not self._looked_at:
                 self._looked_at = found
                 if found != self._skills:
-                    self._skills, self._seen = found, None
-            return self._skills or {}
+                    self._skills = found
+            return found if self._skills is None else self._skills
 
     def available(
         self,
@@ -124,14 +126,19 @@ class Shelf:
         With `files`, the paths in play, a skill made for some files is there only with one of them.
         """
         skills = self.skills()
-        if self.permit is None and visible is None and self.visible is None and files is None:
-            if self._seen is None:
-                self._seen = _visible(skills, None, None)
-            return self._seen
-        return _visible(skills, lambda skill: self._may(agent or None, skill, visible), files)
-
-    def _may(self, agent: str | None, skill: Skill, visible: Visible | None) -> bool:
-        return self.there(skill, visible) and (self.permit is None or self.permit(agent, skill))
+        of, seen = self._seen
+        if of is not skills:
+            seen = _by_name(model_may_see(skills.values()))
+            self._seen = (skills, seen)
+        keeps = [keep for keep in (self.visible, visible) if keep is not None]
+        if self.permit is not None:
+            keeps.append(partial(self.permit, agent or None))
+        if not keeps and files is None:
+            return seen
+        kept = list(seen.values())
+        for keep in keeps:
+            kept = list(filter(keep, kept))
+        return _by_name(kept if files is None else model_may_see(kept, files=files))
 
     def there(self, skill: Skill, visible: Visible | None = None) -> bool:
         """Whether the filters let the skill be there at all."""
@@ -170,7 +177,7 @@ class Shelf:
     def remembered(self, skills: Mapping[str, Skill]) -> str:
         """What a model was shown of these skills, as text; made once for as long as they last."""
         told = self._told
-        if told[0] is not skills:
+        if told[0] is not skills and told[0] != skills:
             self._told = told = (skills, remember(skills))
         return told[1]
 
@@ -292,7 +299,5 @@ class Shelf:
         return dispatch(kind, HANDLERS[kind], arguments, access, call_id)
 
 
-def _visible(
-    skills: Mapping[str, Skill], keep: Visible | None, files: Sequence[str] | None
-) -> dict[str, Skill]:
-    return {skill.name: skill for skill in visible(skills.values(), keep=keep, files=files)}
+def _by_name(skills: Iterable[Skill]) -> dict[str, Skill]:
+    return {skill.name: skill for skill in skills}
