@@ -162,7 +162,7 @@ def _loading_calls(messages: Sequence[Message]) -> list[tuple[int, Mapping[str, 
             for index, message in enumerate(messages)
             if "tool_calls" in message
             for call in message["tool_calls"]
-            if call["name"] in LOADING
+            if call["name"] in _MAYBE_LOADING
         ]
     except (KeyError, TypeError):  # a call in the shape of a vendor, or null in place of calls
         return [
