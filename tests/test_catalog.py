@@ -435,3 +435,14 @@ def test_threads_may_ask_at_once(tree: Tree) -> None:
         counts = {len(found) for found in pool.map(lambda _: catalog.all(), range(40))}
     assert counts == {30}
     assert catalog.diagnostics == ()
+
+
+def test_current_is_the_state_and_another_scan_gives_another(tree: Tree) -> None:
+    tree.skill(f"{AGENTS}/a")
+    catalog = tree.catalog(rescan_seconds=3600.0)
+    first = catalog.current()
+    assert list(first) == ["a"]
+    assert catalog.current() is first
+    tree.skill(f"{AGENTS}/b")
+    catalog.refresh()
+    assert list(catalog.current()) == ["a", "b"]

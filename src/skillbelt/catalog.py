@@ -103,12 +103,17 @@ class Catalog(Mapping[str, Skill]):
 
     def all(self) -> list[Skill]:
         """Every skill there is now, in name order."""
-        if (
-            self._merged is None
-            or time.monotonic() - self._scanned_at >= self.settings.rescan_seconds
-        ):
+        return list(self.current().values())
+
+    def current(self) -> Mapping[str, Skill]:
+        """Every skill there is now by name: the state itself, no copy.
+
+        Another scan gives another mapping, so that its identity tells whether to look closer.
+        """
+        age = time.monotonic() - self._scanned_at
+        if self._merged is None or age >= self.settings.rescan_seconds:
             self._rescan(refresh=False)
-        return list(self._state().skills.values())
+        return self._state().skills
 
     def available(self, agent: str | None = None) -> list[Skill]:
         """What a model working as this agent may be shown."""

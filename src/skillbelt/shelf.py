@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import overload
@@ -50,20 +49,6 @@ def ask_for_trust(skill: Skill, initiator: Initiator) -> str | None:
     )
 
 
-class _Current(Catalog):
-    """A catalogue that can be looked at every turn, however many skills it holds."""
-
-    def current(self) -> dict[str, Skill]:
-        """Every skill there is now by name, as `all()` has them: the state itself, no copy.
-
-        Another scan makes another dict.
-        """
-        age = time.monotonic() - self._scanned_at
-        if self._merged is None or age >= self.settings.rescan_seconds:
-            self._rescan(refresh=False)
-        return self._state().skills
-
-
 class Shelf:
     """What there is, what a model is told of it, and what may be loaded.
 
@@ -83,17 +68,15 @@ class Shelf:
         guidance: str | None = None,
         **overrides: object,
     ) -> None:
-        catalog = _Current(project, settings=settings, permit=permit, **overrides)  # type: ignore[arg-type]
-        self.catalog: Catalog = catalog
-        self._current = catalog.current
+        self.catalog = Catalog(project, settings=settings, permit=permit, **overrides)  # type: ignore[arg-type]
         self.settings = self.catalog.settings
         self.permit, self.approve, self.visible = permit, approve, visible
         self.always = (always,) if isinstance(always, str) else tuple(always)
         kinds = choose(tools, self.settings.tool_profile)
         self.names = offered_names(kinds, self.settings.tool_names)
         self._guidance = guidance
-        self._skills: dict[str, Skill] | None = None
-        self._looked_at: dict[str, Skill] | None = None
+        self._skills: Mapping[str, Skill] | None = None
+        self._looked_at: Mapping[str, Skill] | None = None
         self._told: tuple[Mapping[str, Skill], str] = ({}, remember({}))
         self._seen: tuple[Mapping[str, Skill], dict[str, Skill]] = ({}, {})
         self._lock = threading.Lock()
@@ -106,7 +89,7 @@ class Shelf:
 
     def look(self) -> Mapping[str, Skill]:
         """Every skill by name, as of now; `rescan_seconds` says how often that is a scan."""
-        found = self._current()
+        found = self.catalog.current()
         with self._lock:
             if found is not self._looked_at:
                 self._looked_at = found
