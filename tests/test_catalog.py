@@ -446,3 +446,17 @@ def test_current_is_the_state_and_another_scan_gives_another(tree: Tree) -> None
     tree.skill(f"{AGENTS}/b")
     catalog.refresh()
     assert list(catalog.current()) == ["a", "b"]
+
+
+def test_a_scan_that_takes_long_is_not_repeated_at_once(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.skill(f"{AGENTS}/a")
+    monkeypatch.setattr("skillbelt.catalog._CHEAP_SECONDS", 0.0)
+    catalog = tree.catalog(max_scan_share=1e-9)
+    first = catalog.current()
+    tree.skill(f"{AGENTS}/b")
+    assert catalog.current() is first
+    assert list(catalog.all()) == list(first.values())
+    catalog.refresh()
+    assert list(catalog.current()) == ["a", "b"]

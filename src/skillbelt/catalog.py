@@ -25,6 +25,8 @@ _READING_LIMITS = (
     "max_yaml_aliases",
     "derived_description_chars",
 )
+# A scan that takes no longer is done whenever somebody asks.
+_CHEAP_SECONDS = 0.1
 # Whether an agent (None: nobody in particular) may use a skill at all.
 Permit = Callable[[str | None, Skill], bool]
 
@@ -111,7 +113,7 @@ class Catalog(Mapping[str, Skill]):
         Another scan gives another mapping, so that its identity tells whether to look closer.
         """
         age = time.monotonic() - self._scanned_at
-        if self._merged is None or age >= self.settings.rescan_seconds:
+        if self._merged is None or age >= max(self.settings.rescan_seconds, self._pause()):
             self._rescan(refresh=False)
         return self._state().skills
 
@@ -169,6 +171,14 @@ class Catalog(Mapping[str, Skill]):
             before = self._state().skills
             if changes:
                 yield changes
+
+    def _pause(self) -> float:
+        """How long a scan is good for: so long that scanning takes no more than its share."""
+        cost = sum(scanned.cpu_seconds for scanned in self._scans)
+        if cost <= _CHEAP_SECONDS:
+            return 0.0
+        share = self.settings.max_scan_share
+        return cost / share if share else float("inf")
 
     def _watched(self) -> list[str]:
         return [s.root.path for s in self._scans if s.exists and not s.stalled]

@@ -6,6 +6,7 @@ asked waits only while there is progress.
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -46,6 +47,7 @@ class Scan(NamedTuple):
     files_read: int = 0
     files_gone: int = 0
     stalled: bool = False
+    cpu_seconds: float = 0.0
 
 
 def scan(
@@ -73,10 +75,11 @@ class _Worker(threading.Thread):
     def run(self) -> None:
         try:
             for root in self._roots:
+                began = time.thread_time()
                 scanned = _scan_root(root, self._settings, self._index, self._pulse)
                 if self._pulse.stopped:
                     return
-                self._results.append(scanned)
+                self._results.append(scanned._replace(cpu_seconds=time.thread_time() - began))
         except BaseException as error:  # handed to the one who waits, not lost with the thread
             self._failure = error
 

@@ -50,6 +50,7 @@ class Settings(NamedTuple):
     tool_names: Literal["skillbelt", "common"] = "skillbelt"
     tool_profile: Literal["simple", "knowledge", "full"] = "full"
     rescan_seconds: float = 0.0
+    max_scan_share: float = 0.05
     watch_seconds: float = 2.0
     cache_dir: str = ""
     state_dir: str = ""
