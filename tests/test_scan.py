@@ -132,7 +132,8 @@ def test_diagnostics_come_from_the_index_as_they_were(tree: Tree) -> None:
     first, second = scan_one(tree, index), scan_one(tree, index)
     assert second.files_read == 0
     assert len(first.diagnostics) >= 2
-    assert second._replace(files_read=first.files_read) == first
+    what_it_took = {"files_read": first.files_read, "cpu_seconds": first.cpu_seconds}
+    assert second._replace(**what_it_took) == first  # type: ignore[arg-type]
 
 
 def test_an_index_entry_that_makes_no_sense_is_read_again(tree: Tree) -> None:
