@@ -14,7 +14,7 @@ help: ## this list
 setup: $(VENV)/.all ## the product with all extras, in .venv/
 	@:
 
-demo: $(VENV)/.all ## finds, lists, shows and checks skills in a temporary project
+demo: $(VENV)/.all ## finds, lists, checks and loads skills in a temporary project
 	@scripts/demo.sh
 
 test: $(VENV)/.dev ## all tests

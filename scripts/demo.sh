@@ -28,7 +28,7 @@ cd "$project"
 # show EXIT WHAT COMMAND...: says what is coming, runs it, and stops when the exit code is another.
 show() {
     wanted=$1
-    printf '\n# %s\n' "$2"
+    if [ -n "$2" ]; then printf '\n# %s\n' "$2"; fi
     shift 2
     printf '$ %s\n' "$*"
     code=0
@@ -47,3 +47,10 @@ show 0 "The faulty one is usable all the same; each fault has a line and a remed
 show 1 "To the letter of the specification it is not; this is what could be mended:" \
     skillbelt check --strict --dry-run .claude/skills
 show 0 "Where skills are looked for, what each folder gave, and what is wrong:" skillbelt doctor
+show 0 "What a model is told of them, within a budget of 200 tokens:" \
+    skillbelt prompt --format markdown --budget 200
+show 0 "What it gets when it loads one:" skillbelt load csv-report
+show 0 "Of a document it may ask for a section alone, or for some lines:" \
+    skillbelt read csv-report SKILL.md --section Options
+show 0 "" skillbelt read csv-report references/columns.md --start 1 --lines 3
+show 4 "Nothing outside a skill's folder can be read:" skillbelt read csv-report ../json-diff/SKILL.md
