@@ -248,19 +248,24 @@ def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Merged:
     losers: dict[str, list[Skill]] = {}
     folders: set[int] = set()
     diagnostics = list(said)
-    for scanned in scans:
+    scanned_roots = list(scans)
+    # One walk visits each folder once; only several can come to the same one.
+    several = sum(bool(scanned.skills) for scanned in scanned_roots) > 1
+    for scanned in scanned_roots:
         diagnostics += scanned.diagnostics
         for skill, identity in zip(scanned.skills, scanned.identities, strict=True):
-            if identity in folders:
-                diagnostics.append(_same(skill))
-                continue
-            folders.add(identity)
+            if several:
+                if identity in folders:
+                    diagnostics.append(_same(skill))
+                    continue
+                folders.add(identity)
             if winners.setdefault(skill.name, skill) is not skill:
                 losers.setdefault(skill.name, []).append(skill)
     for name, shadowed in losers.items():
         diagnostics += (_shadowed(loser, winners[name]) for loser in shadowed)
         winners[name] = winners[name]._replace(shadows=tuple(s.location for s in shadowed))
-    ordered = {name: winners[name] for name in sorted(winners)}
+    names = sorted(winners)
+    ordered = winners if names == list(winners) else {name: winners[name] for name in names}
     return Merged(ordered, tuple(s for n in sorted(losers) for s in losers[n]), tuple(diagnostics))
 
 
