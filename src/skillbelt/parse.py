@@ -57,7 +57,6 @@ class _File(NamedTuple):
 
 # --- splitting -----------------------------------------------------------------------------------
 
-_BOM = b"\xef\xbb\xbf"
 _OPENING = quick.Lazy(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n")
 _CLOSING = quick.Lazy(rb"\n---[ \t]*(?:\r?\n|\r?\Z)")
 
