@@ -11,6 +11,9 @@ SkillbeltError                 exit 1
 │   ├── SectionNotFound        exit 1   no heading matches; the head of the file comes with it
 │   ├── FileTypeRefused        exit 1   not a kind of file that is given to a model
 │   └── FileUnreadable         exit 1   missing, forbidden, or not text
+├── RunRefused                 exit 1   an input, an output or a command that is not accepted
+├── SandboxUnavailable         exit 5   no sandbox here holds what is wanted; nothing was run
+├── ArtifactError              exit 1   an artifact is not there, or can not be kept
 └── SourceError                exit 1   a remote or an archive can not be used
     └── ArchiveRefused         exit 1   an archive breaks a safety rule; nothing of it was kept
 """
@@ -92,6 +95,20 @@ class FileTypeRefused(LoadError):
 
 class FileUnreadable(LoadError):
     """Missing, forbidden, or not text."""
+
+
+class RunRefused(SkillbeltError):
+    """An argument of a run is not accepted; the message is for whoever gave it. Nothing was run."""
+
+
+class SandboxUnavailable(SkillbeltError):
+    """No sandbox of this machine holds what is wanted; the message says what is missing."""
+
+    exit_code = 5
+
+
+class ArtifactError(SkillbeltError):
+    """An artifact is not there, or can not be kept."""
 
 
 class SourceError(SkillbeltError):

@@ -103,6 +103,20 @@ class Manifest(NamedTuple):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
+class Capabilities(NamedTuple):
+    """What a run may do beyond reading the system and writing to its workspace and `/tmp`.
+
+    Paths are absolute and as on the host. A host is a name or an address, with `:port` for another
+    port than 443 and 80; none means no network. Without `processes` only the program that is
+    started, and what it needs to start, can be executed.
+    """
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    processes: bool = False
+
+
 class Limits(NamedTuple):
     """Every bound the product keeps, with its unit in its name. Each is a setting of that name."""
 
@@ -140,3 +154,24 @@ class Limits(NamedTuple):
     http_timeout_seconds: float = 10.0
     source_timeout_seconds: float = 60.0
     remote_refresh_seconds: float = 300.0
+    run_timeout_seconds: float = 300.0
+    exec_timeout_seconds: float = 30.0
+    max_cpu_seconds: float = 600.0
+    max_memory_bytes: int = 2 * 2**30
+    max_processes: int = 128
+    max_open_files: int = 1024
+    max_written_file_bytes: int = 512 * 2**20
+    max_workspace_bytes: int = 2 * 2**30
+    max_workspace_files: int = 100_000
+    max_temporary_bytes: int = 256 * 2**20
+    max_stream_bytes: int = 16 * 2**10
+    max_stdin_bytes: int = 64 * 2**20
+    max_input_bytes: int = 2**30
+    max_staged_bytes: int = 256 * 2**20
+    max_output_files: int = 100
+    max_output_file_bytes: int = 4 * 2**20
+    max_output_bytes: int = 64 * 2**20
+    max_primary_bytes: int = 32 * 2**10
+    max_primary_files: int = 20
+    workspace_idle_seconds: float = 7 * 24 * 3600.0
+    max_workspaces_bytes: int = 10 * 2**30
