@@ -28,7 +28,8 @@ class Job(NamedTuple):
 
     `workspace` is the folder on the host whose growth is bounded; it is among the mounts. The first
     word of `argv` is looked up on the PATH of `env`, inside, unless it holds a slash.
-    `timeout_seconds` counts from the start, whatever the command does.
+    `timeout_seconds` counts from the start, whatever the command does. `bridge` is the program, with
+    its arguments, that carries the network: it is run inside and starts the command as its child.
     """
 
     argv: tuple[str, ...]
@@ -41,6 +42,7 @@ class Job(NamedTuple):
     timeout_seconds: float = 300.0
     stdin: bytes | None = b""  # None: stays open for `Running.write`
     terminal: bool = False
+    bridge: tuple[str, ...] = ()
 
 
 class Captured(NamedTuple):

@@ -1,0 +1,171 @@
+"""Control groups: the kernel's own bound on the memory and the processes of a whole run."""
+
+import os
+import time
+from contextlib import suppress
+from functools import lru_cache
+from itertools import count
+from typing import NamedTuple
+
+from skillbelt.values import Limits
+
+MOUNT = "/sys/fs/cgroup"
+_PREFIX = "skillbelt-"
+_REMOVE_SECONDS = 2.0
+_WANTED = ("memory", "pids")
+_number = count()
+
+
+class Hierarchy(NamedTuple):
+    """Where groups can be made: the parent folder of each controller, and the kernel's version."""
+
+    version: int
+    parents: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """How results name it."""
+        return f"cgroup v{self.version}"
+
+
+class ControlGroup:
+    """A group of its own for one run, gone when the run is over."""
+
+    def __init__(self, hierarchy: Hierarchy, limits: Limits) -> None:
+        self._version = hierarchy.version
+        name = f"{_PREFIX}{os.getpid()}-{next(_number)}"
+        self._folders = tuple(os.path.join(parent, name) for parent in hierarchy.parents)
+        try:
+            for folder in self._folders:
+                os.mkdir(folder)
+            for file, value in _values(self._version, limits):
+                self._set(file, value)
+        except OSError:
+            self.remove()
+            raise
+
+    def join(self, pid: int) -> None:
+        """Put the process in, and all that it will start."""
+        for folder in self._folders:
+            _write(os.path.join(folder, "cgroup.procs"), str(pid))
+
+    def hits(self) -> tuple[str, ...]:
+        """The limits that the kernel has enforced."""
+        memory = "memory.events" if self._version == 2 else "memory.oom_control"
+        found = []
+        if self._counted(memory, "oom_kill"):
+            found.append("max_memory_bytes")
+        if self._counted("pids.events", "max"):
+            found.append("max_processes")
+        return tuple(found)
+
+    def remove(self) -> None:
+        """Take it away; the kernel may need a moment after the last process."""
+        until = time.monotonic() + _REMOVE_SECONDS
+        for folder in self._folders:
+            while not _removed(folder) and time.monotonic() < until:
+                time.sleep(0.001)
+
+    def _set(self, file: str, value: str) -> None:
+        path = self._path(file)
+        # Not every kernel counts swap.
+        if os.path.exists(path) or ("swap" not in file and "memsw" not in file):
+            _write(path, value)
+
+    def _path(self, file: str) -> str:
+        place = 0 if self._version == 2 else _WANTED.index(file.partition(".")[0])
+        return os.path.join(self._folders[place], file)
+
+    def _counted(self, file: str, key: str) -> bool:
+        try:
+            with open(self._path(file), encoding="utf-8") as lines:
+                values = dict(line.split() for line in lines)
+        except (OSError, ValueError):
+            return False
+        return int(values.get(key, "0")) > 0
+
+
+def _values(version: int, limits: Limits) -> tuple[tuple[str, str], ...]:
+    memory, processes = str(limits.max_memory_bytes), str(limits.max_processes)
+    if version == 2:
+        return ("memory.max", memory), ("memory.swap.max", "0"), ("pids.max", processes)
+    return (
+        ("memory.limit_in_bytes", memory),
+        ("memory.memsw.limit_in_bytes", memory),
+        ("pids.max", processes),
+    )
+
+
+@lru_cache(maxsize=1)
+def hierarchy() -> Hierarchy | None:
+    """Where this process may make groups; None where it may not. Tried once, for real."""
+    for found in (_second_version(), _first_version()):
+        if found is not None and _works(found):
+            _sweep(found)
+            return found
+    return None
+
+
+def _works(found: Hierarchy) -> bool:
+    try:
+        ControlGroup(found, Limits()).remove()
+    except OSError:
+        return False
+    return True
+
+
+def _sweep(found: Hierarchy) -> None:
+    """Remove what a killed runtime left; a group in use can not be removed."""
+    for parent in found.parents:
+        for name in os.listdir(parent):
+            owner = name.removeprefix(_PREFIX).partition("-")[0]
+            gone = owner.isdigit() and not os.path.exists(f"/proc/{owner}")
+            if name.startswith(_PREFIX) and gone:
+                _removed(os.path.join(parent, name))
+
+
+def _second_version() -> Hierarchy | None:
+    """Our own group or the one around it, if it hands both controllers down."""
+    own = _own_groups().get("", None)
+    if own is None:
+        return None
+    root = MOUNT if os.path.exists(f"{MOUNT}/cgroup.controllers") else f"{MOUNT}/unified"
+    here = os.path.normpath(f"{root}/{own}")
+    for folder in (here, os.path.dirname(here)):
+        with suppress(OSError), open(f"{folder}/cgroup.subtree_control", encoding="utf-8") as file:
+            if folder.startswith(root) and set(_WANTED) <= set(file.read().split()):
+                return Hierarchy(2, (folder,))
+    return None
+
+
+def _first_version() -> Hierarchy | None:
+    own = _own_groups()
+    if not set(_WANTED) <= set(own):
+        return None
+    return Hierarchy(1, tuple(os.path.normpath(f"{MOUNT}/{name}/{own[name]}") for name in _WANTED))
+
+
+def _own_groups() -> dict[str, str]:
+    """The group of this process by controller; the second version has an empty name."""
+    found = {}
+    with suppress(OSError), open("/proc/self/cgroup", encoding="utf-8") as lines:
+        for line in lines:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            for name in controllers.split(","):
+                found[name] = path
+    return found
+
+
+def _removed(folder: str) -> bool:
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _write(path: str, value: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(value)

@@ -1,0 +1,263 @@
+"""The sandbox for Linux: bubblewrap, our own filter for system calls, limits, never as root.
+
+Inside there are the system's programs and libraries, a private `/tmp`, `/proc` and `/dev`, and what
+the job mounts; nothing else of the host, no network, no other process.
+"""
+
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+
+from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.sandbox import seccomp
+from skillbelt.sandbox.cgroups import ControlGroup, Hierarchy, hierarchy
+from skillbelt.sandbox.identity import (
+    SYSTEM_FOLDERS,
+    Identity,
+    blocking_folder,
+    current_identity,
+    run_identity,
+    trusted_program,
+)
+from skillbelt.sandbox.limits import shell_lines
+from skillbelt.sandbox.process import TICK_SECONDS, Plan, Run
+from skillbelt.sandbox.protocol import Job, Listener, Mount, Running
+from skillbelt.sandbox.watch import Guard
+from skillbelt.values import Limits
+
+TEMPORARY = "/tmp"
+_SHARED_MEMORY_BYTES = 64 * 2**20
+# What programs look for in /etc and what says nothing of the host or its users.
+_ETC = ("ld.so.cache", "alternatives", "ssl/certs", "ssl/openssl.cnf", "pki/tls/certs",
+        "pki/ca-trust/extracted", "fonts", "mime.types")  # fmt: skip
+# The answer is read byte by byte, so what follows it is left to the command.
+_GATE = "printf 1; read -r gate || exit 125; unset gate; "
+# It comes as the third stream, since the first two carry the answer.
+_TERMINAL = "exec 0<&2 1>&2 || exit 125; "
+# The environment of the job comes last: nothing before the limits may be led astray by it.
+_COMMAND = '; until [ "$1" = -- ]; do export "$1"; shift; done; shift; exec "$@"'
+_UNBOUNDED = 2**62
+
+
+class LinuxSandbox:
+    """Runs commands in bubblewrap."""
+
+    name = "bubblewrap"
+    level = 2
+    remaps = True
+
+    def unavailable(self) -> str | None:
+        """Why it can not be used here, with the remedy; None when it can."""
+        return _missing() or _preflight()
+
+    def start(self, job: Job, listener: Listener | None = None) -> Running:
+        """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
+        reason = self.unavailable()
+        if reason is not None:
+            raise SandboxUnavailable(reason)
+        return Run(_plan(job), job, listener)
+
+
+def _missing() -> str | None:
+    if trusted_program("bwrap") is None:
+        return (
+            "bubblewrap is not installed, or somebody other than root can change it: "
+            "install the package 'bubblewrap'"
+        )
+    if trusted_program("sh") is None:
+        return "there is no /bin/sh that only root can change"
+    if run_identity() is not None and trusted_program("setpriv") is None:
+        return "commands never run as root, and 'setpriv' (package util-linux) is not installed"
+    if not seccomp.supported():
+        return f"there is no filter for system calls for this processor ({os.uname().machine})"
+    return None
+
+
+@lru_cache(maxsize=1)
+def _preflight() -> str | None:
+    """Run `true` with everything a real run has."""
+    limits = Limits(max_workspace_bytes=_UNBOUNDED, max_workspace_files=_UNBOUNDED)
+    job = Job(("true",), {"PATH": "/usr/bin:/bin"}, "/", (), "/", limits=limits)
+    try:
+        outcome = Run(_plan(job), job, None).wait()
+    except SandboxUnavailable as error:
+        return str(error)
+    assert outcome is not None
+    if outcome.exit_code == 0:
+        return None
+    said = outcome.stderr.data.decode("utf-8", "replace").strip()
+    return f"bubblewrap starts, but a program in it ends with {outcome.exit_code}: {said}"
+
+
+def _explain(said: str) -> str:
+    """What bubblewrap said, and what on this machine is the likely cause."""
+    return f"bubblewrap can not start: {said or 'it said nothing'}{_remedy()}"
+
+
+def _remedy() -> str:
+    for path, value, remedy in (
+        ("kernel/unprivileged_userns_clone", "0", "set kernel.unprivileged_userns_clone=1"),
+        ("user/max_user_namespaces", "0", "raise user.max_user_namespaces"),
+        (
+            "kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            "give bwrap an AppArmor profile that allows userns, or set "
+            "kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+    ):
+        try:
+            with open(f"/proc/sys/{path}", encoding="utf-8") as file:
+                if file.read().strip() == value:
+                    return f"; user namespaces are off here: {remedy}"
+        except OSError:
+            continue
+    return ""
+
+
+def _explain_job(job: Job, said: str) -> str:
+    """After the preflight, a mount that the run's user can not reach is the usual cause."""
+    for mount in _mounts(job):
+        folder = blocking_folder(mount.source)
+        if folder is not None:
+            uid = current_identity().uid
+            return (
+                f"{mount.source} can not be mounted: {folder} is closed to uid {uid}, which runs "
+                "commands; keep it in a folder that others can pass through"
+            )
+    return _explain(said)
+
+
+def _plan(job: Job) -> Plan:
+    _check(job)
+    identity, found = run_identity(), hierarchy()
+    network = bool(job.bridge)
+    # With a bridge the command is its child; the bridge takes away the right to make more.
+    processes = job.capabilities.processes or network
+    data = (seccomp.program(processes, network), _passwd(current_identity()),
+            _group(current_identity()))  # fmt: skip
+    group = ControlGroup(found, job.limits) if found is not None else None
+    fds = [_memory_file(each) for each in data]
+    # Its own arguments are in a file: every process inside can read the command line of the first.
+    fds.append(_memory_file(b"".join(os.fsencode(each) + b"\0" for each in _arguments(job, fds))))
+    argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *_inside(job))
+    return Plan(
+        argv,
+        _enforced(job, identity, found),
+        Guard(job.limits, job.workspace, group, TEMPORARY),
+        lambda said: _explain_job(job, said),
+        tuple(fds),
+        terminal_owner=identity,
+    )
+
+
+def _check(job: Job) -> None:
+    """Refuse what a shell or the kernel would read differently from how it was meant."""
+    words = (*job.argv, job.cwd, *job.env, *job.env.values())
+    if not job.argv or any("\0" in word for word in words):
+        raise RunRefused("a command, its folder and its environment must not hold a NUL")
+    for name in job.env:
+        if not (name.isascii() and name.isidentifier()):
+            raise RunRefused(f"{name[:100]!r} is not a name for an environment variable")
+    for mount in _mounts(job):
+        if not os.path.isabs(mount.target) or os.path.normpath(mount.target) == "/":
+            raise RunRefused(f"{mount.target[:200]!r} can not be a place for a mount")
+
+
+def _prefix(identity: Identity | None) -> Iterator[str]:
+    if identity is not None:
+        yield str(trusted_program("setpriv"))
+        yield from (f"--reuid={identity.uid}", f"--regid={identity.gid}", "--clear-groups", "--")
+    yield str(trusted_program("bwrap"))
+
+
+def _arguments(job: Job, fds: list[int]) -> Iterator[str]:
+    filter_fd, passwd_fd, group_fd = map(str, fds)
+    yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL")
+    yield from ("--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox")
+    yield from _system()
+    yield from ("--file", passwd_fd, "/etc/passwd", "--file", group_fd, "/etc/group")
+    yield from ("--proc", "/proc", "--dev", "/dev")
+    yield from ("--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm")
+    yield from ("--size", str(job.limits.max_temporary_bytes), "--tmpfs", TEMPORARY)
+    for mount in _mounts(job):
+        yield from ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)
+    # Both are in memory, without a size.
+    yield from ("--remount-ro", "/dev", "--remount-ro", "/")
+    yield from ("--chdir", job.cwd, "--seccomp", filter_fd)
+
+
+@lru_cache(maxsize=1)
+def _system() -> tuple[str, ...]:
+    arguments: list[str] = []
+    for folder in SYSTEM_FOLDERS:
+        if os.path.islink(folder):
+            arguments += ("--symlink", os.readlink(folder), folder)
+        elif os.path.isdir(folder):
+            arguments += ("--ro-bind", folder, folder)
+    for path in (f"/etc/{name}" for name in _ETC):
+        if os.path.exists(path):
+            arguments += ("--ro-bind", os.path.realpath(path), path)
+    if os.path.exists("/etc/localtime"):
+        arguments += ("--symlink", os.path.realpath("/etc/localtime"), "/etc/localtime")
+    return tuple(arguments)
+
+
+def _mounts(job: Job) -> list[Mount]:
+    """Outer folders first. What is granted by name is at its own place."""
+    wanted = {mount.target: mount for mount in job.mounts}
+    for path in job.capabilities.read:
+        wanted.setdefault(path, Mount(path, path))
+    for path in job.capabilities.write:
+        wanted.setdefault(path, Mount(path, path, True))
+    return sorted(wanted.values(), key=lambda mount: os.path.normpath(mount.target).count("/"))
+
+
+def _inside(job: Job) -> Iterator[str]:
+    """The shell that waits for the answer, sets the limits and the environment, and is replaced."""
+    script = _GATE + (_TERMINAL if job.terminal else "") + shell_lines(job.limits) + _COMMAND
+    yield from ("/bin/sh", "-c", script, "sandbox")
+    yield from (f"{name}={value}" for name, value in job.env.items())
+    yield "--"
+    if job.terminal:
+        yield from (str(trusted_program("setsid")), "--ctty")
+    yield from (*job.bridge, *job.argv)
+
+
+def _passwd(identity: Identity) -> bytes:
+    return (
+        f"skill:x:{identity.uid}:{identity.gid}:skill:{TEMPORARY}:/bin/sh\n"
+        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    ).encode()
+
+
+def _group(identity: Identity) -> bytes:
+    return f"skill:x:{identity.gid}:\nnogroup:x:65534:\n".encode()
+
+
+def _memory_file(data: bytes) -> int:
+    fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _enforced(job: Job, identity: Identity | None, found: Hierarchy | None) -> dict[str, str]:
+    network = bool(job.bridge)
+    denied = seccomp.denied_count(job.capabilities.processes or network, network)
+    memory = found.label if found else "watched, all processes together; rlimit for each"
+    uid = current_identity().uid
+    return {
+        "files": "bubblewrap mount namespace",
+        "network": "network namespace, proxy only" if network else "none: network namespace",
+        "other processes": "pid namespace",
+        "system calls": f"seccomp, {denied} denied",
+        "child processes": "allowed" if job.capabilities.processes else "none: seccomp",
+        "user": f"uid {uid}" + (", changed from root" if identity else "") + ", no capabilities",
+        "memory": memory,
+        "process count": f"{found.label} and rlimit" if found else "rlimit in a user namespace",
+        "cpu": "rlimit for each process, watched for all",
+        "file size": "rlimit",
+        "open files": "rlimit",
+        "disk": f"watched every {TICK_SECONDS * 1000:.0f} ms",
+        "temporary files": "sized tmpfs",
+    }

@@ -1,0 +1,306 @@
+"""A run from its start to its end: streams, deadline, killing. All sandboxes share it.
+
+The last program of a sandbox's own chain says one byte on its output once everything is in place,
+and goes on only when it is answered with a line on its input. Until then nothing untrusted runs; if
+the runtime dies before, the answer never comes and nothing is left.
+"""
+
+import errno
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome
+from skillbelt.sandbox.spawn import Ends, descendants, spawn
+from skillbelt.sandbox.streams import Feed, Sink
+
+READY = b"1"
+ANSWER = b"go\n"
+TIMED_OUT, LOST = 124, 255
+START_SECONDS = 30.0
+TICK_SECONDS = 0.02
+END_SECONDS = 5.0
+_LAST_WORDS = 4 * 2**10
+
+
+class Watch(Protocol):
+    """Looks after the limits that the kernel does not keep by itself."""
+
+    def join(self, pids: list[int]) -> None:
+        """Called with the chain and all below it, while nothing untrusted runs yet."""
+
+    def look(self, pid: int) -> str | None:
+        """The limit that was passed, so that the run must end; called every TICK_SECONDS."""
+
+    def finish(self, exit_code: int, cpu_seconds: float) -> tuple[str, ...]:
+        """All limits that fired, once all processes are gone; gives back what it holds."""
+
+
+class Plan(NamedTuple):
+    """How a sandbox runs a job: the chain of programs, and what is handed on to it.
+
+    `fds` are closed here once the chain has them. With `supervised` the first program of the chain
+    ends everything below it when it is asked to; else its only child is the first process of a pid
+    namespace. `explain` makes a reason with a remedy of what a chain said that did not start.
+    """
+
+    argv: tuple[str, ...]
+    enforced: Mapping[str, str]
+    watch: Watch
+    explain: Callable[[str], str]
+    fds: tuple[int, ...] = ()
+    supervised: bool = False
+    terminal_owner: tuple[int, int] | None = None
+
+
+class _Ending(NamedTuple):
+    """Why a run was ended before its time."""
+
+    timed_out: bool = False
+    cancelled: bool = False
+    limit: str | None = None
+
+
+class Run:
+    """A started command; see `Running`."""
+
+    def __init__(self, plan: Plan, job: Job, listener: Listener | None) -> None:
+        self._plan, self._job = plan, job
+        self._started = time.monotonic()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._outcome: Outcome | None = None
+        self._cancelled = False
+        self._fds: set[int] = set(plan.fds)
+        self._pid = self._inner = -1
+        self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+        try:
+            self._bring_up(listener)
+        except BaseException:
+            self._abandon()
+            raise
+        threading.Thread(target=self._pump, name="skillbelt-run", daemon=True).start()
+
+    def write(self, data: bytes) -> None:
+        """Give it more input; BrokenPipeError once it does not take any."""
+        with self._lock:
+            self._feed.add(data)
+            self._notify()
+
+    def close_stdin(self) -> None:
+        """Tell it that no more input comes."""
+        with self._lock:
+            self._feed.end()
+            self._notify()
+
+    def kill(self) -> None:
+        """End it and everything it started, at once."""
+        with self._lock:
+            self._cancelled = True
+            self._notify()
+
+    def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
+        """The outcome, when it has ended; None when the time is over first."""
+        self._ended.wait(timeout_seconds)
+        return self._outcome
+
+    def _notify(self) -> None:
+        # The handle is closed under the lock, so it is still ours here if it is in the set.
+        if self._wake in self._fds:
+            os.eventfd_write(self._wake, 1)
+
+    def _bring_up(self, listener: Listener | None) -> None:
+        given, answer = self._pipe()
+        said, ready = self._pipe()
+        shown, errors = self._terminal() if self._job.terminal else self._pipe()
+        try:
+            self._pid = spawn(self._plan.argv, Ends(given, ready, errors, self._plan.fds))
+        except (OSError, ValueError) as error:
+            raise _unstartable(error) from error
+        self._close(given, ready, errors, *self._plan.fds)
+        self._pidfd = self._own(os.pidfd_open(self._pid))
+        self._await_ready(said, shown)
+        self._set_streams(answer, said, shown, listener)
+
+    def _pipe(self) -> tuple[int, int]:
+        read, write = os.pipe()
+        return self._own(read), self._own(write)
+
+    def _terminal(self) -> tuple[int, int]:
+        """Our end and theirs; the chain has it as its stderr and makes it all three streams."""
+        ours, theirs = os.openpty()
+        self._own(ours), self._own(theirs)
+        if self._plan.terminal_owner is not None:
+            os.fchown(theirs, *self._plan.terminal_owner)
+        return ours, theirs
+
+    def _await_ready(self, said: int, errors: int) -> None:
+        poll = select.poll()
+        poll.register(said, select.POLLIN)
+        if poll.poll(START_SECONDS * 1000) and os.read(said, 1) == READY:
+            below = descendants(self._pid)
+            self._inner = self._own(os.pidfd_open(below[0])) if below else -1
+            self._plan.watch.join([self._pid, *below])
+            return
+        self._stop()
+        words = Sink(errors, "stderr", _LAST_WORDS, None)
+        words.drain()
+        raise SandboxUnavailable(
+            self._plan.explain(words.captured().data.decode("utf-8", "replace").strip())
+        )
+
+    def _set_streams(self, answer: int, said: int, shown: int, listener: Listener | None) -> None:
+        with suppress(BrokenPipeError):
+            os.write(answer, ANSWER)
+        keep, terminal = self._job.limits.max_stream_bytes, self._job.terminal
+        if terminal:
+            self._close(answer, said)
+            self._sinks = [Sink(shown, "stdout", keep, listener)]
+        else:
+            self._sinks = [
+                Sink(said, "stdout", keep, listener),
+                Sink(shown, "stderr", keep, listener),
+            ]
+        self._feed = Feed(shown if terminal else answer, self._job.stdin, terminal)
+
+    def _pump(self) -> None:
+        """The thread of the run, from the answer to the outcome."""
+        try:
+            ending = self._carry()
+        except BaseException:
+            # Nobody is left to look after it.
+            self._stop()
+            self._conclude(_Ending(cancelled=True))
+            raise
+        self._conclude(ending)
+
+    def _carry(self) -> _Ending:
+        """Pass the streams on until the command has ended, or must end."""
+        poll = select.poll()
+        sinks = {sink.fd: sink for sink in self._sinks}
+        for fd in (*sinks, self._pidfd, self._wake):
+            poll.register(fd, select.POLLIN)
+        deadline = self._started + self._job.timeout_seconds
+        look_at = time.monotonic() + TICK_SECONDS
+        while True:
+            self._offer(poll, sinks)
+            until = min(deadline, look_at) - time.monotonic()
+            events = dict(poll.poll(max(0.0, until) * 1000))
+            self._pass_on(poll, sinks, events)
+            if self._pidfd in events:
+                return _Ending()
+            now = time.monotonic()
+            limit = None
+            if now >= look_at:
+                limit = self._plan.watch.look(self._pid)
+                look_at = time.monotonic() + TICK_SECONDS
+            if limit or self._cancelled or now >= deadline:
+                self._stop()
+                return _Ending(now >= deadline, self._cancelled, limit)
+
+    def _offer(self, poll: select.poll, sinks: dict[int, Sink]) -> None:
+        """Ask to be told when input is taken, if there is some; end the input at its end."""
+        feed = self._feed
+        with self._lock:
+            reads = select.POLLIN if feed.fd in sinks else 0
+            if feed.waiting:
+                poll.register(feed.fd, select.POLLOUT | reads)
+            elif reads:
+                poll.register(feed.fd, reads)
+            elif feed.fd in self._fds:
+                with suppress(KeyError):
+                    poll.unregister(feed.fd)
+            if feed.finished():
+                self._close(feed.fd)
+
+    def _pass_on(
+        self, poll: select.poll, sinks: dict[int, Sink], events: Mapping[int, int]
+    ) -> None:
+        for fd, event in events.items():
+            if fd in sinks and event & ~select.POLLOUT and not sinks[fd].take():
+                poll.unregister(fd)
+                del sinks[fd]
+        with self._lock:
+            if events.get(self._feed.fd, 0) & ~select.POLLIN:
+                self._feed.write()
+        if self._wake in events:
+            os.eventfd_read(self._wake)
+
+    def _stop(self) -> None:
+        """End the whole tree, and wait until all of it is gone."""
+        inner = (self._pidfd, signal.SIGTERM) if self._plan.supervised else (self._inner, 9)
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        for fd, number in (inner, (self._pidfd, signal.SIGKILL)):
+            if fd >= 0:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(fd, number)
+                if poll.poll(END_SECONDS * 1000):
+                    return
+
+    def _conclude(self, ending: _Ending) -> None:
+        code, cpu_seconds = _reap(self._pid)
+        for sink in self._sinks:
+            sink.drain()
+        hit = set(self._plan.watch.finish(code, cpu_seconds))
+        hit |= {ending.limit} if ending.limit else set()
+        hit |= {"run_timeout_seconds"} if ending.timed_out else set()
+        streams = [sink.captured() for sink in self._sinks] + [Captured()]
+        hit |= {"max_stream_bytes"} if any(one.truncated for one in streams) else set()
+        self._outcome = Outcome(
+            exit_code=TIMED_OUT if ending.timed_out else code,
+            timed_out=ending.timed_out,
+            cancelled=ending.cancelled and not ending.timed_out,
+            stdout=streams[0],
+            stderr=streams[1],
+            duration_seconds=time.monotonic() - self._started,
+            limits_hit=tuple(sorted(hit)),
+            enforced=self._plan.enforced,
+        )
+        with self._lock:
+            self._feed.over = True
+            self._close(*self._fds)
+        self._ended.set()
+
+    def _abandon(self) -> None:
+        """Leave nothing behind of a run that did not come up."""
+        if self._pid >= 0:
+            with suppress(AttributeError):
+                self._stop()
+            _reap(self._pid)
+        self._plan.watch.finish(LOST, 0.0)
+        self._close(*self._fds)
+
+    def _own(self, fd: int) -> int:
+        self._fds.add(fd)
+        return fd
+
+    def _close(self, *fds: int) -> None:
+        for fd in fds:
+            if fd in self._fds:
+                self._fds.discard(fd)
+                os.close(fd)
+
+
+def _reap(pid: int) -> tuple[int, float]:
+    """The exit code and the processor time of the chain and all that it waited for."""
+    try:
+        _, status, usage = os.wait4(pid, 0)
+    except ChildProcessError:  # whoever embeds us has taken it
+        return LOST, 0.0
+    code = os.waitstatus_to_exitcode(status)
+    return (128 - code if code < 0 else code), usage.ru_utime + usage.ru_stime
+
+
+def _unstartable(error: OSError | ValueError) -> Exception:
+    if isinstance(error, ValueError):
+        return RunRefused(f"the command can not be given to the system: {error}")
+    if error.errno == errno.E2BIG:
+        return RunRefused("the command and its environment are too long for the system")
+    return SandboxUnavailable(f"the sandbox can not be started: {error}")

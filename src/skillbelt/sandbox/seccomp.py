@@ -1,0 +1,209 @@
+"""The filter for system calls: a BPF program, built here so that no library is needed.
+
+It allows what it does not know, since programs use many calls; the namespaces and the uid hold the
+rest. What it denies are doors into the kernel that no skill needs. See docs/security.md.
+"""
+
+import errno
+import platform
+import struct
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+_LOAD, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
+_AND = 0x54
+_ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
+_NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
+_X32 = 0x40000000
+
+_NAMESPACES = 0x7E020000  # every CLONE_NEW* that clone knows
+_THREAD = 0x00010000
+_SET_ID_BITS = 0o6000
+_MAKES_FILE = 0o20000000 | 0o100  # O_TMPFILE and O_CREAT
+_TERMINAL_INPUT, _TERMINAL_LINUX = 0x5412, 0x541C  # TIOCSTI and TIOCLINUX put words in its mouth
+_UNIX, _INET, _INET6 = 1, 2, 10
+_DATAGRAM = 2
+_SAME_PERSONALITY = (0, 0xFFFFFFFF)
+
+# Each call: its number on x86-64 and on arm64, -1 where it does not exist.
+_DENIED: dict[str, tuple[int, int]] = {
+    # mounts and roots
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
+    "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
+    "mount_setattr": (442, 442), "statmount": (457, 457), "listmount": (458, 458),
+    "open_tree_attr": (467, 467), "swapon": (167, 224), "swapoff": (168, 225),
+    "quotactl": (179, 60), "quotactl_fd": (443, 443), "acct": (163, 89),
+    "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265), "uselib": (134, -1),
+    "ustat": (136, -1), "sysfs": (139, -1), "lookup_dcookie": (212, 18),
+    "fanotify_init": (300, 262), "fanotify_mark": (301, 263),
+    # namespaces
+    "unshare": (272, 97), "setns": (308, 268),
+    # other processes
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "kcmp": (312, 272), "pidfd_getfd": (438, 438), "process_madvise": (440, 440),
+    "process_mrelease": (448, 448), "migrate_pages": (256, 238), "move_pages": (279, 239),
+    # the kernel itself
+    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
+    "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218),
+    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105),
+    "finit_module": (313, 273), "delete_module": (176, 106), "create_module": (174, -1),
+    "query_module": (178, -1), "get_kernel_syms": (177, -1), "reboot": (169, 142),
+    "syslog": (103, 116), "_sysctl": (156, -1), "nfsservctl": (180, 42), "iopl": (172, -1),
+    "ioperm": (173, -1), "modify_ldt": (154, -1), "remap_file_pages": (216, 234),
+    "vmsplice": (278, 75), "vhangup": (153, 58),
+    # clocks and names of the machine
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171), "sethostname": (170, 161), "setdomainname": (171, 162),
+    # memory that belongs to no process: no limit would see it
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186),
+    "msgsnd": (69, 189), "msgctl": (71, 187), "semget": (64, 190), "semctl": (66, 191),
+    "memfd_secret": (447, 447),
+}  # fmt: skip
+# Answered as if the kernel were older, so that a program takes its other way. The filter can not
+# look into the structures that openat2 and clone3 are given.
+_UNKNOWN: dict[str, tuple[int, int]] = {
+    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "memfd_create": (319, 279), "openat2": (437, 437), "clone3": (435, 435),
+}  # fmt: skip
+_WITHOUT_NETWORK: dict[str, tuple[int, int]] = {
+    "connect": (42, 203), "bind": (49, 200), "listen": (50, 201), "accept": (43, 202),
+    "accept4": (288, 242),
+}  # fmt: skip
+_FORKS: dict[str, tuple[int, int]] = {"fork": (57, -1), "vfork": (58, -1)}
+_CLONE, _SOCKET, _SOCKETPAIR = (56, 220), (41, 198), (53, 199)
+_IOCTL, _PERSONALITY = (16, 29), (135, 92)
+# Where the mode of a new or changed file is among the arguments; the flags that make it count.
+_MODES: dict[str, tuple[int, int, int]] = {
+    "chmod": (90, -1, 1), "fchmod": (91, 52, 1), "fchmodat": (268, 53, 2),
+    "fchmodat2": (452, 452, 2), "creat": (85, -1, 1), "mknod": (133, -1, 1),
+    "mknodat": (259, 33, 2),
+}  # fmt: skip
+_OPENS: dict[str, tuple[int, int, int, int]] = {"open": (2, -1, 1, 2), "openat": (257, 56, 2, 3)}
+
+
+class Machine(NamedTuple):
+    """A processor the filter can be built for: its number for the kernel, its column above."""
+
+    audit: int
+    column: int
+
+
+MACHINES = {
+    "x86_64": Machine(0xC000003E, 0),
+    "aarch64": Machine(0xC00000B7, 1),
+}
+MACHINES["amd64"], MACHINES["arm64"] = MACHINES["x86_64"], MACHINES["aarch64"]
+
+
+def supported() -> bool:
+    """Whether there is a table for this machine."""
+    return platform.machine().lower() in MACHINES
+
+
+@lru_cache(maxsize=16)
+def program(processes: bool, network: bool, machine: str = "") -> bytes:
+    """The filter. Without `processes` nothing can be forked; with `network` IP sockets are there.
+
+    `machine` is a key of MACHINES; this one by default.
+    """
+    chosen = MACHINES[(machine or platform.machine()).lower()]
+    return b"".join(_instructions(chosen, processes, network))
+
+
+def denied_count(processes: bool, network: bool) -> int:
+    """How many calls are denied whatever their arguments are."""
+    return len(_flat(processes, network)) + len(_UNKNOWN)
+
+
+def _flat(processes: bool, network: bool) -> dict[str, tuple[int, int]]:
+    return {
+        **_DENIED,
+        **({} if network else _WITHOUT_NETWORK),
+        **({} if processes else _FORKS),
+    }
+
+
+def _instructions(machine: Machine, processes: bool, network: bool) -> Iterator[bytes]:
+    column = machine.column
+    yield _one(_LOAD, _ARCH_AT)
+    yield _one(_EQUAL, machine.audit, 1, 0)
+    yield _one(_RETURN, _KILL)
+    yield _one(_LOAD, _NUMBER_AT)
+    if column == 0:
+        yield from _answer_if(_AT_LEAST, _X32, errno.ENOSYS)
+    for block in _checks(column, processes, network):
+        yield from block
+    for table, code in ((_flat(processes, network), errno.EPERM), (_UNKNOWN, errno.ENOSYS)):
+        for numbers in table.values():
+            if numbers[column] >= 0:
+                yield from _answer_if(_EQUAL, numbers[column], code)
+    yield _one(_RETURN, _ALLOW)
+
+
+def _checks(column: int, processes: bool, network: bool) -> Iterator[list[bytes]]:
+    """Blocks for the calls whose arguments decide; the number is loaded before and after each."""
+    clone = list(_answer_if(_ANY_BIT, _NAMESPACES, errno.EPERM))
+    if not processes:
+        clone += [_one(_ANY_BIT, _THREAD, 1, 0), _fail(errno.EPERM)]
+    yield _block(_CLONE[column], [_argument(0), *clone])
+    families = (_UNIX, _INET, _INET6) if network else ()
+    yield _block(_SOCKET[column], [_argument(0), *_only(families, errno.EACCES)])
+    # A pair of datagram sockets could still be sent from to any other socket with a name.
+    kind = [_argument(1), _one(_AND, 0xF), *_answer_if(_EQUAL, _DATAGRAM, errno.EACCES)]
+    pair = kind if not network else []
+    yield _block(_SOCKETPAIR[column], [*pair, _argument(0), *_only((_UNIX,), errno.EACCES)])
+    terminal = [
+        *_answer_if(_EQUAL, _TERMINAL_INPUT, errno.EPERM),
+        *_answer_if(_EQUAL, _TERMINAL_LINUX, errno.EPERM),
+    ]
+    yield _block(_IOCTL[column], [_argument(1), *terminal])
+    personality = [_argument(0), *_only(_SAME_PERSONALITY, errno.EPERM)]
+    yield _block(_PERSONALITY[column], personality)
+    yield from _set_id_checks(column)
+
+
+def _set_id_checks(column: int) -> Iterator[list[bytes]]:
+    """A file that takes on its owner's rights must not be left behind in a workspace."""
+    for *numbers, place in _MODES.values():
+        refused = _answer_if(_ANY_BIT, _SET_ID_BITS, errno.EPERM)
+        yield _block(numbers[column], [_argument(place), *refused])
+    for *numbers, flags, mode in _OPENS.values():
+        refused = _answer_if(_ANY_BIT, _SET_ID_BITS, errno.EPERM)
+        inner = [_argument(mode), *refused]
+        test = _one(_ANY_BIT, _MAKES_FILE, 0, len(inner))
+        yield _block(numbers[column], [_argument(flags), test, *inner])
+
+
+def _block(number: int, body: list[bytes]) -> list[bytes]:
+    """The body for this call alone; what it does not answer is allowed."""
+    if number < 0:
+        return []
+    whole = [*body, _one(_RETURN, _ALLOW)]
+    return [_one(_EQUAL, number, 0, len(whole)), *whole]
+
+
+def _only(values: tuple[int, ...], code: int) -> list[bytes]:
+    """Goes on for one of the values, fails for all others."""
+    count = len(values)
+    tests = [_one(_EQUAL, value, count - place, 0) for place, value in enumerate(values)]
+    return [*tests, _fail(code)]
+
+
+def _answer_if(test: int, value: int, code: int) -> Iterator[bytes]:
+    yield _one(test, value, 0, 1)
+    yield _fail(code)
+
+
+def _argument(place: int) -> bytes:
+    """Load the lower half of an argument; for all that are looked at the kernel drops the other."""
+    return _one(_LOAD, _ARGUMENTS_AT + 8 * place)
+
+
+def _fail(code: int) -> bytes:
+    return _one(_RETURN, _FAIL | code)
+
+
+def _one(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("<HBBI", code, if_true, if_false, value)

@@ -1,0 +1,110 @@
+"""Starting a process from the one thread that lives as long as the runtime does.
+
+The kernel ends a sandbox when the thread that started it ends, not when the process does, so the
+thread of whoever asks must not be the one.
+"""
+
+import os
+import queue
+import subprocess
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Ends(NamedTuple):
+    """What the new process has as its three streams, and what else it gets."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+    others: tuple[int, ...] = ()
+
+
+class _Order:
+    """One process to start, and what became of it."""
+
+    def __init__(self, argv: Sequence[str], ends: Ends) -> None:
+        self.argv, self.ends = argv, ends
+        self.done = threading.Lock()
+        self.done.acquire()
+        self.pid = 0
+        self.error: OSError | ValueError | None = None
+
+    def carry_out(self) -> None:
+        """Start it; nothing of ours is inherited, neither environment nor handles nor terminal."""
+        try:
+            self.pid = _popen(self.argv, self.ends)
+        except (OSError, ValueError) as error:
+            self.error = error
+        finally:
+            self.done.release()
+
+
+def _popen(argv: Sequence[str], ends: Ends) -> int:
+    process = subprocess.Popen(
+        argv,
+        stdin=ends.stdin,
+        stdout=ends.stdout,
+        stderr=ends.stderr,
+        pass_fds=ends.others,
+        env={},
+        cwd="/",
+        start_new_session=True,
+    )
+    # Whoever ordered it waits for it; this object would only warn.
+    process.returncode = 0
+    return process.pid
+
+
+class _Spawner:
+    """The thread, and the process it belongs to: a fork has none."""
+
+    def __init__(self) -> None:
+        self.orders: queue.SimpleQueue[_Order] = queue.SimpleQueue()
+        self.pid = os.getpid()
+        threading.Thread(target=self._work, name="skillbelt-spawn", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            self.orders.get().carry_out()
+
+
+_lock = threading.Lock()
+_spawner: _Spawner | None = None
+
+
+def spawn(argv: Sequence[str], ends: Ends) -> int:
+    """Start the program and give its pid; OSError or ValueError when it can not be."""
+    global _spawner
+    with _lock:
+        if _spawner is None or _spawner.pid != os.getpid():
+            _spawner = _Spawner()
+    order = _Order(argv, ends)
+    _spawner.orders.put(order)
+    order.done.acquire()
+    if order.error is not None:
+        raise order.error
+    return order.pid
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below this one, parents before children; itself is not among them."""
+    found, pending = [], [pid]
+    while pending:
+        children = _children(pending.pop())
+        found += children
+        pending += children
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+        for thread in threads:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return found

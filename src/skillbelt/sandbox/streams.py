@@ -1,0 +1,113 @@
+"""The streams of a run, as the runtime holds them: output with a kept head, input that can wait."""
+
+import errno
+import os
+from collections import deque
+from contextlib import suppress
+
+from skillbelt.sandbox.protocol import Captured, Listener, Stream
+
+_CHUNK = 64 * 2**10
+_READS_AFTER_END = 64  # more than a pipe can hold when nobody is left to write
+_END_OF_INPUT = b"\x04"
+
+
+class Sink:
+    """One stream of output: its head is kept, all of it is counted and passed on."""
+
+    def __init__(self, fd: int, stream: Stream, keep: int, listener: Listener | None) -> None:
+        self.fd, self.stream, self._keep, self._listener = fd, stream, keep, listener
+        self._head = bytearray()
+        self._total = 0
+        os.set_blocking(fd, False)
+
+    def take(self) -> bool:
+        """Read once; False when nothing more can come."""
+        return self._read() != 0
+
+    def drain(self) -> None:
+        """Read what is left once the run is over; a stranger who still writes is not waited for."""
+        for _ in range(_READS_AFTER_END):
+            if self._read() <= 0:
+                return
+
+    def captured(self) -> Captured:
+        """What was kept, and how much came."""
+        return Captured(bytes(self._head), self._total)
+
+    def _read(self) -> int:
+        try:
+            data = os.read(self.fd, _CHUNK)
+        except BlockingIOError:
+            return -1
+        except OSError as error:
+            if error.errno == errno.EIO:  # a terminal that nobody holds any more
+                return 0
+            raise
+        self._add(data)
+        return len(data)
+
+    def _add(self, data: bytes) -> None:
+        room = self._keep - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+        self._total += len(data)
+        if data and self._listener is not None:
+            # What a listener throws is its own affair; the run goes on.
+            with suppress(Exception):
+                self._listener(self.stream, data)
+
+
+class Feed:
+    """The input: given at once, written as the command takes it."""
+
+    def __init__(self, fd: int, data: bytes | None, terminal: bool) -> None:
+        self.fd, self._terminal = fd, terminal
+        self._pending = deque([memoryview(data)] if data else [])
+        self._last = data is not None
+        self.over = False
+        os.set_blocking(fd, False)
+
+    def add(self, data: bytes) -> None:
+        """More input; BrokenPipeError when none is taken."""
+        if self.over or self._last:
+            raise BrokenPipeError(errno.EPIPE, "the command takes no more input")
+        self._pending.append(memoryview(bytes(data)))
+
+    def end(self) -> None:
+        """Nothing comes after what was given."""
+        self._last = True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._pending) and not self.over
+
+    def write(self) -> None:
+        """Write what is taken now; the rest of it is dropped once nobody can read it."""
+        while self.waiting:
+            try:
+                count = os.write(self.fd, self._pending[0][:_CHUNK])
+            except BlockingIOError:
+                return
+            except OSError:
+                self.over = True
+                return
+            self._advance(count)
+
+    def _advance(self, count: int) -> None:
+        first = self._pending[0]
+        if count == len(first):
+            self._pending.popleft()
+        else:
+            self._pending[0] = first[count:]
+
+    def finished(self) -> bool:
+        """Whether the end of the input is reached; true once, then the caller ends it."""
+        if self.over or not self._last or self._pending:
+            return False
+        self.over = True
+        if self._terminal:
+            with suppress(OSError):
+                os.write(self.fd, _END_OF_INPUT)
+        return not self._terminal

@@ -1,0 +1,180 @@
+"""The limits of a run that the kernel does not keep: looked at from outside while it lasts.
+
+The cheap questions are asked every time: how much the disk and the memory of the whole machine lost
+since the last look. Only when that is a good part of what is left are the folder and the processes
+of the run measured.
+"""
+
+import os
+import signal
+import time
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+from skillbelt.sandbox.spawn import descendants
+from skillbelt.sandbox.usage import (
+    Folder,
+    Space,
+    free_memory,
+    free_space,
+    measure_folder,
+    measure_processes,
+)
+from skillbelt.values import Limits
+
+FOLDER_SECONDS = 1.0  # how long a folder goes unmeasured when the disk shows nothing
+PROCESS_SECONDS = 0.25
+_COST_SHARE = 20  # a measurement that takes a second is not repeated within twenty
+_FIRST_SHARE = 64
+_BY_SIGNAL = {
+    128 + signal.SIGXCPU: "max_cpu_seconds",
+    128 + signal.SIGXFSZ: "max_written_file_bytes",
+}
+
+
+class Group(Protocol):
+    """A control group of the kernel that holds a run."""
+
+    def join(self, pid: int) -> None:
+        """Put the process in, and all that it will start."""
+
+    def hits(self) -> tuple[str, ...]:
+        """The limits that the kernel has enforced."""
+
+    def remove(self) -> None:
+        """Take it away again."""
+
+
+class _Mark(NamedTuple):
+    """What was free when something was measured, and how much of it may go until the next time."""
+
+    free: Space
+    left: Space
+    time: float
+
+
+class DiskWatch:
+    """Bounds what a folder takes, in bytes and in files."""
+
+    def __init__(self, folder: str, limits: Limits) -> None:
+        self._folder, self._limits = folder, limits
+        self._start = free_space(folder)
+        first = Space(
+            limits.max_workspace_bytes // _FIRST_SHARE, limits.max_workspace_files // _FIRST_SHARE
+        )
+        self._mark = _Mark(self._start, first, time.monotonic() + FOLDER_SECONDS)
+        self.seen: set[str] = set()
+
+    def look(self) -> str | None:
+        """The limit that is passed; None when all is well or nothing has changed."""
+        try:
+            free = free_space(self._folder)
+        except OSError:
+            return None
+        lost = Space(self._mark.free.bytes - free.bytes, self._mark.free.files - free.files)
+        quiet = lost.bytes <= self._mark.left.bytes and lost.files <= self._mark.left.files
+        return None if quiet and time.monotonic() < self._mark.time else self._measure(free)
+
+    def finish(self) -> None:
+        """Look once more, for what was written just before the end."""
+        self._mark = self._mark._replace(time=float("inf"))
+        limit = self.look()
+        self.seen |= {limit} if limit else set()
+
+    def _measure(self, free: Space) -> str | None:
+        limits, begun = self._limits, time.monotonic()
+        found = measure_folder(self._folder, limits.max_workspace_bytes, limits.max_workspace_files)
+        if found.hidden:
+            found = self._guess(found, free)
+        left = Space(
+            (limits.max_workspace_bytes - found.bytes) // 2,
+            (limits.max_workspace_files - found.files) // 2,
+        )
+        now = time.monotonic()
+        again = now + max(FOLDER_SECONDS, (now - begun) * _COST_SHARE)
+        self._mark = _Mark(free, left, again)
+        if found.largest >= limits.max_written_file_bytes:
+            self.seen.add("max_written_file_bytes")
+        if found.bytes > limits.max_workspace_bytes:
+            return "max_workspace_bytes"
+        return "max_workspace_files" if found.files > limits.max_workspace_files else None
+
+    def _guess(self, found: Folder, free: Space) -> Folder:
+        """What the disk lost since the start counts where a folder was closed or dug too deep."""
+        return found._replace(
+            bytes=max(found.bytes, self._start.bytes - free.bytes),
+            files=max(found.files, self._start.files - free.files),
+        )
+
+
+class ProcessWatch:
+    """Bounds what all processes of a run take together, and sees the limits they run into."""
+
+    def __init__(self, limits: Limits, memory_kept: bool, temporary: str | None) -> None:
+        self._limits, self._memory_kept, self._temporary = limits, memory_kept, temporary
+        self._free = free_memory()
+        self._next = time.monotonic() + PROCESS_SECONDS
+        self.seen: set[str] = set()
+
+    def look(self, pid: int) -> str | None:
+        """The limit that is passed by everything below the process."""
+        lost = self._free - free_memory()
+        if lost < self._limits.max_memory_bytes // 8 and time.monotonic() < self._next:
+            return None
+        begun = time.monotonic()
+        limit = self._measure(descendants(pid))
+        self._free, now = free_memory(), time.monotonic()
+        self._next = now + max(PROCESS_SECONDS, (now - begun) * _COST_SHARE)
+        return limit
+
+    def _measure(self, pids: list[int]) -> str | None:
+        limits = self._limits
+        used = measure_processes(pids, limits.max_memory_bytes)
+        if used.tasks >= limits.max_processes:
+            self.seen.add("max_processes")
+        if used.most_files >= limits.max_open_files:
+            self.seen.add("max_open_files")
+        self._see_temporary(pids)
+        if used.cpu_seconds > limits.max_cpu_seconds:
+            return "max_cpu_seconds"
+        over = used.memory_bytes > limits.max_memory_bytes and not self._memory_kept
+        return "max_memory_bytes" if over else None
+
+    def _see_temporary(self, pids: list[int]) -> None:
+        if self._temporary is None or not pids:
+            return
+        with suppress(OSError):
+            found = os.statvfs(f"/proc/{pids[-1]}/root{self._temporary}")
+            if found.f_bavail == 0:
+                self.seen.add("max_temporary_bytes")
+
+
+class Guard:
+    """Everything that looks after one run."""
+
+    def __init__(
+        self, limits: Limits, workspace: str, group: Group | None, temporary: str | None = None
+    ) -> None:
+        self._limits, self._group = limits, group
+        self._disk = DiskWatch(workspace, limits)
+        self._processes = ProcessWatch(limits, group is not None, temporary)
+
+    def join(self, pids: list[int]) -> None:
+        """Put the run into its control group."""
+        if self._group is not None:
+            self._group.join(pids[-1])
+
+    def look(self, pid: int) -> str | None:
+        """The limit that was passed, so that the run must end."""
+        return self._disk.look() or self._processes.look(pid)
+
+    def finish(self, exit_code: int, cpu_seconds: float) -> tuple[str, ...]:
+        """All limits that fired; the control group is gone afterwards."""
+        self._disk.finish()
+        hit = self._disk.seen | self._processes.seen
+        if self._group is not None:
+            hit |= set(self._group.hits())
+            self._group.remove()
+        hit |= {_BY_SIGNAL[exit_code]} if exit_code in _BY_SIGNAL else set()
+        hit |= {"max_cpu_seconds"} if cpu_seconds >= self._limits.max_cpu_seconds else set()
+        return tuple(hit)
