@@ -1,0 +1,428 @@
+"""The way out of a sandbox: an HTTP proxy that reaches the named hosts and nothing else.
+
+It listens on a UNIX socket in a private folder. Each connection asks for one host; the name is
+compared with the rules, resolved here, every address it has is checked, and the connection goes to
+an address that was checked, so that a second answer of the resolver has no effect.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from skillbelt.errors import ConfigError, SandboxUnavailable
+from skillbelt.hosts import Address, Private, Rule, address_of, parse_rule
+from skillbelt.sandbox.bridge import Overrun, Relay
+from skillbelt.sandbox.request import Refused, Request, parse_request
+from skillbelt.text import one_line, shorten
+
+Resolver = Callable[[str, int], Iterable[str]]
+_MAX_REPORTED = 1000
+_CLOSING_SECONDS = 5.0
+_LINGER_SECONDS = 1.0
+_BRIDGE = os.path.join(os.path.dirname(__file__), "bridge.py")
+
+
+class Connection(NamedTuple):
+    """One thing that was asked of the proxy, and what came of it; told when it is over."""
+
+    host: str
+    port: int
+    address: str
+    allowed: bool
+    reason: str = ""
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+
+class EgressLimits(NamedTuple):
+    """The bounds of one proxy, with their units; the bytes are of all connections together."""
+
+    max_connections: int = 64
+    max_header_bytes: int = 32 * 2**10
+    max_bytes: int = 2 * 2**30
+    header_seconds: float = 10.0
+    connect_seconds: float = 15.0
+    idle_seconds: float = 120.0
+
+
+_LIMITS = EgressLimits()
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """The addresses of a host, as this machine resolves names."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class Egress:
+    """The proxy of one run. `path` is its socket; `close` ends every connection.
+
+    `owner` is the user who may connect, when that is another than the one who runs this.
+    `allow_private` names addresses and networks inside that may be reached all the same.
+    """
+
+    def __init__(
+        self,
+        hosts: Iterable[str],
+        *,
+        allow_private: Iterable[str] = (),
+        listener: Callable[[Connection], None] | None = None,
+        limits: EgressLimits = _LIMITS,
+        owner: int | None = None,
+        resolver: Resolver = resolve,
+    ) -> None:
+        self._gate = Gate(hosts, allow_private, resolver)
+        self._limits, self._tell = limits, listener
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._slots = threading.Semaphore(limits.max_connections)
+        self._open: set[socket.socket] = set()
+        self._threads: set[threading.Thread] = set()
+        self._reports: list[Connection] = []
+        self._bytes = 0
+        self.folder = tempfile.mkdtemp(prefix="skillbelt-net-")
+        self.path = os.path.join(self.folder, "proxy")
+        self._socket = socket.socket(socket.AF_UNIX)
+        try:
+            self._bind(owner)
+        except BaseException:
+            self._socket.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+        self._server = threading.Thread(target=self._serve, name="skillbelt-egress", daemon=True)
+        self._server.start()
+
+    def __enter__(self) -> Egress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """What was asked for so far, in the order it ended; the first thousand."""
+        with self._lock:
+            return tuple(self._reports)
+
+    def _bind(self, owner: int | None) -> None:
+        try:
+            self._socket.bind(self.path)
+            os.chmod(self.path, 0o600)
+            if owner is not None:
+                for path in (self.path, self.folder):
+                    os.chown(path, owner, -1)
+        except OSError as error:
+            raise SandboxUnavailable(f"no proxy for the network at {self.path}: {error}") from error
+        self._socket.listen(self._limits.max_connections)
+
+    def close(self) -> None:
+        """End every connection and remove the socket. What was open is told before it returns."""
+        with self._lock:
+            self._closing.set()
+            ends, threads = [self._socket, *self._open], [self._server, *self._threads]
+        for end in ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        self._slots.release()
+        # A thread that waits for the resolver can not be woken; it finds everything closed.
+        deadline = time.monotonic() + _CLOSING_SECONDS
+        for thread in threads:
+            thread.join(max(deadline - time.monotonic(), 0))
+        self._socket.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _serve(self) -> None:
+        """Take connections while there may be more; the others wait at the socket."""
+        while self._slots.acquire() and not self._closing.is_set():
+            try:
+                client, _ = self._socket.accept()
+            except OSError:
+                # Without descriptors left: they come back when connections end.
+                self._closing.wait(0.05)
+                self._slots.release()
+            else:
+                self._welcome(client)
+
+    def _welcome(self, client: socket.socket) -> None:
+        thread = threading.Thread(target=self._attend, args=(client,), daemon=True)
+        with self._lock:
+            if self._closing.is_set():
+                client.close()
+                return
+            self._open.add(client)
+            self._threads.add(thread)
+            thread.start()
+
+    def _attend(self, client: socket.socket) -> None:
+        visit = Visit(client, self._gate, self._limits, self)
+        try:
+            visit.serve()
+            self._report(visit.result)
+        finally:
+            self.release(client)
+            with self._lock:
+                self._threads.discard(threading.current_thread())
+            self._slots.release()
+
+    def hold(self, end: socket.socket) -> None:
+        """Have the socket closed when the proxy is; Refused when it is already."""
+        with self._lock:
+            if self._closing.is_set():
+                raise Refused("the run is over")
+            self._open.add(end)
+
+    def release(self, end: socket.socket) -> None:
+        """Close the socket now."""
+        with self._lock:
+            self._open.discard(end)
+        end.close()
+
+    def spend(self, count: int) -> None:
+        """Count bytes; Refused when they are too many, or the run is over."""
+        with self._lock:
+            self._bytes += count
+            if self._closing.is_set():
+                raise Refused("the run is over")
+            if self._bytes > self._limits.max_bytes:
+                raise Refused(f"more than {self._limits.max_bytes} bytes in all")
+
+    def _report(self, result: Connection | None) -> None:
+        if result is None:
+            return
+        with self._lock:
+            if len(self._reports) < _MAX_REPORTED:
+                self._reports.append(result)
+        if self._tell:
+            self._tell(result)
+
+
+class Gate:
+    """Who may be reached: the rules for names, and the check of every address behind one."""
+
+    def __init__(
+        self, hosts: Iterable[str], allow_private: Iterable[str], resolver: Resolver
+    ) -> None:
+        self._rules = tuple(_rule(host) for host in hosts)
+        self._resolve = resolver
+        try:
+            self._private = Private(tuple(allow_private))
+        except ValueError as error:
+            raise ConfigError(f"allow_private: {error}; write an address or a network") from error
+
+    def check(self, host: str, port: int) -> None:
+        """Raise Refused unless a rule names the host at that port."""
+        if any(rule.covers(host, port) for rule in self._rules):
+            return
+        if any(rule.covers(host, one) for rule in self._rules for one in rule.ports):
+            raise Refused(f"port {port} of {host} is not among those this run may reach")
+        known = ", ".join(map(str, self._rules)) or "none"
+        raise Refused(f"{host} is not among the hosts this run may reach ({shorten(known, 200)})")
+
+    def addresses(self, host: str, port: int) -> list[Address]:
+        """Every address of the host, all of them safe to connect to; else Refused."""
+        literal = address_of(host)
+        found = [literal] if literal else self._resolved(host, port)
+        for address in found:
+            fault = self._private.fault(address, named=bool(literal))
+            if fault:
+                raise Refused(f"{host} has the address {address}, which {fault}")
+        return found
+
+    def _resolved(self, host: str, port: int) -> list[Address]:
+        try:
+            found = [ip_address(text) for text in self._resolve(host, port)]
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"{host} has no address: {error}") from error
+        if not found:
+            raise Unreachable(f"{host} has no address")
+        return found
+
+
+class Unreachable(Refused):
+    """It may be reached, but does not answer."""
+
+
+def _rule(text: str) -> Rule:
+    try:
+        return parse_rule(text)
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is not a host: {error}") from error
+
+
+# --- one connection ------------------------------------------------------------------------------
+
+
+class Visit:
+    """One client of the proxy, from its first byte to its last."""
+
+    def __init__(
+        self,
+        client: socket.socket,
+        gate: Gate,
+        limits: EgressLimits,
+        desk: Egress,
+    ) -> None:
+        self._client, self._gate, self._limits, self._desk = client, gate, limits, desk
+        self.result: Connection | None = None
+
+    def serve(self) -> None:
+        """Do what is asked, or answer why not."""
+        try:
+            head, rest = self._read_head()
+            if head:
+                self._do(parse_request(head), rest)
+        except Refused as refusal:
+            self._refuse(refusal)
+        except OSError:
+            return
+
+    def _refuse(self, refusal: Refused) -> None:
+        reason = str(refusal)
+        self.result = (self.result or Connection("", 0, "", False))._replace(
+            allowed=isinstance(refusal, Unreachable), reason=reason
+        )
+        _answer(self._client, 502 if isinstance(refusal, Unreachable) else 403, reason)
+
+    def _read_head(self) -> tuple[bytes, bytes]:
+        """The head up to its blank line, and what came after; empty when nothing came."""
+        data, end = b"", time.monotonic() + self._limits.header_seconds
+        while b"\r\n\r\n" not in data:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise Refused("the request did not come in time")
+            if len(data) > self._limits.max_header_bytes:
+                break
+            self._client.settimeout(left)
+            try:
+                piece = self._client.recv(8192)
+            except TimeoutError:
+                continue
+            if not piece and not data:
+                return b"", b""
+            if not piece:
+                raise Refused("the request ends before its head does")
+            data += piece
+        head, _, rest = data.partition(b"\r\n\r\n")
+        if len(head) > self._limits.max_header_bytes:
+            raise Refused(f"the head has more than {self._limits.max_header_bytes} bytes")
+        return head, rest
+
+    def _do(self, request: Request, rest: bytes) -> None:
+        self.result = Connection(request.host, request.port, "", False)
+        self._gate.check(request.host, request.port)
+        if not request.tunnel and len(rest) > request.body_bytes:
+            raise Refused("more came than one request")
+        addresses = self._gate.addresses(request.host, request.port)
+        upstream = self._connect(request, addresses)
+        try:
+            address = str(upstream.getpeername()[0])
+            self.result = self.result._replace(allowed=True, address=address)
+            if request.tunnel:
+                self._client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            self._carry(upstream, request, rest)
+        finally:
+            self._desk.release(upstream)
+
+    def _connect(self, request: Request, addresses: list[Address]) -> socket.socket:
+        """A connection to one of the addresses themselves; no name is looked up again."""
+        end = time.monotonic() + self._limits.connect_seconds
+        fault = "no answer in time"
+        for address in addresses:
+            upstream = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET)
+            try:
+                self._desk.hold(upstream)
+                upstream.settimeout(max(end - time.monotonic(), 0.01))
+                upstream.connect((str(address), request.port))
+                return upstream
+            except OSError as error:
+                fault = error.strerror or str(error)
+            except BaseException:
+                self._desk.release(upstream)
+                raise
+            self._desk.release(upstream)
+        raise Unreachable(f"{request.host} can not be reached: {fault}")
+
+    def _carry(self, upstream: socket.socket, request: Request, rest: bytes) -> None:
+        most = None if request.tunnel else request.body_bytes
+        relay = Relay(self._client, upstream, most)
+        relay.waiting[upstream] += request.forward
+        relay.receive(self._client, rest)
+        try:
+            fault = self._pump(relay)
+        except (Refused, Overrun) as error:
+            fault = str(error)
+        except OSError:
+            fault = "the connection broke"
+        assert self.result is not None
+        self.result = self.result._replace(
+            reason=fault,
+            bytes_sent=relay.received[self._client],
+            bytes_received=relay.received[upstream],
+        )
+
+    def _pump(self, relay: Relay) -> str:
+        """Carry bytes until both are done; the text says what ended it early."""
+        counted = 0
+        with selectors.DefaultSelector() as selector:
+            while not relay.done:
+                moved = sum(relay.received.values())
+                self._desk.spend(moved - counted)
+                counted = moved
+                _watch(selector, relay)
+                ready = selector.select(self._limits.idle_seconds)
+                if not ready:
+                    return f"nothing came for {self._limits.idle_seconds:g} s"
+                for key, mask in ready:
+                    relay.step(key.data, mask)
+        self._desk.spend(sum(relay.received.values()) - counted)
+        return ""
+
+
+def _watch(selector: selectors.BaseSelector, relay: Relay) -> None:
+    for end in relay.ends:
+        known = selector.get_map().get(end)
+        mask = relay.wants(end)
+        if known and known.events != mask:
+            selector.unregister(end)
+            known = None
+        if mask and not known:
+            selector.register(end, mask, end)
+
+
+def _answer(client: socket.socket, status: int, reason: str) -> None:
+    words = {403: "Forbidden", 502: "Bad Gateway"}
+    body = f"skillbelt: {one_line(reason)}\n".encode("utf-8", "replace")
+    head = (
+        f"HTTP/1.1 {status} {words[status]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    with suppress(OSError):
+        client.settimeout(_LINGER_SECONDS)
+        client.sendall(head.encode() + body)
+        client.shutdown(socket.SHUT_WR)
+        # Closing with bytes unread would reset the connection before the answer is seen.
+        end = time.monotonic() + _LINGER_SECONDS
+        while client.recv(65536) and time.monotonic() < end:
+            pass
+
+
+# --- inside --------------------------------------------------------------------------------------
+
+
+def bridged(argv: Iterable[str], socket_path: str, python: str = "/usr/bin/python3") -> list[str]:
+    """The command that runs `argv` inside with a way to the proxy at `socket_path`, as inside.
+
+    The program is handed over as text: it may lie where the user inside can not read.
+    """
+    with open(_BRIDGE, encoding="utf-8") as file:
+        return [python, "-I", "-S", "-c", file.read(), socket_path, *argv]

@@ -1,0 +1,511 @@
+"""The proxy, with real sockets: what it reaches, and every way round it that is closed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import stat
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from skillbelt.errors import ConfigError
+from skillbelt.sandbox.egress import Connection, Egress, EgressLimits
+from tests.sources.server import Reply, Server, eventually, running
+
+NAMES = {
+    "example.com": ["127.0.0.1"],
+    "other.example.com": ["127.0.0.1"],
+    "evil.net": ["127.0.0.1"],
+    "metadata.example.com": ["169.254.169.254"],
+    "metadata6.example.com": ["fd00:ec2::254"],
+    "inside.example.com": ["10.0.0.1"],
+    "mapped.example.com": ["::ffff:10.0.0.1"],
+    "mixed.example.com": ["127.0.0.1", "192.168.0.1"],
+    "zone.example.com": ["fe80::1%lo"],
+    "odd.example.com": ["nonsense"],
+    "empty.example.com": [],
+}
+
+
+def lookup(host: str, port: int) -> list[str]:
+    if host not in NAMES:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    return NAMES[host]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with running() as server:
+        server.pages["/"] = b"hello"
+        yield server
+
+
+def port_of(server: Server) -> int:
+    return int(server.url.rpartition(":")[2])
+
+
+@contextmanager
+def proxy(*hosts: str, **options: object) -> Iterator[Egress]:
+    given = {"allow_private": ["127.0.0.1"], "resolver": lookup, **options}
+    with Egress(hosts, **given) as egress:  # type: ignore[arg-type]
+        yield egress
+
+
+def connect(egress: Egress) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(30)
+    client.connect(egress.path)
+    return client
+
+
+def read_all(client: socket.socket) -> bytes:
+    pieces = []
+    while piece := client.recv(65536):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def ask(egress: Egress, request: str) -> str:
+    with connect(egress) as client:
+        client.sendall(request.encode("latin-1"))
+        return read_all(client).decode()
+
+
+def get(egress: Egress, url: str, *headers: str) -> str:
+    return ask(egress, "\r\n".join([f"GET {url} HTTP/1.1", *headers, "", ""]))
+
+
+def tunnel(egress: Egress, target: str) -> str:
+    return ask(egress, f"CONNECT {target} HTTP/1.1\r\n\r\n")
+
+
+def refusal(answer: str) -> str:
+    head, _, body = answer.partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 403 Forbidden"), answer
+    return body
+
+
+# --- what works ----------------------------------------------------------------------------------
+
+
+def test_a_named_host_is_reached_and_reported(server: Server) -> None:
+    port = port_of(server)
+    told: list[Connection] = []
+    with proxy(f"example.com:{port}", listener=told.append) as egress:
+        answer = get(egress, f"http://example.com:{port}/", f"Host: example.com:{port}")
+        eventually(lambda: bool(egress.connections))
+    assert answer.startswith("HTTP/1.0 200") and answer.endswith("hello")
+    assert server.headers[0]["host"] == f"example.com:{port}"
+    [seen] = told
+    assert seen[:5] == ("example.com", port, "127.0.0.1", True, "")
+    assert seen.bytes_received > 5
+    assert egress.connections == tuple(told)
+
+
+def test_a_star_reaches_the_hosts_below_a_name(server: Server) -> None:
+    port = port_of(server)
+    with proxy(f"*.example.com:{port}") as egress:
+        assert get(egress, f"http://other.example.com:{port}/").endswith("hello")
+        assert "example.com is not among" in refusal(get(egress, f"http://example.com:{port}/"))
+
+
+def test_a_tunnel_carries_bytes_both_ways(server: Server) -> None:
+    port = port_of(server)
+    with proxy(f"example.com:{port}") as egress, connect(egress) as client:
+        client.sendall(f"CONNECT example.com:{port} HTTP/1.1\r\n\r\n".encode())
+        assert client.recv(100) == b"HTTP/1.1 200 Connection established\r\n\r\n"
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert read_all(client).endswith(b"hello")
+
+
+def test_bytes_that_follow_a_connect_at_once_are_carried(server: Server) -> None:
+    port = port_of(server)
+    with proxy(f"example.com:{port}") as egress:
+        early = f"CONNECT example.com:{port} HTTP/1.1\r\n\r\nGET / HTTP/1.0\r\n\r\n"
+        assert ask(egress, early).endswith("hello")
+
+
+def test_tls_goes_through_a_tunnel_from_end_to_end(tmp_path: Path) -> None:
+    with tls_server(tmp_path) as (port, certificate):
+        context = ssl.create_default_context(cafile=str(certificate))
+        with proxy(f"example.com:{port}") as egress, connect(egress) as client:
+            client.sendall(f"CONNECT example.com:{port} HTTP/1.1\r\n\r\n".encode())
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
+            with context.wrap_socket(client, server_hostname="example.com") as secured:
+                secured.sendall(b"x" * 300_000)
+                secured.unwrap()
+
+
+@contextmanager
+def tls_server(folder: Path) -> Iterator[tuple[int, Path]]:
+    """Takes 300,000 bytes over TLS as example.com, then ends the session."""
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+         "/CN=example.com", "-addext", "subjectAltName=DNS:example.com", "-keyout", str(key),
+         "-out", str(certificate)],
+        check=True, capture_output=True, timeout=50,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=take_secured, args=(listener, context))
+        thread.start()
+        yield listener.getsockname()[1], certificate
+        thread.join()
+
+
+def take_secured(listener: socket.socket, context: ssl.SSLContext) -> None:
+    plain, _ = listener.accept()
+    with context.wrap_socket(plain, server_side=True) as secured:
+        left = 300_000
+        while left:
+            left -= len(secured.recv(65536))
+        secured.unwrap()
+
+
+def test_a_large_body_goes_up_and_a_large_answer_comes_down() -> None:
+    """Both at once, beyond what the buffers on the way can hold."""
+    size = 8 * 2**20
+
+    def echo(peer: socket.socket) -> None:
+        while data := peer.recv(65536):
+            peer.sendall(data)
+
+    with (
+        plain_server(echo) as port,
+        proxy(f"example.com:{port}") as egress,
+        connect(egress) as client,
+    ):
+        client.sendall(f"CONNECT example.com:{port} HTTP/1.1\r\n\r\n".encode())
+        assert client.recv(39).endswith(b"\r\n\r\n")
+        sender = threading.Thread(target=send_and_end, args=(client, b"x" * size))
+        sender.start()
+        assert len(read_all(client)) == size
+        sender.join()
+
+
+def send_and_end(client: socket.socket, data: bytes) -> None:
+    client.sendall(data)
+    client.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def plain_server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A server for one connection."""
+
+    def once(listener: socket.socket) -> None:
+        try:
+            peer, _ = listener.accept()
+        except OSError:
+            return
+        with peer:
+            serve(peer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=once, args=(listener,))
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+def test_an_empty_list_means_no_host_at_all(server: Server) -> None:
+    """Attack 49."""
+    with proxy() as egress:
+        body = refusal(get(egress, f"{server.url}/"))
+        assert body == "skillbelt: 127.0.0.1 is not among the hosts this run may reach (none)\n"
+        assert "example.com" in refusal(tunnel(egress, "example.com:443"))
+    assert server.requests == []
+    assert [seen.allowed for seen in egress.connections] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.net", "evilexample.com", "example.com.evil.net", "notexample.com", "127.0.0.1",
+     "[::1]", "[::ffff:127.0.0.1]", "sub.example.com", "localhost", "xn--exmple-cua.com"],
+)  # fmt: skip
+def test_a_host_that_is_only_like_a_named_one_is_refused(host: str, server: Server) -> None:
+    """Attack 49."""
+    port = port_of(server)
+    with proxy(f"example.com:{port}", "example.com") as egress:
+        for answer in (get(egress, f"http://{host}:{port}/"), tunnel(egress, f"{host}:{port}")):
+            assert "is not among the hosts this run may reach" in refusal(answer)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("port", [22, 25, 8080, 6379])
+def test_a_tunnel_to_another_port_is_refused(port: int) -> None:
+    """Attack 49."""
+    with proxy("example.com") as egress:
+        said = refusal(tunnel(egress, f"example.com:{port}"))
+    assert said == f"skillbelt: port {port} of example.com is not among those this run may reach\n"
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("metadata.example.com", "169.254.169.254, which is a metadata service"),
+        ("metadata6.example.com", "fd00:ec2::254, which is a metadata service"),
+        ("inside.example.com", "10.0.0.1, which is in a private range"),
+        ("mapped.example.com", "which is in a private range"),
+        ("mixed.example.com", "192.168.0.1, which is in a private range"),
+        ("zone.example.com", "which is link-local"),
+    ],
+)
+def test_a_named_host_with_an_address_inside_is_refused(host: str, said: str) -> None:
+    """Attacks 44 and 46: every address counts, also the second."""
+    with proxy("*.example.com") as egress:
+        for answer in (get(egress, f"http://{host}/"), tunnel(egress, f"{host}:443")):
+            assert said in refusal(answer)
+
+
+def test_loopback_is_refused_unless_it_is_allowed(server: Server) -> None:
+    port = port_of(server)
+    with proxy(f"example.com:{port}", allow_private=()) as egress:
+        assert "is this machine" in refusal(get(egress, f"http://example.com:{port}/"))
+    with proxy(f"127.0.0.1:{port}", allow_private=()) as egress:
+        assert get(egress, f"http://127.0.0.1:{port}/").endswith("hello")
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "[fd00:ec2::254]"])
+def test_a_metadata_service_is_refused_even_by_its_own_rule(address: str) -> None:
+    """Attack 46."""
+    with proxy(address, allow_private=("169.254.0.0/16", "fd00::/8")) as egress:
+        assert "is a metadata service" in refusal(get(egress, f"http://{address}/latest"))
+
+
+def test_a_redirect_to_the_metadata_service_ends_at_the_proxy(server: Server) -> None:
+    """Attack 46: the client follows, and is refused as if it had asked first."""
+    port = port_of(server)
+    target = "http://metadata.example.com/latest"
+    server.pages["/go"] = Reply(b"", status=302, headers={"Location": target})
+    with proxy(f"example.com:{port}", "metadata.example.com") as egress:
+        assert f"Location: {target}" in get(egress, f"http://example.com:{port}/go")
+        assert "metadata service" in refusal(get(egress, target))
+
+
+def test_a_second_answer_of_the_resolver_has_no_effect(server: Server) -> None:
+    """Attack 49: rebinding. Only what was checked is connected to, and one question is asked."""
+    port = port_of(server)
+    answers = iter([["127.0.0.1"], ["10.0.0.1"], ["10.0.0.1"]])
+
+    def rebinding(host: str, port: int) -> list[str]:
+        return next(answers)
+
+    with proxy(f"example.com:{port}", resolver=rebinding) as egress:
+        assert get(egress, f"http://example.com:{port}/").endswith("hello")
+        assert "private range" in refusal(get(egress, f"http://example.com:{port}/"))
+    assert [seen.address for seen in egress.connections] == ["127.0.0.1", ""]
+
+
+def test_the_name_of_another_host_is_not_carried_to_a_named_one(server: Server) -> None:
+    """Attack 49: fronting."""
+    port = port_of(server)
+    with proxy(f"example.com:{port}") as egress:
+        answer = get(egress, f"http://example.com:{port}/", "Host: evil.net")
+    assert "names another host" in refusal(answer)
+    assert server.requests == []
+
+
+def test_a_second_request_on_a_connection_is_not_carried() -> None:
+    """Attack 49: smuggling behind a checked request."""
+    seen: list[bytes] = []
+
+    def collect(peer: socket.socket) -> None:
+        while data := peer.recv(65536):
+            seen.append(data)
+
+    smuggled = "GET / HTTP/1.1\r\nHost: evil.net\r\n\r\n"
+    with plain_server(collect) as port, proxy(f"example.com:{port}") as egress:
+        first = f"POST http://example.com:{port}/ HTTP/1.1\r\nContent-Length: 4\r\n\r\n"
+        assert "more came than one request" in refusal(ask(egress, f"{first}body{smuggled}"))
+        with connect(egress) as client:
+            client.sendall(f"{first}bo".encode())
+            eventually(lambda: b"".join(seen).endswith(b"\r\n\r\nbo"))
+            client.sendall(b"dy")
+            eventually(lambda: b"".join(seen).endswith(b"body"))
+            client.sendall(smuggled.encode())
+            assert read_all(client) == b""
+    assert b"".join(seen).endswith(b"\r\n\r\nbody")
+    assert egress.connections[-1].reason == "more came than the one request that was announced"
+
+
+def test_chunks_are_refused_with_the_remedy() -> None:
+    with proxy("example.com") as egress:
+        request = "POST http://example.com/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        assert "must come with its Content-Length" in refusal(ask(egress, request))
+
+
+@pytest.mark.parametrize("host", ["odd.example.com", "empty.example.com", "unknown.example.com"])
+def test_a_name_without_an_address_is_said_to_have_none(host: str) -> None:
+    with proxy("*.example.com") as egress:
+        answer = get(egress, f"http://{host}/")
+    assert answer.startswith("HTTP/1.1 502 Bad Gateway")
+    assert f"{host} has no address" in answer
+
+
+def test_a_host_that_does_not_answer_is_said_to_be_out_of_reach() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with proxy(f"example.com:{port}") as egress:
+        answer = tunnel(egress, f"example.com:{port}")
+    assert answer.startswith("HTTP/1.1 502") and "can not be reached" in answer
+
+
+# --- bounds --------------------------------------------------------------------------------------
+
+
+def test_a_head_without_end_is_refused() -> None:
+    with proxy("example.com", limits=EgressLimits(max_header_bytes=1000)) as egress:
+        said = refusal(ask(egress, "GET http://example.com/ HTTP/1.1\r\nX: " + "x" * 5000))
+        assert "more than 1000 bytes" in said
+
+
+def test_a_head_that_does_not_come_is_not_waited_for() -> None:
+    with proxy("example.com", limits=EgressLimits(header_seconds=0.2)) as egress:
+        assert "did not come in time" in refusal(ask(egress, "GET "))
+
+
+def test_a_client_that_says_nothing_is_no_connection() -> None:
+    with proxy("example.com") as egress:
+        connect(egress).close()
+        with connect(egress) as client:
+            client.sendall(b"GET ")
+            client.shutdown(socket.SHUT_WR)
+            assert "ends before its head" in refusal(read_all(client).decode())
+    assert len(egress.connections) == 1
+
+
+def test_a_connection_on_which_nothing_comes_is_ended() -> None:
+    def wait(peer: socket.socket) -> None:
+        peer.recv(1)
+
+    limits = EgressLimits(idle_seconds=0.2)
+    with plain_server(wait) as port, proxy(f"example.com:{port}", limits=limits) as egress:
+        assert tunnel(egress, f"example.com:{port}").startswith("HTTP/1.1 200")
+        eventually(lambda: bool(egress.connections))
+    assert egress.connections[0].reason == "nothing came for 0.2 s"
+
+
+def test_all_connections_share_one_allowance_of_bytes(server: Server) -> None:
+    port = port_of(server)
+    server.pages["/big"] = b"x" * 100_000
+    with proxy(f"example.com:{port}", limits=EgressLimits(max_bytes=150_000)) as egress:
+        assert get(egress, f"http://example.com:{port}/big").endswith("x" * 100_000)
+        assert len(get(egress, f"http://example.com:{port}/big")) < 100_000
+        eventually(lambda: len(egress.connections) == 2)
+    assert egress.connections[1].reason == "more than 150000 bytes in all"
+
+
+def test_connections_beyond_the_limit_wait_for_their_turn(server: Server) -> None:
+    port = port_of(server)
+    with proxy(f"example.com:{port}", limits=EgressLimits(max_connections=2)) as egress:
+        held = [connect(egress) for _ in range(2)]
+        with connect(egress) as third:
+            third.sendall(f"GET http://example.com:{port}/ HTTP/1.1\r\n\r\n".encode())
+            third.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                third.recv(1)
+            held.pop().close()
+            third.settimeout(30)
+            assert read_all(third).endswith(b"hello")
+        held.pop().close()
+
+
+# --- its life ------------------------------------------------------------------------------------
+
+
+def threads() -> int:
+    return sum("egress" in thread.name or thread.daemon for thread in threading.enumerate())
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_closing_ends_every_connection_and_leaves_nothing(server: Server) -> None:
+    def wait(peer: socket.socket) -> None:
+        while peer.recv(65536):
+            pass
+
+    before = threads(), descriptors()
+    with plain_server(wait) as port:
+        egress = Egress([f"example.com:{port}"], allow_private=["127.0.0.1"], resolver=lookup)
+        idle, busy = connect(egress), connect(egress)
+        busy.sendall(f"CONNECT example.com:{port} HTTP/1.1\r\n\r\n".encode())
+        assert busy.recv(100).startswith(b"HTTP/1.1 200")
+        egress.close()
+        assert not os.path.exists(egress.folder)
+        for client in (idle, busy):
+            read_all(client)
+            client.close()
+    assert [seen.reason for seen in egress.connections if seen.allowed] == ["the run is over"]
+    assert (threads(), descriptors()) == before
+
+
+def test_closing_does_not_wait_for_a_host_that_does_not_answer() -> None:
+    asked = threading.Event()
+
+    def noted(host: str, port: int) -> list[str]:
+        asked.set()
+        return lookup(host, port)
+
+    with blocked_port() as port:
+        egress = Egress([f"example.com:{port}"], allow_private=["127.0.0.1"], resolver=noted)
+        with connect(egress) as client:
+            client.sendall(f"CONNECT example.com:{port} HTTP/1.1\r\n\r\n".encode())
+            assert asked.wait(30)
+            egress.close()
+        assert [seen.host for seen in egress.connections] == ["example.com"]
+
+
+@contextmanager
+def blocked_port() -> Iterator[int]:
+    """A port whose queue is full, so that a connection is neither taken nor refused."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        fillers = [socket.socket() for _ in range(3)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+        for filler in fillers:
+            filler.close()
+
+
+def test_a_proxy_that_is_gone_is_no_way_out() -> None:
+    """Attack 52."""
+    with proxy("example.com") as egress:
+        path = egress.path
+    with socket.socket(socket.AF_UNIX) as client, pytest.raises(FileNotFoundError):
+        client.connect(path)
+
+
+def test_the_socket_is_for_its_owner_alone() -> None:
+    with proxy() as egress:
+        assert stat.S_IMODE(os.stat(egress.folder).st_mode) == 0o700
+        assert stat.S_IMODE(os.stat(egress.path).st_mode) == 0o600
+
+
+@pytest.mark.parametrize("host", ["*", "exa mple", "http://example.com", "example.com."])
+def test_a_wrong_host_is_a_wrong_setting(host: str) -> None:
+    with pytest.raises(ConfigError, match="is not a host"):
+        Egress([host])
+
+
+def test_a_wrong_private_entry_is_a_wrong_setting() -> None:
+    with pytest.raises(ConfigError, match="allow_private"):
+        Egress([], allow_private=["intranet"])
