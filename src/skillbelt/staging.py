@@ -1,0 +1,493 @@
+"""A skill's files in a workspace: copied, checked against their hash, and not to be written.
+
+Everything is opened by one name at a time below a handle, through no link, so whoever changes the
+source meanwhile can make staging fail but not lead it elsewhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple, NoReturn
+
+from skillbelt.cleanup import remove_tree
+from skillbelt.errors import RunRefused
+from skillbelt.manifest import SKIPPED
+from skillbelt.paths import MAX_PATH_PARTS, open_folder
+from skillbelt.skill import Skill
+from skillbelt.values import Diagnostic, Limits
+from skillbelt.workspace import (
+    LINKS,
+    PRIVATE,
+    SKILLS,
+    VENV,
+    Metadata,
+    Stage,
+    Workspace,
+    checked_name,
+)
+
+_LIMITS = Limits()
+_CHUNK = 2**20
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A pipe that lies there is not waited for, a terminal not taken.
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_RESERVED = (*LINKS, VENV)
+_FRESH_NS = 100_000_000  # two changes this near to each other may bear the same time
+_RENAME_EXCHANGE = 2
+_KINDS = {
+    stat.S_IFIFO: "is a named pipe",
+    stat.S_IFSOCK: "is a socket",
+    stat.S_IFCHR: "is a device",
+    stat.S_IFBLK: "is a device",
+    stat.S_IFLNK: "became a link while it was copied",
+}
+
+
+class Staged(NamedTuple):
+    """A skill that can be run. `mounts` are paths in the workspace and whether they are writable.
+
+    `hash` is that of the copy, by the rules of `build_manifest`.
+    """
+
+    path: str
+    hash: str
+    reused: bool
+    mounts: tuple[tuple[str, bool], ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def stage(
+    workspace: Workspace, skill: Skill, limits: Limits = _LIMITS, *, expected_hash: str = ""
+) -> Staged:
+    """The skill in the workspace: the copy of an earlier call, if nothing has changed since.
+
+    RunRefused, with nothing staged, for what can not be copied safely, for too much, and when the
+    copy does not have the hash that is expected.
+    """
+    name = checked_name(skill.name)
+    if not os.path.isabs(skill.location):
+        raise RunRefused(f"skill {name!r} was made from text and has no files to run")
+    most = limits.max_manifest_files
+    seen = stamp(skill.dir, most, skipped=SKIPPED, settled=True)
+    kept = workspace.metadata().staged.get(name)
+    reused = kept is not None and _is_current(workspace, name, kept, skill.dir, seen, most)
+    if kept is None or not reused:
+        with workspace.locked() as metadata:
+            job = _Staging(workspace, name, skill.dir, seen, limits, expected_hash)
+            kept, reused = job.run(metadata)
+    _expect(name, kept.hash, expected_hash)
+    home = f"{SKILLS}/{name}"
+    mounts = ((home, False), (f"{home}/{VENV}", True))
+    path = os.path.join(workspace.path, home)
+    return Staged(path, kept.hash, reused, mounts, tuple(_shadowed(skill.dir)))
+
+
+def _expect(name: str, found: str, expected: str) -> None:
+    if expected and found != expected:
+        raise RunRefused(
+            f"skill {name!r} is not what was approved: its files have the hash {found}, "
+            f"not {expected}; look at what changed and load it again"
+        )
+
+
+def _shadowed(folder: str) -> Iterator[Diagnostic]:
+    for name in _RESERVED:
+        path = os.path.join(folder, name)
+        if os.path.lexists(path):
+            message = f"{name!r} is hidden in a run: the workspace has its own there"
+            yield Diagnostic("entry-hidden", "warning", path, None, message, "give it another name")
+
+
+# Telling whether anything changed
+
+
+def stamp(
+    folder: str,
+    most: int,
+    *,
+    skipped: Container[str] = (),
+    closed: Container[str] = (),
+    settled: bool = False,
+) -> str:
+    """A hash over the names, kinds, sizes and times in a tree; empty when they say nothing.
+
+    That is when there are more than `most`, when something can not be looked at, and, if it is to
+    be `settled`, when the last change is so near that another would bear the same time. Folders in
+    `skipped` are left out everywhere, of those in `closed` at the top only the insides.
+    """
+    rows: list[tuple[object, ...]] = []
+    try:
+        rows.append(("", os.stat(folder).st_mode))
+        newest = _look(folder, most, skipped, closed, rows)
+    except OSError:
+        return ""
+    if len(rows) > most + 1 or (settled and newest > time.time_ns() - _FRESH_NS):
+        return ""
+    rows.sort()
+    return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+
+def _look(
+    folder: str,
+    most: int,
+    skipped: Container[str],
+    closed: Container[str],
+    rows: list[tuple[object, ...]],
+) -> int:
+    """Add a row for each entry; the time of the newest change."""
+    newest, pending = 0, [""]
+    while pending and len(rows) <= most + 1:
+        below = pending.pop()
+        with os.scandir(f"{folder}/{below}") as listing:
+            for entry in islice(listing, most + 1):
+                info = entry.stat(follow_symlinks=False)
+                path = f"{below}{entry.name}"
+                if not stat.S_ISDIR(info.st_mode):
+                    newest = max(newest, info.st_ctime_ns)
+                    times = (info.st_mtime_ns, info.st_ctime_ns)
+                    rows.append((path, info.st_mode, info.st_size, info.st_ino, *times))
+                elif below or entry.name not in closed:
+                    if entry.name not in skipped:
+                        rows.append((path, info.st_mode))
+                        pending.append(f"{path}/")
+                else:
+                    rows.append((path, stat.S_IFMT(info.st_mode), info.st_uid))
+    return newest
+
+
+def _staged_stamp(workspace: Workspace, name: str, most: int) -> str:
+    # Four entries of the workspace's own come on top of the skill's.
+    path = os.path.join(workspace.path, SKILLS, name)
+    return stamp(path, most + len(_RESERVED), closed=(VENV,))
+
+
+def _is_current(
+    workspace: Workspace, name: str, kept: Stage, source: str, seen: str, most: int
+) -> bool:
+    return bool(
+        seen
+        and kept.source == source
+        and kept.source_stamp == seen
+        and kept.staged_stamp == _staged_stamp(workspace, name, most)
+    )
+
+
+class _Staging(NamedTuple):
+    """One skill that is being staged, by whoever holds the workspace's lock."""
+
+    workspace: Workspace
+    name: str
+    source: str
+    seen: str
+    limits: Limits
+    expected: str
+
+    def run(self, metadata: Metadata) -> tuple[Stage, bool]:
+        """What is staged now, and whether it was there already."""
+        most = self.limits.max_manifest_files
+        kept = metadata.staged.get(self.name)
+        if kept and _is_current(
+            self.workspace, self.name, kept, self.source, self.seen, most
+        ):  # another was quicker
+            return kept, True
+        aside = f"new-{os.urandom(8).hex()}"
+        try:
+            copy = self.build(aside)
+            _expect(self.name, copy.hash(), self.expected)
+            staged = _staged_stamp(self.workspace, self.name, most)
+            reused = bool(kept and (kept.content, kept.staged_stamp) == (copy.content(), staged))
+            if not reused:
+                self.place(aside)
+                staged = _staged_stamp(self.workspace, self.name, most)
+        except BaseException:
+            self.discard(aside)
+            raise
+        if reused:
+            self.discard(aside)
+        stage = Stage(self.source, copy.hash(), copy.content(), self.seen, staged)
+        metadata.staged[self.name] = stage
+        return stage, reused
+
+    def discard(self, aside: str) -> None:
+        remove_tree(os.path.join(self.workspace.path, PRIVATE, aside))
+
+    def build(self, aside: str) -> TreeCopy:
+        """Copy the skill to a private folder of that name, with the links and `.venv` it gets."""
+        limits = self.limits
+        copy = TreeCopy(
+            f"skill {self.name!r}", limits.max_staged_bytes, limits.max_manifest_files, self.source
+        )
+        with handles() as keep, copy.reading("."):
+            source = keep(open_folder(self.source))
+            private = keep(os.open(PRIVATE, _FOLDER, dir_fd=self.workspace.handle))
+            os.mkdir(aside, 0o700, dir_fd=private)
+            target = keep(os.open(aside, _FOLDER, dir_fd=private))
+            copy.fill(source, target, skipped=SKIPPED, unwritten=_RESERVED)
+            for name, place in LINKS.items():
+                os.symlink(f"../../{place}", name, dir_fd=target)
+            os.mkdir(VENV, 0o700, dir_fd=target)
+            self.workspace.give(keep(os.open(VENV, _FOLDER, dir_fd=target)))
+        return copy
+
+    def place(self, aside: str) -> None:
+        """Put the folder where the skill belongs, in one step; what was there is kept aside."""
+        with handles() as keep:
+            private = keep(os.open(PRIVATE, _FOLDER, dir_fd=self.workspace.handle))
+            skills = keep(os.open(SKILLS, _FOLDER, dir_fd=self.workspace.handle))
+            made = keep(os.open(aside, _FOLDER, dir_fd=private))
+            with suppress(FileNotFoundError, NotADirectoryError):
+                # Only a folder that may be written can be moved to another.
+                os.fchmod(keep(os.open(self.name, _FOLDER, dir_fd=skills)), 0o700)
+            swap(private, aside, skills, self.name)
+            os.fchmod(made, 0o555)
+
+
+@contextmanager
+def handles() -> Iterator[Callable[[int], int]]:
+    """Gives a function that keeps a handle until the end."""
+    kept: list[int] = []
+
+    def keep(handle: int) -> int:
+        kept.append(handle)
+        return handle
+
+    try:
+        yield keep
+    finally:
+        for handle in kept:
+            os.close(handle)
+
+
+def swap(source: int, name: str, target: int, to: str) -> None:
+    """Move `name` to `to`, in one step; what was there comes to be `name`."""
+    exchange = _exchange()
+    if exchange is not None and exchange(source, name, target, to):
+        return
+    try:
+        # Elsewhere, and where nothing was there.
+        old = f"old-{os.urandom(8).hex()}"
+        os.rename(to, old, src_dir_fd=target, dst_dir_fd=source)
+    except FileNotFoundError:
+        old = ""
+    os.rename(name, to, src_dir_fd=source, dst_dir_fd=target)
+    if old:
+        os.rename(old, name, src_dir_fd=source, dst_dir_fd=source)
+
+
+@lru_cache(maxsize=1)
+def _exchange() -> Callable[[int, str, int, str], bool] | None:
+    """The system call as a function that says whether it was done; None without it."""
+    import ctypes
+
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):
+        return None
+
+    def exchange(source: int, name: str, target: int, to: str) -> bool:
+        paths = [ctypes.c_char_p(os.fsencode(path)) for path in (name, to)]
+        failed = call(source, paths[0], target, paths[1], ctypes.c_uint(_RENAME_EXCHANGE))
+        return not failed
+
+    return exchange
+
+
+# Copying
+
+
+class TreeCopy:
+    """Copies files and trees within bounds, and knows what it copied.
+
+    `root` is where the tree lies, for links that say so. `runner` is the user whose hard links are
+    copied; any other's could be somebody's secret. `give` is called with a handle of each
+    file and folder it makes. Without it, files come to be 0444 or 0555 and folders 0555; with it,
+    0644, 0755 and 0755.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        most_bytes: int,
+        most_entries: int,
+        root: str = "",
+        runner: int | None = None,
+        give: Callable[[int], None] | None = None,
+    ) -> None:
+        self.what, self.root, self.runner, self.give = what, root, runner, give
+        self.most_bytes, self.most_entries = most_bytes, most_entries
+        self.bytes = self.entries = 0
+        self._rows: list[tuple[str, str, str]] = []
+        self._skipped: Container[str] = ()
+
+    def hash(self) -> str:
+        """The hash `build_manifest` gives for what was copied."""
+        digest = hashlib.sha256()
+        for path, kind, sha256 in sorted(self._rows):
+            if kind in ("file", "program"):
+                digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
+                digest.update(bytes.fromhex(sha256))
+        return f"sha256:{digest.hexdigest()}"
+
+    def content(self) -> str:
+        """A hash over the links, folders and executable bits as well."""
+        return hashlib.sha256(repr(sorted(self._rows)).encode()).hexdigest()
+
+    def fill(
+        self,
+        source: int,
+        target: int,
+        *,
+        skipped: Container[str] = (),
+        unwritten: Container[str] = (),
+        omitted: Container[str] = (),
+    ) -> None:
+        """Copy what is in a folder to another; RunRefused for links out and what is no file.
+
+        Folders in `skipped` are left out wherever they are. Of what is at the top, the `omitted` is
+        left out, and the `unwritten` is read but not copied, a link there not even read.
+        """
+        self._skipped = skipped
+        for entry in self._entries(source):
+            if entry.name not in omitted:
+                to = None if entry.name in unwritten else target
+                self._entry(source, to, entry, entry.name)
+
+    def file(self, source: int, target: int | None, path: str = "") -> None:
+        """Copy from a handle of a regular file to another; both stay open."""
+        info = os.fstat(source)
+        if not stat.S_ISREG(info.st_mode):
+            self.refuse(path, _KINDS.get(stat.S_IFMT(info.st_mode), "is no regular file"))
+        if self.runner is not None and info.st_nlink > 1 and info.st_uid != self.runner:
+            self.refuse(path, "is a hard link to the file of another user")
+        size = min(info.st_size + 1, _CHUNK)
+        self.stream(lambda: os.read(source, size), target, path, bool(info.st_mode & 0o111))
+
+    def stream(
+        self,
+        read: Callable[[], bytes],
+        target: int | None,
+        path: str = "",
+        program: bool = False,
+    ) -> None:
+        """Copy what is read to a handle of a new file."""
+        digest = hashlib.sha256()
+        while chunk := read():
+            self._count_bytes(len(chunk))
+            digest.update(chunk)
+            _write(target, chunk)
+        self._rows.append((path, "program" if program else "file", digest.hexdigest()))
+        if target is not None:
+            self.finish(target, program)
+
+    @contextmanager
+    def reading(self, path: str) -> Iterator[None]:
+        """Turns what the system says while copying into a refusal that names the path."""
+        try:
+            yield
+        except OSError as error:
+            changed = error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT)
+            why = "changed while it was copied" if changed else f"can not be copied: {error}"
+            raise RunRefused(f"{self.what}: {path!r} {why}") from error
+
+    def refuse(self, path: str, why: str) -> NoReturn:
+        """Raise RunRefused about a path."""
+        raise RunRefused(f"{self.what}: {path!r} {why}" if path else f"{self.what} {why}")
+
+    def _entry(self, source: int, target: int | None, entry: os.DirEntry[str], path: str) -> None:
+        with self.reading(path):
+            if entry.is_symlink():
+                self._link(source, target, entry.name, path)
+            elif not entry.is_dir(follow_symlinks=False):
+                self._plain(source, target, entry, path)
+            elif entry.name not in self._skipped:
+                self._folder(source, target, entry.name, path)
+
+    def _entries(self, folder: int) -> list[os.DirEntry[str]]:
+        with os.scandir(folder) as listing:
+            found = list(islice(listing, self.most_entries - self.entries + 1))
+        self.entries += len(found)
+        if self.entries > self.most_entries:
+            self.refuse("", f"has more than {self.most_entries:,} files and folders")
+        return found
+
+    def _folder(self, source: int, target: int | None, name: str, path: str) -> None:
+        if path.count("/") >= MAX_PATH_PARTS:
+            self.refuse(path, f"is nested deeper than {MAX_PATH_PARTS} folders")
+        with handles() as keep:
+            deeper = keep(os.open(name, _FOLDER, dir_fd=source))
+            to = None
+            if target is not None:
+                os.mkdir(name, 0o700, dir_fd=target)
+                to = keep(os.open(name, _FOLDER, dir_fd=target))
+            self._rows.append((path, "folder", ""))
+            for entry in self._entries(deeper):
+                self._entry(deeper, to, entry, f"{path}/{entry.name}")
+            if to is not None:
+                self.finish(to)
+
+    def _plain(self, source: int, target: int | None, entry: os.DirEntry[str], path: str) -> None:
+        kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
+        if kind != stat.S_IFREG:  # not even opened: a device may act on it
+            self.refuse(path, _KINDS.get(kind, "is no regular file"))
+        with handles() as keep:
+            handle = keep(os.open(entry.name, _READ, dir_fd=source))
+            to = None
+            if target is not None:
+                to = keep(os.open(entry.name, _NEW_FILE, 0o600, dir_fd=target))
+            self.file(handle, to, path)
+
+    def _link(self, source: int, target: int | None, name: str, path: str) -> None:
+        """Keep a link that stays in the tree, whatever lies where it leads."""
+        if target is None:
+            return
+        said = to = os.readlink(name, dir_fd=source)
+        if self.root and said.startswith(os.path.join(self.root, "")):
+            below = said[len(os.path.join(self.root, "")) :]
+            to = "../" * path.count("/") + (below or ".")
+        if not stays_inside(path, to):
+            self.refuse(path, f"is a link that leads out of the folder, to {said[:200]!r}")
+        os.symlink(to, name, dir_fd=target)
+        self._rows.append((path, "link", to))
+
+    def finish(self, handle: int, program: bool = True) -> None:
+        """Give a file or folder the mode and the owner it is to have."""
+        if self.give is None:
+            os.fchmod(handle, 0o555 if program else 0o444)
+        else:
+            os.fchmod(handle, 0o755 if program else 0o644)
+            self.give(handle)
+
+    def _count_bytes(self, count: int) -> None:
+        self.bytes += count
+        if self.bytes > self.most_bytes:
+            self.refuse("", f"has more than {self.most_bytes:,} bytes")
+
+
+def _write(handle: int | None, data: bytes) -> None:
+    view = memoryview(data)
+    while handle is not None and view:
+        view = view[os.write(handle, view) :]
+
+
+def stays_inside(path: str, target: str) -> bool:
+    """Whether a link at `path` of a tree leads to a place in it, by its text alone.
+
+    Steps up may only come first: the folders above a link are no links, those it leads through may
+    be.
+    """
+    if target.startswith("/") or not target:
+        return False
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    up = 0
+    while up < len(parts) and parts[up] == "..":
+        up += 1
+    return up <= path.count("/") and ".." not in parts[up:]
