@@ -1,0 +1,145 @@
+"""What collecting the outputs of a run costs beside a copy: `python -m benchmarks.collect`.
+
+A hundred files of 1 MiB are collected and copied in turn. The copy is `shutil.copyfile`, which lets
+the kernel do the work. What an artifact costs is shown beside it; it is hashed and forced to the
+disk, which a copy is not. Exit code 1 when the bar is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from skillbelt.artifacts.disk import DiskArtifacts
+from skillbelt.collect import Save, Wanted, collect
+from skillbelt.store import SessionKey
+from skillbelt.values import Limits
+
+FILES, SIZE = 100, 2**20
+BAR = 2.0
+ROUNDS = 15
+LIMITS = Limits(max_output_bytes=2 * FILES * SIZE)
+KEY = SessionKey("bench", "bench", "bench")
+TEXT = "The quick brown fox jumps over the lazy dog: übermütig.\n".encode()
+
+
+class Way(NamedTuple):
+    """A way to collect. Only one that does no more than a copy does has a bar."""
+
+    name: str
+    kind: str
+    save: Save | None = None
+    barred: bool = True
+
+
+class Row(NamedTuple):
+    """The median seconds of one way to collect, and over those of the copies made in turn."""
+
+    name: str
+    seconds: float
+    ratio: float
+    barred: bool = True
+
+
+def fill(workspace: str, files: int = FILES, size: int = SIZE) -> None:
+    """A workspace with as many texts as binary files."""
+    for kind, data in (("txt", TEXT * (size // len(TEXT) + 1)), ("bin", os.urandom(size))):
+        os.makedirs(f"{workspace}/out/{kind}")
+        for number in range(files):
+            with open(f"{workspace}/out/{kind}/{number:03}.{kind}", "wb") as file:
+                file.write(_without_half_a_letter(data[:size]) if kind == "txt" else data)
+
+
+def _without_half_a_letter(data: bytes) -> bytes:
+    return data.decode("utf-8", "ignore").encode().ljust(len(data))
+
+
+def copied(source: str, target: str) -> None:
+    os.mkdir(target)
+    for name in sorted(os.listdir(source)):
+        shutil.copyfile(f"{source}/{name}", f"{target}/{name}")
+
+
+def collected(workspace: str, kind: str, files: int, save: Save | None = None) -> None:
+    wanted = Wanted((f"out/{kind}/**",), inline=True, save=save is not None, max_files=files)
+    found = collect(workspace, wanted, LIMITS, save=save)
+    assert len(found.files) == files and not found.limits_hit, found.warnings
+    assert all(bool(file.content) == (kind == "txt") for file in found.files)
+
+
+def rows(rounds: int = ROUNDS, files: int = FILES, size: int = SIZE) -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = f"{folder}/workspace"
+        fill(workspace, files, size)
+        store = DiskArtifacts(f"{folder}/artifacts")
+
+        def save(name: str, data: bytes, mime: str) -> int:
+            # Other bytes each time, or nothing would be written.
+            return store.save(KEY, name, data + os.urandom(8), mime).version
+
+        ways = [
+            Way("text, with its content", "txt"),
+            Way("binary, handed on", "bin", lambda name, data, mime: 0),
+            Way("binary, kept on the disk", "bin", save, barred=False),
+        ]
+        return [_row(folder, way, rounds, files) for way in ways]
+
+
+def _row(folder: str, way: Way, rounds: int, files: int) -> Row:
+    name, kind, save, barred = way
+    workspace, copy = f"{folder}/workspace", f"{folder}/copy"
+    ours, theirs = [], []
+    for _ in range(rounds + 1):
+        theirs.append(_seconds(lambda: copied(f"{workspace}/out/{kind}", copy)))
+        shutil.rmtree(copy)
+        ours.append(_seconds(lambda: collected(workspace, kind, files, save)))
+    # The first round warms up.
+    ratio = statistics.median(one / other for one, other in zip(ours[1:], theirs[1:], strict=True))
+    return Row(name, statistics.median(ours[1:]), ratio, barred)
+
+
+def _seconds(call: Callable[[], None]) -> float:
+    gc.collect()
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def missed(found: Sequence[Row]) -> bool:
+    return any(row.barred and row.ratio > BAR for row in found)
+
+
+def table(found: Sequence[Row]) -> str:
+    lines = [f"{f'{FILES} files of 1 MiB':<28}  {'time':>9}  {'to a copy':>9}"]
+    for row in found:
+        verdict = ("MISSED" if row.ratio > BAR else "ok") if row.barred else "no bar"
+        lines.append(
+            f"{row.name:<28}  {row.seconds * 1e3:>6.1f} ms  {row.ratio:>7.2f} x  ({verdict})"
+        )
+    return "\n".join([*lines, "", f"at most {BAR:g} x a copy of the same files, in the same run"])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.collect", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--json", action="store_true", help="every figure, for programs")
+    options = parser.parse_args(argv)
+    found = rows(options.rounds)
+    if options.json:
+        print(json.dumps({"rows": [row._asdict() for row in found], "bar": BAR}, indent=2))
+    else:
+        print(table(found))
+    return int(missed(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
