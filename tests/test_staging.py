@@ -225,7 +225,7 @@ def test_a_link_that_leaves_is_refused_by_name(
     workspace: Workspace, source: Path, secret: Path, target: str
 ) -> None:
     os.symlink(target, source / "link.md")
-    with pytest.raises(RunRefused, match="'link[.]md' is a link that leads out"):
+    with pytest.raises(RunRefused, match=r"'link\.md' is a link that leads out"):
         staged(workspace, source)
     assert os.listdir(os.path.join(workspace.path, "skills")) == []
     assert os.listdir(os.path.join(workspace.path, "private")) == []
