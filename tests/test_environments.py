@@ -1,0 +1,436 @@
+"""Environments made by the real uv and npm; but for one test from packages made here."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from skillbelt.dependencies import Needs
+from skillbelt.environments import Environment, find_npm, find_uv, fits, provision, remove
+from skillbelt.errors import RunRefused
+from tests.sources.server import Server, eventually, running
+from tests.tree import NOBODY, Tree
+
+ROOT = Path(__file__).parents[1]
+PYTHON = os.path.realpath(sys.executable)
+GREET = {"greet.py": "word = 'hello'\n"}
+CANARY = "import pathlib; pathlib.Path({path!r}).write_text('ran')"
+
+
+def wheel(folder: Path, name: str, files: dict[str, str]) -> None:
+    """A wheel with the files."""
+    info = f"{name}-1.0.dist-info"
+    inside = {
+        **files,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{path},,\n" for path in [*inside, f"{info}/RECORD"])
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as archive:
+        for path, text in {**inside, f"{info}/RECORD": record}.items():
+            archive.writestr(path, text)
+
+
+def source(folder: Path, name: str, setup: str) -> None:
+    """A source distribution whose build runs the code."""
+    with tarfile.open(folder / f"{name}-1.0.tar.gz", "w:gz") as archive:
+        for path, text in (
+            (
+                "setup.py",
+                f"{setup}\nfrom setuptools import setup\nsetup(name={name!r}, version='1.0')",
+            ),
+            ("PKG-INFO", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"),
+        ):
+            entry = tarfile.TarInfo(f"{name}-1.0/{path}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+
+
+class Shop:
+    """A folder of packages in place of an index, and a cache of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.cache = root, str(root / "cache")
+        self.packages = root / "packages"
+        self.packages.mkdir()
+        self.environ = {
+            **os.environ,
+            "UV_NO_INDEX": "1",
+            "UV_FIND_LINKS": str(self.packages),
+            "UV_CACHE_DIR": str(root / "uv"),
+        }
+
+    def provision(self, *requirements: str, **options: object) -> Environment:
+        needs = Needs("python", requirements, "requirements.txt")
+        given = {"environ": self.environ, "python": PYTHON, **options}
+        return provision(needs, self.cache, **given)  # type: ignore[arg-type]
+
+    def refusal(self, *requirements: str, **options: object) -> str:
+        with pytest.raises(RunRefused) as caught:
+            self.provision(*requirements, **options)
+        return str(caught.value)
+
+    def left(self) -> list[str]:
+        """What lies in the cache but locks."""
+        folder = os.path.join(self.cache, "environments")
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        return [name for name in names if not name.endswith(".lock")]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    shop = Shop(tmp_path)
+    wheel(shop.packages, "greet", GREET)
+    return shop
+
+
+def says(environment: Environment, code: str) -> str:
+    done = subprocess.run(
+        [f"{environment.bin}/python", "-I", "-c", code], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+# --- making one ----------------------------------------------------------------------------------
+
+
+def test_an_environment_holds_what_was_asked_for(shop: Shop) -> None:
+    environment = shop.provision("greet>=1")
+    assert environment.installed == (("greet", "1.0"),)
+    assert environment.path == os.path.join(shop.cache, "environments", environment.hash)
+    assert says(environment, "import greet; print(greet.word)") == "hello\n"
+
+
+def test_the_same_needs_are_met_by_the_same_environment(shop: Shop) -> None:
+    first = shop.provision("greet>=1")
+    shutil.rmtree(shop.packages)
+    said: list[str] = []
+    assert shop.provision("greet>=1", progress=said.append, uv_path="/none") == first
+    assert said == []
+
+
+def test_other_needs_are_met_by_another_environment(shop: Shop) -> None:
+    assert shop.provision("greet>=1").hash != shop.provision("greet<2").hash
+
+
+def test_what_is_done_is_told(shop: Shop) -> None:
+    said: list[str] = []
+    shop.provision("greet", progress=said.append)
+    assert said == ["installing 1 Python package: greet (from requirements.txt)"]
+
+
+def test_without_requirements_it_is_a_bare_environment(shop: Shop) -> None:
+    environment = shop.provision()
+    assert environment.installed == ()
+    assert says(environment, "import sys; print(sys.prefix)") == f"{environment.path}\n"
+
+
+def test_nobody_writes_to_it_afterwards(shop: Shop) -> None:
+    environment = shop.provision("greet")
+    writable = [
+        path
+        for folder, _, files in os.walk(environment.path)
+        for path in (folder, *(os.path.join(folder, name) for name in files))
+        if not os.path.islink(path) and os.stat(path).st_mode & 0o222
+    ]
+    assert writable == []
+    assert os.stat(environment.path).st_mode & 0o005 == 0o005
+
+
+def test_its_bytecode_is_there_from_the_start(shop: Shop) -> None:
+    environment = shop.provision("greet")
+    assert list(Path(environment.path).rglob("site-packages/__pycache__/greet.*.pyc"))
+
+
+def test_it_works_wherever_it_is_mounted(shop: Shop, tmp_path: Path) -> None:
+    environment = shop.provision("greet")
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(environment.path, moved, symlinks=True)
+    assert says(environment._replace(path=str(moved)), "import greet; print(greet.word)")
+    remove(str(moved))
+
+
+def test_it_can_be_removed(shop: Shop) -> None:
+    environment = shop.provision("greet")
+    remove(environment.path)
+    assert not os.path.exists(environment.path)
+
+
+def test_an_ordinary_user_can_make_one_and_remove_it(open_tree: Tree) -> None:
+    """The folder is read-only before it is renamed, which only root could otherwise do."""
+    shop = Shop(open_tree.root)
+    wheel(shop.packages, "greet", GREET)
+    code = f"""
+import os, sys
+sys.path.insert(0, {str(ROOT / "src")!r})
+from skillbelt.dependencies import Needs
+from skillbelt.environments import provision, remove
+made = provision(Needs("python", ("greet",), "r"), {shop.cache!r}, environ=dict(os.environ),
+                 python=sys.executable, uv_path={find_uv("", os.environ)!r})
+print(os.getuid(), made.installed)
+remove(made.path)
+print(os.path.exists(made.path))
+"""
+    user, command = os.getuid(), [sys.executable, "-c", code]
+    if user == 0:
+        user = NOBODY
+        for folder in (open_tree.root, shop.packages):
+            os.chown(folder, NOBODY, NOBODY)
+        command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+                   "/usr/bin/python3", "-I", "-c", code]  # fmt: skip
+    done = subprocess.run(
+        command, env=shop.environ, cwd="/", capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"{user} (('greet', '1.0'),)\nFalse\n", done.stderr
+
+
+# --- nothing of a stranger runs ------------------------------------------------------------------
+
+
+def test_no_code_of_a_package_runs_while_it_is_installed(shop: Shop, tmp_path: Path) -> None:
+    canary = tmp_path / "ran"
+    code = CANARY.format(path=str(canary))
+    hooks = {"evil.pth": f"{code}\n", "sitecustomize.py": code, "evil.py": code}
+    wheel(shop.packages, "evil", hooks)
+    environment = shop.provision("evil")
+    assert not canary.exists()
+    says(environment, "pass")
+    assert canary.exists()  # it would have, had that Python been started
+
+
+def test_a_package_that_must_be_built_is_refused(shop: Shop, tmp_path: Path) -> None:
+    canary = tmp_path / "ran"
+    source(shop.packages, "builds", CANARY.format(path=str(canary)))
+    said = shop.refusal("builds")
+    assert "installing 1 Python package: builds" in said
+    assert "failed" in said
+    assert not canary.exists()
+    assert shop.left() == []
+
+
+def test_variables_of_the_user_do_not_reach_the_installer(shop: Shop) -> None:
+    """Those for packages do: the folder in place of an index is one of them."""
+    shop.environ |= {
+        "UV_PYTHON": "/none",
+        "UV_TARGET": "/none",
+        "UV_LINK_MODE": "hardlink",
+        "PYTHONPATH": "/none",
+        "VIRTUAL_ENV": "/none",
+        "LD_PRELOAD": "/none",
+    }
+    assert shop.provision("greet").installed == (("greet", "1.0"),)
+
+
+def test_the_installers_own_store_stays_as_it_is(shop: Shop) -> None:
+    shop.provision("greet")
+    kept = list(Path(shop.environ["UV_CACHE_DIR"]).rglob("greet.py"))
+    assert kept and all(path.stat().st_mode & 0o200 for path in kept)
+    assert all(path.stat().st_nlink == 1 for path in kept)
+
+
+# --- when it can not be made ---------------------------------------------------------------------
+
+
+def test_a_failure_leaves_nothing_and_says_why(shop: Shop) -> None:
+    said = shop.refusal("greet", "missing-package==3")
+    assert said.startswith("installing 2 Python packages: greet, missing-package==3 (from req")
+    assert "missing-package" in said.partition("failed:")[2]
+    assert shop.cache not in said
+    assert shop.left() == []
+
+
+def test_offline_it_says_what_is_missing_and_how_to_get_it(shop: Shop) -> None:
+    shop.environ.pop("UV_FIND_LINKS")
+    shop.environ.pop("UV_NO_INDEX")
+    said = shop.refusal("greet>=1", "rich", offline=True)
+    assert "offline" in said and "2 Python packages: greet>=1, rich" in said
+    assert f"uv pip install --python {PYTHON} --only-binary :all: --target" in said
+    assert "$(mktemp -d) 'greet>=1' rich" in said
+    assert shop.left() == []
+
+
+def test_offline_an_environment_that_is_there_is_used(shop: Shop) -> None:
+    made = shop.provision("greet")
+    shop.environ.pop("UV_FIND_LINKS")
+    assert shop.provision("greet", offline=True) == made
+
+
+def test_without_uv_the_remedy_is_named(shop: Shop) -> None:
+    said = shop.refusal("greet", uv_path="/none/uv")
+    assert said == (
+        "/none/uv can not be run, and Python packages are installed with it: pip install uv"
+    )
+
+
+def test_without_npm_the_remedy_is_named() -> None:
+    with pytest.raises(RunRefused, match=r"npm is not installed.*install Node\.js"):
+        find_npm("", {"PATH": "relative:"})
+
+
+def test_uv_is_found_beside_the_interpreter() -> None:
+    assert os.access(find_uv("", {}), os.X_OK)
+
+
+def test_a_python_that_does_not_fit_is_refused(shop: Shop) -> None:
+    needs = Needs("python", ("greet",), "run.py", ">=4")
+    with pytest.raises(RunRefused, match=r"run\.py: needs Python >=4, and .* is CPython 3\."):
+        provision(needs, shop.cache, environ=shop.environ, python=PYTHON)
+
+
+def test_a_python_that_is_none_is_refused(shop: Shop) -> None:
+    assert "/none can not be run" in shop.refusal("greet", python="/none")
+
+
+def test_an_installer_that_does_not_end_is_killed(shop: Shop, tmp_path: Path) -> None:
+    slow = tmp_path / "uv"
+    slow.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/pid\nwait\n")
+    slow.chmod(0o755)
+    said = shop.refusal("greet", uv_path=str(slow), timeout_seconds=0.5)
+    assert said.endswith("not done after 0.5 s")
+    eventually(lambda: not is_running(int((tmp_path / "pid").read_text())))
+    assert shop.left() == []
+
+
+def is_running(process: int) -> bool:
+    """Whether it is there and not dead already, waiting for somebody to take note."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+# --- at the same time ----------------------------------------------------------------------------
+
+
+def test_whoever_comes_second_waits_and_takes_the_same(shop: Shop) -> None:
+    said: list[str] = []
+    made: list[Environment] = []
+
+    def make() -> None:
+        made.append(shop.provision("greet", progress=said.append))
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 4 and len(set(made)) == 1
+    assert len(said) == 1
+
+
+def test_a_killed_installation_is_never_seen_and_is_cleared_away(shop: Shop) -> None:
+    made = shop.provision("greet")
+    remove(made.path)
+    part = Path(shop.cache, "environments", f".{made.hash}.part-dead")
+    (part / "lib").mkdir(parents=True)
+    (part / "lib").chmod(0o555)
+    Path(made.path, "lib").mkdir(parents=True)  # without its record it is none
+    assert shop.provision("greet") == made
+    assert shop.left() == [made.hash]
+
+
+# --- versions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fitting"),
+    [
+        ("", True), (">=3.10", True), (">=3.11.7", True), (">=3.12", False), ("<4,>=3.9", True),
+        ("<3.11", False), ("<=3.11", False), ("==3.11.*", True), ("==3.12.*", False),
+        ("!=3.11.*", False), ("!=3.11.7", False), ("!=3.12", True), ("==3.11.7", True),
+        ("~=3.10", True), ("~=3.11.0", True), ("~=3.10.0", False), (">3.11.7", False),
+        (">= 3.8 , < 3.12", True),
+    ],
+)  # fmt: skip
+def test_a_range_of_versions(wanted: str, fitting: bool) -> None:
+    assert fits("3.11.7", wanted) is fitting
+
+
+# --- from the index ------------------------------------------------------------------------------
+
+
+def test_a_package_from_the_index_is_there_offline_afterwards(tmp_path: Path) -> None:
+    needs = Needs("python", ("iniconfig==2.1.0",), "requirements.txt")
+    environ = {**os.environ, "UV_CACHE_DIR": str(tmp_path / "uv")}
+    made = provision(needs, str(tmp_path / "one"), environ=environ, python=PYTHON)
+    assert made.installed == (("iniconfig", "2.1.0"),)
+    again = provision(needs, str(tmp_path / "two"), environ=environ, python=PYTHON, offline=True)
+    assert again.installed == made.installed
+    assert says(again, "import iniconfig; print(iniconfig.__name__)") == "iniconfig\n"
+
+
+# --- Node.js -------------------------------------------------------------------------------------
+
+
+def publish(server: Server, name: str, script: str) -> None:
+    """A package in a registry of our own, with a script that asks to be run on installation."""
+    about = {
+        "name": name,
+        "version": "1.3.0",
+        "scripts": {"postinstall": script, "install": script},
+    }
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for path, text in (
+            ("package.json", json.dumps(about)),
+            ("index.js", "module.exports = () => 'hello'"),
+        ):
+            entry = tarfile.TarInfo(f"package/{path}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    data = packed.getvalue()
+    dist = {"tarball": f"{server.url}/{name}.tgz", "shasum": hashlib.sha1(data).hexdigest()}
+    listed = {"1.3.0": {**about, "hasInstallScript": True, "dist": dist}}
+    server.pages[f"/{name}.tgz"] = data
+    server.pages[f"/{name}"] = json.dumps(
+        {"name": name, "dist-tags": {"latest": "1.3.0"}, "versions": listed}
+    ).encode()
+
+
+def test_packages_for_node_are_installed_without_their_scripts(tmp_path: Path) -> None:
+    if not shutil.which("npm"):
+        pytest.skip("npm is not on this machine")
+    needs = Needs("node", ("greet@^1.3.0",), "package.json")
+    environ = {
+        **os.environ,
+        "npm_config_cache": str(tmp_path / "npm"),
+        "npm_config_ignore_scripts": "false",
+    }
+    with running() as server:
+        environ["npm_config_registry"] = server.url
+        publish(server, "greet", f"touch {tmp_path}/ran")
+        made = provision(needs, str(tmp_path / "one"), environ=environ)
+    assert made.installed == (("greet", "1.3.0"),)
+    assert made.bin == f"{made.path}/node_modules/.bin"
+    assert node(made, "require('greet')()") == "hello\n"
+    assert not (tmp_path / "ran").exists()
+    again = provision(needs, str(tmp_path / "two"), environ=environ, offline=True)
+    assert node(again, "require('greet')()") == "hello\n"
+
+
+def node(environment: Environment, code: str) -> str:
+    done = subprocess.run(
+        ["node", "-p", code], cwd=environment.path, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_offline_packages_for_node_that_are_missing_are_named(tmp_path: Path) -> None:
+    if not shutil.which("npm"):
+        pytest.skip("npm is not on this machine")
+    needs = Needs("node", ("greet@^1.3.0",), "package.json")
+    environ = {**os.environ, "npm_config_cache": str(tmp_path / "npm")}
+    with pytest.raises(RunRefused, match=r"npm cache add 'greet@\^1\.3\.0'"):
+        provision(needs, str(tmp_path / "cache"), environ=environ, offline=True)
