@@ -12,13 +12,15 @@ from benchmarks import collect
 def test_the_files_are_as_described(tmp_path: Path) -> None:
     collect.fill(str(tmp_path), files=2, size=1000)
     made = sorted(path for path in tmp_path.rglob("*") if path.is_file())
-    assert [path.stat().st_size for path in made] == [1000] * 4
-    assert "übermütig" in made[-1].read_text("utf-8")
+    assert [path.stat().st_size for path in made] == [1000] * 6
+    assert [path.suffix for path in made[::2]] == [".bin", ".csv", ".txt"]
+    assert "übermütig" in made[2].read_text("utf-8")
+    assert "Zürich" in made[4].read_text("utf-8")
 
 
 def test_every_way_is_measured_beside_a_copy() -> None:
     found = collect.rows(rounds=1, files=3, size=1000)
-    assert [row.barred for row in found] == [True, True, False]
+    assert [row.barred for row in found] == [True, False, True, False]
     assert all(row.seconds > 0 and row.ratio > 0 for row in found)
 
 
