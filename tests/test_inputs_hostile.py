@@ -189,3 +189,30 @@ with open_workspace(root + "/state", KEY) as workspace:
     print([os.path.exists(os.path.join(workspace.path, each.to)) for each in done])
 """
     assert as_user(code, open_tree.root) == "[True, True, True, True, True]\n"
+
+
+def test_nothing_stays_open_whatever_is_refused(
+    workspace: Workspace, tree: Tree, secret: Path
+) -> None:
+    tree.write("project/data/a", "a")
+    os.symlink(secret, tree.path("project/data/link"))
+    os.symlink(secret, at(workspace, "work/link"))
+    os.mkfifo(at(workspace, "work/pipe"))
+    good = tree.write("project/n.txt", "notes")
+
+    def use() -> None:
+        put_host(workspace, tree, good)
+        put_host(workspace, tree, secret, permit_host=lambda path: None)
+        for path in (tree.path("project/data"), tree.path("project/none"), secret):
+            with pytest.raises(RunRefused):
+                put_host(workspace, tree, path)
+        for name in ("work/link", "work/pipe", "out/none"):
+            with pytest.raises(RunRefused):
+                put(workspace, f"workspace://{name}", "work/x")
+
+    use()
+    before = os.listdir("/proc/self/fd")
+    for _ in range(5):
+        use()
+    assert os.listdir("/proc/self/fd") == before
+    assert os.listdir(at(workspace, "private")) == []

@@ -316,6 +316,24 @@ with open_workspace(sys.argv[1] + "/state", KEY) as workspace:
     assert as_user(code, open_tree.root) == "True\n"
 
 
+def test_nothing_stays_open_whatever_is_refused(workspace: Workspace, source: Path) -> None:
+    def use() -> None:
+        staged(workspace, source)
+        os.symlink("/etc", source / "scripts" / "link")
+        with pytest.raises(RunRefused):
+            staged(workspace, source)
+        os.unlink(source / "scripts" / "link")
+        with pytest.raises(RunRefused):
+            staged(workspace, source, expected_hash="sha256:0")
+
+    use()
+    before = os.listdir("/proc/self/fd")
+    for _ in range(5):
+        use()
+    assert os.listdir("/proc/self/fd") == before
+    assert os.listdir(os.path.join(workspace.path, "private")) == []
+
+
 # Hashes
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.errors import PathEscape, RunRefused, SandboxUnavailable
+from skillbelt.errors import ConfigError, PathEscape, RunRefused, SandboxUnavailable
 from skillbelt.store import SessionKey
 from skillbelt.workspace import Pin, Workspace, expanded, open_workspace, place_of, plain
 from tests.tree import NOBODY, Tree
@@ -24,7 +24,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs comman
 _PRELUDE = f"""
 import ctypes, errno, fcntl, hashlib, json, os, stat, sys, threading, time
 from skillbelt import Skill, build_manifest
-from skillbelt.errors import PathEscape, RunRefused
+from skillbelt.errors import ConfigError, PathEscape, RunRefused
 from skillbelt.cleanup import clean_workspaces, remove_tree
 from skillbelt.inputs import stage_inputs
 from skillbelt.staging import stage
@@ -137,6 +137,41 @@ with open_workspace(sys.argv[1], KEY) as workspace:
     print(workspace.run_folder()[:5])
 """
     assert as_user(code, open_tree.path("state")) == "runs/\n"
+
+
+def test_a_folder_that_can_not_be_used_is_a_wrong_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="state_dir"):
+        open_workspace(str(tmp_path / "file" / "workspaces"), KEY)
+
+
+def test_what_a_killed_process_left_is_gone_with_the_next_use(all_of_them: str) -> None:
+    with open_workspace(all_of_them, KEY) as workspace:
+        private = Path(workspace.path, "private")
+        (private / "new-1" / "half").mkdir(parents=True)
+        (private / "metadata.json-1").write_text("{")
+        with open_workspace(all_of_them, KEY):
+            pass
+        assert len(os.listdir(private)) == 2  # they may be in use
+    assert os.listdir(private) == []
+
+
+def test_nothing_stays_open(all_of_them: str) -> None:
+    def use() -> None:
+        with open_workspace(all_of_them, KEY) as workspace:
+            workspace.end_run(workspace.run_folder())
+            workspace.enter("out/a")
+            for wrong in ("../x", "work/inputs/../x", "skills/x"):
+                with pytest.raises(PathEscape):
+                    workspace.make_folders(wrong)
+            with workspace.locked() as metadata:
+                metadata.pins["a"] = Pin("a", 1)
+
+    use()
+    before = os.listdir("/proc/self/fd")
+    for _ in range(10):
+        use()
+    assert os.listdir("/proc/self/fd") == before
 
 
 # Runs

@@ -131,7 +131,8 @@ def _remove(holder: int, name: str, seconds: float) -> tuple[str, ...]:
     try:
         os.rmdir(aside, dir_fd=holder)
     except OSError as error:
-        os.rename(aside, name, src_dir_fd=holder, dst_dir_fd=holder)
+        with suppress(OSError):
+            os.rename(aside, name, src_dir_fd=holder, dst_dir_fd=holder)
         return left or (_said(name, error),)
     return ()
 

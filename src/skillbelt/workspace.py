@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from skillbelt.cleanup import LOCKS, METADATA, hold, open_anyhow, release, remove_tree
-from skillbelt.errors import PathEscape, RunRefused, SandboxUnavailable
+from skillbelt.errors import ConfigError, PathEscape, RunRefused, SandboxUnavailable
 from skillbelt.paths import check_relative, check_segment, make_folders, open_beneath
 from skillbelt.store.protocol import SessionKey
 
@@ -79,14 +79,20 @@ def open_workspace(folder_of_all: str, key: SessionKey, owner: Owner | None = No
     """The workspace of the session, made if it is new; close it when the run has ended.
 
     `owner` is the user and group that commands run as, where that is not the caller. The workspace
-    may then lie elsewhere: see `place_of`.
+    may then lie elsewhere: see `place_of`. ConfigError when the folder can not be used.
     """
     whole = "\0".join(key).encode("utf-8", "surrogatepass")
     name = hashlib.sha256(whole).hexdigest()[:32]
     if owner is not None:
         # Files of one user are of no use to another.
         name = f"{name}-{owner[0]}"
-    return Workspace(place_of(folder_of_all, owner), name, owner)
+    try:
+        return Workspace(place_of(folder_of_all, owner), name, owner)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder_of_all}: no workspace can be made here: {error.strerror or error}; "
+            "set state_dir to a folder that you can write to"
+        ) from error
 
 
 class Workspace:
@@ -473,7 +479,7 @@ def _rows(table: object, kinds: list[type]) -> Iterator[tuple[str, list[object]]
 
 def _write(folder: int, kept: Metadata) -> None:
     """Write it in one step: a reader sees the old text or the new one."""
-    part = f".{METADATA}-{os.urandom(4).hex()}"
+    part = f"{PRIVATE}/{METADATA}-{os.urandom(8).hex()}"
     try:
         with open(os.open(part, _NEW_FILE, 0o600, dir_fd=folder), "w", encoding="utf-8") as file:
             json.dump(kept._asdict(), file)
