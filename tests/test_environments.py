@@ -24,7 +24,10 @@ from tests.tree import NOBODY, Tree
 
 ROOT = Path(__file__).parents[1]
 PYTHON = os.path.realpath(sys.executable)
-GREET = {"greet.py": "word = 'hello'\n"}
+GREET = {
+    "greet.py": "word = 'hello'\ndef main():\n    print(word)\n",
+    "greet-1.0.dist-info/entry_points.txt": "[console_scripts]\ngreet = greet:main\n",
+}
 CANARY = "import pathlib; pathlib.Path({path!r}).write_text('ran')"
 
 
@@ -155,10 +158,11 @@ def test_its_bytecode_is_there_from_the_start(shop: Shop) -> None:
 
 def test_it_works_wherever_it_is_mounted(shop: Shop, tmp_path: Path) -> None:
     environment = shop.provision("greet")
-    moved = tmp_path / "elsewhere"
-    shutil.copytree(environment.path, moved, symlinks=True)
-    assert says(environment._replace(path=str(moved)), "import greet; print(greet.word)")
-    remove(str(moved))
+    moved = environment._replace(path=str(tmp_path / "elsewhere"))
+    shutil.copytree(environment.path, moved.path, symlinks=True)
+    remove(environment.path)
+    assert says(moved, "import greet; print(greet.word)") == "hello\n"
+    assert subprocess.check_output([f"{moved.bin}/greet"]) == b"hello\n"
 
 
 def test_it_can_be_removed(shop: Shop) -> None:

@@ -2,6 +2,12 @@
 
 Without a policy a command is a line for bash. With one it is a single program with its arguments:
 no shell reads it, so whatever a shell would treat in a special way is refused, not passed on.
+
+An allow-list is a fence: the programs in it run, found in the system's folders or at the very path
+that is listed, and no others. Whoever lists a shell, a wrapper (`env`, `xargs`) or an interpreter
+lists all that it can start. A deny-list alone holds back what it names and what would start that in
+its place: shells, wrappers, code on the command line, programs outside the system's folders. It can
+not see into a script, so it is a convenience; the fence is then the sandbox.
 """
 
 from __future__ import annotations
