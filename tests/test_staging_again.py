@@ -149,6 +149,15 @@ def tamper_whole(root: Path) -> None:
     os.symlink("/etc", root)
 
 
+def tamper_moved(root: Path) -> None:
+    """To where a run may write, with a link in its place."""
+    root.chmod(0o755)
+    away = root.parents[1] / "work" / "pdf"
+    os.rename(root, away)
+    away.chmod(0o555)
+    os.symlink("../work/pdf", root)
+
+
 def tamper_gone(root: Path) -> None:
     os.rename(root, root.parent / "away")
 
@@ -163,6 +172,7 @@ def tamper_gone(root: Path) -> None:
         tamper_mode,
         tamper_venv,
         tamper_whole,
+        tamper_moved,
         tamper_gone,
     ],
 )
@@ -175,6 +185,7 @@ def test_a_copy_that_was_tampered_with_is_replaced(
     done = staged(workspace, source)
     assert not done.reused
     assert build_manifest(done.path).hash == build_manifest(str(source)).hash
+    assert not root.is_symlink()
     assert os.readlink(root / "out") == "../../out"
     assert stat.S_ISDIR(os.lstat(root / ".venv").st_mode)
     assert mode(root) == 0o555
