@@ -443,6 +443,32 @@ def test_a_file_that_is_swapped_never_leads_out(
             assert {file.content for file in found.files} <= {"fine", ""}
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("swap", "why"),
+    [
+        ("mkfifo out/b", "it is not a file any more"),
+        ("ln -s ../work/other out/b", "it is a link"),
+        ("ln -s /etc/passwd out/b", "it is a link"),
+        ("mkdir out/b", "it is not a file any more"),
+        ("true", "No such file or directory"),
+    ],
+)
+def test_what_takes_the_place_of_a_file_that_was_found_is_not_read(
+    workspace: Path, swap: str, why: str
+) -> None:
+    sh(workspace, "echo 1 > out/a; echo 2 > out/b; echo other > work/other")
+
+    def save(name: str, data: bytes, mime: str) -> int:
+        assert data == b"1\n"
+        return sh(workspace, f"rm out/b; {swap}")
+
+    found = collect(str(workspace), ALL._replace(save=True), save=save)
+    assert names(found) == ["out/a"]
+    [warning] = found.warnings
+    assert why in warning
+
+
 def test_collecting_leaves_no_descriptor_open(workspace: Path) -> None:
     sh(workspace, "mkdir out/d; echo x > out/a; echo y > out/d/b; mkfifo out/f; ln -s /etc out/l")
     collect(str(workspace), ALL)

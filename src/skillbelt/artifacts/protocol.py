@@ -5,6 +5,7 @@
 
 import hashlib
 import json
+import re
 import unicodedata
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple, Protocol
@@ -21,6 +22,7 @@ CHUNK = 2**20
 _MAX_VERSION = 2**63 - 1
 # Controls, surrogates, and the two characters that end a line without being a control.
 _REFUSED = frozenset(("Cc", "Cs", "Zl", "Zp"))
+_SHA256 = re.compile("[0-9a-f]{64}")
 _SHOWN = 200
 
 
@@ -167,7 +169,7 @@ def decoded(data: bytes) -> Artifact:
     try:
         found = Artifact(**json.loads(data))
         # The hash becomes part of a path.
-        if len(found.sha256) != hashlib.sha256().digest_size * 2 or not found.sha256.isalnum():
+        if not _SHA256.fullmatch(found.sha256):
             raise ValueError("it holds no hash")
     except (ValueError, TypeError, RecursionError) as error:
         raise ArtifactError(f"the record of an artifact was damaged: {error}") from error
