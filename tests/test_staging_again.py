@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from skillbelt import build_manifest
+from skillbelt import build_manifest, staging
 from skillbelt.errors import RunRefused
 from skillbelt.staging import Staged
 from skillbelt.store import SessionKey
@@ -339,3 +342,47 @@ def test_sessions_have_copies_of_their_own(tree: Tree, source: Path) -> None:
     assert not os.path.samefile(
         os.path.join(roots[0], "SKILL.md"), os.path.join(roots[1], "SKILL.md")
     )
+
+
+def test_a_process_killed_while_it_stages_leaves_a_whole_skill(tree: Tree, source: Path) -> None:
+    state = str(tree.path("state"))
+    code = f"""
+from skillbelt import Skill
+from skillbelt.staging import stage
+from skillbelt.workspace import open_workspace
+skill = Skill.from_folder({str(source)!r})
+print("ready", flush=True)
+with open_workspace({state!r}, {tuple(KEY)!r}) as workspace:
+    for number in range(1_000_000):
+        open({str(source / "SKILL.md")!r}, "w").write(str(number))
+        stage(workspace, skill)
+"""
+    for tenth in range(5):
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        with process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(0.05 + tenth / 50)
+            process.kill()
+        with open_workspace(state, KEY) as workspace:
+            done = staged(workspace, source)
+            assert texts(done.path) == texts(source)
+        assert os.listdir(os.path.join(workspace.path, "private")) == []
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_folders_are_swapped_with_or_without_the_kernels_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool
+) -> None:
+    if not exchange:
+        monkeypatch.setattr(staging, "_exchange", lambda: None)
+    for path in ("a/new", "b/old"):
+        (tmp_path / path).mkdir(parents=True)
+        (tmp_path / path / "mark").write_text(path)
+    first, second = (os.open(tmp_path / name, os.O_RDONLY) for name in "ab")
+    staging.swap(first, "new", second, "old")
+    staging.swap(first, "new", second, "fresh")
+    os.close(first)
+    os.close(second)
+    marks = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("mark")}
+    assert marks == {"b/old/mark": "a/new", "b/fresh/mark": "b/old"}
