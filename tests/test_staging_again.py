@@ -20,7 +20,7 @@ from skillbelt.staging import Staged
 from skillbelt.store import SessionKey
 from skillbelt.workspace import Workspace, open_workspace
 from tests.test_staging import SECRET, make_skill, settle, staged, texts
-from tests.test_workspace import KEY, as_user, mode
+from tests.test_workspace import KEY, PRELUDE, RUNNER, as_user, mode, needs_root
 from tests.tree import Tree
 
 
@@ -234,6 +234,23 @@ def test_a_run_that_goes_on_keeps_the_files_it_started_with(tree: Tree, source: 
         os.close(handle)
         os.close(root)
     assert os.listdir(os.path.join(running.path, "private")) == []
+
+
+@needs_root
+def test_another_user_keeps_the_files_a_run_started_with(open_tree: Tree) -> None:
+    source = make_skill(open_tree)
+    code = "os.chdir(sys.argv[1]); print(1, flush=True); sys.stdin.read(); print(os.listdir())"
+    with open_workspace(str(open_tree.path("state")), KEY, RUNNER) as workspace:
+        root = staged(workspace, source).path
+        command = [sys.executable, "-c", PRELUDE + code, root]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            change_text(source)
+            assert not staged(workspace, source).reused
+            said, _ = process.communicate("", timeout=50)
+    assert "reference" in said
 
 
 def test_nobody_ever_sees_half_a_skill(tree: Tree, workspace: Workspace, source: Path) -> None:

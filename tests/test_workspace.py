@@ -21,7 +21,7 @@ KEY = SessionKey("desk", "ada", "one")
 RUNNER = (NOBODY, NOBODY)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs commands as another")
 # The interpreter may lie where only root can read, so everything is imported before root is left.
-_PRELUDE = f"""
+PRELUDE = f"""
 import ctypes, errno, fcntl, hashlib, json, os, stat, sys, threading, time
 from skillbelt import Skill, build_manifest
 from skillbelt.errors import ConfigError, PathEscape, RunRefused
@@ -44,7 +44,7 @@ KEY = SessionKey("desk", "ada", "one")
 def as_user(code: str, *arguments: object, timeout: float = 50) -> str:
     """What the code prints, run by somebody without privileges."""
     done = subprocess.run(
-        [sys.executable, "-c", _PRELUDE + code, *map(str, arguments)],
+        [sys.executable, "-c", PRELUDE + code, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=timeout,

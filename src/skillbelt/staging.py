@@ -204,9 +204,8 @@ class _Staging(NamedTuple):
         """What is staged now, and whether it was there already."""
         most = self.limits.max_manifest_files
         kept = metadata.staged.get(self.name)
-        if kept and _is_current(
-            self.workspace, self.name, kept, self.source, self.seen, most
-        ):  # another was quicker
+        # Another may have been quicker.
+        if kept and _is_current(self.workspace, self.name, kept, self.source, self.seen, most):
             return kept, True
         aside = f"new-{os.urandom(8).hex()}"
         try:
@@ -255,8 +254,9 @@ class _Staging(NamedTuple):
             skills = keep(os.open(SKILLS, _FOLDER, dir_fd=self.workspace.handle))
             made = keep(os.open(aside, _FOLDER, dir_fd=private))
             with suppress(FileNotFoundError, NotADirectoryError):
-                # Only a folder that may be written can be moved to another.
-                os.fchmod(keep(os.open(self.name, _FOLDER, dir_fd=skills)), 0o700)
+                # Only a folder that may be written can be moved to another; a run may be in it.
+                os.fchmod(keep(os.open(self.name, _FOLDER, dir_fd=skills)), 0o755)
+            os.fchmod(made, 0o755)
             swap(private, aside, skills, self.name)
             os.fchmod(made, 0o555)
 
