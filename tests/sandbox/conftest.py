@@ -15,6 +15,6 @@ from skillbelt.sandbox.identity import current_identity
 def place() -> Iterator[Place]:
     """A workspace of whoever runs commands, in a folder that everybody can reach."""
     folder = tempfile.mkdtemp(prefix="skillbelt-")
-    os.chown(folder, *current_identity())
-    yield Place(folder)
+    os.chmod(folder, 0o755)
+    yield Place(folder, current_identity())
     shutil.rmtree(folder)

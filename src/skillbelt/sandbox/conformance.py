@@ -18,8 +18,17 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 class Place:
     """A workspace that belongs to whoever runs commands, and jobs in it."""
 
-    def __init__(self, folder: str, target: str | None = None) -> None:
-        self.folder, self.target = folder, target or folder
+    def __init__(self, folder: str, owner: tuple[int, int]) -> None:
+        self._owner = owner
+        self._root = folder
+        self.folder = self.target = self.beside("work")
+
+    def beside(self, name: str) -> str:
+        """A folder next to the workspace, with the same owner."""
+        path = os.path.join(self._root, name)
+        os.mkdir(path)
+        os.chown(path, *self._owner)
+        return path
 
     def job(self, *argv: str, **fields: object) -> Job:
         """A job in the workspace; it may start processes unless told otherwise."""
@@ -92,17 +101,14 @@ class SandboxConformance:
 
     def test_a_read_only_mount_can_not_be_written(self, sandbox: Sandbox, place: Place) -> None:
         """Not even when its owner runs the command."""
-        inner = os.path.join(place.folder, "fixed")
-        os.mkdir(inner)
-        os.chmod(inner, 0o777)
-        mounts = (
-            Mount(place.folder, place.target, True),
-            Mount(inner, os.path.join(place.target, "fixed")),
-        )
-        outcome = run(sandbox, place.shell("echo > fixed/x", mounts=mounts))
+        fixed = place.beside("fixed")
+        mounts = (Mount(place.folder, place.target, True), Mount(fixed, fixed))
+        outcome = run(sandbox, place.shell(f"cd {fixed} && ls && echo > x", mounts=mounts))
         if sandbox.level:
             assert outcome.exit_code != 0
-            assert os.listdir(inner) == []
+            assert os.listdir(fixed) == []
+        else:
+            assert os.listdir(fixed) == ["x"]
 
     def test_a_missing_program_is_an_outcome(self, sandbox: Sandbox, place: Place) -> None:
         """By name and by path."""

@@ -101,9 +101,7 @@ def in_system(path: str) -> bool:
 
 
 def _readable(path: str, identity: Identity) -> bool:
+    if blocking_folder(path, identity) is not None:
+        return False
     found = os.stat(path)
-    return (
-        blocking_folder(path, identity) is None
-        and _may(found, identity, stat.S_IROTH)
-        and _may(found, identity, stat.S_IXOTH)
-    )
+    return all(_may(found, identity, bit) for bit in (stat.S_IROTH, stat.S_IXOTH))

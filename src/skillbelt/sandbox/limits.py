@@ -11,7 +11,7 @@ from skillbelt.values import Limits
 FILE_SIZE_UNIT = 512  # what a POSIX shell counts file sizes in
 _MEMORY_UNIT = 1024
 # Memory is watched over all processes of a run; one alone may reserve more than it uses.
-_RESERVE = 2
+_RESERVE = 4
 _CPU_GRACE_SECONDS = 1
 _OWN_PROCESSES = 1  # the first process of the pid namespace counts too
 
@@ -33,6 +33,23 @@ def shell_lines(limits: Limits) -> str:
         f"{{ ulimit -p {count} || ulimit -u {count}; }} 2>/dev/null",
     )
     return " && ".join(commands) + " || exit 125"
+
+
+def process_limits(limits: Limits, tasks: int) -> list[tuple[int, tuple[int, int]]]:
+    """The same for a launcher that sets them itself; `tasks` is what the user has already."""
+    cpu = _whole(limits.max_cpu_seconds, 1)
+    wanted = {
+        resource.RLIMIT_CORE: (0, 0),
+        resource.RLIMIT_CPU: (cpu, cpu + _CPU_GRACE_SECONDS),
+        resource.RLIMIT_FSIZE: (limits.max_written_file_bytes,) * 2,
+        resource.RLIMIT_DATA: (limits.max_memory_bytes * _RESERVE,) * 2,
+        resource.RLIMIT_NOFILE: (limits.max_open_files,) * 2,
+        resource.RLIMIT_NPROC: (limits.max_processes + tasks,) * 2,
+    }
+    return [
+        (kind, (_capped(soft, kind, 1) if soft else 0, _capped(hard, kind, 1) if hard else 0))
+        for kind, (soft, hard) in wanted.items()
+    ]
 
 
 def _whole(amount: float, unit: int) -> int:

@@ -28,14 +28,15 @@ from skillbelt.values import Limits
 TEMPORARY = "/tmp"
 _SHARED_MEMORY_BYTES = 64 * 2**20
 # What programs look for in /etc and what says nothing of the host or its users.
-_ETC = ("ld.so.cache", "alternatives", "ssl/certs", "ssl/openssl.cnf", "pki/tls/certs",
-        "pki/ca-trust/extracted", "fonts", "mime.types")  # fmt: skip
+_ETC = ("ld.so.cache", "alternatives", "fonts")
+_ETC_FOR_NETWORK = ("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust/extracted")
 # The answer is read byte by byte, so what follows it is left to the command.
 _GATE = "printf 1; read -r gate || exit 125; unset gate; "
 # It comes as the third stream, since the first two carry the answer.
 _TERMINAL = "exec 0<&2 1>&2 || exit 125; "
-# The environment of the job comes last: nothing before the limits may be led astray by it.
-_COMMAND = '; until [ "$1" = -- ]; do export "$1"; shift; done; shift; exec "$@"'
+# Before the limits are set, nothing may be led astray by the environment of the job; so it waits
+# under other names. It is not among the arguments, which everybody on the machine can read.
+_WAITING = "_SKILLBELT_"
 _UNBOUNDED = 2**62
 
 
@@ -174,27 +175,29 @@ def _arguments(job: Job, fds: list[int]) -> Iterator[str]:
     filter_fd, passwd_fd, group_fd = map(str, fds)
     yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL")
     yield from ("--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox")
-    yield from _system()
+    yield from _system(bool(job.bridge))
     yield from ("--file", passwd_fd, "/etc/passwd", "--file", group_fd, "/etc/group")
     yield from ("--proc", "/proc", "--dev", "/dev")
     yield from ("--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm")
     yield from ("--size", str(job.limits.max_temporary_bytes), "--tmpfs", TEMPORARY)
     for mount in _mounts(job):
         yield from ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)
+    for name, value in job.env.items():
+        yield from ("--setenv", _WAITING + name, value)
     # Both are in memory, without a size.
     yield from ("--remount-ro", "/dev", "--remount-ro", "/")
     yield from ("--chdir", job.cwd, "--seccomp", filter_fd)
 
 
-@lru_cache(maxsize=1)
-def _system() -> tuple[str, ...]:
+@lru_cache(maxsize=2)
+def _system(network: bool) -> tuple[str, ...]:
     arguments: list[str] = []
     for folder in SYSTEM_FOLDERS:
         if os.path.islink(folder):
             arguments += ("--symlink", os.readlink(folder), folder)
         elif os.path.isdir(folder):
             arguments += ("--ro-bind", folder, folder)
-    for path in (f"/etc/{name}" for name in _ETC):
+    for path in (f"/etc/{name}" for name in (*_ETC, *(_ETC_FOR_NETWORK if network else ()))):
         if os.path.exists(path):
             arguments += ("--ro-bind", os.path.realpath(path), path)
     if os.path.exists("/etc/localtime"):
@@ -214,10 +217,9 @@ def _mounts(job: Job) -> list[Mount]:
 
 def _inside(job: Job) -> Iterator[str]:
     """The shell that waits for the answer, sets the limits and the environment, and is replaced."""
-    script = _GATE + (_TERMINAL if job.terminal else "") + shell_lines(job.limits) + _COMMAND
-    yield from ("/bin/sh", "-c", script, "sandbox")
-    yield from (f"{name}={value}" for name, value in job.env.items())
-    yield "--"
+    script = [_GATE, _TERMINAL if job.terminal else "", shell_lines(job.limits)]
+    script += (f'; export {name}="${_WAITING}{name}"; unset {_WAITING}{name}' for name in job.env)
+    yield from ("/bin/sh", "-c", "".join((*script, '; exec "$@"')), "sandbox")
     if job.terminal:
         yield from (str(trusted_program("setsid")), "--ctty")
     yield from (*job.bridge, *job.argv)
@@ -248,6 +250,8 @@ def _enforced(job: Job, identity: Identity | None, found: Hierarchy | None) -> d
     uid = current_identity().uid
     return {
         "files": "bubblewrap mount namespace",
+        "file modes": "bubblewrap mount namespace",
+        "time": "everything is ended at the deadline",
         "network": "network namespace, proxy only" if network else "none: network namespace",
         "other processes": "pid namespace",
         "system calls": f"seccomp, {denied} denied",

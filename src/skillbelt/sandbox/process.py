@@ -32,8 +32,8 @@ _LAST_WORDS = 4 * 2**10
 class Watch(Protocol):
     """Looks after the limits that the kernel does not keep by itself."""
 
-    def join(self, pids: list[int]) -> None:
-        """Called with the chain and all below it, while nothing untrusted runs yet."""
+    def join(self, pid: int) -> None:
+        """Called with the first program of the chain, while nothing untrusted runs yet."""
 
     def look(self, pid: int) -> str | None:
         """The limit that was passed, so that the run must end; called every TICK_SECONDS."""
@@ -78,7 +78,7 @@ class Run:
         self._outcome: Outcome | None = None
         self._cancelled = False
         self._fds: set[int] = set(plan.fds)
-        self._pid = self._inner = -1
+        self._pid = -1
         self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
         try:
             self._bring_up(listener)
@@ -144,9 +144,7 @@ class Run:
         poll = select.poll()
         poll.register(said, select.POLLIN)
         if poll.poll(START_SECONDS * 1000) and os.read(said, 1) == READY:
-            below = descendants(self._pid)
-            self._inner = self._own(os.pidfd_open(below[0])) if below else -1
-            self._plan.watch.join([self._pid, *below])
+            self._plan.watch.join(self._pid)
             return
         self._stop()
         words = Sink(errors, "stderr", _LAST_WORDS, None)
@@ -234,15 +232,17 @@ class Run:
 
     def _stop(self) -> None:
         """End the whole tree, and wait until all of it is gone."""
-        inner = (self._pidfd, signal.SIGTERM) if self._plan.supervised else (self._inner, 9)
         poll = select.poll()
         poll.register(self._pidfd, select.POLLIN)
-        for fd, number in (inner, (self._pidfd, signal.SIGKILL)):
-            if fd >= 0:
-                with suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(fd, number)
-                if poll.poll(END_SECONDS * 1000):
-                    return
+        with suppress(ProcessLookupError):
+            if self._plan.supervised:
+                signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+            else:
+                # The chain returns when the whole namespace is gone, not before.
+                for pid in descendants(self._pid)[:1]:
+                    os.kill(pid, signal.SIGKILL)
+        if not poll.poll(END_SECONDS * 1000):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def _conclude(self, ending: _Ending) -> None:
         code, cpu_seconds = _reap(self._pid)

@@ -1,7 +1,9 @@
 """Which sandbox to use. What is asked for is what is used, or nothing runs."""
 
 from skillbelt.errors import ConfigError, SandboxUnavailable
+from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
+from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.protocol import Sandbox
 from skillbelt.settings import Settings
 
@@ -10,7 +12,7 @@ AUTO = "auto"
 
 def sandboxes() -> tuple[Sandbox, ...]:
     """Every sandbox there is, the strongest first, whether it can be used here or not."""
-    return (LinuxSandbox(),)
+    return LinuxSandbox(), LandlockSandbox(), NoSandbox()
 
 
 def choose(wanted: str = AUTO, settings: Settings | None = None) -> Sandbox:

@@ -159,14 +159,19 @@ class Guard:
         self._disk = DiskWatch(workspace, limits)
         self._processes = ProcessWatch(limits, group is not None, temporary)
 
-    def join(self, pids: list[int]) -> None:
-        """Put the run into its control group."""
+    def join(self, pid: int) -> None:
+        """Put the run into its control group: the last of the chain, which becomes the command."""
         if self._group is not None:
-            self._group.join(pids[-1])
+            self._group.join([pid, *descendants(pid)][-1])
 
     def look(self, pid: int) -> str | None:
         """The limit that was passed, so that the run must end."""
-        return self._disk.look() or self._processes.look(pid)
+        return self._disk.look() or self._group_limit() or self._processes.look(pid)
+
+    def _group_limit(self) -> str | None:
+        """The kernel ends one process for memory; what is left of the run must go too."""
+        hits = self._group.hits() if self._group is not None else ()
+        return "max_memory_bytes" if "max_memory_bytes" in hits else None
 
     def finish(self, exit_code: int, cpu_seconds: float) -> tuple[str, ...]:
         """All limits that fired; the control group is gone afterwards."""

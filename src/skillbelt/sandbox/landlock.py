@@ -1,0 +1,165 @@
+"""The sandbox for Linux without user namespaces: Landlock and our own filter, in a launcher.
+
+Weaker than bubblewrap, and it says so: other processes can be seen, `/tmp` is not private, and a
+read-only folder inside a writable one can not be kept. There is no network at all, whatever is
+granted, since nothing could lead it through a proxy.
+"""
+
+import ctypes
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from skillbelt.errors import SandboxUnavailable
+from skillbelt.sandbox import seccomp
+from skillbelt.sandbox.identity import SYSTEM_FOLDERS, current_identity
+from skillbelt.sandbox.process import Run
+from skillbelt.sandbox.protocol import Job, Listener, Running
+from skillbelt.sandbox.supervised import supervised_plan
+from skillbelt.values import Limits
+
+MIN_VERSION = 3  # before it, a file could be cut to nothing
+_SIGNALS_VERSION = 6
+_CREATE_RULESET, _ASK_VERSION = 444, 1
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER = 1, 2, 4, 8
+_DEVICE_CONTROL = 1 << 15
+_TRUNCATE = 1 << 14
+_READ = _EXECUTE | _READ_FILE | _READ_FOLDER
+_ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _DEVICE_CONTROL
+_NO_DEVICES = (1 << 6) | (1 << 11)  # neither character nor block devices can be made
+_NETWORK = 3  # bind and connect by TCP
+_SCOPES = 3  # abstract unix sockets and signals
+_BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many rights for files each version knows
+_ATTRIBUTES = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}  # how long its structure is; later ones have 24
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty",
+            "/dev/ptmx", "/dev/pts")  # fmt: skip
+_ETC = ("ld.so.cache", "alternatives", "fonts", "localtime", "ssl/certs", "ssl/openssl.cnf",
+        "passwd", "group", "nsswitch.conf")  # fmt: skip
+
+
+class Rule(NamedTuple):
+    """What may be done with a file, or with everything in a folder."""
+
+    path: str
+    access: int
+
+
+class LandlockSandbox:
+    """Runs commands in a Landlock domain."""
+
+    name = "landlock"
+    level = 1
+    remaps = False
+
+    def unavailable(self) -> str | None:
+        """Why it can not be used here, with the remedy; None when it can."""
+        return _missing() or _preflight()
+
+    def start(self, job: Job, listener: Listener | None = None) -> Running:
+        """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
+        reason = self.unavailable()
+        if reason is not None:
+            raise SandboxUnavailable(reason)
+        return _start(job, listener)
+
+
+def _start(job: Job, listener: Listener | None) -> Running:
+    for mount in job.mounts:
+        if os.path.normpath(mount.source) != os.path.normpath(mount.target):
+            raise SandboxUnavailable("landlock can not show a folder at another place than its own")
+    filter_program = seccomp.program(job.capabilities.processes, network=False)
+    plan = supervised_plan(job, _enforced(job), _rules(job), filter_program)
+    return Run(plan, job, listener)
+
+
+@lru_cache(maxsize=1)
+def version() -> int:
+    """Which Landlock the kernel has; 0 when it has none."""
+    if sys.platform != "linux":
+        return 0
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    return max(0, int(call(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), _ASK_VERSION)))
+
+
+def _missing() -> str | None:
+    if version() < MIN_VERSION:
+        return (
+            f"the kernel has no Landlock of version {MIN_VERSION} or newer (Linux 6.2), or it is "
+            "not among the security modules that the kernel was started with (lsm=landlock,...)"
+        )
+    if not seccomp.supported():
+        return f"there is no filter for system calls for this processor ({os.uname().machine})"
+    return None
+
+
+@lru_cache(maxsize=1)
+def _preflight() -> str | None:
+    """Run `true` with everything a real run has."""
+    with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
+        os.chown(folder, *current_identity())
+        limits = Limits(max_workspace_bytes=2**62, max_workspace_files=2**62)
+        job = Job(("true",), {"PATH": "/usr/bin:/bin"}, folder, (), folder, limits=limits)
+        try:
+            outcome = _start(job, None).wait()
+        except SandboxUnavailable as error:
+            return str(error)
+    assert outcome is not None
+    said = outcome.stderr.data.decode("utf-8", "replace").strip()
+    return f"a program in it ends with {outcome.exit_code}: {said}" if outcome.exit_code else None
+
+
+def _rules(job: Job) -> dict[str, object]:
+    known = version()
+    all_files = (1 << _BITS.get(known, 16)) - 1
+    network = _NETWORK if known >= 4 else 0
+    scopes = _SCOPES if known >= _SIGNALS_VERSION else 0
+    paths = [
+        (rule.path, rule.access & all_files & (-1 if os.path.isdir(rule.path) else _ON_FILES))
+        for rule in _granted(job, all_files)
+        if os.path.exists(rule.path)
+    ]
+    size = _ATTRIBUTES.get(known, 24)
+    return {"handled": (all_files, network, scopes), "size": size, "paths": paths}
+
+
+def _granted(job: Job, all_files: int) -> Iterator[Rule]:
+    everything = all_files & ~_NO_DEVICES & ~_DEVICE_CONTROL
+    for folder in SYSTEM_FOLDERS:
+        yield Rule(folder, _READ)
+    for name in _ETC:
+        yield Rule(f"/etc/{name}", _READ)
+    yield Rule("/proc", _READ_FILE | _READ_FOLDER)
+    for device in _DEVICES:
+        yield Rule(device, _READ_FILE | _READ_FOLDER | _WRITE_FILE | _DEVICE_CONTROL)
+    for mount in job.mounts:
+        yield Rule(mount.source, everything if mount.writable else _READ)
+    for path in job.capabilities.read:
+        yield Rule(path, _READ)
+    for path in job.capabilities.write:
+        yield Rule(path, everything)
+
+
+def _enforced(job: Job) -> dict[str, str]:
+    known = version()
+    signals = "no tracing, no signals" if known >= _SIGNALS_VERSION else "no tracing"
+    denied = seccomp.denied_count(job.capabilities.processes, network=False)
+    nested = "; not for read-only folders inside writable ones" if _nested(job) else ""
+    return {
+        "files": f"Landlock version {known}{nested}",
+        "file modes": "not enforced: modes, times, names and sizes of the user's other files",
+        "network": "none: seccomp",
+        "other processes": f"Landlock: {signals}; they can be seen"
+        if known >= _SIGNALS_VERSION
+        else f"not enforced: {signals}, but they can be seen and sent signals",
+        "system calls": f"seccomp, {denied} denied",
+        "child processes": "allowed" if job.capabilities.processes else "none: seccomp",
+    }
+
+
+def _nested(job: Job) -> bool:
+    writable = [os.path.join(mount.source, "") for mount in job.mounts if mount.writable]
+    fixed = [mount.source for mount in job.mounts if not mount.writable]
+    return any(path.startswith(folder) for path in fixed for folder in writable)

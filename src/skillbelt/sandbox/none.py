@@ -1,0 +1,36 @@
+"""No sandbox: the command is run as it is. Only ever taken when it is asked for by its name."""
+
+import sys
+
+from skillbelt.errors import SandboxUnavailable
+from skillbelt.sandbox.process import Run
+from skillbelt.sandbox.protocol import Job, Listener, Running
+from skillbelt.sandbox.supervised import supervised_plan
+
+_ENFORCED = {
+    "files": "not enforced: no sandbox",
+    "file modes": "not enforced: no sandbox",
+    "network": "not enforced: no sandbox",
+    "other processes": "not enforced: no sandbox",
+    "system calls": "not enforced: no sandbox",
+    "child processes": "not enforced: no sandbox",
+}
+
+
+class NoSandbox:
+    """Runs commands with nothing held back but their limits. Never as root all the same."""
+
+    name = "none"
+    level = 0
+    remaps = False
+
+    def unavailable(self) -> str | None:
+        """Why it can not be used here; None when it can."""
+        return None if sys.platform == "linux" else "this system is not Linux"
+
+    def start(self, job: Job, listener: Listener | None = None) -> Running:
+        """Start the command; SandboxUnavailable when the launcher can not be brought up."""
+        reason = self.unavailable()
+        if reason is not None:
+            raise SandboxUnavailable(reason)
+        return Run(supervised_plan(job, _ENFORCED), job, listener)

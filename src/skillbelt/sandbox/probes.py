@@ -1,0 +1,526 @@
+"""The attacks, as data: what is tried inside, and the ordinary thing beside it that must work.
+
+Each probe is Python that ends in `held(why)` when it was stopped or `broke(what)` when it was not.
+`scene` holds what the host prepared; see `skillbelt.sandbox.attacks`. The numbers are those of the
+list in docs/security.md.
+"""
+
+from typing import NamedTuple
+
+PRELUDE = """
+import ctypes, errno, json, os, socket, struct, sys, time
+scene = json.loads(sys.argv[1])
+libc = ctypes.CDLL(None, use_errno=True)
+x86 = os.uname().machine == "x86_64"
+def held(why="stopped"):
+    os.write(1, ("held " + str(why)[:300] + "\\n").encode()); os._exit(0)
+def broke(what="worked"):
+    os.write(1, ("broke " + str(what)[:300] + "\\n").encode()); os._exit(0)
+def attempt(*calls):
+    why = []
+    for call in calls:
+        try:
+            got = call()
+        except (OSError, ValueError) as error:
+            why.append(type(error).__name__)
+        else:
+            if got is not None and got is not False:
+                broke(repr(got))
+            broke(getattr(call, "__name__", "call"))
+    held(", ".join(sorted(set(why))))
+def syscall(on_x86, on_arm, *arguments):
+    number = on_x86 if x86 else on_arm
+    done = libc.syscall(ctypes.c_long(number), *(
+        ctypes.c_long(each) if isinstance(each, int) else each for each in arguments))
+    if done < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return f"system call {number} gave {done}"
+def write(path, text="x"):
+    with open(path, "w") as file:
+        file.write(text)
+    return "wrote " + path
+def read(path):
+    with open(path, "rb") as file:
+        return file.read(80)
+"""
+
+
+class Probe(NamedTuple):
+    """One attack. `claim` is what a sandbox must say it enforces for the attack to count.
+
+    `allowed` is shell or Python that must end with 0: that a door is shut is worth nothing where
+    everything is broken. `ends` are limits of which one must be reported, for attacks that are
+    answered by ending the run.
+    """
+
+    name: str
+    numbers: tuple[int, ...]
+    claim: str
+    script: str
+    allowed: str = ""
+    processes: bool = True
+    terminal: bool = False
+    ends: tuple[str, ...] = ()
+    limits: tuple[tuple[str, float], ...] = ()
+    timeout_seconds: float = 30.0
+
+
+FILES = (
+    Probe("read credentials", (1,), "files", """
+home = os.path.expanduser("~" + "root")
+attempt(*(lambda path=path: read(path) for path in (
+    scene["secret"], scene["home"] + "/.ssh/id_ed25519", home + "/.ssh/id_rsa", "/etc/shadow")))
+""", "open('mine', 'w').write('x'); assert read('mine') == b'x'"),
+    Probe("list the home of the user", (1,), "files", """
+attempt(lambda: os.listdir(scene["home"]))
+""", "os.listdir('.')"),
+    Probe("read another session", (2,), "files", """
+attempt(lambda: read(scene["other"] + "/work"), lambda: os.listdir(scene["other"]))
+""", "write('own'); read('own')"),
+    Probe("write outside the workspace", (3,), "files", """
+attempt(*(lambda path=path: write(path + "/planted") for path in (
+    scene["home"], scene["other"], "/etc", "/usr", "/usr/bin", "/usr/local", "/var/tmp",
+    "/", "/root", "/opt", "/lib", "/run")))
+""", "write('planted')"),
+    Probe("change the modes of files", (3, 4), "file modes", """
+attempt(*(lambda path=path: os.chmod(path, 0o777) for path in (
+    scene["skill"] + "/SKILL.md", scene["secret"], scene["home"], "/etc/passwd", "/usr/bin/env")),
+    lambda: os.utime(scene["secret"]), lambda: os.setxattr(scene["secret"], "user.x", b"x"))
+""", "write('own'); os.chmod('own', 0o600); os.utime('own')"),
+    Probe("write to the skill", (4,), "files", """
+skill = scene["skill"]
+attempt(lambda: write(skill + "/SKILL.md"), lambda: write(skill + "/new"),
+        lambda: os.unlink(skill + "/SKILL.md"), lambda: os.rename(skill, skill + "2"),
+        lambda: os.truncate(skill + "/SKILL.md", 0))
+""", "assert read(scene['skill'] + '/SKILL.md')"),
+    Probe("read through a link", (5,), "files", """
+os.symlink(scene["secret"], "link")
+os.symlink(scene["home"], "folder")
+attempt(lambda: read("link"), lambda: os.listdir("folder"))
+""", "write('real'); os.symlink('real', 'alias'); read('alias')"),
+    Probe("hard link a secret", (6,), "files", """
+attempt(lambda: os.link(scene["secret"], "linked"),
+        lambda: os.link("/etc/shadow", "linked"))
+""", "write('one'); os.link('one', 'two')"),
+    Probe("move a file out", (7,), "files", """
+write("loot")
+def exchange():
+    return syscall(316, 276, -100, b"loot", -100, scene["secret"].encode(), 2)
+attempt(lambda: os.rename("loot", scene["other"] + "/loot"),
+        lambda: os.rename("loot", "/usr/loot"), exchange,
+        lambda: os.rename(os.getcwd(), os.getcwd() + "-moved"))
+""", "write('a'); os.rename('a', 'b')"),
+    Probe("magic links of /proc", (10,), "files", """
+ways = ["/proc/self/root", "/proc/self/cwd/../../../../../..", "/proc/1/root", "/proc/1/cwd",
+        "/proc/2/root", f"/proc/{scene['pid']}/root", f"/proc/{scene['pid']}/cwd"]
+attempt(*(lambda way=way: read(way + scene["secret"]) for way in ways),
+        lambda: os.listdir(f"/proc/{scene['pid']}/fd"))
+""", "os.readlink('/proc/self/cwd')"),
+    Probe("make a device", (16,), "files", """
+import stat
+attempt(*(lambda kind=kind, major=major: os.mknod("disk", kind | 0o666, os.makedev(major, 0))
+          for kind in (stat.S_IFBLK, stat.S_IFCHR) for major in (1, 8, 254)))
+""", "os.mkfifo('pipe')"),
+    Probe("open devices", (16,), "files", """
+names = ["mem", "kmem", "port", "kmsg", "kvm", "fuse", "net/tun", "sda", "vda", "nvme0n1", "loop0",
+         "loop-control", "mapper/control", "uinput", "vhost-net", "snapshot"]
+attempt(*(lambda name=name: os.open("/dev/" + name, os.O_RDONLY) for name in names))
+""", "read('/dev/urandom'); write('/dev/null')"),
+    Probe("file handles", (17,), "system calls", """
+room = ctypes.create_string_buffer(struct.pack("II", 128, 0) + bytes(128))
+mount = ctypes.c_int()
+attempt(lambda: syscall(303, 264, -100, b".", room, ctypes.byref(mount), 0),
+        lambda: syscall(304, 265, 3, room, 0))
+""", "os.stat('.')"),
+    Probe("leave a set-id file", (19, 33), "system calls", """
+write("tool")
+def created(): return os.open("tool2", os.O_CREAT | os.O_WRONLY, 0o4755)
+attempt(lambda: os.chmod("tool", 0o4755), lambda: os.chmod("tool", 0o2755), created,
+        lambda: syscall(452, 452, -100, b"tool", 0o4755, 0),
+        lambda: syscall(437, 437, -100, b"tool3",
+                        struct.pack("QQQ", os.O_CREAT | os.O_WRONLY, 0o4755, 0), 24))
+""", "write('tool'); os.chmod('tool', 0o755); os.open('t', os.O_CREAT | os.O_WRONLY, 0o700)"),
+)  # fmt: skip
+
+PROCESSES = (
+    Probe("kill others", (23,), "other processes", """
+attempt(lambda: os.kill(scene["victim"], 9), lambda: os.kill(scene["pid"], 9),
+        lambda: os.killpg(scene["victim"], 9),
+        lambda: syscall(424, 424, scene["victim"], 9, 0, 0))
+""", "import subprocess; p = subprocess.Popen(['sleep', '9']); p.kill(); p.wait()"),
+    Probe("kill everything", (23,), "other processes", """
+try:
+    os.kill(-1, 9)
+except OSError as error:
+    held(error)
+time.sleep(0.2)
+held("only its own")
+"""),
+    Probe("reach into another process", (24,), "system calls", """
+buffer = ctypes.create_string_buffer(64)
+vector = struct.pack("QQ", ctypes.addressof(buffer), 64)
+def attach(pid): return syscall(101, 117, 16, pid, 0, 0)
+def peek(pid): return syscall(310, 270, pid, vector, 1, vector, 1, 0)
+def steal(pid):
+    handle = os.pidfd_open(pid)
+    return syscall(438, 438, handle, 0, 0)
+def memory(pid): return os.open(f"/proc/{pid}/mem", os.O_RDWR)
+attempt(*(lambda way=way, pid=pid: way(pid) for way in (attach, peek, steal, memory)
+          for pid in (scene["pid"], scene["victim"])),
+        lambda: attach(os.getppid()), lambda: peek(os.getppid()), lambda: steal(os.getppid()))
+""", "read('/proc/self/maps')"),
+    Probe("read the environment of others", (25, 61), "other processes", """
+found = []
+marker = "".join(scene["marker"])
+for name in os.listdir("/proc"):
+    if name.isdigit() and int(name) != os.getpid():
+        for file in ("environ", "cmdline"):
+            try:
+                text = read(f"/proc/{name}/{file}") + open(f"/proc/{name}/{file}", "rb").read()
+            except OSError:
+                continue
+            if marker.encode() in text:
+                found.append(name)
+if marker in str(dict(os.environ)):
+    found.append("its own environment")
+broke(found) if found else held()
+""", "assert os.environ['PATH']"),
+    Probe("fork bomb", (26,), "process count", """
+made = 0
+try:
+    while made < 2000:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        made += 1
+except OSError as error:
+    held(f"{made} processes")
+broke(f"{made} processes")
+""", "import subprocess; assert subprocess.call(['true']) == 0"),
+    Probe("thread bomb", (29,), "process count", """
+import threading
+made = 0
+try:
+    while made < 2000:
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        made += 1
+except RuntimeError:
+    held(f"{made} threads")
+broke(f"{made} threads")
+""", "import threading; t = threading.Thread(target=print); t.start(); t.join()"),
+    Probe("leave children unwaited", (32,), "process count", """
+for n in range(500):
+    if os.fork() == 0:
+        os._exit(0 if os.fork() else 0)
+    os.wait()
+held("all were taken")
+"""),
+    Probe("gain rights by a set-id program", (33,), "user", """
+status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
+rights = [int(status[name], 16) for name in ("CapPrm", "CapEff", "CapBnd", "CapInh", "CapAmb")]
+if status["NoNewPrivs"].strip() != "1" or 0 in os.getresuid() or 0 in os.getresgid():
+    broke("may gain rights, or is root")
+if any(rights[:2]):
+    broke(f"capabilities {rights}")
+held("no new rights")
+""", "os.getuid()"),
+    Probe("become another user", (33,), "user", """
+attempt(lambda: os.setuid(0), lambda: os.setgid(0), lambda: os.setgroups([0]),
+        lambda: os.setresuid(0, 0, 0), lambda: os.chroot("."))
+""", "os.setuid(os.getuid())"),
+    Probe("be more important", (34,), "user", """
+attempt(lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)),
+        lambda: os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(50)),
+        lambda: os.setpriority(os.PRIO_PROCESS, 0, -10))
+""", "os.nice(1)"),
+    Probe("start a process without the right to", (26,), "child processes", """
+import subprocess
+def clone(): return syscall(56, 220, 17, 0, 0, 0, 0)
+attempt(os.fork, lambda: subprocess.call(["true"]), clone, lambda: syscall(435, 435, bytes(88), 88))
+""", "import threading; t = threading.Thread(target=print); t.start(); t.join()", processes=False),
+    Probe("ignore all signals and stop", (28,), "time", """
+import signal
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_IGN)
+os.kill(os.getpid(), signal.SIGSTOP)
+time.sleep(60)
+""", ends=("run_timeout_seconds",), timeout_seconds=1.0),
+)  # fmt: skip
+
+KERNEL = (
+    Probe("new namespaces", (35,), "system calls", """
+flags = (0x10000000, 0x20000, 0x40000000, 0x20000000, 0x8000000, 0x4000000, 0x2000000, 0x80)
+def clone(flag): return syscall(56, 220, flag | 17, 0, 0, 0, 0)
+attempt(*(lambda flag=flag: syscall(272, 97, flag) for flag in flags),
+        *(lambda flag=flag: clone(flag) for flag in flags[:-1]),
+        lambda: syscall(435, 435, struct.pack("Q", 0x10000000) + bytes(80), 88),
+        lambda: syscall(308, 268, os.open("/proc/self/ns/user", os.O_RDONLY), 0))
+""", "os.listdir('/proc/self/ns')"),
+    Probe("mount", (36,), "system calls", """
+here = os.getcwd().encode()
+attempt(lambda: syscall(165, 40, b"tmpfs", here, b"tmpfs", 0, 0),
+        lambda: syscall(165, 40, b"none", b"/usr", 0, 32 | 4096, 0),
+        lambda: syscall(165, 40, b"none", b"/", 0, 32, 0),
+        lambda: syscall(166, 39, b"/proc", 2), lambda: syscall(155, 41, b".", b"."),
+        lambda: syscall(161, 51, here), lambda: syscall(430, 430, b"tmpfs", 0),
+        lambda: syscall(428, 428, -100, b"/", 1), lambda: syscall(442, 442, -100, b"/usr", 0, 0, 0))
+""", "os.statvfs('/')"),
+    Probe("settings of the kernel", (37,), "files", """
+paths = ["/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sysrq-trigger",
+         "/proc/sys/vm/drop_caches", "/proc/sys/kernel/modprobe", "/proc/sys/fs/file-max",
+         "/sys/kernel/mm/ksm/run", "/sys/fs/cgroup/cgroup.procs",
+         "/sys/fs/cgroup/memory/cgroup.procs"]
+attempt(*(lambda path=path: os.open(path, os.O_WRONLY) for path in paths),
+        lambda: write("/proc/self/oom_score_adj", "-1000"))
+""", "read('/proc/sys/kernel/ostype')"),
+    Probe("io_uring", (38,), "system calls", """
+attempt(lambda: syscall(425, 425, 8, ctypes.create_string_buffer(120)),
+        lambda: syscall(426, 426, 0, 1, 0, 0, 0, 0), lambda: syscall(427, 427, -1, 0, 0, 0))
+""", "import select; select.epoll().close()"),
+    Probe("doors into the kernel", (39,), "system calls", """
+room = ctypes.create_string_buffer(256)
+def tried(name, on_x86, on_arm, *arguments):
+    def call():
+        try:
+            return syscall(on_x86, on_arm, *arguments)
+        except OSError as error:
+            # Any other answer means that the kernel looked at the arguments.
+            if error.errno in (errno.EPERM, errno.ENOSYS):
+                raise
+            return f"{name}: {error}"
+    return call
+attempt(tried("bpf", 321, 280, 0, room, 120), tried("perf", 298, 241, room, 0, -1, -1, 0),
+        tried("userfaultfd", 323, 282, 1), tried("keyctl", 250, 219, 0, -3, 0),
+        tried("add_key", 248, 217, b"user", b"a", b"b", 1, -3),
+        tried("request_key", 249, 218, b"user", b"a", 0, -3),
+        tried("kexec", 246, 104, 0, 0, 0, 0), tried("kexec_file", 320, 294, 0, 0, 0, 0, 0),
+        tried("module", 175, 105, room, 1, b""), tried("module file", 313, 273, 0, b"", 0),
+        tried("delete module", 176, 106, b"none", 0), tried("reboot", 169, 142, 0, 0, 0, 0),
+        tried("swap", 167, 224, b"none", 0), tried("clock", 227, 112, 0, room),
+        tried("acct", 163, 89, b"none"), tried("quota", 179, 60, 0, 0, 0, 0),
+        tried("hostname", 170, 161, b"x", 1), tried("kcmp", 312, 272, 1, 1, 0, 0, 0),
+        tried("fanotify", 300, 262, 0, 0), tried("move_pages", 279, 239, 0, 0, 0, 0, 0, 0))
+""", "time.clock_gettime(0)"),
+    Probe("type into the terminal", (40,), "system calls", """
+import fcntl, termios
+attempt(lambda: fcntl.ioctl(0, 0x5412, b"x"), lambda: fcntl.ioctl(0, 0x541c, b"\\3"),
+        lambda: libc.ioctl(0, ctypes.c_ulong(0x100005412), b"x") and syscall(-1, -1))
+""", "import termios; termios.tcgetattr(0)", terminal=True),
+    Probe("other tables of system calls", (41,), "system calls", """
+if not x86:
+    held("one table only")
+try:
+    syscall(0x40000000 | 39, 0)
+except OSError as error:
+    pass
+else:
+    broke("x32")
+import mmap, signal
+code = mmap.mmap(-1, 4096, prot=7)
+code.write(bytes.fromhex("b814000000cd80c3"))  # getpid by the 32-bit gate
+child = os.fork()
+if child == 0:
+    place = ctypes.addressof(ctypes.c_char.from_buffer(code))
+    os._exit(77 if ctypes.CFUNCTYPE(ctypes.c_int)(place)() > 0 else 0)
+status = os.waitpid(child, 0)[1]
+broke("32-bit calls") if os.waitstatus_to_exitcode(status) == 77 else held(f"status {status}")
+""", "os.getpid()"),
+    Probe("run a program from memory", (42,), "system calls", """
+attempt(lambda: os.memfd_create("x"), lambda: syscall(447, 447, 0))
+""", "import subprocess; assert subprocess.call(['true']) == 0"),
+    Probe("look into the kernel", (43,), "system calls", """
+import resource
+if resource.getrlimit(resource.RLIMIT_CORE)[1] != 0:
+    broke("dumps core")
+try:
+    with open("/proc/kallsyms") as file:
+        if any(int(line.split()[0], 16) for line in file):
+            broke("kernel addresses")
+except OSError:
+    pass
+room = ctypes.create_string_buffer(64)
+attempt(lambda: syscall(103, 116, 3, room, 64), lambda: syscall(103, 116, 10, 0, 0),
+        lambda: read("/proc/kcore"), lambda: os.open("/dev/kmsg", os.O_RDONLY))
+""", "read('/proc/version')"),
+)  # fmt: skip
+
+NETWORK = (
+    Probe("tcp", (44, 50), "network", """
+def reach(family, address):
+    with socket.socket(family, socket.SOCK_STREAM) as end:
+        end.settimeout(2)
+        end.connect(address)
+        end.sendall(b"x")
+    return address
+attempt(lambda: reach(socket.AF_INET, ("127.0.0.1", scene["tcp"])),
+        lambda: reach(socket.AF_INET, ("1.1.1.1", 443)),
+        lambda: reach(socket.AF_INET, ("169.254.169.254", 80)),
+        lambda: reach(socket.AF_INET, ("10.0.0.1", 22)),
+        lambda: reach(socket.AF_INET6, ("::1", scene["tcp"])))
+""", "a, b = socket.socketpair(); a.send(b'x'); assert b.recv(1) == b'x'"),
+    Probe("udp and names", (45,), "network", """
+def send(address):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+        end.sendto(b"x", address)
+    return address
+attempt(lambda: send(("127.0.0.1", scene["udp"])), lambda: send(("8.8.8.8", 53)),
+        lambda: send(("255.255.255.255", 9)),
+        lambda: socket.getaddrinfo("example.com", 80))
+"""),
+    Probe("named unix sockets", (47,), "network", """
+def reach(kind, address):
+    with socket.socket(socket.AF_UNIX, kind) as end:
+        end.connect(address)
+        end.send(b"x")
+    return address
+def by_pair(address):
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    one.sendto(b"x", address)
+    return address
+attempt(*(lambda way=way, kind=kind: reach(kind, way) for way in (
+    scene["abstract"], scene["socket"], scene["own_socket"], "/run/docker.sock",
+    "/var/run/dbus/system_bus_socket") for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)),
+    *(lambda way=way: by_pair(way) for way in (
+    scene["datagrams"], scene["own_datagrams"], scene["abstract_datagrams"])))
+""", "a, b = socket.socketpair(); a.send(b'x'); assert b.recv(1) == b'x'"),
+    Probe("odd kinds of sockets", (48,), "system calls", """
+kinds = [(17, 3), (16, 3), (40, 1), (38, 5), (31, 3), (2, 3), (10, 3), (29, 3), (15, 3), (44, 3),
+         (9, 1), (4, 2), (5, 2), (21, 5), (30, 5), (33, 5), (37, 5), (39, 1), (41, 2), (42, 2)]
+attempt(*(lambda kind=kind: socket.socket(*kind) for kind in kinds))
+"""),
+    Probe("listen for others", (51,), "network", """
+def serve(address):
+    end = socket.socket()
+    end.bind((address, 0))
+    end.listen()
+    return end.getsockname()
+attempt(lambda: serve("0.0.0.0"), lambda: serve("127.0.0.1"))
+"""),
+)  # fmt: skip
+
+_MEMORY = (("max_memory_bytes", 128 * 2**20),)
+_DISK = (("max_workspace_bytes", 32 * 2**20), ("max_workspace_files", 2000),
+         ("max_temporary_bytes", 8 * 2**20), ("max_written_file_bytes", 8 * 2**20))  # fmt: skip
+
+RESOURCES = (
+    Probe("memory bomb", (53,), "memory", """
+held_back = []
+for _ in range(300):
+    held_back.append(bytearray(b"x") * 2**20 * 4)
+broke(f"{len(held_back) * 4} MiB")
+""", "len(bytearray(2**20) * 8)", ends=("max_memory_bytes",), limits=_MEMORY),
+    Probe("memory bomb of many processes", (53,), "memory", """
+for _ in range(12):
+    if os.fork() == 0:
+        mine = [bytearray(b"x") * 2**20 for _ in range(60)]
+        time.sleep(20)
+        os._exit(0)
+time.sleep(20)
+broke("12 times 60 MiB")
+""", ends=("max_memory_bytes",), limits=_MEMORY),
+    Probe("memory that belongs to nobody", (53, 58), "memory", """
+def segment(): return syscall(29, 194, 0, 2**28, 0o1600)
+attempt(segment, lambda: os.memfd_create("x"), lambda: syscall(68, 186, 0, 0o1600),
+        lambda: syscall(64, 190, 0, 100, 0o1600))
+""", "import mmap; mmap.mmap(-1, 4096)"),
+    Probe("fill what is in memory", (53, 54), "temporary files", """
+wrote = {}
+for folder in ("/tmp", "/dev/shm", "/dev", "/", "/etc", "/run"):
+    size = 0
+    try:
+        with open(folder + "/fill", "wb", 0) as file:
+            while size < 300 * 2**20:
+                size += file.write(bytes(2**20))
+                if size % 2**22 == 0:
+                    file.close()
+                    file = open(f"{folder}/fill{size}", "wb", 0)
+    except OSError as error:
+        wrote[folder] = size
+    else:
+        broke(f"{folder}: {size}")
+held(wrote)
+""", "write('/tmp/x'); write('/dev/shm/x')", limits=_DISK),
+    Probe("one huge file", (54,), "file size", """
+try:
+    with open("huge", "wb", 0) as file:
+        for _ in range(64):
+            file.write(bytes(2**20))
+except OSError as error:
+    held(error.strerror)
+broke()
+""", "open('small', 'wb').write(bytes(2**20))", limits=_DISK),
+    Probe("a sparse file", (54,), "file size", """
+attempt(lambda: os.truncate(os.open("sparse", os.O_CREAT | os.O_WRONLY), 2**40),
+        lambda: os.pwrite(os.open("sparse", os.O_CREAT | os.O_WRONLY), b"x", 2**40))
+""", "os.truncate(os.open('s', os.O_CREAT | os.O_WRONLY), 2**20)", limits=_DISK),
+    Probe("fill the disk by many files", (54,), "disk", """
+for n in range(300):
+    with open(f"part{n}", "wb", 0) as file:
+        for _ in range(4):
+            file.write(os.urandom(2**20))
+broke("1200 MiB")
+""", ends=("max_workspace_bytes",), limits=_DISK),
+    Probe("fill the disk where nobody looks", (54,), "disk", """
+os.mkdir("closed")
+os.chdir("closed")
+os.chmod(".", 0o300)
+for n in range(300):
+    with open(f"part{n}", "wb", 0) as file:
+        for _ in range(4):
+            file.write(os.urandom(2**20))
+broke("1200 MiB")
+""", ends=("max_workspace_bytes",), limits=_DISK),
+    Probe("use up the inodes", (54,), "disk", """
+for n in range(200000):
+    os.close(os.open(f"file{n}", os.O_CREAT | os.O_WRONLY))
+    if n % 100 == 0:
+        time.sleep(0.005)
+broke("200000 files")
+""", ends=("max_workspace_files",), limits=_DISK),
+    Probe("spin", (56,), "cpu", """
+while True:
+    pass
+""", ends=("max_cpu_seconds",), limits=(("max_cpu_seconds", 1),)),
+    Probe("spin in turns", (56,), "cpu", """
+while True:
+    if os.fork() == 0:
+        end = time.process_time() + 0.3
+        while time.process_time() < end:
+            pass
+        os._exit(0)
+    os.wait()
+""", ends=("max_cpu_seconds",), limits=(("max_cpu_seconds", 1),)),
+    Probe("use up the file handles", (58,), "open files", """
+kept = []
+try:
+    while len(kept) < 10000:
+        kept.append(os.open("/dev/null", os.O_RDONLY))
+except OSError as error:
+    time.sleep(0.6)
+    held(len(kept))
+broke(len(kept))
+""", "os.open('/dev/null', os.O_RDONLY)", limits=(("max_open_files", 100),)),
+    Probe("talk without end", (55,), "time", """
+os.write(1, b"held it is only talk\\n")
+piece = b"x" * 65536
+while True:
+    os.write(1, piece)
+""", ends=("run_timeout_seconds",), timeout_seconds=1.0),
+)  # fmt: skip
+
+RESULTS = (
+    Probe("find an open handle", (62,), "files", """
+found = []
+for name in os.listdir("/proc/self/fd"):
+    try:
+        target = os.readlink("/proc/self/fd/" + name)
+    except OSError:
+        continue
+    if int(name) > 2 and not target.startswith("/proc"):
+        found.append(target)
+broke(found) if found else held()
+"""),
+)  # fmt: skip
+
+PROBES = FILES + PROCESSES + KERNEL + NETWORK + RESOURCES + RESULTS

@@ -1,0 +1,99 @@
+"""What the sandboxes without namespaces share: the launcher and the task it is given."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+
+from skillbelt.errors import RunRefused
+from skillbelt.sandbox.cgroups import ControlGroup, Hierarchy, hierarchy
+from skillbelt.sandbox.identity import Identity, current_identity, interpreter, run_identity
+from skillbelt.sandbox.limits import process_limits
+from skillbelt.sandbox.process import Plan
+from skillbelt.sandbox.protocol import Job
+from skillbelt.sandbox.watch import Guard
+
+_LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launch.py")
+
+
+def supervised_plan(
+    job: Job,
+    enforced: Mapping[str, str],
+    rules: Mapping[str, object] | None = None,
+    filter_program: bytes = b"",
+) -> Plan:
+    """A run below the launcher, held back by the rules and the filter."""
+    if not job.argv or any("\0" in word for word in (*job.argv, *job.env, *job.env.values())):
+        raise RunRefused("a command and its environment must not hold a NUL")
+    identity, found = run_identity(), hierarchy()
+    task = {
+        "argv": job.argv,
+        "env": dict(job.env),
+        "cwd": job.cwd,
+        "parent": os.getpid(),
+        "identity": identity,
+        "terminal": job.terminal,
+        "rules": rules,
+        "filter": filter_program.hex(),
+        "limits": process_limits(job.limits, _user_tasks(current_identity())),
+    }
+    fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
+    os.write(fd, json.dumps(task).encode())
+    os.lseek(fd, 0, os.SEEK_SET)
+    group = ControlGroup(found, job.limits) if found is not None else None
+    return Plan(
+        (launcher_python(), "-I", "-S", "-c", _text(), str(fd)),
+        {**enforced, **_limits_enforced(identity, found)},
+        Guard(job.limits, job.workspace, group),
+        _explain,
+        (fd,),
+        supervised=True,
+        terminal_owner=identity,
+    )
+
+
+def launcher_python() -> str:
+    """A Python that we ourselves can start; the command need not be able to."""
+    if sys.executable and os.access(os.path.realpath(sys.executable), os.X_OK):
+        return sys.executable
+    found = interpreter()
+    return found.path if found is not None else "/usr/bin/python3"
+
+
+@lru_cache(maxsize=1)
+def _text() -> str:
+    with open(_LAUNCHER, encoding="utf-8") as file:
+        return file.read()
+
+
+def _user_tasks(identity: Identity) -> int:
+    """How many tasks the user has: without a namespace of its own, a run is counted with them."""
+    count = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                if os.stat(f"/proc/{name}").st_uid == identity.uid:
+                    count += os.stat(f"/proc/{name}/task").st_nlink - 2
+            except OSError:
+                continue
+    return count
+
+
+def _explain(said: str) -> str:
+    return f"the launcher can not start: {said or 'it said nothing'}"
+
+
+def _limits_enforced(identity: Identity | None, found: Hierarchy | None) -> dict[str, str]:
+    uid = current_identity().uid
+    return {
+        "time": "everything is ended at the deadline",
+        "user": f"uid {uid}" + (", changed from root" if identity else ""),
+        "memory": found.label if found else "watched, all processes together; rlimit for each",
+        "process count": found.label if found else "rlimit, counted with the user's others",
+        "cpu": "rlimit for each process, watched for all",
+        "file size": "rlimit",
+        "open files": "rlimit",
+        "disk": "watched, the workspace alone",
+        "temporary files": "not enforced: there is no private /tmp",
+    }

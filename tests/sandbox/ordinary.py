@@ -1,0 +1,72 @@
+"""Runs by somebody who is not root, even where the tests are run by root."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+# Not the number that commands get when root starts them, so that the two can not be mixed up.
+USER = 61_999
+# The interpreter may lie where only root can read, so everything is imported before root is left.
+_CHILD = f"""
+import encodings.idna, encodings.ascii, gc, json, os, random, shutil, sys, tempfile, traceback
+import _posixsubprocess, concurrent.futures.thread, ctypes, fcntl, inspect, pty, resource, signal
+from skillbelt.sandbox import attacks, cgroups, conformance, egress, identity, landlock, linux
+from skillbelt.sandbox import limits, none, probes, process, registry, seccomp, spawn, usage, watch
+from skillbelt.sandbox.conformance import Place
+from skillbelt.sandbox.protocol import Job, Mount, run
+from skillbelt.values import Capabilities, Limits
+try:
+    raise ValueError
+except ValueError:
+    traceback.format_exc()
+os.chdir("/")
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setgid({USER})
+    os.setuid({USER})
+"""
+
+
+def as_user(code: str, timeout: float = 280) -> object:
+    """What the code gives to `json.dump(..., sys.stdout)`."""
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD + code],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONUTF8": "1", "HOME": "/"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+_CONFORMANCE = """
+results = {{}}
+sandbox = {make}
+for name in dir(conformance.SandboxConformance):
+    if not name.startswith("test_"):
+        continue
+    test = getattr(conformance.SandboxConformance(), name)
+    folder = tempfile.mkdtemp(prefix="skillbelt-")
+    given = {{"sandbox": sandbox, "place": Place(folder, identity.current_identity())}}
+    try:
+        test(**{{key: given[key] for key in inspect.signature(test).parameters}})
+        results[name] = ""
+    except BaseException:
+        results[name] = traceback.format_exc()
+    shutil.rmtree(folder)
+json.dump(results, sys.stdout)
+"""
+
+
+def conformance_as_user(make: str) -> dict[str, str]:
+    """The trace of each test of the suite that failed, empty for one that passed."""
+    found = as_user(_CONFORMANCE.format(make=make))
+    assert isinstance(found, dict)
+    return found

@@ -1,0 +1,80 @@
+"""Every attack is carried out for real; none may succeed, whoever starts the sandbox."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from skillbelt.sandbox.attacks import AttackResult, open_scene, run_attacks
+from skillbelt.sandbox.landlock import LandlockSandbox
+from skillbelt.sandbox.linux import LinuxSandbox
+from skillbelt.sandbox.none import NoSandbox
+from skillbelt.sandbox.probes import FILES, KERNEL, PROBES
+from tests.sandbox.ordinary import as_user
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def by_user(make: str) -> list[AttackResult]:
+    """The attacks on a sandbox that an ordinary user starts."""
+    found = as_user(f"json.dump(attacks.run_attacks({make}), sys.stdout)")
+    assert isinstance(found, list)
+    return [AttackResult(*each) for each in found]
+
+
+def open_doors(results: list[AttackResult]) -> dict[str, str]:
+    """What each attack did that was not stopped; every one must have been carried out."""
+    assert {result.attack for result in results} == {probe.name for probe in PROBES}
+    return {
+        result.attack: f"{result.outcome}: {result.detail}"
+        for result in results
+        if result.outcome != "stopped"
+    }
+
+
+def test_bubblewrap_stops_every_attack() -> None:
+    assert open_doors(run_attacks(LinuxSandbox())) == {}
+
+
+def test_bubblewrap_of_an_ordinary_user_stops_every_attack() -> None:
+    assert open_doors(by_user("linux.LinuxSandbox()")) == {}
+
+
+def test_landlock_stops_every_attack_but_on_what_it_does_not_claim() -> None:
+    assert set(open_doors(run_attacks(LandlockSandbox()))) == NOT_CLAIMED_BY_LANDLOCK
+
+
+def test_landlock_of_an_ordinary_user_stops_the_same() -> None:
+    assert set(open_doors(by_user("landlock.LandlockSandbox()"))) == NOT_CLAIMED_BY_LANDLOCK
+
+
+def test_without_a_sandbox_the_same_attacks_succeed() -> None:
+    """So a door that is found shut was tried."""
+    tried = [probe for probe in FILES + KERNEL if probe.name in WITHOUT]
+    results = run_attacks(NoSandbox(), tried, claimed_only=False)
+    assert {result.attack for result in results if result.outcome == "succeeded"} == WITHOUT
+
+
+NOT_CLAIMED_BY_LANDLOCK = {"change the modes of files", "fill what is in memory"}
+WITHOUT = {
+    "read credentials",
+    "list the home of the user",
+    "read another session",
+    "write outside the workspace",
+    "write to the skill",
+    "change the modes of files",
+    "read through a link",
+    "hard link a secret",
+    "move a file out",
+    "leave a set-id file",
+    "run a program from memory",
+}
+
+
+def test_the_scene_is_gone_afterwards() -> None:
+    with open_scene() as scene:
+        assert os.path.exists(scene.secret)
+        victim = scene.victim.pid
+    assert not os.path.exists(scene.root)
+    assert not os.path.exists(f"/proc/{victim}")
