@@ -15,9 +15,14 @@ from pathlib import Path
 import pytest
 
 from skillbelt.sandbox.bridge import PROXY_VARIABLES
-from skillbelt.sandbox.egress import Egress, bridged
+from skillbelt.sandbox.egress import Egress
+from skillbelt.sandbox.egress import bridge as bridge_to
+from skillbelt.sandbox.identity import run_identity
+from skillbelt.sandbox.linux import LinuxSandbox
+from skillbelt.sandbox.protocol import Job, Mount, run
+from skillbelt.values import Capabilities
 from tests.sources.server import Server, eventually, running
-from tests.tree import NOBODY
+from tests.tree import NOBODY, Tree
 
 PYTHON = "/usr/bin/python3"
 INSIDE = "/run/net"
@@ -34,27 +39,34 @@ def port_of(server: Server) -> int:
     return int(server.url.rpartition(":")[2])
 
 
-@pytest.fixture
-def egress(server: Server) -> Iterator[Egress]:
+def proxy_for(server: Server, owner: int | None) -> Egress:
     def lookup(host: str, port: int) -> list[str]:
         return ["127.0.0.1"]
 
-    owner = NOBODY if os.getuid() == 0 else None
-    with Egress(
+    return Egress(
         [f"example.com:{port_of(server)}"],
         allow_private=["127.0.0.1"],
         resolver=lookup,
         owner=owner,
-    ) as egress:
+    )
+
+
+@pytest.fixture
+def egress(server: Server) -> Iterator[Egress]:
+    with proxy_for(server, NOBODY if os.getuid() == 0 else None) as egress:
         yield egress
 
 
 # --- alone ---------------------------------------------------------------------------------------
 
 
+def bridged(argv: tuple[str, ...], path: str, interpreter: str = sys.executable) -> list[str]:
+    return [*bridge_to(path, python=interpreter), *argv]
+
+
 def bridge(egress: Egress, *argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        bridged(argv, egress.path, sys.executable),
+        bridged(argv, egress.path),
         env={"PATH": "/usr/bin:/bin", **environ},
         capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
@@ -80,7 +92,7 @@ def test_a_command_that_can_not_be_run_gives_126(egress: Egress, tmp_path: Path)
 
 
 def test_the_wrong_arguments_are_said_to_be_wrong() -> None:
-    done = subprocess.run(bridged([], "x", sys.executable), capture_output=True, check=False)
+    done = subprocess.run(bridged((), "x"), capture_output=True, check=False)
     assert done.returncode == 125
     assert b"usage" in done.stderr
 
@@ -136,9 +148,7 @@ def test_a_signal_reaches_the_command_itself(egress: Egress) -> None:
     print("ready", flush=True)
     signal.pause()
     """
-    with subprocess.Popen(
-        bridged(python(code), egress.path, sys.executable), stdout=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen(bridged(python(code), egress.path), stdout=subprocess.PIPE) as process:
         assert process.stdout and process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 42
@@ -183,7 +193,7 @@ def test_without_a_proxy_no_connection_is_made(tmp_path: Path) -> None:
         print("closed")
     """
     done = subprocess.run(
-        bridged(python(code), str(tmp_path / "none"), sys.executable),
+        bridged(python(code), str(tmp_path / "none")),
         capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
     assert done.stdout == "closed\n"
@@ -348,9 +358,41 @@ print(attempt(), flush=True)
         assert talk.line() == "closed"
 
 
+@pytest.mark.parametrize("processes", [True, False])
+def test_our_own_sandbox_reaches_the_named_host_alone(
+    server: Server, processes: bool, open_tree: Tree
+) -> None:
+    """Case 94. Without processes the command can start none, whatever the bridge had to."""
+    port, identity = port_of(server), run_identity()
+    code = f"""
+print(get("http://example.com:{port}/"))
+print(get("http://evil.net:{port}/")[:3], direct(("127.0.0.1", {port})))
+try:
+    os.waitpid(os.fork() or os._exit(0), 0)
+    print("forked")
+except PermissionError:
+    print("alone")
+"""
+    with proxy_for(server, identity.uid if identity else None) as egress:
+        job = Job(
+            python(f"import os{TRIES}{code}"),
+            {"PATH": "/usr/bin:/bin"},
+            "/",
+            (Mount(egress.folder, INSIDE),),
+            str(open_tree.root),
+            Capabilities(hosts=("example.com",), processes=processes),
+            bridge=bridge_to(f"{INSIDE}/proxy", processes=processes),
+        )
+        outcome = run(LinuxSandbox(), job)
+    lines = outcome.stdout.data.decode().splitlines()
+    assert lines[:2] == ["hello", "403 ECONNREFUSED"], outcome.stderr.data
+    assert lines[2] == ("forked" if processes else "alone")
+    assert outcome.exit_code == 0
+
+
 def test_the_bridge_runs_under_the_python_of_the_system() -> None:
     """It may be older than ours, and must start quickly."""
-    command = bridged(["true"], "/none", PYTHON)
+    command = bridged(("true",), "/none", PYTHON)
     ast.parse(command[4], feature_version=(3, 9))
     done = subprocess.run(
         [PYTHON, "-X", "importtime", *command[1:]],

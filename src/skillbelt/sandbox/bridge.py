@@ -1,8 +1,9 @@
 """The way from inside a sandbox to the proxy: a port of its own that leads to a mounted socket.
 
-Run as `python3 -I -S bridge.py SOCKET COMMAND...` by any Python from 3.9 on; it needs nothing else
-of the product. The command takes the place of this process, so signals, its terminal and its exit
-code need no help. A process beside it carries the bytes, and ends when the command does.
+Run as `python3 -I -S -c TEXT SOCKET FILTER COMMAND...` by any Python from 3.9 on; it needs nothing
+else of the product. The command takes the place of this process, so signals, its terminal and its
+exit code need no help. A process beside it carries the bytes, and ends when the command does.
+FILTER is a program for system calls that the command gets, as hexadecimal digits; `-` is none.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ PROXY_VARIABLES = (
 )
 MAX_CONNECTIONS = 64
 _BUFFER = 64 * 2**10
+_SET_SECCOMP, _FILTER_MODE = 22, 2
 _UNUSABLE = 125  # what `env` and `timeout` give when they themselves fail
 
 
@@ -230,6 +232,19 @@ def _environment(port: int) -> dict[str, str]:
     return environment
 
 
+def _load_filter(program: bytes) -> None:
+    import ctypes
+
+    text = ctypes.create_string_buffer(program, len(program))
+    # The number of its instructions, and where they are.
+    header = (len(program) // 8).to_bytes(8, sys.byteorder)
+    header += ctypes.addressof(text).to_bytes(8, sys.byteorder)
+    words = [ctypes.c_ulong(one) for one in (_SET_SECCOMP, _FILTER_MODE)]
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(*words, header, ctypes.c_ulong(0), ctypes.c_ulong(0)):
+        raise OSError(ctypes.get_errno(), "the filter for system calls is not accepted")
+
+
 def _become(argv: list[str], environment: dict[str, str]) -> int:
     # Python ignores these two for itself; the command must find them as any program does.
     for number in (signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)):
@@ -246,15 +261,17 @@ def _become(argv: list[str], environment: dict[str, str]) -> int:
 
 def main(arguments: list[str]) -> int:
     """Open the port, start the carrier, become the command. Returns only when that fails."""
-    if len(arguments) < 2:
-        sys.stderr.write("usage: bridge.py SOCKET COMMAND...\n")
+    if len(arguments) < 3:
+        sys.stderr.write("usage: bridge.py SOCKET FILTER COMMAND...\n")
         return _UNUSABLE
-    target, *argv = arguments
+    target, program, *argv = arguments
     listener = socket.socket(socket.AF_INET)
     try:
         listener.bind(("127.0.0.1", 0))
         listener.listen(MAX_CONNECTIONS)
         _start_forwarder(listener, target)
+        if program != "-":
+            _load_filter(bytes.fromhex(program))
     except OSError as error:
         sys.stderr.write(f"skillbelt: no way to the network: {error.strerror}\n")
         return _UNUSABLE

@@ -3,6 +3,9 @@
 It listens on a UNIX socket in a private folder. Each connection asks for one host; the name is
 compared with the rules, resolved here, every address it has is checked, and the connection goes to
 an address that was checked, so that a second answer of the resolver has no effect.
+
+What goes through a tunnel is for the host alone to read. One that serves others too, by the name
+inside TLS, can be asked for them: name only hosts that you trust with that.
 """
 
 from __future__ import annotations
@@ -16,16 +19,15 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from ipaddress import ip_address
 from typing import NamedTuple
 
-from skillbelt.errors import ConfigError, SandboxUnavailable
-from skillbelt.hosts import Address, Private, Rule, address_of, parse_rule
+from skillbelt.errors import SandboxUnavailable
+from skillbelt.hosts import Address
 from skillbelt.sandbox.bridge import Overrun, Relay
+from skillbelt.sandbox.gate import Gate, Resolver, Unreachable, resolve
 from skillbelt.sandbox.request import Refused, Request, parse_request
-from skillbelt.text import one_line, shorten
+from skillbelt.text import one_line
 
-Resolver = Callable[[str, int], Iterable[str]]
 _MAX_REPORTED = 1000
 _CLOSING_SECONDS = 5.0
 _LINGER_SECONDS = 1.0
@@ -56,12 +58,6 @@ class EgressLimits(NamedTuple):
 
 
 _LIMITS = EgressLimits()
-
-
-def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host, as this machine resolves names."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 class Egress:
@@ -204,59 +200,6 @@ class Egress:
                 self._reports.append(result)
         if self._tell:
             self._tell(result)
-
-
-class Gate:
-    """Who may be reached: the rules for names, and the check of every address behind one."""
-
-    def __init__(
-        self, hosts: Iterable[str], allow_private: Iterable[str], resolver: Resolver
-    ) -> None:
-        self._rules = tuple(_rule(host) for host in hosts)
-        self._resolve = resolver
-        try:
-            self._private = Private(tuple(allow_private))
-        except ValueError as error:
-            raise ConfigError(f"allow_private: {error}; write an address or a network") from error
-
-    def check(self, host: str, port: int) -> None:
-        """Raise Refused unless a rule names the host at that port."""
-        if any(rule.covers(host, port) for rule in self._rules):
-            return
-        if any(rule.covers(host, one) for rule in self._rules for one in rule.ports):
-            raise Refused(f"port {port} of {host} is not among those this run may reach")
-        known = ", ".join(map(str, self._rules)) or "none"
-        raise Refused(f"{host} is not among the hosts this run may reach ({shorten(known, 200)})")
-
-    def addresses(self, host: str, port: int) -> list[Address]:
-        """Every address of the host, all of them safe to connect to; else Refused."""
-        literal = address_of(host)
-        found = [literal] if literal else self._resolved(host, port)
-        for address in found:
-            fault = self._private.fault(address, named=bool(literal))
-            if fault:
-                raise Refused(f"{host} has the address {address}, which {fault}")
-        return found
-
-    def _resolved(self, host: str, port: int) -> list[Address]:
-        try:
-            found = [ip_address(text) for text in self._resolve(host, port)]
-        except (OSError, ValueError) as error:
-            raise Unreachable(f"{host} has no address: {error}") from error
-        if not found:
-            raise Unreachable(f"{host} has no address")
-        return found
-
-
-class Unreachable(Refused):
-    """It may be reached, but does not answer."""
-
-
-def _rule(text: str) -> Rule:
-    try:
-        return parse_rule(text)
-    except ValueError as error:
-        raise ConfigError(f"{text!r} is not a host: {error}") from error
 
 
 # --- one connection ------------------------------------------------------------------------------
@@ -419,10 +362,16 @@ def _answer(client: socket.socket, status: int, reason: str) -> None:
 # --- inside --------------------------------------------------------------------------------------
 
 
-def bridged(argv: Iterable[str], socket_path: str, python: str = "/usr/bin/python3") -> list[str]:
-    """The command that runs `argv` inside with a way to the proxy at `socket_path`, as inside.
+def bridge(
+    socket_path: str, *, processes: bool = True, python: str = "/usr/bin/python3"
+) -> tuple[str, ...]:
+    """What stands before a command inside, so that it finds the proxy at `socket_path`, as inside.
 
-    The program is handed over as text: it may lie where the user inside can not read.
+    Without `processes` the command can start none. The program is handed over as text: it may lie
+    where the user inside can not read.
     """
+    from skillbelt.sandbox import seccomp
+
+    filtered = "-" if processes else seccomp.program(processes=False, network=True).hex()
     with open(_BRIDGE, encoding="utf-8") as file:
-        return [python, "-I", "-S", "-c", file.read(), socket_path, *argv]
+        return (python, "-I", "-S", "-c", file.read(), socket_path, filtered)
