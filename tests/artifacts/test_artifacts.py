@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
-from skillbelt.artifacts import ArtifactStore, open_artifacts, read
+from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts, read
 from skillbelt.artifacts.conformance import KEY
 from skillbelt.artifacts.disk import DiskArtifacts
 from skillbelt.artifacts.memory import MemoryArtifacts
@@ -26,6 +26,19 @@ def test_artifacts_are_below_the_state_folder(tree: Tree) -> None:
     saved = store.save(KEY, "a", b"x")
     assert tree.path("state/artifacts").is_dir()
     assert open_artifacts(settings).latest(KEY) == [saved]
+
+
+def test_a_session_sees_its_own(tree: Tree) -> None:
+    store = MemoryArtifacts()
+    mine = SessionArtifacts(store, KEY)
+    assert [mine.save("a", data, "text/plain") for data in (b"0", b"1")] == [0, 1]
+    assert (mine.resolve("a"), mine.resolve("a", 0)) == (1, 0)
+    assert (mine.open("a").read(), mine.open("a", 0).read()) == (b"1", b"0")
+    assert store.find(KEY, "a").mime == "text/plain"
+    with pytest.raises(ArtifactError, match="no artifact 'a' in version 2"):
+        mine.resolve("a", 2)
+    with pytest.raises(ArtifactError, match="no artifact 'a'"):
+        SessionArtifacts(store, KEY._replace(session="other")).resolve("a")
 
 
 def test_a_url_opens_an_object_store(tree: Tree) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from skillbelt.artifacts.protocol import (
     Artifact,
     ArtifactStore,
+    SessionArtifacts,
     parse_reference,
     read,
     reference,
@@ -20,6 +21,7 @@ __all__ = [
     "ARTIFACT_FOLDER",
     "Artifact",
     "ArtifactStore",
+    "SessionArtifacts",
     "open_artifacts",
     "parse_reference",
     "read",

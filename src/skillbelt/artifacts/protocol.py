@@ -79,6 +79,25 @@ def read(
     return found, data
 
 
+class SessionArtifacts:
+    """The artifacts of one session, for who need not know which session it is."""
+
+    def __init__(self, store: ArtifactStore, key: SessionKey) -> None:
+        self.store, self.key = store, key
+
+    def resolve(self, name: str, version: int | None = None) -> int:
+        """The number of the version that is meant; of the newest when none is given."""
+        return self.store.find(self.key, name, version).version
+
+    def open(self, name: str, version: int | None = None) -> BinaryIO:
+        """A file with the bytes of a version, for reading. The caller closes it."""
+        return self.store.open(self.key, name, version)
+
+    def save(self, name: str, data: bytes | BinaryIO, mime: str = DEFAULT_MIME) -> int:
+        """Keep the bytes; the number of their version."""
+        return self.store.save(self.key, name, data, mime).version
+
+
 def parse_reference(text: str) -> tuple[str, int | None]:
     """The name and the version of `artifact://name[@version]`; ArtifactError for anything else.
 
