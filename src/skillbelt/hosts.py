@@ -19,6 +19,8 @@ _METADATA = frozenset(
     map(ip_address, ("169.254.169.254", "fd00:ec2::254", "168.63.129.16", "100.100.100.200"))
 )
 _UNICAST = IPv6Network("2000::/3")
+# Tunnels nobody uses any more, and documentation; what Python says of them differs by version.
+_UNUSED = (IPv6Network("2002::/16"), IPv6Network("2001::/32"), IPv6Network("3fff::/20"))
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
 
 
@@ -169,5 +171,7 @@ def _fault(address: Address) -> str:
 def _inside(address: Address) -> bool:
     if isinstance(address, IPv4Address):
         return not address.is_global or address.is_reserved
-    translated = address in _NAT64[0]  # what it stands for is looked at by itself
-    return not translated and (address not in _UNICAST or not address.is_global)
+    if address in _NAT64[0]:  # what it stands for is looked at by itself
+        return False
+    unused = any(address in network for network in _UNUSED)
+    return unused or address not in _UNICAST or not address.is_global
