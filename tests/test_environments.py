@@ -12,6 +12,7 @@ import sys
 import tarfile
 import threading
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,14 @@ def shop(tmp_path: Path) -> Shop:
     shop = Shop(tmp_path)
     wheel(shop.packages, "greet", GREET)
     return shop
+
+
+@pytest.fixture(autouse=True)
+def _made_removable(tmp_path: Path) -> Iterator[None]:
+    """What an ordinary user made read-only, pytest could not clear away."""
+    yield
+    for folder, _, _ in os.walk(tmp_path):
+        os.chmod(folder, 0o700)
 
 
 def says(environment: Environment, code: str) -> str:
