@@ -264,7 +264,17 @@ def test_very_many_files_do_not_hang(workspace: Path) -> None:
         (workspace / "out" / f"{number:03}").touch()
     found = collect(str(workspace), ALL, Limits(max_workspace_files=200))
     assert len(found.files) == 100
-    assert "there is too much to look through; not all files were found" in found.warnings
+    assert found.limits_hit == ("max_workspace_files", "max_output_files")
+    assert found.warnings[0] == "there is too much to look through; not all files were found"
+
+
+def test_hostile_patterns_do_not_hang(workspace: Path) -> None:
+    for number in range(2000):
+        (workspace / "out" / f"{number:04}{'a' * 250}").touch()
+    hostile = tuple(f"out/*{'?' * (100 + number)}b" for number in range(100))
+    found = collect(str(workspace), Wanted(hostile))
+    assert found.files == ()
+    assert found.warnings == ("there is too much to look through; not all files were found",)
 
 
 def test_warnings_are_bounded(workspace: Path) -> None:

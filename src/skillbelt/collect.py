@@ -218,9 +218,10 @@ def _fault(path: str) -> str:
 
 
 class _Said:
-    """Warnings, of which only the first are kept: there may be one for each of a million files."""
+    """What there is to say. Of the warnings only the first are kept: there may be a million."""
 
     def __init__(self) -> None:
+        self.limits: dict[str, None] = {}
         self._kept: list[str] = []
         self._more = 0
 
@@ -249,6 +250,9 @@ def _found(root: int, globs: dict[str, str], limits: Limits, said: _Said) -> lis
         elif numbers:
             matched |= numbers
             names.append(name)
+    if said.limits or patterns.exhausted:
+        said.warn("there is too much to look through; not all files were found")
+        return sorted(names)
     for number, glob in enumerate(globs.values()):
         if number not in matched:
             said.warn(f"no file matches {_shown(glob)!r}")
@@ -264,8 +268,9 @@ def _walked(
         below, state = pending.pop()
         for entry in _entries(root, below, said):
             left -= 1
+            if left < 0:
+                said.limits["max_workspace_files"] = None
             if left < 0 or patterns.exhausted:
-                said.warn("there is too much to look through; not all files were found")
                 return
             reached = patterns.step(state, entry.name)
             if not reached or (not below and entry.name in _NEVER):
@@ -284,7 +289,8 @@ def _walked(
 
 def _entries(root: int, below: str, said: _Said) -> Iterator[os.DirEntry[str]]:
     try:
-        handle = open_beneath(root, below or ".", _FOLDER)
+        # With a slash at its end, a link would be followed after all.
+        handle = open_beneath(root, below.rstrip("/") or ".", _FOLDER)
         try:
             with os.scandir(handle) as listing:
                 yield from listing
@@ -331,17 +337,16 @@ class _Reading:
         self._files: list[OutputFile] = []
         self._primary: OutputFile | None = None
         self._saved: list[Saved] = []
-        self._hit: dict[str, None] = {}
         self._errors: list[str] = []
 
     def read(self, names: list[str], exit_code: int) -> None:
         """Read the files in turn, until a limit is reached."""
         for name in names:
             if len(self._files) >= self._max_files:
-                self._hit["max_output_files"] = None
+                self._said.limits["max_output_files"] = None
                 break
             if self._left <= 0:
-                self._hit["max_output_bytes"] = None
+                self._said.limits["max_output_bytes"] = None
                 break
             found = self._opened(name)
             if found is not None and exit_code and not found.size:
@@ -366,7 +371,7 @@ class _Reading:
             tuple(files),
             best,
             tuple(self._saved),
-            tuple(self._hit),
+            tuple(self._said.limits),
             tuple(said),
             tuple(self._errors),
         )
@@ -411,7 +416,8 @@ class _Reading:
     def _take(self, name: str, found: _Read) -> None:
         if found.truncated:
             by_total = self._left < self._max_bytes
-            self._hit["max_output_bytes" if by_total else "max_output_file_bytes"] = None
+            limit = "max_output_bytes" if by_total else "max_output_file_bytes"
+            self._said.limits[limit] = None
         content = _content(found) if self._shows(found.kind, found.size) else ""
         ref = f"{SCHEME}{name}"
         file = OutputFile(name, ref, content, found.kind, found.size, found.truncated)
