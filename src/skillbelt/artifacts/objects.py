@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _IN_MEMORY = 8 * CHUNK  # beyond that, what is uploaded waits in a file
 _READ_AHEAD = 4 * CHUNK
+_PARTS_AT_ONCE = 4  # each is 5 MiB in memory
 _DIGITS = 19  # so that names sort like numbers
 
 
@@ -137,7 +138,7 @@ class ObjectArtifacts:
             blob = _data(folder, epoch, known.sha256)
             if self._size(blob) != known.size:
                 file.seek(0)
-                self._store.put(blob, file)
+                self._store.put(blob, file, max_concurrency=_PARTS_AT_ONCE)
             first = claims[-1].number + 1 if claims else 0
             artifact = self._claimed(folder, epoch, known._replace(version=first))
             if _epoch(self._claims(folder)) == epoch:
