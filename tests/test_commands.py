@@ -238,6 +238,12 @@ def test_what_is_no_program_is_refused(command: str) -> None:
     assert "not allowed" in refused(command, ECHO)
 
 
+def test_a_listed_program_that_is_not_found_is_said_to_be_missing() -> None:
+    said = refused("no-such-tool x", CommandPolicy(allowed=("no-such-tool",)))
+    assert said.startswith("command 'no-such-tool' is no program in /usr/local/sbin:")
+    assert said.endswith(": name its path in allowed_commands")
+
+
 def test_an_allow_list_without_entries_allows_nothing() -> None:
     assert "not allowed" in refused("echo", CommandPolicy(allowed=()))
 

@@ -20,6 +20,8 @@ import pytest
 from skillbelt.dependencies import Needs
 from skillbelt.environments import Environment, find_npm, find_uv, fits, provision, remove
 from skillbelt.errors import RunRefused
+from skillbelt.sandbox.linux import LinuxSandbox
+from skillbelt.sandbox.protocol import Job, Mount, run
 from tests.sources.server import Server, eventually, running
 from tests.tree import NOBODY, Tree
 
@@ -206,6 +208,27 @@ print(os.path.exists(made.path))
         command, env=shop.environ, cwd="/", capture_output=True, text=True, check=False
     )
     assert done.stdout == f"{user} (('greet', '1.0'),)\nFalse\n", done.stderr
+
+
+def test_in_a_sandbox_it_is_read_and_not_written(open_tree: Tree) -> None:
+    """At another place than outside, and by another user than made it."""
+    shop = Shop(open_tree.root)
+    wheel(shop.packages, "greet", GREET)
+    environment = shop.provision("greet", python="/usr/bin/python3")
+    code = """
+import greet, os
+print(greet.word, greet.__cached__ and os.path.exists(greet.__cached__))
+for path in (greet.__file__, os.path.dirname(greet.__file__) + "/new.pth"):
+    try:
+        open(path, "a")
+        print("written")
+    except OSError:
+        print("refused")
+"""
+    job = Job(("python", "-c", code), {"PATH": "/env/bin:/usr/bin"}, "/",
+              (Mount(environment.path, "/env"),), str(open_tree.root))  # fmt: skip
+    outcome = run(LinuxSandbox(), job)
+    assert outcome.stdout.data == b"hello True\nrefused\nrefused\n", outcome.stderr.data
 
 
 # --- nothing of a stranger runs ------------------------------------------------------------------

@@ -268,6 +268,8 @@ def _checked_program(words: list[str], policy: CommandPolicy, path: str) -> str:
     if _is_denied(word, file, policy.denied, path):
         raise _refusal(word, "is denied by denied_commands")
     if policy.allowed is not None and not listed:
+        if file is None and word in policy.allowed:
+            raise _refusal(word, f"is no program in {path}: name its path in allowed_commands")
         raise _refusal(word, "is not allowed by allowed_commands", policy.allowed)
     if file is None:
         raise _refusal(word, f"is no program in {path}")

@@ -224,9 +224,16 @@ def _key(needs: Needs, interpreter: str, version: str, builds: bool) -> str:
 
     parts = [
         _FORMAT, needs.kind, sorted(needs.requirements), version, os.path.realpath(interpreter),
-        builds, sys.platform, platform.machine(), *platform.libc_ver(),
+        builds, sys.platform, platform.machine(), _libc(),
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _libc() -> str:
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (AttributeError, ValueError, OSError):
+        return ""
 
 
 def _scrubbed(environ: Mapping[str, str], program: str) -> dict[str, str]:
