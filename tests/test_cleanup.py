@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import stat
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from skillbelt.cleanup import clean_workspaces, measure, remove_tree
+from skillbelt.cleanup import clean_workspaces, hold, measure, release, remove_tree
 from skillbelt.store import SessionKey
 from skillbelt.workspace import Workspace, open_workspace
 from tests.test_workspace import as_user, needs_root
@@ -234,6 +236,26 @@ def test_folders_swapped_for_links_lead_nowhere(tmp_path: Path) -> None:
         thread.join()
     assert sorted(os.listdir(outside)) == ["kept", "sub"]
     assert (outside / "sub" / "kept").read_text() == "x"
+
+
+# Locks
+
+
+def test_the_lock_of_a_removed_file_holds_nobody(tmp_path: Path) -> None:
+    """Who waited while the file was removed goes on to wait for the new one."""
+    path = str(tmp_path / "lock")
+    first = hold(path, fcntl.LOCK_EX)
+    got: list[int] = []
+    waiting = threading.Thread(target=lambda: got.append(hold(path, fcntl.LOCK_EX)))
+    waiting.start()
+    time.sleep(0.1)  # it waits by now; if not, the test only shows less
+    os.unlink(path)
+    release(first)
+    waiting.join()
+    with pytest.raises(BlockingIOError):
+        hold(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    release(got[0])
+    release(hold(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
 
 
 # Workspaces

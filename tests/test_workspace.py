@@ -129,11 +129,11 @@ def test_a_link_left_in_place_of_a_folder_is_replaced(
 def test_a_folder_that_was_locked_up_can_be_used_again(open_tree: Tree) -> None:
     os.chmod(open_tree.root, 0o777)
     code = """
-for name in ("work", "out", "runs"):
+for name in ("work/inputs", "work", "out", "runs"):
     with open_workspace(sys.argv[1], KEY) as workspace:
         os.chmod(os.path.join(workspace.path, name), 0)
 with open_workspace(sys.argv[1], KEY) as workspace:
-    os.close(workspace.make_folders("work/a"))
+    os.close(workspace.make_folders("work/inputs/a"))
     print(workspace.run_folder()[:5])
 """
     assert as_user(code, open_tree.path("state")) == "runs/\n"

@@ -157,7 +157,7 @@ class Workspace:
     def _ensure_inputs(self, handle: int) -> None:
         with suppress(FileNotFoundError):
             found = os.stat(INPUTS, dir_fd=handle, follow_symlinks=False)
-            if stat.S_ISDIR(found.st_mode):
+            if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o700 == 0o700:
                 return
         work = os.open(WORK, _FOLDER, dir_fd=handle)
         try:
