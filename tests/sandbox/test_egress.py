@@ -6,7 +6,9 @@ import os
 import socket
 import ssl
 import stat
+import struct
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, SandboxUnavailable
 from skillbelt.sandbox.egress import Connection, Egress, EgressLimits
 from tests.sources.server import Reply, Server, eventually, running
 
@@ -216,6 +218,18 @@ def plain_server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
         finally:
             listener.shutdown(socket.SHUT_RDWR)
             thread.join()
+
+
+def test_a_connection_that_breaks_is_ended_and_told() -> None:
+    def reset(peer: socket.socket) -> None:
+        peer.recv(1)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with plain_server(reset) as port, proxy(f"example.com:{port}") as egress:
+        request = f"CONNECT example.com:{port} HTTP/1.1\r\n\r\nx"
+        assert ask(egress, request).startswith("HTTP/1.1 200")
+        eventually(lambda: bool(egress.connections))
+    assert egress.connections[0].reason == "the connection broke"
 
 
 # --- what is refused -----------------------------------------------------------------------------
@@ -498,6 +512,17 @@ def test_the_socket_is_for_its_owner_alone() -> None:
     with proxy() as egress:
         assert stat.S_IMODE(os.stat(egress.folder).st_mode) == 0o700
         assert stat.S_IMODE(os.stat(egress.path).st_mode) == 0o600
+
+
+def test_a_proxy_that_can_not_be_made_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("x" * 120)  # longer than the name of a socket may be
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with pytest.raises(SandboxUnavailable, match="no proxy for the network"):
+        Egress(["example.com"])
+    assert list(deep.iterdir()) == []
 
 
 @pytest.mark.parametrize("host", ["*", "exa mple", "http://example.com", "example.com."])
