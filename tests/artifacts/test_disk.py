@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -235,6 +236,58 @@ def test_a_blob_that_goes_while_it_is_linked(
     monkeypatch.setattr(os, "link", racing)
     store.save(KEY, "a", b"x")
     assert read(store, KEY, "a")[1] == b"x"
+
+
+@pytest.mark.parametrize("at", range(1, 9))
+@pytest.mark.parametrize("step", ["listdir", "unlink", "rename", "stat"])
+def test_a_delete_spares_what_is_saved_at_any_moment(
+    store: DiskArtifacts, monkeypatch: pytest.MonkeyPatch, step: str, at: int
+) -> None:
+    """Just after the deleter has listed, removed or looked at something."""
+    for data in (b"same", b"other"):
+        store.save(KEY, "a", data)
+    real, calls, saved = getattr(os, step), iter(range(1, 1000)), []
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        done = real(*args, **options)
+        if next(calls) == at:
+            monkeypatch.undo()
+            saved.append(store.save(KEY, "a", b"same"))
+        return done
+
+    monkeypatch.setattr(os, step, interrupted)
+    assert store.delete(KEY, "a")
+    monkeypatch.undo()
+    for found in store.versions(KEY, "a"):
+        assert [found] == saved
+        assert read(store, KEY, "a") == (found, b"same")
+    assert store.save(KEY, "a", b"later").version == 2 + len(saved)
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+@pytest.mark.parametrize("step", ["open", "mkdir", "link", "listdir", "rename", "unlink"])
+def test_a_save_survives_a_delete_at_any_moment(
+    store: DiskArtifacts, monkeypatch: pytest.MonkeyPatch, step: str, at: int
+) -> None:
+    """Just before the saver opens, links or renames something."""
+    store.save(KEY, "a", b"same")
+    real, calls = getattr(os, step), iter(range(1, 1000))
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        if next(calls) == at:
+            monkeypatch.undo()
+            store.delete(KEY, "a")
+        return real(*args, **options)
+
+    monkeypatch.setattr(os, step, interrupted)
+    saved = store.save(KEY, "a", b"same")
+    monkeypatch.undo()
+    assert saved.version == 1
+    kept = store.versions(KEY, "a")
+    assert kept[-1:] in ([saved], [])
+    for found in kept:
+        assert read(store, KEY, "a", found.version) == (found, b"same")
+    assert store.save(KEY, "a", b"later").version == 2
 
 
 def test_an_ordinary_user_can_keep_artifacts(open_tree: Tree) -> None:

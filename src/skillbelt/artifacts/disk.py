@@ -96,8 +96,9 @@ class DiskArtifacts:
         """Forget every version of it; whether there was one."""
         folder = self._place(key, check_name(name))
         with _reported(f"artifact {name!r} can not be deleted"):
-            claims = _numbers(folder, ".data")
             gone = list(_records(folder, _numbers(folder, ".json")))
+            # Not before: the last must be no lower than any that goes.
+            claims = _numbers(folder, ".data")
             hashes = {found.version: found.sha256 for found in gone}
             hashes |= _abandoned(folder, claims[:-1])
             for number, sha256 in hashes.items():
