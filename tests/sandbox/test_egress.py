@@ -11,12 +11,13 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from skillbelt.errors import ConfigError, SandboxUnavailable
+from skillbelt.sandbox.bridge import open_port
 from skillbelt.sandbox.egress import Connection, Egress, EgressLimits
 from tests.sources.server import Reply, Server, eventually, running
 
@@ -52,18 +53,17 @@ def port_of(server: Server) -> int:
     return int(server.url.rpartition(":")[2])
 
 
-@contextmanager
-def proxy(*hosts: str, **options: object) -> Iterator[Egress]:
-    given = {"allow_private": ["127.0.0.1"], "resolver": lookup, **options}
-    with Egress(hosts, **given) as egress:  # type: ignore[arg-type]
-        yield egress
+class Proxy(Egress):
+    """A proxy that has its port already."""
+
+    def __init__(self, *hosts: str, **options: object) -> None:
+        given = {"allow_private": ["127.0.0.1"], "resolver": lookup, **options}
+        super().__init__(hosts, **given)  # type: ignore[arg-type]
+        self.port = open_port(self.door)
 
 
-def connect(egress: Egress) -> socket.socket:
-    client = socket.socket(socket.AF_UNIX)
-    client.settimeout(30)
-    client.connect(egress.path)
-    return client
+def connect(egress: Proxy) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", egress.port), 30)
 
 
 def read_all(client: socket.socket) -> bytes:
@@ -73,17 +73,17 @@ def read_all(client: socket.socket) -> bytes:
     return b"".join(pieces)
 
 
-def ask(egress: Egress, request: str) -> str:
+def ask(egress: Proxy, request: str) -> str:
     with connect(egress) as client:
         client.sendall(request.encode("latin-1"))
         return read_all(client).decode()
 
 
-def get(egress: Egress, url: str, *headers: str) -> str:
+def get(egress: Proxy, url: str, *headers: str) -> str:
     return ask(egress, "\r\n".join([f"GET {url} HTTP/1.1", *headers, "", ""]))
 
 
-def tunnel(egress: Egress, target: str) -> str:
+def tunnel(egress: Proxy, target: str) -> str:
     return ask(egress, f"CONNECT {target} HTTP/1.1\r\n\r\n")
 
 
@@ -99,7 +99,7 @@ def refusal(answer: str) -> str:
 def test_a_named_host_is_reached_and_reported(server: Server) -> None:
     port = port_of(server)
     told: list[Connection] = []
-    with proxy(f"example.com:{port}", listener=told.append) as egress:
+    with Proxy(f"example.com:{port}", listener=told.append) as egress:
         answer = get(egress, f"http://example.com:{port}/", f"Host: example.com:{port}")
         eventually(lambda: bool(egress.connections))
     assert answer.startswith("HTTP/1.0 200") and answer.endswith("hello")
@@ -112,14 +112,14 @@ def test_a_named_host_is_reached_and_reported(server: Server) -> None:
 
 def test_a_star_reaches_the_hosts_below_a_name(server: Server) -> None:
     port = port_of(server)
-    with proxy(f"*.example.com:{port}") as egress:
+    with Proxy(f"*.example.com:{port}") as egress:
         assert get(egress, f"http://other.example.com:{port}/").endswith("hello")
         assert "example.com is not among" in refusal(get(egress, f"http://example.com:{port}/"))
 
 
 def test_a_tunnel_carries_bytes_both_ways(server: Server) -> None:
     port = port_of(server)
-    with proxy(f"example.com:{port}") as egress, connect(egress) as client:
+    with Proxy(f"example.com:{port}") as egress, connect(egress) as client:
         client.sendall(f"CONNECT example.com:{port} HTTP/1.1\r\n\r\n".encode())
         assert client.recv(100) == b"HTTP/1.1 200 Connection established\r\n\r\n"
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -128,7 +128,7 @@ def test_a_tunnel_carries_bytes_both_ways(server: Server) -> None:
 
 def test_bytes_that_follow_a_connect_at_once_are_carried(server: Server) -> None:
     port = port_of(server)
-    with proxy(f"example.com:{port}") as egress:
+    with Proxy(f"example.com:{port}") as egress:
         early = f"CONNECT example.com:{port} HTTP/1.1\r\n\r\nGET / HTTP/1.0\r\n\r\n"
         assert ask(egress, early).endswith("hello")
 
@@ -136,7 +136,7 @@ def test_bytes_that_follow_a_connect_at_once_are_carried(server: Server) -> None
 def test_tls_goes_through_a_tunnel_from_end_to_end(tmp_path: Path) -> None:
     with tls_server(tmp_path) as (port, certificate):
         context = ssl.create_default_context(cafile=str(certificate))
-        with proxy(f"example.com:{port}") as egress, connect(egress) as client:
+        with Proxy(f"example.com:{port}") as egress, connect(egress) as client:
             client.sendall(f"CONNECT example.com:{port} HTTP/1.1\r\n\r\n".encode())
             assert client.recv(100).startswith(b"HTTP/1.1 200")
             with context.wrap_socket(client, server_hostname="example.com") as secured:
@@ -182,7 +182,7 @@ def test_a_large_body_goes_up_and_a_large_answer_comes_down() -> None:
 
     with (
         plain_server(echo) as port,
-        proxy(f"example.com:{port}") as egress,
+        Proxy(f"example.com:{port}") as egress,
         connect(egress) as client,
     ):
         client.sendall(f"CONNECT example.com:{port} HTTP/1.1\r\n\r\n".encode())
@@ -225,7 +225,7 @@ def test_a_connection_that_breaks_is_ended_and_told() -> None:
         peer.recv(1)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
-    with plain_server(reset) as port, proxy(f"example.com:{port}") as egress:
+    with plain_server(reset) as port, Proxy(f"example.com:{port}") as egress:
         request = f"CONNECT example.com:{port} HTTP/1.1\r\n\r\nx"
         assert ask(egress, request).startswith("HTTP/1.1 200")
         eventually(lambda: bool(egress.connections))
@@ -237,7 +237,7 @@ def test_a_connection_that_breaks_is_ended_and_told() -> None:
 
 def test_an_empty_list_means_no_host_at_all(server: Server) -> None:
     """Attack 49."""
-    with proxy() as egress:
+    with Proxy() as egress:
         body = refusal(get(egress, f"{server.url}/"))
         assert body == "skillbelt: 127.0.0.1 is not among the hosts this run may reach (none)\n"
         assert "example.com" in refusal(tunnel(egress, "example.com:443"))
@@ -253,7 +253,7 @@ def test_an_empty_list_means_no_host_at_all(server: Server) -> None:
 def test_a_host_that_is_only_like_a_named_one_is_refused(host: str, server: Server) -> None:
     """Attack 49."""
     port = port_of(server)
-    with proxy(f"example.com:{port}", "example.com") as egress:
+    with Proxy(f"example.com:{port}", "example.com") as egress:
         for answer in (get(egress, f"http://{host}:{port}/"), tunnel(egress, f"{host}:{port}")):
             assert "is not among the hosts this run may reach" in refusal(answer)
     assert server.requests == []
@@ -262,7 +262,7 @@ def test_a_host_that_is_only_like_a_named_one_is_refused(host: str, server: Serv
 @pytest.mark.parametrize("port", [22, 25, 8080, 6379])
 def test_a_tunnel_to_another_port_is_refused(port: int) -> None:
     """Attack 49."""
-    with proxy("example.com") as egress:
+    with Proxy("example.com") as egress:
         said = refusal(tunnel(egress, f"example.com:{port}"))
     assert said == f"skillbelt: port {port} of example.com is not among those this run may reach\n"
 
@@ -280,32 +280,32 @@ def test_a_tunnel_to_another_port_is_refused(port: int) -> None:
 )
 def test_a_named_host_with_an_address_inside_is_refused(host: str, said: str) -> None:
     """Attacks 44 and 46: every address counts, also the second."""
-    with proxy("*.example.com") as egress:
+    with Proxy("*.example.com") as egress:
         for answer in (get(egress, f"http://{host}/"), tunnel(egress, f"{host}:443")):
             assert said in refusal(answer)
 
 
 def test_loopback_is_refused_unless_it_is_allowed(server: Server) -> None:
     port = port_of(server)
-    with proxy(f"example.com:{port}", allow_private=()) as egress:
+    with Proxy(f"example.com:{port}", allow_private=()) as egress:
         assert "is this machine" in refusal(get(egress, f"http://example.com:{port}/"))
-    with proxy(f"127.0.0.1:{port}", allow_private=()) as egress:
+    with Proxy(f"127.0.0.1:{port}", allow_private=()) as egress:
         assert get(egress, f"http://127.0.0.1:{port}/").endswith("hello")
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "[fd00:ec2::254]"])
 def test_a_metadata_service_is_refused_even_by_its_own_rule(address: str) -> None:
     """Attack 46."""
-    with proxy(address, allow_private=("169.254.0.0/16", "fd00::/8")) as egress:
+    with Proxy(address, allow_private=("169.254.0.0/16", "fd00::/8")) as egress:
         assert "is a metadata service" in refusal(get(egress, f"http://{address}/latest"))
 
 
-def test_a_redirect_to_the_metadata_service_ends_at_the_proxy(server: Server) -> None:
+def test_a_redirect_to_the_metadata_service_ends_at_the_Proxy(server: Server) -> None:
     """Attack 46: the client follows, and is refused as if it had asked first."""
     port = port_of(server)
     target = "http://metadata.example.com/latest"
     server.pages["/go"] = Reply(b"", status=302, headers={"Location": target})
-    with proxy(f"example.com:{port}", "metadata.example.com") as egress:
+    with Proxy(f"example.com:{port}", "metadata.example.com") as egress:
         assert f"Location: {target}" in get(egress, f"http://example.com:{port}/go")
         assert "metadata service" in refusal(get(egress, target))
 
@@ -318,7 +318,7 @@ def test_a_second_answer_of_the_resolver_has_no_effect(server: Server) -> None:
     def rebinding(host: str, port: int) -> list[str]:
         return next(answers)
 
-    with proxy(f"example.com:{port}", resolver=rebinding) as egress:
+    with Proxy(f"example.com:{port}", resolver=rebinding) as egress:
         assert get(egress, f"http://example.com:{port}/").endswith("hello")
         assert "private range" in refusal(get(egress, f"http://example.com:{port}/"))
     assert [seen.address for seen in egress.connections] == ["127.0.0.1", ""]
@@ -327,7 +327,7 @@ def test_a_second_answer_of_the_resolver_has_no_effect(server: Server) -> None:
 def test_the_name_of_another_host_is_not_carried_to_a_named_one(server: Server) -> None:
     """Attack 49: fronting."""
     port = port_of(server)
-    with proxy(f"example.com:{port}") as egress:
+    with Proxy(f"example.com:{port}") as egress:
         answer = get(egress, f"http://example.com:{port}/", "Host: evil.net")
     assert "names another host" in refusal(answer)
     assert server.requests == []
@@ -342,7 +342,7 @@ def test_a_second_request_on_a_connection_is_not_carried() -> None:
             seen.append(data)
 
     smuggled = "GET / HTTP/1.1\r\nHost: evil.net\r\n\r\n"
-    with plain_server(collect) as port, proxy(f"example.com:{port}") as egress:
+    with plain_server(collect) as port, Proxy(f"example.com:{port}") as egress:
         first = f"POST http://example.com:{port}/ HTTP/1.1\r\nContent-Length: 4\r\n\r\n"
         assert "more came than one request" in refusal(ask(egress, f"{first}body{smuggled}"))
         with connect(egress) as client:
@@ -357,14 +357,14 @@ def test_a_second_request_on_a_connection_is_not_carried() -> None:
 
 
 def test_chunks_are_refused_with_the_remedy() -> None:
-    with proxy("example.com") as egress:
+    with Proxy("example.com") as egress:
         request = "POST http://example.com/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
         assert "must come with its Content-Length" in refusal(ask(egress, request))
 
 
 @pytest.mark.parametrize("host", ["odd.example.com", "empty.example.com", "unknown.example.com"])
 def test_a_name_without_an_address_is_said_to_have_none(host: str) -> None:
-    with proxy("*.example.com") as egress:
+    with Proxy("*.example.com") as egress:
         answer = get(egress, f"http://{host}/")
     assert answer.startswith("HTTP/1.1 502 Bad Gateway")
     assert f"{host} has no address" in answer
@@ -373,7 +373,7 @@ def test_a_name_without_an_address_is_said_to_have_none(host: str) -> None:
 def test_a_host_that_does_not_answer_is_said_to_be_out_of_reach() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with proxy(f"example.com:{port}") as egress:
+    with Proxy(f"example.com:{port}") as egress:
         answer = tunnel(egress, f"example.com:{port}")
     assert answer.startswith("HTTP/1.1 502") and "can not be reached" in answer
 
@@ -382,18 +382,18 @@ def test_a_host_that_does_not_answer_is_said_to_be_out_of_reach() -> None:
 
 
 def test_a_head_without_end_is_refused() -> None:
-    with proxy("example.com", limits=EgressLimits(max_header_bytes=1000)) as egress:
+    with Proxy("example.com", limits=EgressLimits(max_header_bytes=1000)) as egress:
         said = refusal(ask(egress, "GET http://example.com/ HTTP/1.1\r\nX: " + "x" * 5000))
         assert "more than 1000 bytes" in said
 
 
 def test_a_head_that_does_not_come_is_not_waited_for() -> None:
-    with proxy("example.com", limits=EgressLimits(header_seconds=0.2)) as egress:
+    with Proxy("example.com", limits=EgressLimits(header_seconds=0.2)) as egress:
         assert "did not come in time" in refusal(ask(egress, "GET "))
 
 
 def test_a_client_that_says_nothing_is_no_connection() -> None:
-    with proxy("example.com") as egress:
+    with Proxy("example.com") as egress:
         connect(egress).close()
         with connect(egress) as client:
             client.sendall(b"GET ")
@@ -407,7 +407,7 @@ def test_a_connection_on_which_nothing_comes_is_ended() -> None:
         peer.recv(1)
 
     limits = EgressLimits(idle_seconds=0.2)
-    with plain_server(wait) as port, proxy(f"example.com:{port}", limits=limits) as egress:
+    with plain_server(wait) as port, Proxy(f"example.com:{port}", limits=limits) as egress:
         assert tunnel(egress, f"example.com:{port}").startswith("HTTP/1.1 200")
         eventually(lambda: bool(egress.connections))
     assert egress.connections[0].reason == "nothing came for 0.2 s"
@@ -416,7 +416,7 @@ def test_a_connection_on_which_nothing_comes_is_ended() -> None:
 def test_all_connections_share_one_allowance_of_bytes(server: Server) -> None:
     port = port_of(server)
     server.pages["/big"] = b"x" * 100_000
-    with proxy(f"example.com:{port}", limits=EgressLimits(max_bytes=150_000)) as egress:
+    with Proxy(f"example.com:{port}", limits=EgressLimits(max_bytes=150_000)) as egress:
         assert get(egress, f"http://example.com:{port}/big").endswith("x" * 100_000)
         assert len(get(egress, f"http://example.com:{port}/big")) < 100_000
         eventually(lambda: len(egress.connections) == 2)
@@ -425,7 +425,7 @@ def test_all_connections_share_one_allowance_of_bytes(server: Server) -> None:
 
 def test_connections_beyond_the_limit_wait_for_their_turn(server: Server) -> None:
     port = port_of(server)
-    with proxy(f"example.com:{port}", limits=EgressLimits(max_connections=2)) as egress:
+    with Proxy(f"example.com:{port}", limits=EgressLimits(max_connections=2)) as egress:
         held = [connect(egress) for _ in range(2)]
         with connect(egress) as third:
             third.sendall(f"GET http://example.com:{port}/ HTTP/1.1\r\n\r\n".encode())
@@ -456,7 +456,7 @@ def test_closing_ends_every_connection_and_leaves_nothing(server: Server) -> Non
 
     before = threads(), descriptors()
     with plain_server(wait) as port:
-        egress = Egress([f"example.com:{port}"], allow_private=["127.0.0.1"], resolver=lookup)
+        egress = Proxy(f"example.com:{port}")
         idle, busy = connect(egress), connect(egress)
         busy.sendall(f"CONNECT example.com:{port} HTTP/1.1\r\n\r\n".encode())
         assert busy.recv(100).startswith(b"HTTP/1.1 200")
@@ -477,7 +477,7 @@ def test_closing_does_not_wait_for_a_host_that_does_not_answer() -> None:
         return lookup(host, port)
 
     with blocked_port() as port:
-        egress = Egress([f"example.com:{port}"], allow_private=["127.0.0.1"], resolver=noted)
+        egress = Proxy(f"example.com:{port}", resolver=noted)
         with connect(egress) as client:
             client.sendall(f"CONNECT example.com:{port} HTTP/1.1\r\n\r\n".encode())
             assert asked.wait(30)
@@ -502,16 +502,51 @@ def blocked_port() -> Iterator[int]:
 
 def test_a_proxy_that_is_gone_is_no_way_out() -> None:
     """Attack 52."""
-    with proxy("example.com") as egress:
-        path = egress.path
-    with socket.socket(socket.AF_UNIX) as client, pytest.raises(FileNotFoundError):
-        client.connect(path)
+    with Proxy("example.com") as egress:
+        pass
+    with pytest.raises(ConnectionRefusedError):
+        connect(egress)
+    with pytest.raises(FileNotFoundError):
+        open_port(egress.door)
 
 
-def test_the_socket_is_for_its_owner_alone() -> None:
-    with proxy() as egress:
+def test_a_proxy_that_never_gets_a_port_ends_all_the_same() -> None:
+    before = threads(), descriptors()
+    Egress(["example.com"]).close()
+    assert (threads(), descriptors()) == before
+
+
+def test_only_one_port_is_taken() -> None:
+    """Attack 47: what runs inside finds nobody behind the door any more."""
+    with Proxy() as egress:
+        eventually(lambda: not os.path.exists(egress.door))
+        with pytest.raises(FileNotFoundError):
+            open_port(egress.door)
+
+
+@pytest.mark.parametrize("kind", ["nothing", "file", "deaf", "unix", "datagram"])
+def test_what_is_no_port_is_not_taken(kind: str) -> None:
+    with Egress([]) as egress, socket.socket(socket.AF_UNIX) as way, ExitStack() as stack:
+        way.settimeout(30)
+        way.connect(egress.door)
+        handles = [] if kind == "nothing" else [odd(kind, stack)]
+        socket.send_fds(way, [b"1"], handles)
+        assert way.recv(1) == b""
+
+
+def odd(kind: str, stack: ExitStack) -> int:
+    if kind == "file":
+        return stack.enter_context(open("/dev/null", "rb")).fileno()
+    family = socket.AF_UNIX if kind == "unix" else socket.AF_INET
+    datagram = kind == "datagram"
+    made = socket.socket(family, socket.SOCK_DGRAM if datagram else socket.SOCK_STREAM)
+    return stack.enter_context(made).fileno()
+
+
+def test_the_door_is_for_its_owner_alone() -> None:
+    with Egress([]) as egress:
         assert stat.S_IMODE(os.stat(egress.folder).st_mode) == 0o700
-        assert stat.S_IMODE(os.stat(egress.path).st_mode) == 0o600
+        assert stat.S_IMODE(os.stat(egress.door).st_mode) == 0o600
 
 
 def test_a_proxy_that_can_not_be_made_leaves_nothing(

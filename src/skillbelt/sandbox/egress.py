@@ -1,8 +1,9 @@
 """The way out of a sandbox: an HTTP proxy that reaches the named hosts and nothing else.
 
-It listens on a UNIX socket in a private folder. Each connection asks for one host; the name is
-compared with the rules, resolved here, every address it has is checked, and the connection goes to
-an address that was checked, so that a second answer of the resolver has no effect.
+A sandbox hands out a port of its own, through a socket in a private folder that takes one and is
+gone then; the proxy listens there. Each connection asks for one host. The name is compared with the
+rules, resolved here, every address it has is checked, and the connection goes to an address that
+was checked, so that a second answer of the resolver has no effect.
 
 What goes through a tunnel is for the host alone to read. One that serves others too, by the name
 inside TLS, can be asked for them: name only hosts that you trust with that.
@@ -19,12 +20,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.hosts import Address
-from skillbelt.sandbox.bridge import Overrun, Relay
+from skillbelt.sandbox.bridge import TAKEN
 from skillbelt.sandbox.gate import Gate, Resolver, Unreachable, resolve
+from skillbelt.sandbox.relay import Overrun, Relay
 from skillbelt.sandbox.request import Refused, Request, parse_request
 from skillbelt.text import one_line
 
@@ -61,9 +63,9 @@ _LIMITS = EgressLimits()
 
 
 class Egress:
-    """The proxy of one run. `path` is its socket; `close` ends every connection.
+    """The proxy of one run, until it is closed. `door` is where it takes its port, for `bridge`.
 
-    `owner` is the user who may connect, when that is another than the one who runs this.
+    `owner` is the user who may bring one, when that is another than the one who runs this.
     `allow_private` names addresses and networks inside that may be reached all the same.
     """
 
@@ -87,7 +89,7 @@ class Egress:
         self._reports: list[Connection] = []
         self._bytes = 0
         self.folder = tempfile.mkdtemp(prefix="skillbelt-net-")
-        self.path = os.path.join(self.folder, "proxy")
+        self.door = os.path.join(self.folder, "door")
         self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._bind(owner)
@@ -98,7 +100,7 @@ class Egress:
         self._server = threading.Thread(target=self._serve, name="skillbelt-egress", daemon=True)
         self._server.start()
 
-    def __enter__(self) -> Egress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -112,17 +114,17 @@ class Egress:
 
     def _bind(self, owner: int | None) -> None:
         try:
-            self._socket.bind(self.path)
-            os.chmod(self.path, 0o600)
+            self._socket.bind(self.door)
+            os.chmod(self.door, 0o600)
             if owner is not None:
-                for path in (self.path, self.folder):
+                for path in (self.door, self.folder):
                     os.chown(path, owner, -1)
         except OSError as error:
-            raise SandboxUnavailable(f"no proxy for the network at {self.path}: {error}") from error
-        self._socket.listen(self._limits.max_connections)
+            raise SandboxUnavailable(f"no proxy for the network at {self.door}: {error}") from error
+        self._socket.listen(1)
 
     def close(self) -> None:
-        """End every connection and remove the socket. What was open is told before it returns."""
+        """End every connection and remove the folder. What was open is told before it returns."""
         with self._lock:
             self._closing.set()
             ends, threads = [self._socket, *self._open], [self._server, *self._threads]
@@ -138,10 +140,39 @@ class Egress:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _serve(self) -> None:
-        """Take connections while there may be more; the others wait at the socket."""
+        listener = self._take_port()
+        if listener is None:
+            return
+        try:
+            self._accept(listener)
+        finally:
+            self.release(listener)
+
+    def _take_port(self) -> socket.socket | None:
+        """The one port that comes through the door, which is closed behind it."""
+        listener = None
+        try:
+            way, _ = self._socket.accept()
+            with way:
+                way.settimeout(self._limits.header_seconds)
+                listener = _received(way)
+                self.hold(listener)
+                way.sendall(TAKEN)
+            return listener
+        except (OSError, Refused):
+            if listener is not None:
+                self.release(listener)
+            return None
+        finally:
+            with suppress(OSError):
+                os.unlink(self.door)
+            self._socket.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Take connections while there may be more; the others wait at the port."""
         while self._slots.acquire() and not self._closing.is_set():
             try:
-                client, _ = self._socket.accept()
+                client, _ = listener.accept()
             except OSError:
                 # Without descriptors left: they come back when connections end.
                 self._closing.wait(0.05)
@@ -203,6 +234,22 @@ class Egress:
 
 
 # --- one connection ------------------------------------------------------------------------------
+
+
+def _received(way: socket.socket) -> socket.socket:
+    """The port that is handed out, which must be one that listens; else OSError."""
+    flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+    _, handles, _, _ = socket.recv_fds(way, 1, 1, flags)
+    if not handles:
+        raise OSError("nothing was handed out")
+    os.set_inheritable(handles[0], False)
+    listener = socket.socket(fileno=handles[0])
+    listens = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    if listener.family != socket.AF_INET or not listens:
+        listener.close()
+        raise OSError("what was handed out is no port")
+    listener.setblocking(True)
+    return listener
 
 
 class Visit:
@@ -363,9 +410,9 @@ def _answer(client: socket.socket, status: int, reason: str) -> None:
 
 
 def bridge(
-    socket_path: str, *, processes: bool = True, python: str = "/usr/bin/python3"
+    door: str, *, processes: bool = True, python: str = "/usr/bin/python3"
 ) -> tuple[str, ...]:
-    """What stands before a command inside, so that it finds the proxy at `socket_path`, as inside.
+    """What stands before a command inside, so that it finds the proxy; `door` is as inside.
 
     Without `processes` the command can start none. The program is handed over as text: it may lie
     where the user inside can not read.
@@ -374,4 +421,4 @@ def bridge(
 
     filtered = "-" if processes else seccomp.program(processes=False, network=True).hex()
     with open(_BRIDGE, encoding="utf-8") as file:
-        return (python, "-I", "-S", "-c", file.read(), socket_path, filtered)
+        return (python, "-I", "-S", "-c", file.read(), door, filtered)
