@@ -15,7 +15,8 @@ _CHILD = f"""
 import encodings.idna, encodings.ascii, gc, json, os, random, shutil, sys, tempfile, traceback
 import _posixsubprocess, concurrent.futures.thread, ctypes, fcntl, inspect, pty, resource, signal
 from skillbelt.sandbox import attacks, cgroups, conformance, egress, identity, landlock, linux
-from skillbelt.sandbox import limits, none, probes, process, registry, seccomp, spawn, usage, watch
+from skillbelt.sandbox import limits, none, probes, process, registry, seccomp, spawn
+from skillbelt.sandbox import supervised, usage, watch
 from skillbelt.sandbox.conformance import Place
 from skillbelt.sandbox.protocol import Job, Mount, run
 from skillbelt.values import Capabilities, Limits

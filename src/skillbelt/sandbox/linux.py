@@ -131,16 +131,11 @@ def _explain_job(job: Job, said: str) -> str:
 def _plan(job: Job) -> Plan:
     _check(job)
     identity, found = run_identity(), hierarchy()
-    network = bool(job.bridge)
-    # With a bridge the command is its child; the bridge takes away the right to make more.
-    processes = job.capabilities.processes or network
-    data = (seccomp.program(processes, network), _passwd(current_identity()),
-            _group(current_identity()))  # fmt: skip
-    group = ControlGroup(found, job.limits) if found is not None else None
-    fds = [_memory_file(each) for each in data]
+    arguments, fds = bubblewrap_arguments(job)
     # Its own arguments are in a file: every process inside can read the command line of the first.
-    fds.append(_memory_file(b"".join(os.fsencode(each) + b"\0" for each in _arguments(job, fds))))
+    fds.append(_memory_file(os.fsencode("".join(f"{each}\0" for each in arguments))))
     argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *_inside(job))
+    group = ControlGroup(found, job.limits) if found is not None else None
     return Plan(
         argv,
         _enforced(job, identity, found),
@@ -162,6 +157,15 @@ def _check(job: Job) -> None:
     for mount in _mounts(job):
         if not os.path.isabs(mount.target) or os.path.normpath(mount.target) == "/":
             raise RunRefused(f"{mount.target[:200]!r} can not be a place for a mount")
+
+
+def bubblewrap_arguments(job: Job) -> tuple[list[str], list[int]]:
+    """All flags for the job, and the handles they speak of; whoever asks must close those."""
+    network, identity = bool(job.bridge), current_identity()
+    # With a bridge the command is its child; the bridge takes away the right to make more.
+    program = seccomp.program(job.capabilities.processes or network, network)
+    fds = [_memory_file(each) for each in (program, _passwd(identity), _group(identity))]
+    return list(_arguments(job, fds)), fds
 
 
 def _prefix(identity: Identity | None) -> Iterator[str]:

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-_LOAD, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
+_LOAD, _JUMP, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x05, 0x15, 0x45, 0x35, 0x06
 _AND = 0x54
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 _X32 = 0x40000000
+_MAX_STEP = 255  # how far a test can jump
 
 _NAMESPACES = 0x7E020000  # every CLONE_NEW* that clone knows
 _THREAD = 0x00010000
@@ -125,25 +126,56 @@ def _flat(processes: bool, network: bool) -> dict[str, tuple[int, int]]:
     }
 
 
-def _instructions(machine: Machine, processes: bool, network: bool) -> Iterator[bytes]:
-    column = machine.column
-    yield _one(_LOAD, _ARCH_AT)
-    yield _one(_EQUAL, machine.audit, 1, 0)
-    yield _one(_RETURN, _KILL)
-    yield _one(_LOAD, _NUMBER_AT)
-    if column == 0:
-        yield from _answer_if(_AT_LEAST, _X32, errno.ENOSYS)
-    for block in _checks(column, processes, network):
-        yield from block
-    for table, code in ((_flat(processes, network), errno.EPERM), (_UNKNOWN, errno.ENOSYS)):
-        for numbers in table.values():
-            if numbers[column] >= 0:
-                yield from _answer_if(_EQUAL, numbers[column], code)
-    yield _one(_RETURN, _ALLOW)
+def _instructions(machine: Machine, processes: bool, network: bool) -> list[bytes]:
+    start = [
+        _one(_LOAD, _ARCH_AT),
+        _one(_EQUAL, machine.audit, 1, 0),
+        _one(_RETURN, _KILL),
+        _one(_LOAD, _NUMBER_AT),
+    ]
+    return start + _tree(_intervals(machine.column, processes, network))
 
 
-def _checks(column: int, processes: bool, network: bool) -> Iterator[list[bytes]]:
-    """Blocks for the calls whose arguments decide; the number is loaded before and after each."""
+class _Interval(NamedTuple):
+    """What is done with all calls from this number to that of the next interval."""
+
+    number: int
+    code: list[bytes]
+
+
+def _intervals(column: int, processes: bool, network: bool) -> list[_Interval]:
+    """Every number there can be, in order; neighbours with the same answer are one."""
+    answers = dict(_checks(column, processes, network))
+    for table, reason in ((_flat(processes, network), errno.EPERM), (_UNKNOWN, errno.ENOSYS)):
+        answers.update({numbers[column]: [_fail(reason)] for numbers in table.values()})
+    answers.pop(-1, None)
+    allowed = [_one(_RETURN, _ALLOW)]
+    found = [_Interval(0, answers.get(0, allowed))]
+    for number in sorted({*answers, *(each + 1 for each in answers)} - {0}):
+        code = answers.get(number, allowed)
+        if code != found[-1].code:
+            found.append(_Interval(number, code))
+    # The second table of x86-64, with pointers of half the size, would be a way round this one.
+    return [*found, _Interval(_X32, [_fail(errno.ENOSYS)])] if column == 0 else found
+
+
+def _tree(intervals: list[_Interval]) -> list[bytes]:
+    """A search for the number.
+
+    The kernel tries the program with every call when it is loaded; a plain list would take long.
+    """
+    if len(intervals) == 1:
+        return intervals[0].code
+    middle = len(intervals) // 2
+    lower, upper = _tree(intervals[:middle]), _tree(intervals[middle:])
+    number = intervals[middle].number
+    if len(lower) <= _MAX_STEP:
+        return [_one(_AT_LEAST, number, len(lower), 0), *lower, *upper]
+    return [_one(_AT_LEAST, number, 0, 1), _one(_JUMP, len(lower)), *lower, *upper]
+
+
+def _checks(column: int, processes: bool, network: bool) -> Iterator[tuple[int, list[bytes]]]:
+    """The calls whose arguments decide, and how."""
     clone = list(_answer_if(_ANY_BIT, _NAMESPACES, errno.EPERM))
     if not processes:
         clone += [_one(_ANY_BIT, _THREAD, 1, 0), _fail(errno.EPERM)]
@@ -164,7 +196,7 @@ def _checks(column: int, processes: bool, network: bool) -> Iterator[list[bytes]
     yield from _set_id_checks(column)
 
 
-def _set_id_checks(column: int) -> Iterator[list[bytes]]:
+def _set_id_checks(column: int) -> Iterator[tuple[int, list[bytes]]]:
     """A file that takes on its owner's rights must not be left behind in a workspace."""
     for *numbers, place in _MODES.values():
         refused = _answer_if(_ANY_BIT, _SET_ID_BITS, errno.EPERM)
@@ -176,12 +208,9 @@ def _set_id_checks(column: int) -> Iterator[list[bytes]]:
         yield _block(numbers[column], [_argument(flags), test, *inner])
 
 
-def _block(number: int, body: list[bytes]) -> list[bytes]:
+def _block(number: int, body: list[bytes]) -> tuple[int, list[bytes]]:
     """The body for this call alone; what it does not answer is allowed."""
-    if number < 0:
-        return []
-    whole = [*body, _one(_RETURN, _ALLOW)]
-    return [_one(_EQUAL, number, 0, len(whole)), *whole]
+    return number, [*body, _one(_RETURN, _ALLOW)]
 
 
 def _only(values: tuple[int, ...], code: int) -> list[bytes]:

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from skillbelt.sandbox import cgroups
+from skillbelt.sandbox.cgroups import ControlGroup, Hierarchy, hierarchy
+from skillbelt.sandbox.conformance import Place
+from skillbelt.sandbox.linux import LinuxSandbox
+from skillbelt.sandbox.protocol import run
+from skillbelt.values import Limits
+from tests.sandbox.ordinary import as_user
+
+needs_groups = pytest.mark.skipif(hierarchy() is None, reason="no control group can be made here")
+
+
+def groups() -> list[str]:
+    """Those of this process."""
+    found = hierarchy()
+    assert found is not None
+    return [name for parent in found.parents for name in os.listdir(parent)
+            if name.startswith(f"skillbelt-{os.getpid()}-")]  # fmt: skip
+
+
+@needs_groups
+def test_a_group_bounds_who_joins_it_and_is_gone_afterwards() -> None:
+    found = hierarchy()
+    assert found is not None
+    group = ControlGroup(found, Limits(max_processes=5, max_memory_bytes=50 * 2**20))
+    script = "read x; for n in 1 2 3 4 5 6 7 8; do sleep 0.5 & done; wait"
+    with subprocess.Popen(
+        ["sh", "-c", script], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as shell:
+        group.join(shell.pid)
+        assert group.hits() == ()
+        shell.communicate("go\n", timeout=50)
+    assert group.hits() == ("max_processes",)
+    assert groups() != []
+    group.remove()
+    assert groups() == []
+
+
+@needs_groups
+def test_no_group_stays_behind(place: Place) -> None:
+    """After any kind of end."""
+    sandbox = LinuxSandbox()
+    for job in (
+        place.job("true"),
+        place.job("no-such-program"),
+        place.job("sleep", "9", timeout_seconds=0.2),
+        place.python("import os; os.fork(); os.setsid()"),
+    ):
+        assert "cgroup" in run(sandbox, job).enforced["memory"]
+    running = sandbox.start(place.job("sleep", "9"))
+    assert groups() != []
+    running.kill()
+    running.wait()
+    assert groups() == []
+
+
+@needs_groups
+def test_what_a_killed_runtime_left_is_swept() -> None:
+    found = hierarchy()
+    assert found is not None
+    left = [os.path.join(parent, "skillbelt-4194305-0") for parent in found.parents]
+    for folder in left:
+        os.mkdir(folder)
+    hierarchy.cache_clear()
+    assert hierarchy() == found
+    assert not any(os.path.exists(folder) for folder in left)
+
+
+def test_who_may_not_make_groups_has_none() -> None:
+    assert as_user("json.dump(cgroups.hierarchy(), sys.stdout)") is None
+
+
+def test_a_group_that_can_not_be_made_leaves_nothing(tmp_path: Path) -> None:
+    """A plain folder has none of the kernel's files, but everything is taken back."""
+    (tmp_path / "memory").mkdir()
+    with pytest.raises(OSError):
+        ControlGroup(Hierarchy(1, (str(tmp_path / "memory"), str(tmp_path / "none"))), Limits())
+    assert os.listdir(tmp_path / "memory") == []
+
+
+def test_the_second_version_is_used_where_it_hands_controllers_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our own group can not, since we are in it; the one around it may."""
+    own = tmp_path / "user" / "session"
+    own.mkdir(parents=True)
+    (tmp_path / "cgroup.controllers").write_text("memory pids")
+    (own / "cgroup.subtree_control").write_text("")
+    (own.parent / "cgroup.subtree_control").write_text("cpu memory pids")
+    monkeypatch.setattr(cgroups, "MOUNT", str(tmp_path))
+    monkeypatch.setattr(cgroups, "_own_groups", lambda: {"": "/user/session"})
+    found = cgroups._second_version()
+    assert found == Hierarchy(2, (str(own.parent),))
+    assert found.label == "cgroup v2"

@@ -1,0 +1,151 @@
+"""What holds for every run, however it ends: nothing is left of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.sandbox.conformance import DAEMON, Place
+from skillbelt.sandbox.landlock import LandlockSandbox
+from skillbelt.sandbox.linux import LinuxSandbox
+from skillbelt.sandbox.none import NoSandbox
+from skillbelt.sandbox.process import Plan, Run
+from skillbelt.sandbox.protocol import Sandbox, run
+from skillbelt.sandbox.spawn import descendants
+from skillbelt.sandbox.watch import Guard
+
+KILLS = 12
+SANDBOXES: dict[str, type[Sandbox]] = {
+    "bubblewrap": LinuxSandbox,
+    "landlock": LandlockSandbox,
+    "none": NoSandbox,
+}
+# Starts a daemon that leaves its session, again and again, until it is killed.
+RUNTIME = """
+import sys
+from skillbelt.sandbox.conformance import DAEMON, Place
+from skillbelt.sandbox.registry import choose
+from skillbelt.sandbox.protocol import Job, Mount
+name, folder, mark = sys.argv[1:]
+sandbox = choose(name)
+place = Place.__new__(Place)
+place.folder = place.target = folder
+print("ready", flush=True)
+for _ in range(40):
+    sandbox.start(place.python(DAEMON + "time.sleep(1000)  # " + mark))
+"""
+
+
+@pytest.fixture(params=SANDBOXES)
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    return SANDBOXES[request.param]()
+
+
+def marked(mark: str) -> list[int]:
+    """The processes that carry the mark in their command line."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                if mark.encode() in Path("/proc", name, "cmdline").read_bytes():
+                    found.append(int(name))
+            except OSError:
+                continue
+    return found
+
+
+def none_left(mark: str) -> bool:
+    """Whether all are gone, or go within a moment."""
+    until = time.monotonic() + 10
+    while marked(mark):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_nothing_survives_a_runtime_that_is_killed(sandbox: Sandbox, place: Place) -> None:
+    """Attack 30, at any moment of a start."""
+    for number in range(KILLS):
+        mark = f"mark-{os.getpid()}-{number}"
+        runtime = subprocess.Popen(
+            [sys.executable, "-c", RUNTIME, sandbox.name, place.folder, mark],
+            stdout=subprocess.PIPE,
+        )
+        assert runtime.stdout is not None
+        with runtime.stdout:
+            runtime.stdout.readline()
+            time.sleep(random.uniform(0, 0.15))
+            runtime.kill()
+            runtime.wait()
+        assert none_left(mark)
+
+
+def test_nothing_is_alive_when_a_killed_run_returns(sandbox: Sandbox, place: Place) -> None:
+    """Not a moment later: then."""
+    for number in range(KILLS):
+        mark = f"mark-{os.getpid()}-{number}"
+        running = sandbox.start(place.python(DAEMON + f"time.sleep(1000)  # {mark}"))
+        time.sleep(random.uniform(0, 0.1))
+        running.kill()
+        running.wait()
+        assert marked(mark) == []
+
+
+def test_a_sandbox_that_can_not_start_is_refused(place: Place) -> None:
+    """What it said is in the message, and nothing stays open."""
+    job = place.job("true")
+    before = len(os.listdir("/proc/self/fd"))
+    plan = Plan(
+        ("/bin/sh", "-c", "echo broken >&2; exit 3"),
+        {},
+        Guard(job.limits, job.workspace, None),
+        lambda said: f"because {said}",
+    )
+    with pytest.raises(SandboxUnavailable, match="because broken"):
+        Run(plan, job, None)
+    missing = plan._replace(argv=("/no/such/program",))
+    with pytest.raises(SandboxUnavailable, match="No such file"):
+        Run(missing, job, None)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_command_that_is_too_long_is_refused(sandbox: Sandbox, place: Place) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    if sandbox.level != 2:
+        outcome = run(sandbox, place.job("true", "x" * 2**18))
+        assert outcome.exit_code == 126
+        assert b"too long" in outcome.stderr.data
+        return
+    with pytest.raises(RunRefused, match="too long"):
+        run(sandbox, place.job("true", "x" * 2**18))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_null_is_refused(sandbox: Sandbox, place: Place) -> None:
+    with pytest.raises(RunRefused, match="NUL"):
+        run(sandbox, place.job("true", "a\0b"))
+
+
+def test_the_answer_is_not_part_of_the_output(sandbox: Sandbox, place: Place) -> None:
+    """Attack 64: a command that says the same is only a command that says the same."""
+    outcome = run(sandbox, place.shell("printf 1; read -r line; echo go $line", stdin=b"go\ngo\n"))
+    assert outcome.stdout.data == b"1go go\n"
+
+
+def test_a_signal_from_the_terminal_does_not_reach_a_run(place: Place) -> None:
+    """Ctrl-C goes to all of a terminal's processes; a run is not one of them."""
+    running = LinuxSandbox().start(place.job("sleep", "60"))
+    below = descendants(os.getpid())
+    assert below
+    assert os.getpgrp() not in {os.getpgid(pid) for pid in below}
+    assert os.getsid(0) not in {os.getsid(pid) for pid in below}
+    running.kill()
+    running.wait()

@@ -1,0 +1,165 @@
+"""The filter answers each call as it should, on both processors. It is run here, call by call."""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+import pytest
+
+from skillbelt.sandbox import seccomp
+from skillbelt.sandbox.conformance import Place
+from skillbelt.sandbox.linux import LinuxSandbox
+from skillbelt.sandbox.protocol import run
+
+ALLOWED, KILLED = 0, -1
+AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+I386 = 0x40000003
+
+
+def answer(program: bytes, number: int, *arguments: int, arch: int) -> int:
+    """What the kernel would do: 0, the error, or -1 when the process is killed."""
+    padded = [value % 2**64 for value in (*arguments, *(0,) * 6)][:6]
+    data = struct.pack("<IIQ6Q", number % 2**32, arch, 0, *padded)
+    steps = list(struct.iter_unpack("<HBBI", program))
+    at = value = 0
+    while True:
+        code, if_true, if_false, operand = steps[at]
+        at += 1
+        if code == 0x20:
+            (value,) = struct.unpack_from("<I", data, operand)
+        elif code == 0x54:
+            value &= operand
+        elif code == 0x05:
+            at += operand
+        elif code == 0x06:
+            plain = {0x7FFF0000: ALLOWED, 0x80000000: KILLED}
+            return plain.get(operand, int(operand & 0xFFFF))
+        else:
+            tests = {0x15: value == operand, 0x35: value >= operand, 0x45: bool(value & operand)}
+            at += if_true if tests[code] else if_false
+
+
+@pytest.fixture(params=["x86_64", "aarch64"])
+def machine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def ask(machine: str, numbers: tuple[int, int], *arguments: int, **kind: bool) -> int:
+    settings = {"processes": True, "network": False, **kind}
+    program = seccomp.program(machine=machine, **settings)
+    number = numbers[0 if machine == "x86_64" else 1]
+    return answer(program, number, *arguments, arch=AUDIT[machine])
+
+
+READ, EXECVE, MOUNT, PTRACE = (0, 63), (59, 221), (165, 40), (101, 117)
+CLONE, CLONE3, SOCKET, SOCKETPAIR = (56, 220), (435, 435), (41, 198), (53, 199)
+IOCTL, CHMOD, OPENAT, OPENAT2 = (16, 29), (268, 53), (257, 56), (437, 437)
+PERSONALITY, CONNECT, URING = (135, 92), (42, 203), (425, 425)
+FORK = 17  # the signal that a plain fork asks for
+
+
+def test_ordinary_calls_are_allowed(machine: str) -> None:
+    for numbers in (READ, EXECVE, (1, 64), (9, 222), (202, 98), (318, 278), (500, 500)):
+        assert ask(machine, numbers) == ALLOWED
+
+
+def test_doors_into_the_kernel_are_shut(machine: str) -> None:
+    for numbers in (MOUNT, PTRACE, (321, 280), (272, 97), (308, 268), (310, 270), (250, 219)):
+        assert ask(machine, numbers) == errno.EPERM
+
+
+def test_what_it_can_not_look_into_is_not_there(machine: str) -> None:
+    for numbers in (CLONE3, OPENAT2, URING, (319, 279)):
+        assert ask(machine, numbers) == errno.ENOSYS
+
+
+def test_another_processor_is_killed(machine: str) -> None:
+    program = seccomp.program(True, False, machine)
+    assert answer(program, 0, arch=I386) == KILLED
+
+
+def test_the_other_table_of_the_same_processor_is_not_there() -> None:
+    program = seccomp.program(True, False, "x86_64")
+    for number in (0x40000000, 0x40000000 + 41, 0x7FFFFFFF, -1):
+        assert answer(program, number, arch=AUDIT["x86_64"]) == errno.ENOSYS
+
+
+def test_a_new_process_but_no_new_namespace(machine: str) -> None:
+    assert ask(machine, CLONE, FORK) == ALLOWED
+    for flag in (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000):
+        assert ask(machine, CLONE, flag | FORK) == errno.EPERM
+
+
+def test_without_processes_there_are_threads_only(machine: str) -> None:
+    assert ask(machine, CLONE, FORK, processes=False) == errno.EPERM
+    assert ask(machine, CLONE, 0x3D0F00, processes=False) == ALLOWED
+    if machine == "x86_64":
+        for number in (57, 58):
+            assert ask(machine, (number, -1), processes=False) == errno.EPERM
+            assert ask(machine, (number, -1)) == ALLOWED
+
+
+@pytest.mark.parametrize("family", range(46))
+def test_no_family_of_sockets_without_a_network(machine: str, family: int) -> None:
+    assert ask(machine, SOCKET, family) == errno.EACCES
+    reachable = family in (1, 2, 10)
+    assert ask(machine, SOCKET, family, network=True) == (ALLOWED if reachable else errno.EACCES)
+
+
+def test_the_upper_half_of_an_argument_changes_nothing(machine: str) -> None:
+    assert ask(machine, SOCKET, 2 + 2**32) == errno.EACCES
+    assert ask(machine, IOCTL, 0, 0x5412 + 2**32) == errno.EPERM
+
+
+def test_pairs_of_connected_sockets(machine: str) -> None:
+    """A pair of datagram sockets could send to any name, so without a network it is refused."""
+    assert ask(machine, SOCKETPAIR, 1, 1) == ALLOWED
+    assert ask(machine, SOCKETPAIR, 1, 1 | 0o2000000) == ALLOWED
+    assert ask(machine, SOCKETPAIR, 1, 2 | 0o2000000) == errno.EACCES
+    assert ask(machine, SOCKETPAIR, 2, 1) == errno.EACCES
+    assert ask(machine, SOCKETPAIR, 1, 2, network=True) == ALLOWED
+
+
+def test_nobody_is_called_without_a_network(machine: str) -> None:
+    assert ask(machine, CONNECT) == errno.EPERM
+    assert ask(machine, CONNECT, network=True) == ALLOWED
+
+
+def test_a_terminal_is_not_typed_into(machine: str) -> None:
+    assert ask(machine, IOCTL, 0, 0x5412) == errno.EPERM
+    assert ask(machine, IOCTL, 0, 0x541C) == errno.EPERM
+    assert ask(machine, IOCTL, 0, 0x5413) == ALLOWED
+
+
+def test_no_file_takes_on_the_rights_of_its_owner(machine: str) -> None:
+    assert ask(machine, CHMOD, 0, 0, 0o755) == ALLOWED
+    assert ask(machine, CHMOD, 0, 0, 0o4755) == errno.EPERM
+    assert ask(machine, CHMOD, 0, 0, 0o2755) == errno.EPERM
+    assert ask(machine, OPENAT, 0, 0, 0o101, 0o644) == ALLOWED
+    assert ask(machine, OPENAT, 0, 0, 0o101, 0o4755) == errno.EPERM
+    assert ask(machine, OPENAT, 0, 0, 0o20200001, 0o4755) == errno.EPERM
+    assert ask(machine, OPENAT, 0, 0, 0, 0o4755) == ALLOWED  # makes no file: the mode is nothing
+
+
+def test_personality_can_be_asked_for(machine: str) -> None:
+    assert ask(machine, PERSONALITY, 0xFFFFFFFF) == ALLOWED
+    assert ask(machine, PERSONALITY, 0) == ALLOWED
+    assert ask(machine, PERSONALITY, 0x0040000) == errno.EPERM
+
+
+def test_the_kernel_takes_it(place: Place) -> None:
+    """And says so of the process."""
+    job = place.shell("grep Seccomp: /proc/self/status")
+    assert run(LinuxSandbox(), job).stdout.data.split() == [b"Seccomp:", b"2"]
+
+
+def test_the_number_of_denied_calls_is_told() -> None:
+    counted = seccomp.denied_count
+    assert 60 < counted(True, True) < counted(True, False) < counted(False, False)
+
+
+def test_a_machine_without_a_table_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seccomp.supported()
+    monkeypatch.setattr("platform.machine", lambda: "vax")
+    assert not seccomp.supported()
