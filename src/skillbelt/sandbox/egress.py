@@ -12,7 +12,6 @@ inside TLS, can be asked for them: name only hosts that you trust with that.
 from __future__ import annotations
 
 import os
-import selectors
 import shutil
 import socket
 import tempfile
@@ -20,43 +19,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import NamedTuple, Self
+from typing import Self
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.hosts import Address
 from skillbelt.sandbox.bridge import TAKEN
-from skillbelt.sandbox.gate import Gate, Resolver, Unreachable, resolve
-from skillbelt.sandbox.relay import Overrun, Relay
-from skillbelt.sandbox.request import Refused, Request, parse_request
-from skillbelt.text import one_line
+from skillbelt.sandbox.gate import Gate, Resolver, resolve
+from skillbelt.sandbox.request import Refused
+from skillbelt.sandbox.visit import Connection, EgressLimits, Visit
 
 _MAX_REPORTED = 1000
 _CLOSING_SECONDS = 5.0
-_LINGER_SECONDS = 1.0
 _BRIDGE = os.path.join(os.path.dirname(__file__), "bridge.py")
-
-
-class Connection(NamedTuple):
-    """One thing that was asked of the proxy, and what came of it; told when it is over."""
-
-    host: str
-    port: int
-    address: str
-    allowed: bool
-    reason: str = ""
-    bytes_sent: int = 0
-    bytes_received: int = 0
-
-
-class EgressLimits(NamedTuple):
-    """The bounds of one proxy, with their units; the bytes are of all connections together."""
-
-    max_connections: int = 64
-    max_header_bytes: int = 32 * 2**10
-    max_bytes: int = 2 * 2**30
-    header_seconds: float = 10.0
-    connect_seconds: float = 15.0
-    idle_seconds: float = 120.0
 
 
 _LIMITS = EgressLimits()
@@ -233,9 +206,6 @@ class Egress:
             self._tell(result)
 
 
-# --- one connection ------------------------------------------------------------------------------
-
-
 def _received(way: socket.socket) -> socket.socket:
     """The port that is handed out, which must be one that listens; else OSError."""
     flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
@@ -250,160 +220,6 @@ def _received(way: socket.socket) -> socket.socket:
         raise OSError("what was handed out is no port")
     listener.setblocking(True)
     return listener
-
-
-class Visit:
-    """One client of the proxy, from its first byte to its last."""
-
-    def __init__(
-        self,
-        client: socket.socket,
-        gate: Gate,
-        limits: EgressLimits,
-        desk: Egress,
-    ) -> None:
-        self._client, self._gate, self._limits, self._desk = client, gate, limits, desk
-        self.result: Connection | None = None
-
-    def serve(self) -> None:
-        """Do what is asked, or answer why not."""
-        try:
-            head, rest = self._read_head()
-            if head:
-                self._do(parse_request(head), rest)
-        except Refused as refusal:
-            self._refuse(refusal)
-        except OSError:
-            return
-
-    def _refuse(self, refusal: Refused) -> None:
-        reason = str(refusal)
-        self.result = (self.result or Connection("", 0, "", False))._replace(
-            allowed=isinstance(refusal, Unreachable), reason=reason
-        )
-        _answer(self._client, 502 if isinstance(refusal, Unreachable) else 403, reason)
-
-    def _read_head(self) -> tuple[bytes, bytes]:
-        """The head up to its blank line, and what came after; empty when nothing came."""
-        data, end = b"", time.monotonic() + self._limits.header_seconds
-        while b"\r\n\r\n" not in data:
-            left = end - time.monotonic()
-            if left <= 0:
-                raise Refused("the request did not come in time")
-            if len(data) > self._limits.max_header_bytes:
-                break
-            self._client.settimeout(left)
-            try:
-                piece = self._client.recv(8192)
-            except TimeoutError:
-                continue
-            if not piece and not data:
-                return b"", b""
-            if not piece:
-                raise Refused("the request ends before its head does")
-            data += piece
-        head, _, rest = data.partition(b"\r\n\r\n")
-        if len(head) > self._limits.max_header_bytes:
-            raise Refused(f"the head has more than {self._limits.max_header_bytes} bytes")
-        return head, rest
-
-    def _do(self, request: Request, rest: bytes) -> None:
-        self.result = Connection(request.host, request.port, "", False)
-        self._gate.check(request.host, request.port)
-        if not request.tunnel and len(rest) > request.body_bytes:
-            raise Refused("more came than one request")
-        addresses = self._gate.addresses(request.host, request.port)
-        upstream = self._connect(request, addresses)
-        try:
-            address = str(upstream.getpeername()[0])
-            self.result = self.result._replace(allowed=True, address=address)
-            if request.tunnel:
-                self._client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            self._carry(upstream, request, rest)
-        finally:
-            self._desk.release(upstream)
-
-    def _connect(self, request: Request, addresses: list[Address]) -> socket.socket:
-        """A connection to one of the addresses themselves; no name is looked up again."""
-        end = time.monotonic() + self._limits.connect_seconds
-        fault = "no answer in time"
-        for address in addresses:
-            upstream = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET)
-            try:
-                self._desk.hold(upstream)
-                upstream.settimeout(max(end - time.monotonic(), 0.01))
-                upstream.connect((str(address), request.port))
-                return upstream
-            except OSError as error:
-                fault = error.strerror or str(error)
-            except BaseException:
-                self._desk.release(upstream)
-                raise
-            self._desk.release(upstream)
-        raise Unreachable(f"{request.host} can not be reached: {fault}")
-
-    def _carry(self, upstream: socket.socket, request: Request, rest: bytes) -> None:
-        most = None if request.tunnel else request.body_bytes
-        relay = Relay(self._client, upstream, most)
-        relay.waiting[upstream] += request.forward
-        relay.receive(self._client, rest)
-        try:
-            fault = self._pump(relay)
-        except (Refused, Overrun) as error:
-            fault = str(error)
-        except OSError:
-            fault = "the connection broke"
-        assert self.result is not None
-        self.result = self.result._replace(
-            reason=fault,
-            bytes_sent=relay.received[self._client],
-            bytes_received=relay.received[upstream],
-        )
-
-    def _pump(self, relay: Relay) -> str:
-        """Carry bytes until both are done; the text says what ended it early."""
-        counted = 0
-        with selectors.DefaultSelector() as selector:
-            while not relay.done:
-                moved = sum(relay.received.values())
-                self._desk.spend(moved - counted)
-                counted = moved
-                _watch(selector, relay)
-                ready = selector.select(self._limits.idle_seconds)
-                if not ready:
-                    return f"nothing came for {self._limits.idle_seconds:g} s"
-                for key, mask in ready:
-                    relay.step(key.data, mask)
-        self._desk.spend(sum(relay.received.values()) - counted)
-        return ""
-
-
-def _watch(selector: selectors.BaseSelector, relay: Relay) -> None:
-    for end in relay.ends:
-        known = selector.get_map().get(end)
-        mask = relay.wants(end)
-        if known and known.events != mask:
-            selector.unregister(end)
-            known = None
-        if mask and not known:
-            selector.register(end, mask, end)
-
-
-def _answer(client: socket.socket, status: int, reason: str) -> None:
-    words = {403: "Forbidden", 502: "Bad Gateway"}
-    body = f"skillbelt: {one_line(reason)}\n".encode("utf-8", "replace")
-    head = (
-        f"HTTP/1.1 {status} {words[status]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    )
-    with suppress(OSError):
-        client.settimeout(_LINGER_SECONDS)
-        client.sendall(head.encode() + body)
-        client.shutdown(socket.SHUT_WR)
-        # Closing with bytes unread would reset the connection before the answer is seen.
-        end = time.monotonic() + _LINGER_SECONDS
-        while client.recv(65536) and time.monotonic() < end:
-            pass
 
 
 # --- inside --------------------------------------------------------------------------------------
