@@ -30,8 +30,6 @@ from skillbelt.sandbox.visit import Connection, EgressLimits, Visit
 _MAX_REPORTED = 1000
 _CLOSING_SECONDS = 5.0
 _BRIDGE = os.path.join(os.path.dirname(__file__), "bridge.py")
-
-
 _LIMITS = EgressLimits()
 
 
@@ -100,16 +98,15 @@ class Egress:
         """End every connection and remove the folder. What was open is told before it returns."""
         with self._lock:
             self._closing.set()
-            ends, threads = [self._socket, *self._open], [self._server, *self._threads]
-        for end in ends:
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+            threads = [self._server, *self._threads]
+            for end in (self._socket, *self._open):
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
         self._slots.release()
         # A thread that waits for the resolver can not be woken; it finds everything closed.
         deadline = time.monotonic() + _CLOSING_SECONDS
         for thread in threads:
             thread.join(max(deadline - time.monotonic(), 0))
-        self._socket.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _serve(self) -> None:
@@ -139,7 +136,7 @@ class Egress:
         finally:
             with suppress(OSError):
                 os.unlink(self.door)
-            self._socket.close()
+            self.release(self._socket)
 
     def _accept(self, listener: socket.socket) -> None:
         """Take connections while there may be more; the others wait at the port."""
@@ -155,13 +152,14 @@ class Egress:
 
     def _welcome(self, client: socket.socket) -> None:
         thread = threading.Thread(target=self._attend, args=(client,), daemon=True)
-        with self._lock:
-            if self._closing.is_set():
-                client.close()
-                return
-            self._open.add(client)
-            self._threads.add(thread)
-            thread.start()
+        try:
+            self.hold(client)
+            with self._lock:
+                thread.start()
+                self._threads.add(thread)
+        except (Refused, RuntimeError):  # RuntimeError: there may be no more threads
+            self.release(client)
+            self._slots.release()
 
     def _attend(self, client: socket.socket) -> None:
         visit = Visit(client, self._gate, self._limits, self)
@@ -185,7 +183,7 @@ class Egress:
         """Close the socket now."""
         with self._lock:
             self._open.discard(end)
-        end.close()
+            end.close()
 
     def spend(self, count: int) -> None:
         """Count bytes; Refused when they are too many, or the run is over."""
@@ -222,19 +220,10 @@ def _received(way: socket.socket) -> socket.socket:
     return listener
 
 
-# --- inside --------------------------------------------------------------------------------------
-
-
-def bridge(
-    door: str, *, processes: bool = True, python: str = "/usr/bin/python3"
-) -> tuple[str, ...]:
+def bridge(door: str, python: str = "/usr/bin/python3") -> tuple[str, ...]:
     """What stands before a command inside, so that it finds the proxy; `door` is as inside.
 
-    Without `processes` the command can start none. The program is handed over as text: it may lie
-    where the user inside can not read.
+    The program is handed over as text: it may lie where the user inside can not read.
     """
-    from skillbelt.sandbox import seccomp
-
-    filtered = "-" if processes else seccomp.program(processes=False, network=True).hex()
     with open(_BRIDGE, encoding="utf-8") as file:
-        return (python, "-I", "-S", "-c", file.read(), door, filtered)
+        return (python, "-I", "-S", "-c", file.read(), door)
