@@ -79,6 +79,54 @@ def test_layers_add_up_and_say_where_each_value_came_from(tree: Tree) -> None:
     assert settings.sources == {"nested": str(user), "strict": str(own)}
 
 
+def test_the_systems_config_is_weaker_than_the_users(tree: Tree) -> None:
+    tree.setenv("XDG_CONFIG_DIRS", f"{tree.root / 'one'}:{tree.root / 'two'}:relative")
+    first = tree.write("one/skillbelt/config.toml", "max_depth = 1")
+    second = tree.write("two/skillbelt/config.toml", "max_depth = 2\nnested = true")
+    tree.write("project/relative/skillbelt/config.toml", "strict = true")
+    settings = tree.settings()
+    assert settings.sources == {"max_depth": str(first), "nested": str(second)}
+    assert (settings.limits.max_depth, settings.nested) == (1, True)
+    tree.write("home/.config/skillbelt/config.toml", "max_depth = 3")
+    assert tree.settings().limits.max_depth == 3
+
+
+def test_the_files_that_were_read_are_told_apart(tree: Tree) -> None:
+    tree.setenv("XDG_CONFIG_DIRS", tree.root / "etc")
+    files = [
+        ("system", tree.write("etc/skillbelt/config.toml")),
+        ("user", tree.write("home/.config/skillbelt/config.toml")),
+        ("user", tree.write("home/.config/skillbelt/skillbelt.toml")),
+        ("project", tree.write("project/pyproject.toml", "[tool.skillbelt]")),
+        ("project", tree.write("project/skillbelt.toml")),
+    ]
+    assert tree.settings().files == tuple((source, str(path)) for source, path in files)
+
+
+def test_a_file_that_the_user_names_counts_as_theirs(tree: Tree) -> None:
+    mine = tree.write("project/skillbelt.toml", "nested = true")
+    assert tree.settings().files == (("project", str(mine)),)
+    assert load_settings(tree.project, config=mine).files == (("user", str(mine)),)
+
+
+def test_rules_of_permission_are_no_settings_but_kept(tree: Tree) -> None:
+    text = '[tool.skillbelt]\nnested = true\n[tool.skillbelt.permission]\nrun = "deny"\n'
+    file = tree.write("project/pyproject.toml", text)
+    tree.write("project/skillbelt.toml", "strict = true")
+    settings = tree.settings()
+    assert settings.sources.keys() == {"nested", "strict"}
+    assert settings.rule_tables == {
+        str(file): (text, ("tool", "skillbelt"), {"permission": {"run": "deny"}})
+    }
+
+
+def test_without_a_file_no_reader_of_toml_is_imported(tree: Tree) -> None:
+    code = "import sys, skillbelt; skillbelt.load_settings(); print('tomllib' in sys.modules)"
+    assert tree.python("-c", code).stdout == "False\n"
+    tree.write("project/skillbelt.toml", "nested = true")
+    assert tree.python("-c", code).stdout == "True\n"
+
+
 def test_the_users_config_may_also_be_called_skillbelt_toml(tree: Tree) -> None:
     tree.write("home/.config/skillbelt/skillbelt.toml", "nested = true")
     assert tree.settings().nested
@@ -191,6 +239,11 @@ def test_bad_toml_names_file_and_line(tree: Tree) -> None:
     file = tree.write("project/skillbelt.toml", "nested = true\nmax_depth = = 3")
     assert message(tree).startswith(f"{file}: not valid TOML: ")
     assert "line 2" in message(tree)
+
+
+def test_endless_nesting_is_an_error_like_any_other(tree: Tree) -> None:
+    file = tree.write("project/skillbelt.toml", f"paths = {'[' * 50_000}{']' * 50_000}")
+    assert message(tree) == f"{file}: nested too deeply; put fewer lists inside each other"
 
 
 def test_a_file_that_is_not_utf8_names_file_and_line(tree: Tree) -> None:

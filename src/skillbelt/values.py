@@ -140,3 +140,4 @@ class Limits(NamedTuple):
     http_timeout_seconds: float = 10.0
     source_timeout_seconds: float = 60.0
     remote_refresh_seconds: float = 300.0
+    permission_timeout_seconds: float = 300.0
