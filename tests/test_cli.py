@@ -26,6 +26,8 @@ CALLS = {
     "load": ["pdf"],
     "read": ["pdf", "notes.md"],
     "sessions": ["list"],
+    "trust": [],
+    "log": [],
     "refresh": [],
     "config": [],
 }
