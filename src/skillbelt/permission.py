@@ -109,7 +109,29 @@ def matches(pattern: str, text: str) -> bool:
 
     A pattern that ends in ` *` or `:*` also covers what stands before that. All else is literal.
     """
-    return any(_glob(form, text) for form in _forms(pattern))
+    return any(_glob(form, text) for form in forms(pattern))
+
+
+def forms(pattern: str) -> tuple[str, ...]:
+    """The one or two patterns that it stands for, in which the end has no meaning of its own."""
+    if pattern.endswith(":*"):
+        pattern = f"{pattern[:-2]} *"
+    return (pattern[:-2], pattern) if pattern.endswith(" *") else (pattern,)
+
+
+def meet(one: str, other: str) -> bool:
+    """Whether some text may match both patterns; False is certain."""
+    return any(_near(a, b) and _near(a[::-1], b[::-1]) for a in forms(one) for b in forms(other))
+
+
+def _near(one: str, other: str) -> bool:
+    """Whether a text may begin as both do."""
+    mine, others = _start(one), _start(other)
+    if mine == one:
+        return _glob(other, one)
+    if others == other:
+        return _glob(one, other)
+    return mine.startswith(others) or others.startswith(mine)
 
 
 class RuleSet:
@@ -155,7 +177,7 @@ class RuleSet:
             asked_by = {asker for asker in _ASKERS if _is_asker(rule, *asker)}
             if rule.action != "deny" and not asked_by <= denied:
                 return False
-            if rule.action == "deny" and not _forms(rule.pattern)[0].strip("*"):
+            if rule.action == "deny" and not forms(rule.pattern)[0].strip("*"):
                 denied |= asked_by
                 if denied == _ASKERS:
                     return True
@@ -208,7 +230,7 @@ class _View:
         ends: list[_Place] = []
         rest: list[_Try] = []
         for position, pattern in rules:
-            for form in _forms(pattern):
+            for form in forms(pattern):
                 start, end = _start(form), _start(form[::-1])
                 if start == form:
                     self._exact[form] = position
@@ -308,13 +330,6 @@ def _tried(tries: Iterable[_Try], text: str, best: int) -> int:
         if part in text and _glob(form, text):
             return position
     return best
-
-
-def _forms(pattern: str) -> tuple[str, ...]:
-    """The plain patterns that it stands for."""
-    if pattern.endswith(":*"):
-        pattern = f"{pattern[:-2]} *"
-    return (pattern[:-2], pattern) if pattern.endswith(" *") else (pattern,)
 
 
 def _start(form: str) -> str:

@@ -16,6 +16,8 @@ from skillbelt.values import SCOPES, Limits
 
 ENV_PREFIX = "SKILLBELT_"
 PROJECT_FILE = "skillbelt.toml"
+# The last of them holds the rules that commands add.
+_USER_FILES = ("config.toml", PROJECT_FILE, "permissions.toml")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 FileSource = Literal["system", "user", "project"]
 
@@ -53,6 +55,7 @@ class Settings(NamedTuple):
     internal_skills: bool = False
     trust_project: Literal["allow", "ask"] = "allow"
     trust_declared_tools: bool = True
+    audit: bool = True
     empty_allowed_tools: Literal["allow", "deny"] = "allow"
     use_index: bool = True
     offline: bool = False
@@ -214,7 +217,7 @@ def _files(
     found: list[tuple[FileSource, str]] = [
         ("system", os.path.join(name, "config.toml")) for name in system
     ]
-    found += [("user", os.path.join(own, name)) for name in ("config.toml", PROJECT_FILE)]
+    found += [("user", os.path.join(own, name)) for name in _USER_FILES]
     found = [item for item in found if os.path.isfile(item[1])]
     if config is not None:
         path = os.path.abspath(os.path.expanduser(config))
