@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -110,9 +110,11 @@ class AuditLog:
         limit: int | None = None,
     ) -> Iterator[AuditEvent]:
         """The events, oldest first, as of now; of many the newest `limit`."""
-        chosen = _Filter(session, type, skill, since)
-        with self._snapshot() as files:
-            yield from _chosen(files, chosen, limit)
+        files = self._opened_files()
+        try:
+            yield from _chosen(files, _Filter(session, type, skill, since), limit)
+        finally:
+            _close(files)
 
     def follow(
         self,
@@ -124,27 +126,21 @@ class AuditLog:
         limit: int | None = None,
         stop: threading.Event | None = None,
         seconds: float = _FOLLOW_SECONDS,
-    ) -> Iterator[AuditEvent]:
+    ) -> Generator[AuditEvent, None, None]:
         """What `read` gives, then each new event as it comes, until `stop` is set."""
         chosen = _Filter(session, type, skill, since)
-        with self._snapshot() as files:
-            last = files[-1].copy() if files else None
-            yield from _chosen(files, chosen, limit)
+        files = self._opened_files()
         try:
+            yield from _chosen(files, chosen, limit)
             while not _stopped(stop, seconds):
-                if last is not None and not self._grown(last):
+                if files and not self._grown(files[-1]):
                     continue
-                with self._snapshot() as files:
-                    fresh = _after(files, last)
-                    kept = fresh[-1].copy() if fresh else None
-                    yield from filter(chosen.takes, _forward(fresh))
-                if kept is not None:
-                    if last is not None:
-                        last.close()
-                    last = kept
+                before, files = files, self._opened_files()
+                fresh = _after(files, before)
+                _close(before)
+                yield from filter(chosen.takes, _forward(fresh))
         finally:
-            if last is not None:
-                last.close()
+            _close(files)
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
@@ -166,23 +162,20 @@ class AuditLog:
             else:
                 os.unlink(self._path(name))
 
-    @contextmanager
-    def _snapshot(self) -> Iterator[list[_File]]:
+    def _opened_files(self) -> list[_File]:
         """Every file there is, oldest first, opened at one moment: none is seen twice or missed."""
         files: list[_File] = []
         try:
             with self._settled():
                 for _, name in sorted(_numbered(self.folder), reverse=True):
                     files.append(_File.opened(self._path(name)))
-            yield files
         except OSError as error:
+            _close(files)
             raise ConfigError(
                 f"{self.folder}: the audit log can not be read: {error.strerror or error}; "
                 "mend the permissions of the folder and of the files in it"
             ) from error
-        finally:
-            for file in files:
-                file.close()
+        return files
 
     @contextmanager
     def _settled(self) -> Iterator[None]:
@@ -217,11 +210,10 @@ class _File(NamedTuple):
         size = info.st_size if stat.S_ISREG(info.st_mode) else 0
         return cls(handle, (info.st_dev, info.st_ino), size)
 
-    def copy(self) -> _File:
-        return self._replace(handle=os.dup(self.handle))
 
-    def close(self) -> None:
-        os.close(self.handle)
+def _close(files: list[_File]) -> None:
+    for file in files:
+        os.close(file.handle)
 
 
 def open_audit(settings: Settings) -> AuditLog:
@@ -438,11 +430,11 @@ def _refuse(name: str) -> object:
     raise ValueError(name)
 
 
-def _after(files: list[_File], last: _File | None) -> list[_File]:
+def _after(files: list[_File], before: list[_File]) -> list[_File]:
     """What of the files was not read before."""
     for place, file in enumerate(files):
-        if last is not None and file.identity == last.identity:
-            return [file._replace(start=last.size), *files[place + 1 :]]
+        if before and file.identity == before[-1].identity:
+            return [file._replace(start=before[-1].size), *files[place + 1 :]]
     return files
 
 

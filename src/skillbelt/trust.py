@@ -188,8 +188,7 @@ def open_trust(settings: Settings) -> Trust:
     A project's own files may not say where that is written: it could bring the file along.
     """
     source = settings.sources.get("state_dir", "")
-    own = os.path.join(settings.config_home, "skillbelt")
-    if os.path.isabs(source) and os.path.dirname(source) != own:
+    if ("project", source) in settings.files:
         reason = (
             f"is not believed, because {source} sets state_dir; set it in your own config file, "
             "or as SKILLBELT_STATE_DIR"
