@@ -29,7 +29,7 @@ from skillbelt.store.protocol import Store
 
 __all__ = ["Desk", "Pending", "Settled"]
 
-Callback = Callable[[Pending], None]
+Callback = Callable[[Pending], object]
 
 
 class _Entry:
