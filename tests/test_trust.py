@@ -93,6 +93,18 @@ def test_a_relative_path_is_made_absolute(
     assert trust.add(".").value == str(tmp_path)
 
 
+def test_two_slashes_are_one(trust: Trust, tmp_path: Path) -> None:
+    assert trust.add(f"/{tmp_path}").value == str(tmp_path)
+    assert trust.project(f"/{tmp_path}//a")
+    assert not trust.project("//")
+
+
+def test_the_root_of_all_folders(trust: Trust, tmp_path: Path) -> None:
+    trust.add("/")
+    assert trust.project("/")
+    assert trust.project(str(tmp_path))
+
+
 @pytest.mark.parametrize("value", ["", "nowhere", "a\0b", "a.example/x"])
 def test_a_folder_must_exist_to_be_trusted(trust: Trust, value: str) -> None:
     with pytest.raises(ConfigError, match="no such folder; give an existing one, or the URL"):

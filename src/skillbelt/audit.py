@@ -12,12 +12,14 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.errors import ConfigError
 
 if TYPE_CHECKING:
+    import json
     import threading
 
     from skillbelt.settings import Settings
@@ -86,14 +88,12 @@ class AuditLog:
         """Write the event; ConfigError when that is impossible, for nothing is done unrecorded."""
         line = _encoded(event)
         try:
-            private_folder(os.path.dirname(self.folder))
-            private_folder(self.folder)
-            with locked(self._path(_LOCK)):
-                handle = self._opened(len(line))
-                try:
-                    _write(handle, line)
-                finally:
-                    os.close(handle)
+            try:
+                self._append(line)
+            except FileNotFoundError:
+                private_folder(os.path.dirname(self.folder))
+                private_folder(self.folder)
+                self._append(line)
         except OSError as error:
             raise ConfigError(
                 f"{self.folder}: the audit log can not be written: {error.strerror or error}; "
@@ -145,15 +145,17 @@ class AuditLog:
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
 
-    def _opened(self, size: int) -> int:
-        """A handle of the file to append so many bytes to (locked)."""
-        handle = _open_log(self._path(_LOG))
-        there = os.fstat(handle).st_size
-        if there and there + size > self._max_bytes:
-            os.close(handle)
-            self._rotate()
-            handle = _open_log(self._path(_LOG))
-        return handle
+    def _append(self, line: bytes) -> None:
+        with locked(self._path(_LOCK)):
+            handle, size = _opened(self._path(_LOG))
+            if size and size + len(line) > self._max_bytes:
+                os.close(handle)
+                self._rotate()
+                handle, size = _opened(self._path(_LOG))
+            try:
+                _write(handle, size, line)
+            finally:
+                os.close(handle)
 
     def _rotate(self) -> None:
         for number, name in sorted(_numbered(self.folder), reverse=True):
@@ -218,7 +220,12 @@ def _close(files: list[_File]) -> None:
 
 def open_audit(settings: Settings) -> AuditLog:
     """The log in the state folder."""
-    return AuditLog(os.path.join(settings.state_dir, "audit"))
+    limits = settings.limits
+    return AuditLog(
+        os.path.join(settings.state_dir, "audit"),
+        max_bytes=limits.max_audit_bytes,
+        max_files=limits.max_audit_files,
+    )
 
 
 def user_name() -> str:
@@ -259,17 +266,18 @@ def locked(path: str, *, shared: bool = False) -> Iterator[None]:
         os.close(handle)
 
 
-def _open_log(path: str) -> int:
+def _opened(path: str) -> tuple[int, int]:
+    """A handle of the file to append to, and its size."""
     handle = os.open(path, _APPEND, 0o600)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
+    info = os.fstat(handle)
+    if not stat.S_ISREG(info.st_mode):
         os.close(handle)
         raise OSError(0, f"{path} is not a file")
-    return handle
+    return handle, info.st_size
 
 
-def _write(handle: int, line: bytes) -> None:
+def _write(handle: int, size: int, line: bytes) -> None:
     """All of the line or nothing; a line that a crash left without its end is ended first."""
-    size = os.fstat(handle).st_size
     torn = size and os.pread(handle, 1, size - 1) != b"\n"
     left = memoryview(b"\n" + line if torn else line)
     try:
@@ -401,11 +409,9 @@ def _lines_backward(handle: int, size: int) -> Iterator[bytes]:
 
 def _decoded(line: bytes) -> AuditEvent | None:
     """The event of a line; None for one that a crash or somebody else left there."""
-    import json
-
     try:
         text = line.decode("utf-8")
-        found = None if _too_deep(text) else json.loads(text, parse_constant=_refuse)
+        found = None if _too_deep(text) else _decoder().decode(text)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or not found.keys() <= _FIELDS.keys():
@@ -424,6 +430,14 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "time": (int, float),
     "data": dict,
 }
+
+
+@cache
+def _decoder() -> json.JSONDecoder:
+    """Made once: to make one takes as long as to read a line."""
+    import json
+
+    return json.JSONDecoder(parse_constant=_refuse)
 
 
 def _refuse(name: str) -> object:

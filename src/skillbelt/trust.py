@@ -111,9 +111,9 @@ class Trust:
 
     def _covering(self, kind: str, value: str) -> TrustEntry | None:
         self._look()
-        for entry in self._entries:
-            if entry.kind == kind and _covers(entry, value):
-                return entry
+        if value and self._entries:
+            known = {entry.value: entry for entry in self._entries if entry.kind == kind}
+            return next((known[above] for above in _upward(kind, value) if above in known), None)
         return None
 
     def _look(self) -> None:
@@ -256,13 +256,19 @@ def _plain_part(part: str) -> bool:
     return name not in (".", "..") and part.isprintable() and not ("/" in part or "\\" in part)
 
 
-def _covers(entry: TrustEntry, value: str) -> bool:
-    if not value or entry.value == value:
-        return bool(value)
-    if entry.kind == "origin" and ("?" in value or "#" in value):
+def _upward(kind: str, value: str) -> Iterator[str]:
+    """The value and what it lies below, nearest first."""
+    yield value
+    if kind == "project":
+        while (parent := os.path.dirname(value)) != value:
+            value = parent
+            yield value
+    elif "?" not in value and "#" not in value:
         # A query may choose the content from anywhere, so it is trusted to the letter or not.
-        return False
-    return value.startswith(entry.value.rstrip("/") + "/")
+        start = value.index("://") + 3
+        while (end := value.rfind("/", start)) >= 0:
+            value = value[:end]
+            yield value
 
 
 def _target(value: str) -> tuple[Literal["project", "origin"], str]:

@@ -58,7 +58,7 @@ def _recorder(action: str, settings: Settings) -> Record:
         data = {"action": action, "kind": entry.kind, "value": entry.value}
         who, log = user_name(), open_audit(settings)
         log.append(
-            AuditEvent(time.time(), "trust", settings.worktree, who, initiator="user", data=data)
+            AuditEvent(time.time(), "trust", settings.project, who, initiator="user", data=data)
         )
 
     return record
