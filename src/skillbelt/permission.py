@@ -101,6 +101,8 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     Rule("*", "*", "ask", "default"),
     Rule("skill", "*", "allow", "default", trusted=True),
     Rule("skill", "*", "allow", "default", initiator="user"),
+    # Tools that only look never prompt.
+    *(Rule("tool", name, "allow", "default") for name in ("Read", "Grep", "Glob", "LS")),
 )
 
 

@@ -141,3 +141,6 @@ class Limits(NamedTuple):
     source_timeout_seconds: float = 60.0
     remote_refresh_seconds: float = 300.0
     permission_timeout_seconds: float = 300.0
+    max_parallel_calls: int = 1_000
+    max_audit_bytes: int = 64 * 2**20
+    max_audit_files: int = 4

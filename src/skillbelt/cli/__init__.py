@@ -146,7 +146,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         return _unknown(name)
     try:
-        parsed = parser(name).parse_args(arguments[1:])
+        parsed = parser(name).parse_intermixed_args(arguments[1:])
     except SystemExit as stop:
         return int(stop.code or 0)
     code: int = import_module(f"skillbelt.cli.{COMMANDS[name].module}").run(parsed)
