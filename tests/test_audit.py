@@ -361,7 +361,8 @@ def test_bytes_that_are_nearly_a_log(content: bytes) -> None:
 
 def test_other_files_in_the_folder_are_left_alone(log: AuditLog) -> None:
     fill(log, *events(1))
-    for name in ("log.x.jsonl", "log.-1.jsonl", "log.²", "notes", "log..jsonl", "log.1.jsonl.gz"):
+    others = ("x", "-1", "²", "", "0", "01", "00", "1.jsonl.gz")
+    for name in ("notes", "log", "1", *(f"log.{other}.jsonl" for other in others)):
         file(log, name).write_text('{"time":9,"type":"run"}\n')
     assert list(log.read()) == events(1)
     small = AuditLog(log.folder, max_bytes=1)

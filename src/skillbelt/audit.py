@@ -300,7 +300,7 @@ def _numbered(folder: str) -> list[tuple[int, str]]:
         number = name.removeprefix("log.").removesuffix(".jsonl")
         if name == _LOG:
             found.append((0, name))
-        elif name == f"log.{number}.jsonl" and number.isascii() and number.isdigit():
+        elif number.isascii() and number.isdigit() and name == f"log.{int(number) or ''}.jsonl":
             found.append((int(number), name))
     return found
 

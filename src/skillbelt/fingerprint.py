@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import threading
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -25,7 +24,6 @@ _MOST_KEPT = 4_096
 _TICK_NS = 2_000_000_000
 _INCOMPLETE = ("skill-too-large", "unreadable")
 _cache: dict[tuple[str, int, int], tuple[bytes, str]] = {}
-_lock = threading.Lock()
 
 
 class _Seen(NamedTuple):
@@ -56,14 +54,15 @@ def fingerprint(skill: Skill, limits: Limits) -> str:
     if not os.path.isabs(skill.location):
         return f"sha256:{hashlib.sha256(skill.source.encode('utf-8', 'surrogatepass')).hexdigest()}"
     key = (skill.dir, limits.max_manifest_files, limits.max_manifest_bytes)
+    began = time.time_ns()
     look = _look(skill.dir, limits.max_manifest_files)
-    with _lock:
-        stamp, known = _cache.get(key, (b"", ""))
+    stamp, known = _cache.get(key, (b"", ""))
     if stamp == look.stamp:
         return known
     manifest = build_manifest(skill.dir, limits)
     made = _combined(manifest, look, skill.dir)
-    if _settled(manifest, look) and _look(skill.dir, key[1]).stamp == look.stamp:
+    old = began - look.newest_ns >= _TICK_NS
+    if old and _readable(manifest) and _look(skill.dir, key[1]).stamp == look.stamp:
         _keep(key, look.stamp, made)
     return made
 
@@ -73,19 +72,16 @@ def is_complete(mark: str) -> bool:
     return not mark.endswith(PARTIAL)
 
 
-def _settled(manifest: Manifest, look: _Look) -> bool:
-    """Whether the same stats will mean the same content; what is unreadable may pass."""
-    if any(d.code == "unreadable" for d in manifest.diagnostics):
-        return False
-    return time.time_ns() - look.newest_ns >= _TICK_NS
+def _readable(manifest: Manifest) -> bool:
+    """Whether everything was; a failure may pass without a trace in the stats."""
+    return all(diagnostic.code != "unreadable" for diagnostic in manifest.diagnostics)
 
 
 def _keep(key: tuple[str, int, int], stamp: bytes, made: str) -> None:
-    with _lock:
-        _cache.pop(key, None)
-        while len(_cache) >= _MOST_KEPT:
-            del _cache[next(iter(_cache))]
-        _cache[key] = stamp, made
+    # Each step is whole by itself, so threads and forks need no lock.
+    if len(_cache) >= _MOST_KEPT:
+        _cache.clear()
+    _cache[key] = stamp, made
 
 
 def _combined(manifest: Manifest, look: _Look, folder: str) -> str:
