@@ -226,7 +226,7 @@ def test_who_no_longer_listens_leaves_nothing(board: Board, store: Store) -> Non
     assert store.state(DESK) == {}
 
 
-@pytest.mark.parametrize("value", ["", "now", "nan", "inf", str(time.time() + 10 * STALE_SECONDS)])
+@pytest.mark.parametrize("value", ["", "now", "nan", "inf", "1.5", "9e9"])
 def test_who_was_not_heard_of_lately_does_not_listen(
     board: Board, store: Store, value: str
 ) -> None:

@@ -246,6 +246,41 @@ def test_a_request_that_every_listener_elsewhere_failed_on_is_settled(
     assert asker.ask(PDF) == Settled(None, "nobody")
 
 
+def test_a_request_that_every_listener_here_failed_on_is_asked_for_elsewhere(
+    asker: Desk, other: Desk, listener: Listener
+) -> None:
+    def fail(_: Pending) -> None:
+        raise RuntimeError("no")
+
+    asker.listen(fail)
+    future = asked(asker, PDF)
+    other.answer(listener.next().id, ONCE)
+    assert result(future).by == "once"
+
+
+def test_a_request_that_every_listener_here_and_elsewhere_failed_on_is_settled(
+    asker: Desk, other: Desk
+) -> None:
+    def fail(_: Pending) -> None:
+        raise RuntimeError("no")
+
+    asker.listen(fail)
+    other.listen(fail)
+    assert asker.ask(PDF) == Settled(None, "nobody")
+
+
+def test_when_the_last_listener_here_ends_those_elsewhere_are_asked(
+    asker: Desk, other: Desk, listener: Listener
+) -> None:
+    here = Listener(asker)
+    future = asked(asker, PDF)
+    here.next()
+    assert listener.told.empty()
+    here.end()
+    other.answer(listener.next().id, ONCE)
+    assert result(future).by == "once"
+
+
 def test_a_request_that_vanishes_from_the_store_is_settled(
     asker: Desk, listener: Listener, store: Store
 ) -> None:

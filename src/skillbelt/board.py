@@ -80,11 +80,12 @@ class Board:
         delta[_LISTENER + self.id] = repr(now) if listening else None
         self._store.append(self._desk, [], delta)
 
-    def elsewhere(self) -> bool:
-        """Whether another desk listens."""
+    def elsewhere(self, asker: str = "") -> bool:
+        """Whether another desk listens; one that asks is not counted."""
         now = time.time()
+        known = (_LISTENER + self.id, _LISTENER + asker)
         return any(
-            key.startswith(_LISTENER) and key != _LISTENER + self.id and _fresh(value, now)
+            key.startswith(_LISTENER) and key not in known and _fresh(value, now)
             for key, value in self._store.state(self._desk).items()
         )
 

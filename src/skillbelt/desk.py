@@ -33,12 +33,19 @@ Callback = Callable[[Pending], object]
 
 
 class _Entry:
-    """A request on its way to an answer. `takers` are the listeners that may still give one."""
+    """A request on its way to an answer.
 
-    def __init__(self, pending: Pending, takers: Iterable[int] = ()) -> None:
+    `takers` are the listeners here that may still give one, `asker` is the desk it comes from when
+    that is another one, and a `shared` one is settled by what the store says of it.
+    """
+
+    def __init__(
+        self, pending: Pending, takers: Iterable[int] = (), *, asker: str = "", shared: bool = False
+    ) -> None:
         self.pending = pending
         self.takers = set(takers)
-        self.shared = False
+        self.asker = asker
+        self.shared = shared
         self.claimed = False
         self.settled: Settled | None = None
         self.done = threading.Event()
@@ -103,21 +110,17 @@ class Desk:
     def ask(self, request: Request, timeout_seconds: float | None = None) -> Settled:
         """Wait until the request is settled; the time-out, and nobody to ask, settle it too.
 
-        Nobody is there when no one listens, when every listener raised or ended, or when the last
-        process that listened has not been heard of for a few seconds.
+        Listeners here are asked first, those of other processes when there are none or each of
+        them raised or ended. Nobody is there when that holds for all of them; a process that was
+        killed is missed after a few seconds.
         """
         seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
-        seconds = min(max(seconds, 0.0), threading.TIMEOUT_MAX)
-        entry = _Entry(Pending(os.urandom(8).hex(), request, time.time(), self._project))
-        try:
-            self._enter(entry, seconds)
-            if not entry.done.wait(seconds):
-                self._resolve(entry, TIMEOUT)
-            # An answer may have come first and be remembered right now.
-            entry.done.wait()
-            return self._received(entry)
-        finally:
-            self._leave(entry)
+        until = time.monotonic() + min(max(seconds, 0.0), threading.TIMEOUT_MAX)
+        pending = Pending(os.urandom(8).hex(), request, time.time(), self._project)
+        settled = self._ask_here(pending, until)
+        if settled == NOBODY and self._board is not None and self._board.elsewhere():
+            return self._ask_elsewhere(self._board, pending, until)
+        return settled
 
     def answer(self, id: str, answer: Answer) -> bool:
         """Settle a request, and the others the answer reaches; False when it waits no more.
@@ -169,34 +172,52 @@ class Desk:
 
     # An asker's way
 
-    def _enter(self, entry: _Entry, seconds: float) -> None:
-        """Put the entry before those who listen; it is settled at once when nobody does."""
+    def _ask_here(self, pending: Pending, until: float) -> Settled:
+        entry = _Entry(pending)
         with self._lock:
+            if self._closed or not self._listeners:
+                return DISPOSED if self._closed else NOBODY
             listeners = dict(self._listeners)
             entry.takers.update(listeners)
-            if listeners and not self._closed:
-                self._add(entry)
-        if self._closed:
-            self._finish(entry, DISPOSED)
-        elif listeners:
+            self._add(entry)
+        try:
             if not self._remembered(entry):
                 self._publish(entry, listeners)
-        elif self._board is not None and self._board.elsewhere():
-            self._share(self._board, entry, seconds)
-        else:
-            self._finish(entry, NOBODY)
+            return self._outcome(entry, until)
+        finally:
+            with self._lock:
+                self._drop(entry)
 
-    def _share(self, board: Board, entry: _Entry, seconds: float) -> None:
-        entry.shared = True
-        board.post(entry.pending, seconds)
-        with self._lock:
-            closed = self._closed
-            if not closed:
+    def _ask_elsewhere(self, board: Board, pending: Pending, until: float) -> Settled:
+        entry = _Entry(pending, shared=True)
+        try:
+            board.post(pending, until - time.monotonic())
+            with self._lock:
+                if self._closed:
+                    return DISPOSED
                 self._add(entry)
-        if closed:
-            self._finish(entry, DISPOSED)
-        elif not self._remembered(entry):
-            self._poll()
+            if not self._remembered(entry):
+                self._poll()
+            return self._carried_out(entry, self._outcome(entry, until))
+        finally:
+            with self._lock:
+                self._drop(entry)
+            self._wake.set()
+            board.remove(pending.id)
+
+    def _outcome(self, entry: _Entry, until: float) -> Settled:
+        if not entry.done.wait(max(until - time.monotonic(), 0.0)):
+            self._resolve(entry, TIMEOUT)
+        # An answer may have come first and be remembered right now.
+        entry.done.wait()
+        return entry.settled or NOBODY
+
+    def _carried_out(self, entry: _Entry, settled: Settled) -> Settled:
+        """What another process answered is remembered here too, and reaches what waits here."""
+        if settled.answer is not None:
+            self._remember(entry.pending.request, settled.answer)
+            self._reach(entry, settled)
+        return settled
 
     def _remembered(self, entry: _Entry) -> bool:
         """Whether it was approved for good just before it began to wait."""
@@ -207,21 +228,6 @@ class Desk:
         if found is not None:
             self._resolve(entry, Settled(Answer("always", by=found.by), "always"))
         return found is not None
-
-    def _received(self, entry: _Entry) -> Settled:
-        """The outcome; what another process answered is carried out here too."""
-        settled = entry.settled or NOBODY
-        if entry.shared and settled.answer is not None:
-            self._remember(entry.pending.request, settled.answer)
-            self._reach(entry, settled)
-        return settled
-
-    def _leave(self, entry: _Entry) -> None:
-        with self._lock:
-            self._drop(entry)
-        if entry.shared and self._board is not None:
-            self._board.remove(entry.pending.id)
-            self._wake.set()
 
     # The entries
 
@@ -348,7 +354,7 @@ class Desk:
             return
         if not abroad:
             self._resolve(entry, NOBODY)
-        elif self._board is not None and not self._board.elsewhere():
+        elif self._board is not None and not self._board.elsewhere(entry.asker):
             self._board.settle(entry.pending.id, NOBODY)
 
     def _end(self, number: int) -> None:
@@ -419,8 +425,9 @@ class Desk:
             info = listing.get(entry.pending.id)
             if info is None or info.events > 1:
                 self._finish(entry, board.outcome(entry.pending.id) or NOBODY)
-        if mine and not self._listeners and not board.elsewhere():
-            for entry in mine:
+        lonely = [entry for entry in mine if not entry.takers]
+        if lonely and not board.elsewhere():
+            for entry in lonely:
                 self._resolve(entry, NOBODY)
         return self._hear(board.waiting(listing, seen), board) if self._listeners else {}
 
@@ -430,7 +437,7 @@ class Desk:
             listeners = dict(self._listeners)
             kept = {id: entry for id, entry in self._abroad.items() if id in posted}
             new = {
-                id: _Entry(one.pending, listeners)
+                id: _Entry(one.pending, listeners, asker=one.desk)
                 for id, one in posted.items()
                 if id not in kept and one.desk != board.id
             }
