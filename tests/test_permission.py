@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.permission import DEFAULT_RULES, TYPES, Action, Request, Rule, RuleSet, matches
+from skillbelt.permission import (
+    DEFAULT_RULES,
+    TYPES,
+    Action,
+    Request,
+    Rule,
+    RuleSet,
+    matches,
+    meet,
+)
 
 # The reference: a plain loop over the rules and a matcher that tries everything.
 
@@ -73,6 +82,20 @@ STACK = st.lists(RULE, max_size=25)
 @given(PATTERN, TEXT)
 def test_a_pattern_matches_what_the_reference_says(pattern: str, text: str) -> None:
     assert matches(pattern, text) == covers(pattern, text)
+
+
+@given(PATTERN, PATTERN, TEXT)
+def test_patterns_that_share_a_text_meet(one: str, other: str, text: str) -> None:
+    assert meet(one, other) or not (covers(one, text) and covers(other, text))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("a", "b"), ("a*", "b"), ("a*", "b*"), ("*a", "*b"), ("a *", "ab"), ("?", "")],
+)
+def test_patterns_that_share_no_text_do_not_meet(one: str, other: str) -> None:
+    assert not meet(one, other)
+    assert not meet(other, one)
 
 
 @given(STACK, st.lists(REQUEST, min_size=1, max_size=8))

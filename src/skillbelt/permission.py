@@ -139,10 +139,11 @@ def _near(one: str, other: str) -> bool:
 class RuleSet:
     """Rules in their order. For each text the last rule that matches decides."""
 
-    __slots__ = ("_made", "_rules", "_views")
+    __slots__ = ("_found", "_made", "_rules", "_views")
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self._rules = tuple(rules)
+        self._found = (*self._rules, DEFAULT_RULES[0])  # the last, at -1, is for what is not found
         self._views: dict[tuple[object, ...], _View] = {}
         self._made: dict[tuple[object, ...], _View] = {}
 
@@ -159,11 +160,10 @@ class RuleSet:
         view = self._view(request)
         decisive: Rule | None = None
         for text in request.patterns:
-            position = view.last(text)
-            rule = self._rules[position] if position >= 0 else DEFAULT_RULES[0]
+            rule = self._found[view.last(text)]
             if decisive is None or _STRICTNESS[rule.action] > _STRICTNESS[decisive.action]:
                 decisive = rule
-        decisive = decisive or DEFAULT_RULES[0]
+        decisive = decisive or self._found[-1]
         return decisive.action, decisive
 
     def last(self, request: Request, text: str) -> int:
@@ -220,38 +220,44 @@ def _is_asker(rule: Rule, initiator: str, trusted: bool) -> bool:
 class _View:
     """The rules that count for one asker, laid out so that few are tried on a text.
 
-    Literal patterns lie in a dict, those with a literal start or end in a tree of each; only what
-    has neither is gone through, from the last on, until a match that is known stands later.
+    Literal patterns lie in a dict, those with a literal start or end in a tree of each, those with
+    a start behind some `?` in a tree for what follows so many characters. Only what has neither
+    is gone through, from the last on, until a match that is known stands later.
     """
 
     __slots__ = ("_ends", "_exact", "_rest", "_starts")
 
     def __init__(self, rules: Iterable[tuple[int, str]]) -> None:
         self._exact: dict[str, int] = {}
-        starts: list[_Place] = []
+        starts: dict[int, list[_Place]] = {0: []}
         ends: list[_Place] = []
         rest: list[_Try] = []
         for position, pattern in rules:
             for form in forms(pattern):
-                start, end = _start(form), _start(form[::-1])
+                behind = form.lstrip("?")
+                start, end = _start(behind), _start(form[::-1])
                 if start == form:
                     self._exact[form] = position
-                elif start or form.strip("*") == "":
-                    starts.append((start, position, form))
+                elif start or not behind.strip("*"):
+                    skipped = len(form) - len(behind)
+                    starts.setdefault(skipped, []).append((start, position, behind))
                 elif end:
                     ends.append((end, position, form[::-1]))
                 else:
                     rest.append(_try(position, form))
-        self._starts = _Tree(starts)
+        self._starts = [(skipped, _Tree(places)) for skipped, places in starts.items()]
         self._ends = _Tree(ends) if ends else None
         self._rest = rest[::-1]
 
     def last(self, text: str) -> int:
         """The position of the last rule that matches, or -1."""
-        best = self._starts.last(text, self._exact.get(text, -1))
+        best = self._exact.get(text, -1)
+        for skipped, tree in self._starts:
+            if skipped <= len(text):
+                best = tree.last(text[skipped:], best)
         if self._ends is not None:
             best = self._ends.last(text[::-1], best)
-        return _tried(self._rest, text, best)
+        return _tried(self._rest, text, best) if self._rest else best
 
 
 # The literal start of a pattern, its position, and the pattern.
@@ -271,10 +277,14 @@ class _Node:
 
     def __init__(self, start: str, parent: "_Node | None", places: Iterable[_Place]) -> None:
         self.start, self.parent = start, parent or self
-        plain = [position for _, position, form in places if form.rstrip("*") == start]
-        self.last: int = max(*plain, parent.last if parent else -1, -1)
-        others = [(position, form) for _, position, form in places if form.rstrip("*") != start]
-        self.tried = [_try(position, form, len(start)) for position, form in reversed(others)]
+        self.last: int = parent.last if parent else -1
+        self.tried: list[_Try] = []
+        for _, position, form in places:
+            if form.rstrip("*") == start != form:
+                self.last = max(self.last, position)
+            else:
+                self.tried.append(_try(position, form, len(start)))
+        self.tried.reverse()
         self.holder: _Node | None = self if self.tried else parent.holder if parent else None
 
 
