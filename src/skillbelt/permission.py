@@ -197,16 +197,17 @@ class RuleSet:
         agents = {rule.agent for rule in self._rules if rule.agent}
         named = frozenset(name for name in agents if _is_agent(name, request.agent))
         same = (request.type if known else "*", named, request.initiator, request.trusted)
-        if same not in self._made:
-            self._made[same] = _View(
+        view = self._made.get(same)
+        if view is None:
+            view = self._made[same] = _View(
                 (position, rule.pattern)
                 for position, rule in enumerate(self._rules)
                 if rule.type in ("*", request.type)
                 and (not rule.agent or rule.agent in named)
                 and _is_asker(rule, request.initiator, request.trusted)
             )
-        self._views[key] = self._made[same]
-        return self._made[same]
+        self._views[key] = view
+        return view
 
 
 def _is_agent(named: str, agent: str) -> bool:
