@@ -125,7 +125,7 @@ def test_hostile_text_stays_on_its_line(log: AuditLog) -> None:
         {"a": b"\xff"},
         {"a": Path("/x")},
     ],
-    ids=str,
+    ids=["nan", "set", "object", "key", "bytes", "path"],
 )
 def test_what_json_can_not_hold_is_logged_as_text(log: AuditLog, data: dict[str, object]) -> None:
     log.append(AuditEvent(1.0, "run", data=data))

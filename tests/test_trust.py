@@ -449,6 +449,17 @@ def test_a_killed_writer_leaves_a_whole_file(trust: Trust, tmp_path: Path) -> No
     assert sorted(os.listdir(os.path.dirname(trust.path))) == [FILE, f"{FILE}.lock"]
 
 
+def test_a_reader_sees_the_old_file_or_the_new_one(trust: Trust, tmp_path: Path) -> None:
+    trust.add(BASE)
+    command = [sys.executable, "-c", ADDS, os.path.dirname(trust.path), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        for _ in range(20):
+            child.stdout.readline()
+            assert all(trust.origin(archive(BASE)) for _ in range(50))
+        child.kill()
+
+
 def test_many_processes_lose_nothing(trust: Trust, tmp_path: Path) -> None:
     code = "import sys; from skillbelt.trust import Trust\n"
     code += "for n in range(10): Trust(sys.argv[1]).add(f'https://{sys.argv[2]}.example/{n}')"
