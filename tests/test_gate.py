@@ -12,11 +12,18 @@ from typing import Any
 import anyio
 import pytest
 
-from skillbelt import Runtime
-from skillbelt.audit import AuditEvent
-from skillbelt.desk import Pending
-from skillbelt.errors import ConfigError, PermissionDenied
-from skillbelt.permission import Answer, Request, Rule
+from skillbelt import (
+    Answer,
+    AuditEvent,
+    ConfigError,
+    Decision,
+    Gate,
+    Pending,
+    PermissionDenied,
+    Request,
+    Rule,
+    Runtime,
+)
 from tests.tree import Tree
 
 
@@ -252,6 +259,7 @@ def test_many_coroutines_wait_at_once(pdf: Tree) -> None:
 
 
 def test_an_unknown_type_is_denied_with_its_name_when_nobody_answers(tree: Tree) -> None:
-    decision = Runtime(tree.project).gate.check(Request("teleport", ("home",)))
+    gate: Gate = Runtime(tree.project).gate
+    decision: Decision = gate.check(Request("teleport", ("home",)))
     assert not decision.allowed
     assert "teleport home" in decision.reason
