@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 
@@ -394,6 +394,61 @@ def test_an_always_that_can_not_be_written_down_counts_for_now_and_says_so() -> 
         with pytest.raises(ConfigError, match="full"):
             desk.answer(listener.next().id, ALWAYS)
         assert result(future) == Settled(ALWAYS, "always")
+
+
+class HookedStore(MemoryStore):
+    """A store that calls what it was given before it reads or writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_read: Callable[[], object] = bool
+        self.before_write: Callable[[], object] = bool
+
+    def state(self, key: SessionKey) -> dict[str, str]:
+        self.before_read()
+        return super().state(key)
+
+    def append(
+        self,
+        key: SessionKey,
+        events: Sequence[NewEvent],
+        delta: Mapping[str, str | None] = NO_CHANGE,
+    ) -> list[Event]:
+        self.before_write()
+        return super().append(key, events, delta)
+
+
+def test_an_answer_that_is_being_remembered_was_first() -> None:
+    """Neither another answer nor the time-out comes between."""
+    store = HookedStore()
+    writing, written = threading.Event(), threading.Event()
+
+    def write() -> None:
+        writing.set()
+        written.wait(HANG_SECONDS)
+
+    store.before_write = write
+    with closing(Desk(Ledger(store, "/p"))) as desk:
+        listener = Listener(desk)
+        future = asked(desk, PDF, timeout_seconds=0.5)
+        id = listener.next().id
+        threading.Thread(target=desk.answer, args=[id, ALWAYS]).start()
+        assert writing.wait(HANG_SECONDS)
+        assert not desk.answer(id, REJECT)
+        with pytest.raises(TimeoutError):
+            future.result(1.0)
+        written.set()
+        assert result(future) == Settled(ALWAYS, "always")
+
+
+def test_who_ends_before_a_request_is_published_is_not_told() -> None:
+    store = HookedStore()
+    with closing(Desk(Ledger(store, "/p"))) as desk:
+        listener = Listener(desk)
+        store.before_read = listener.end
+        assert desk.ask(PDF) == Settled(None, "nobody")
+        until(lambda: not ours())
+        assert listener.told.empty()
 
 
 def test_a_store_that_can_not_be_written_to_is_no_reason_not_to_listen_here() -> None:
