@@ -29,6 +29,7 @@ from tests.desks import (
 )
 
 DESK = SessionKey(APP, "/p", "desk")
+POLL_SECONDS = 0.02
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -48,7 +49,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 def desk_on(store: Store, ledger: bool = True) -> Desk:
     made = Ledger(store, "/p") if ledger else None
-    return Desk(made, store=store, project="/p", poll_seconds=0.02)
+    return Desk(made, store=store, project="/p", poll_seconds=POLL_SECONDS)
 
 
 @pytest.fixture
@@ -142,6 +143,19 @@ def test_an_answer_here_settles_what_waits_at_other_desks(
     posted = {one.id for one in asker.pending()}
     other.answer(next(one.id for one in told if one.id not in posted), REJECT)
     assert [result(here).by, result(there).by] == ["rejected", "rejected"]
+
+
+def test_an_answer_from_elsewhere_reaches_what_waits_here(
+    asker: Desk, other: Desk, listener: Listener
+) -> None:
+    posted = asked(asker, PDF)
+    pending = listener.next()
+    here = Listener(asker)
+    here.next()
+    local = asked(asker, PDF)
+    here.next()
+    other.answer(pending.id, REJECT)
+    assert [result(posted), result(local)] == [Settled(REJECT, "rejected")] * 2
 
 
 def test_who_does_not_listen_may_answer_too(asker: Desk, listener: Listener, store: Store) -> None:
@@ -249,12 +263,18 @@ def test_a_request_that_every_listener_elsewhere_failed_on_is_settled(
 def test_a_request_that_every_listener_here_failed_on_is_asked_for_elsewhere(
     asker: Desk, other: Desk, listener: Listener
 ) -> None:
-    def fail(_: Pending) -> None:
+    told: list[Pending] = []
+
+    def fail(pending: Pending) -> None:
+        told.append(pending)
         raise RuntimeError("no")
 
     asker.listen(fail)
     future = asked(asker, PDF)
-    other.answer(listener.next().id, ONCE)
+    pending = listener.next()
+    time.sleep(10 * POLL_SECONDS)
+    assert told == [pending]
+    other.answer(pending.id, ONCE)
     assert result(future).by == "once"
 
 
