@@ -474,3 +474,12 @@ def test_nothing_of_a_request_is_written_to_the_store_while_somebody_listens_her
         waiting(desk, Listener(desk), PDF)
         assert [info.key.session for info in store.sessions(APP)] == ["desk"]
     assert store.state(SessionKey(APP, "/p", "desk")) == {}
+
+
+def test_who_listens_here_alone_is_not_asked_by_others() -> None:
+    store = MemoryStore()
+    here, there = Desk(store=store, project="/p"), Desk(store=store, project="/p")
+    with closing(here), closing(there):
+        here.listen(lambda pending: here.answer(pending.id, ONCE) and None, elsewhere=False)
+        assert here.ask(PDF) == Settled(ONCE, "once")
+        assert there.ask(PDF).by == "nobody"

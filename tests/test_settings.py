@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt import ConfigError, Limits, Settings, load_settings
-from skillbelt.settings import CHOICES, DEFAULTS, find_worktree, resolve, upward
+from skillbelt.settings import CHOICES, DEFAULTS, USER_ONLY, find_worktree, resolve, upward
 from skillbelt.values import SCOPES
 from tests.tree import Tree
 
@@ -208,10 +209,10 @@ def message(tree: Tree) -> str:
         ("nested = 1", 1, "nested must be true or false, not a whole number (1)"),
         ("\npaths = 3", 2, "paths must be a list of strings, not 3"),
         ("paths = [1]", 1, "paths must be a list of strings, not [1]"),
-        ('trust_project = "no"', 1, "trust_project must be one of allow, ask, not 'no'"),
+        ('placement = "no"', 1, "placement must be one of tool, system, not 'no'"),
         ('scope_order = ["user"]', 1, "scope_order must name each of explicit, project, user"),
-        ("cache_dir = 3", 1, "cache_dir must be text, not a whole number (3)"),
-        ("[cache_dir]\nx = 3", 1, "cache_dir must be text, not dict"),
+        ("placement = 3", 1, "placement must be text, not a whole number (3)"),
+        ("[placement]\nx = 3", 1, "placement must be text, not dict"),
         ('\nlimits.max_depth = "x"', 2, "max_depth must be a whole number"),
         ("limits = 3", 1, "unknown setting 'limits'"),
     ],
@@ -305,8 +306,9 @@ def test_paths_in_a_file_are_relative_to_the_file(tree: Tree) -> None:
     tree.write("project/a/keep")
     tree.write(
         "project/skillbelt.toml",
-        'paths = ["x", "../y", "/z", "~/w", "https://host/a.zip"]\ncache_dir = "cache"',
+        'paths = ["x", "../y", "/z", "~/w", "https://host/a.zip"]',
     )
+    config = tree.write("home/.config/skillbelt/config.toml", 'cache_dir = "cache"')
     settings = tree.settings("project/a")
     project = tree.project
     assert [resolve(path, settings) for path in settings.paths[:4]] == [
@@ -316,7 +318,7 @@ def test_paths_in_a_file_are_relative_to_the_file(tree: Tree) -> None:
         str(tree.home / "w"),
     ]
     assert settings.paths[4] == "https://host/a.zip"
-    assert settings.cache_dir == str(project / "cache")
+    assert settings.cache_dir == str(config.parent / "cache")
 
 
 def test_paths_from_elsewhere_are_relative_to_the_project(tree: Tree) -> None:
@@ -346,7 +348,7 @@ def test_skills_cache_dir_moves_the_cache_unless_a_setting_does(tree: Tree) -> N
 
 def test_an_empty_cache_dir_is_the_default(tree: Tree) -> None:
     default = tree.settings().cache_dir
-    tree.write("project/skillbelt.toml", 'cache_dir = ""')
+    tree.write("home/.config/skillbelt/config.toml", 'cache_dir = ""')
     assert tree.settings().cache_dir == default
     tree.setenv("SKILLBELT_CACHE_DIR", "")
     assert tree.settings().cache_dir == default
@@ -392,3 +394,14 @@ def test_upward_goes_from_the_start_to_the_stop() -> None:
     assert upward("/a/b/c", "/a") == ["/a/b/c", "/a/b", "/a"]
     assert upward("/a", "/a") == ["/a"]
     assert upward("/a", "/") == ["/a", os.sep]
+
+
+@pytest.mark.parametrize("key", sorted(USER_ONLY))
+def test_what_guards_against_a_project_is_not_the_projects_to_set(tree: Tree, key: str) -> None:
+    value = json.dumps(DEFAULTS[key])
+    tree.write("project/skillbelt.toml", f"# mine\n{key} = {value}\n")
+    with pytest.raises(ConfigError, match=rf"skillbelt\.toml:2: {key} can not be set by a project"):
+        tree.settings()
+    tree.write("project/skillbelt.toml", "")
+    tree.write("home/.config/skillbelt/config.toml", f"{key} = {value}\n")
+    tree.settings()

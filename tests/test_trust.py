@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from skillbelt import Catalog
 from skillbelt.errors import ConfigError
 from skillbelt.settings import load_settings
-from skillbelt.trust import FILE, Trust, TrustEntry, normal_url, open_trust
+from skillbelt.trust import FILE, Trust, TrustEntry, normal_url
 from skillbelt.values import Origin
 from tests.tree import Tree
 
@@ -480,7 +480,7 @@ def trusted(catalog: Catalog) -> dict[str, bool]:
 def test_a_trusted_project_s_skills_are(tree: Tree) -> None:
     """The next scan of the same catalogue knows, and so does one that has an index."""
     tree.skill("project/.agents/skills/pdf")
-    trust = open_trust(tree.settings())
+    trust = Trust(tree.settings().state_dir)
     catalog = tree.catalog(trust_project="ask")
     assert trusted(catalog) == {"pdf": False}
     trust.add(str(tree.project))
@@ -494,7 +494,7 @@ def test_trust_of_a_part_is_not_trust_of_the_whole(tree: Tree) -> None:
     tree.git()
     tree.skill("project/.agents/skills/above")
     tree.skill("project/part/.agents/skills/below")
-    open_trust(tree.settings()).add(str(tree.path("project/part")))
+    Trust(tree.settings().state_dir).add(str(tree.path("project/part")))
     catalog = tree.catalog("project/part", trust_project="ask")
     assert trusted(catalog) == {"above": False, "below": True}
 
@@ -503,7 +503,7 @@ def test_a_link_out_of_a_trusted_project_is_not_trusted(tree: Tree) -> None:
     tree.skill("elsewhere/pdf")
     tree.path("project/.agents").mkdir()
     tree.path("project/.agents/skills").symlink_to(tree.path("elsewhere"))
-    trust = open_trust(tree.settings())
+    trust = Trust(tree.settings().state_dir)
     trust.add(str(tree.project))
     assert trusted(tree.catalog(trust_project="ask")) == {"pdf": False}
     trust.add(str(tree.path("elsewhere")))
@@ -517,7 +517,7 @@ def test_a_trusted_archive_s_skills_are(tree: Tree) -> None:
         made.writestr("pdf/SKILL.md", "---\nname: pdf\ndescription: Reads.\n---\n")
     catalog = tree.catalog(paths=[str(tree.path("s.zip"))])
     assert trusted(catalog) == {"pdf": False}
-    trust = open_trust(tree.settings())
+    trust = Trust(tree.settings().state_dir)
     trust.add(str(catalog["pdf"].origin))
     assert trusted(catalog) == {"pdf": True}
     trust.remove(str(tree.path("s.zip")))
@@ -527,7 +527,7 @@ def test_a_trusted_archive_s_skills_are(tree: Tree) -> None:
 def test_a_damaged_file_is_told_once_and_only_when_it_matters(tree: Tree) -> None:
     for client in (".agents", ".claude"):
         tree.skill(f"project/{client}/skills/pdf{client[1:]}")
-    trust = open_trust(tree.settings())
+    trust = Trust(tree.settings().state_dir)
     write(trust, "{")
     assert tree.catalog().diagnostics == ()
     catalog = tree.catalog(trust_project="ask")
@@ -536,17 +536,9 @@ def test_a_damaged_file_is_told_once_and_only_when_it_matters(tree: Tree) -> Non
 
 
 def test_a_project_can_not_bring_its_own_trust(tree: Tree) -> None:
-    tree.skill("project/.agents/skills/pdf")
-    file = tree.write("project/skillbelt.toml", 'state_dir = ".state"\ntrust_project = "ask"\n')
-    entry = {"kind": "project", "value": str(tree.project), "time": 1}
-    brought = tree.write("project/.state/trust.json", document(entry))
-    brought.chmod(0o600)
-    catalog = tree.catalog()
-    assert trusted(catalog) == {"pdf": False}
-    assert [d.code for d in catalog.diagnostics] == ["trust-unusable"]
-    with pytest.raises(ConfigError, match="SKILLBELT_STATE_DIR") as raised:
-        open_trust(tree.settings()).add(str(tree.project))
-    assert str(file) in str(raised.value)
+    tree.write("project/skillbelt.toml", 'state_dir = ".state"\n')
+    with pytest.raises(ConfigError, match="SKILLBELT_STATE_DIR"):
+        tree.settings()
 
 
 @pytest.mark.parametrize("where", ["config", "environment", "argument"])
@@ -559,7 +551,7 @@ def test_the_user_may_say_where_it_is_written(tree: Tree, where: str) -> None:
             tree.setenv("SKILLBELT_STATE_DIR", state)
         case "argument":
             overrides = {"state_dir": state}
-    trust = open_trust(load_settings(tree.project, overrides=overrides))
+    trust = Trust(load_settings(tree.project, overrides=overrides).state_dir)
     trust.add(BASE)
     assert trust.path == f"{state}/{FILE}"
 

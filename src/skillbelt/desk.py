@@ -83,26 +83,32 @@ class Desk:
         self._closed = False
         self._numbers = itertools.count()
         self._listeners: dict[int, Callback] = {}
+        self._public: set[int] = set()  # those who listen for other processes too
         self._entries: dict[str, _Entry] = {}
         self._groups: dict[tuple[str, ...], dict[str, _Entry]] = {}
         self._abroad: dict[str, _Entry] = {}
 
-    def listen(self, callback: Callback) -> Callable[[], None]:
+    def listen(self, callback: Callback, *, elsewhere: bool = True) -> Callable[[], None]:
         """Be told of every request, also of those that wait already; returns what ends it.
 
         Each call has a thread of its own, so a callback may block or answer as it likes. One that
-        raises has not taken the request.
+        raises has not taken the request. Without `elsewhere` it is told of what is asked here, and
+        not of what other processes ask.
         """
         number = next(self._numbers)
         with self._lock:
             if self._closed:
                 return lambda: None
             self._listeners[number] = callback
-            waiting = [*self._entries.values(), *self._abroad.values()]
+            waiting = list(self._entries.values())
+            if elsewhere:
+                self._public.add(number)
+                waiting += self._abroad.values()
             for entry in waiting:
                 entry.takers.add(number)
-        self._beat()
-        self._poll()
+        if elsewhere:
+            self._beat()
+            self._poll()
         for entry in waiting:
             self._publish(entry, {number: callback})
         return partial(self._end, number)
@@ -156,8 +162,9 @@ class Desk:
         """Reject all that was asked here; what is asked later is refused at once."""
         with self._lock:
             self._closed = True
-            listened = bool(self._listeners)
+            listened = bool(self._public)
             self._listeners.clear()
+            self._public.clear()
             self._abroad.clear()
             entries, poller = list(self._entries.values()), self._poller
         self._wake.set()
@@ -361,10 +368,11 @@ class Desk:
         with self._lock:
             if self._listeners.pop(number, None) is None:
                 return
-            if not self._listeners:
+            last = self._public == {number}
+            self._public.discard(number)
+            if last:
                 self._abroad.clear()
             waiting = [*self._entries.values(), *self._abroad.values()]
-            last = not self._listeners
         if last:
             self._beat()
             self._wake.set()
@@ -381,7 +389,7 @@ class Desk:
         if self._board is None:
             return
         with self._beating, suppress(Exception):
-            self._board.beat(bool(self._listeners))
+            self._board.beat(bool(self._public))
 
     def _poll(self) -> None:
         """See to it that somebody looks into the store."""
@@ -401,7 +409,7 @@ class Desk:
             # What the store can not do now it may do the next time; every wait has its end.
             with suppress(Exception):
                 seen = self._look(board, seen)
-            if self._listeners and time.monotonic() - beat >= BEAT_SECONDS:
+            if self._public and time.monotonic() - beat >= BEAT_SECONDS:
                 beat = time.monotonic()
                 self._beat()
             self._wake.wait(self._poll_seconds)
@@ -410,7 +418,7 @@ class Desk:
     def _needed(self) -> bool:
         with self._lock:
             needed = not self._closed and (
-                bool(self._listeners) or any(entry.shared for entry in self._entries.values())
+                bool(self._public) or any(entry.shared for entry in self._entries.values())
             )
             if not needed:
                 self._poller = None
@@ -429,12 +437,12 @@ class Desk:
         if lonely and not board.elsewhere():
             for entry in lonely:
                 self._resolve(entry, NOBODY)
-        return self._hear(board.waiting(listing, seen), board) if self._listeners else {}
+        return self._hear(board.waiting(listing, seen), board) if self._public else {}
 
     def _hear(self, posted: dict[str, Posted], board: Board) -> dict[str, Posted]:
         """Publish what other processes ask for."""
         with self._lock:
-            listeners = dict(self._listeners)
+            listeners = {number: self._listeners[number] for number in self._public}
             kept = {id: entry for id, entry in self._abroad.items() if id in posted}
             new = {
                 id: _Entry(one.pending, listeners, asker=one.desk)

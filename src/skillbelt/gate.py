@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from skillbelt.audit import AuditEvent, AuditLog
+from skillbelt.audit import AuditEvent, AuditLog, open_audit, user_name
 from skillbelt.desk import Desk, Pending, Settled
 from skillbelt.errors import PermissionDenied
-from skillbelt.fingerprint import fingerprint
+from skillbelt.fingerprint import fingerprint, is_complete
 from skillbelt.ledger import Ledger, Remembered
 from skillbelt.load import Loaded
 from skillbelt.permission import (
@@ -145,7 +145,7 @@ class Gate:
             timeout_seconds=settings.limits.permission_timeout_seconds,
         )
         if self._ask is not None:
-            desk.listen(_answering(desk, self._ask))
+            desk.listen(_answering(desk, self._ask), elsewhere=False)
         return desk
 
     def check(self, request: Request, in_use: Iterable[Skill] = ()) -> Decision:
@@ -202,17 +202,18 @@ class Gate:
         agent: str = "",
         session: SessionKey | None = None,
     ) -> Request:
-        """The request to load a skill."""
+        """The request to load a skill. Of one too large to read whole, nothing is remembered."""
+        mark = fingerprint(skill, self.settings.limits)
         return Request(
             "skill",
             (skill.name,),
-            (skill.name,),
+            (skill.name,) if is_complete(mark) else (),
             f"load the skill {skill.name} from {_place(skill)}",
             initiator,
             agent,
             session_id(session),
             skill.name,
-            fingerprint(skill, self.settings.limits),
+            mark,
             str(skill.origin) if skill.origin.remote else skill.dir,
             skill.trusted,
         )
@@ -256,12 +257,7 @@ class Gate:
     @cached_property
     def audit(self) -> AuditLog:
         """The log of decisions, loads and runs."""
-        limits = self.settings.limits
-        return AuditLog(
-            audit_folder(self.settings),
-            max_bytes=limits.max_audit_bytes,
-            max_files=limits.max_audit_files,
-        )
+        return open_audit(self.settings)
 
     def record(self, type: str, request: Request, data: dict[str, object]) -> None:
         """Write down what happened, with who and what it was about."""
@@ -311,28 +307,9 @@ def _answering(desk: Desk, ask: Ask) -> Callable[[Pending], None]:
     return listener
 
 
-def audit_folder(settings: Settings) -> str:
-    """Where the audit log of these settings lies."""
-    import os
-
-    return os.path.join(settings.state_dir, "audit")
-
-
 def session_id(key: SessionKey | None) -> str:
     """A conversation as one text."""
     return "/".join(key) if key is not None else ""
-
-
-def user_name() -> str:
-    """Who this process works for, as the system knows them."""
-    import os
-
-    try:
-        import pwd
-
-        return pwd.getpwuid(os.getuid()).pw_name
-    except (ImportError, KeyError):
-        return str(os.getuid()) if hasattr(os, "getuid") else ""
 
 
 def _place(skill: Skill) -> str:

@@ -180,9 +180,9 @@ class _Judge:
         if not (root.origin.remote or gated):
             return True
         if self._trust is None:
-            from skillbelt.trust import open_trust
+            from skillbelt.trust import Trust
 
-            self._trust = open_trust(self._settings)
+            self._trust = Trust(self._settings.state_dir)
         if root.origin.remote:
             return self._trust.origin(root.origin)
         return self._trust.project(root.path)

@@ -112,6 +112,12 @@ DEFAULTS: dict[str, object] = {
 _GROUPS = ("skills", "limits")
 # Tables that are no settings: the rules of permission.
 _RULES = ("permission", "agent")
+# A project's files come with the checkout: they may not switch off what guards against it, nor say
+# where decisions and downloads are kept, which they could bring along.
+USER_ONLY = frozenset(
+    ("audit", "cache_dir", "empty_allowed_tools", "max_audit_bytes", "max_audit_files",
+     "permission_timeout_seconds", "state_dir", "trust_declared_tools", "trust_project")
+)  # fmt: skip
 # Environment variables of other tools that move a client's own folder.
 CLIENT_HOMES = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
 
@@ -136,6 +142,7 @@ def load_settings(
     worktree = find_worktree(start)
     files = _files(start, worktree, [*_config_dirs(env), config_home], config)
     reads = [(path, _read_file(path)) for _, path in files]
+    _check_owners(files, reads)
     values, sources = _merged(reads, env, overrides or {})
     cache = values.get("cache_dir") or env.get("SKILLS_CACHE_DIR") or _cache_home(env, home)
     values["cache_dir"] = os.path.abspath(_expand(str(cache), home))
@@ -186,6 +193,17 @@ def upward(start: str, stop: str) -> list[str]:
     while folders[-1] != stop and os.path.dirname(folders[-1]) != folders[-1]:
         folders.append(os.path.dirname(folders[-1]))
     return folders
+
+
+def _check_owners(files: list[tuple[FileSource, str]], reads: list[tuple[str, RuleTables]]) -> None:
+    """ConfigError for what a project's file says and only the user may."""
+    for (source, _), (path, read) in zip(files, reads, strict=True):
+        theirs = USER_ONLY.intersection(_flatten(read.tables)) if source == "project" else ()
+        for key in sorted(theirs):
+            raise ConfigError(
+                f"{path}:{_line(read.text, read.at, key)}: {key} can not be set by a project; set "
+                f"it in your own config file, or as {ENV_PREFIX}{key.upper()}"
+            )
 
 
 def _merged(

@@ -11,13 +11,10 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
 from skillbelt.values import Diagnostic, Origin
-
-if TYPE_CHECKING:
-    from skillbelt.settings import Settings
 
 FILE = "trust.json"
 _FORMAT = 1
@@ -45,10 +42,8 @@ Record = Callable[[TrustEntry], None]
 class Trust:
     """What is trusted, as the file says at the moment of the question."""
 
-    def __init__(self, state_dir: str, *, unusable: str = "") -> None:
-        """`unusable` says why the folder must not be believed; then nothing is trusted."""
+    def __init__(self, state_dir: str) -> None:
         self.path = os.path.join(os.path.abspath(state_dir), FILE)
-        self._unusable = unusable
         self._stamp: tuple[int, ...] | None = None
         self._entries: list[TrustEntry] = []
         self._trouble = ""
@@ -128,7 +123,7 @@ class Trust:
             info = os.fstat(handle)
             stamp = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
             if stamp != self._stamp:
-                self._forget(self._unusable or _unsafe(info))
+                self._forget(_unsafe(info))
                 if not self._trouble:
                     self._entries = _parsed(_content(handle))
                 self._stamp = stamp
@@ -145,8 +140,6 @@ class Trust:
         """The entries, while nobody else changes them."""
         from skillbelt.audit import locked, private_folder
 
-        if self._unusable:
-            raise ConfigError(f"{self.path}: {self._unusable}; nothing was changed")
         try:
             private_folder(os.path.dirname(self.path))
             with locked(f"{self.path}.lock"):
@@ -180,21 +173,6 @@ class Trust:
         except BaseException:
             os.unlink(part)
             raise
-
-
-def open_trust(settings: Settings) -> Trust:
-    """What is trusted under these settings.
-
-    A project's own files may not say where that is written: it could bring the file along.
-    """
-    source = settings.sources.get("state_dir", "")
-    if ("project", source) in settings.files:
-        reason = (
-            f"is not believed, because {source} sets state_dir; set it in your own config file, "
-            "or as SKILLBELT_STATE_DIR"
-        )
-        return Trust(settings.state_dir, unusable=reason)
-    return Trust(settings.state_dir)
 
 
 def normal_url(url: str) -> str:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from skillbelt.audit import AuditEvent, open_audit, user_name
-from skillbelt.trust import open_trust
+from skillbelt.trust import Trust
 from tests.terminal import on_terminal
 from tests.tree import Tree
 
@@ -20,7 +20,7 @@ def logged(tree: Tree) -> list[AuditEvent]:
 
 
 def trusted(tree: Tree) -> list[tuple[str, str]]:
-    return [entry[:2] for entry in open_trust(tree.settings()).entries()]
+    return [entry[:2] for entry in Trust(tree.settings().state_dir).entries()]
 
 
 def test_nothing_is_trusted_at_first_and_nothing_is_made(tree: Tree) -> None:
@@ -50,7 +50,7 @@ def test_add_a_folder_relative_to_where_it_is_typed(tree: Tree) -> None:
 def test_list_as_json(tree: Tree) -> None:
     tree.run("trust", "add", URL)
     tree.run("trust", "add")
-    [first, second] = open_trust(tree.settings()).entries()
+    [first, second] = Trust(tree.settings().state_dir).entries()
     document = json.loads(tree.run("trust", "list", "--json").stdout)
     assert document == {
         "trusted": [
@@ -167,5 +167,5 @@ def test_a_folder_whose_name_is_no_text(tree: Tree) -> None:
     folder = os.fsencode(tree.root) + b"/p\xff"
     os.mkdir(folder)
     assert tree.run("trust", "add", os.fsdecode(folder)).exit_code == 0
-    assert open_trust(tree.settings()).project(os.fsdecode(folder))
+    assert Trust(tree.settings().state_dir).project(os.fsdecode(folder))
     assert tree.run("trust").stdout.endswith("p\\udcff\n")

@@ -11,7 +11,7 @@ from skillbelt.cli.output import print_diagnostics, print_json, print_table, say
 from skillbelt.errors import ConfigError
 from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
-from skillbelt.trust import Record, Trust, TrustEntry, open_trust
+from skillbelt.trust import Record, Trust, TrustEntry
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List what is trusted, add to it, or take from it."""
     settings = load_settings(args.project, config=args.config)
-    trust = open_trust(settings)
+    trust = Trust(settings.state_dir)
     if args.action == "list":
         return _list(trust, args)
     value = settings.worktree if args.value is None else args.value
