@@ -83,10 +83,12 @@ def materialize(
     if None in homes.values():
         _find_homes(homes, _calls(found, result, landed), result, skills, landed)
     in_system = placement == "system"
-    left = [] if in_system else _put_alone(result, materials, homes, landed)
+    taken: set[int | None] = set() if in_system else {*homes.values()}
+    left = [] if in_system else materials
+    if len(taken) == len(materials) and "#" not in "".join(landed):
+        left = _put_alone(result, materials, homes)
     places = _places(left, homes, _calls(found, result, landed), landed) if left else {}
-    taken = () if in_system else {*homes.values(), *places}
-    _tell_unloaded(result, skills, homes, taken, landed)
+    _tell_unloaded(result, skills, homes, taken.union(places), landed)
     _put_blocks(result, places)
     _put_note(result, note)
     context = "\n\n".join(map(block, materials)) if in_system else ""
@@ -272,19 +274,16 @@ def _home(
 
 
 def _put_alone(
-    messages: list[Message],
-    materials: list[Material],
-    homes: Mapping[str, int | None],
-    landed: Mapping[str, str],
+    messages: list[Message], materials: Sequence[Material], homes: Mapping[str, int | None]
 ) -> list[Material]:
     """Put each skill whose answer is its stub and nothing else there; those that are left.
 
-    Nearly every skill is put so. Where two share an answer, or documents lie apart, none is.
+    Nearly every skill is put so, unless two share an answer or documents lie apart from a body.
     """
-    if len({*homes.values()}) < len(materials) or "#" in "".join(landed):
-        return materials
     left = []
-    for material, (name, home) in zip(materials, homes.items(), strict=True):
+    for material in materials:
+        name = material[0]
+        home = homes[name]
         if home is None or (message := messages[home]).get("content") != _STUB + name:
             left.append(material)
         else:
