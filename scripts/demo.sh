@@ -9,6 +9,7 @@ project=$folder/project
 
 # A home of its own, so that what is shown does not depend on whose machine this is.
 export HOME="$folder" XDG_CONFIG_HOME="$folder/.config" XDG_CACHE_HOME="$folder/.cache"
+export XDG_STATE_HOME="$folder/.state"
 # What a command prints and what it says about it, in the order of a terminal, also in a pipe.
 export PYTHONUNBUFFERED=1
 PATH=$repository/.venv/bin:$PATH

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 import shutil
+import time
 from copy import deepcopy
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -450,3 +453,18 @@ def test_a_user_command_is_a_value(tree: Tree) -> None:
     assert isinstance(command, Command)
     assert (command.skill, command.arguments, command.error) == ("pdf", "a.pdf", "")
     assert "Do it with a.pdf." in command.text
+
+
+def test_a_body_is_read_again_only_when_its_file_changed(tree: Tree) -> None:
+    chat = Chat(tree, load_mode="session")
+    chat.session.declare(["pdf"])
+    file = Path(chat.belt.get_skill("pdf").location)
+    past = time.time() - 60
+    os.utime(file, (past, past))
+
+    def sent() -> str:
+        return json.dumps(chat.session.request([{"role": "user", "content": "go"}]))
+
+    assert "The body of pdf." in sent()
+    tree.skill(f"{SKILLS}/pdf", "Reads PDF files.", text="Another body.\n")
+    assert "Another body." in sent()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache, partial, wraps
 from itertools import takewhile
@@ -38,6 +40,7 @@ _CALLED = re.compile(r"\s*[/$]([^\W_][\w.-]*)(?:\s+(.*))?", re.DOTALL)
 # The user brought the skill in, so the model may use it; or a request to load it was granted, so
 # the model may read on in it. Either as long as the skill is the same.
 _BROUGHT, _GRANTED = "temp:skill:asked:", "temp:skill:granted:"
+_YOUNG_SECONDS = 2.0
 _State = dict[str, str]
 _Session = TypeVar("_Session", bound="RuntimeSession")
 _Given = ParamSpec("_Given")
@@ -109,6 +112,8 @@ class RuntimeSession:
         self.files: Sequence[str] | None = None
         self._declared: list[LoadRequest] = []
         self._shown: frozenset[str] = frozenset()
+        # What was read for the last request, for as long as the files are as they were.
+        self._materials: dict[str, tuple[object, Material]] = {}
 
     def __repr__(self) -> str:
         key = self.session.key
@@ -129,14 +134,18 @@ class RuntimeSession:
         self._declared = []
         noted = with_notes(messages, read_notes(state.get(self._key("notes"), "")))
         access = self._access()
+        loaded = self.session.loaded()
         made = materialize(
             noted,
-            [text for one in self.session.loaded() for text in self._material(one, access)],
+            [text for one in loaded for text in self._material(one, access)],
             placement=self.shelf.settings.placement,
             overview=state.get(self._key("system"), ""),
             landed={k: v for k, v in self.session.landed().items() if v != UNNAMED},
         )
         self.session.after_request()
+        self._materials = {
+            one.name: self._materials[one.name] for one in loaded if one.name in self._materials
+        }
         results = (one.get("content") for one in made if one.get("role") == "tool")
         self._shown = frozenset(text for text in results if isinstance(text, str))
         return made
@@ -187,8 +196,15 @@ class RuntimeSession:
             told = "(changed since it was allowed; load it again to ask for it as it is now)"
             return [Material(skill.name, told)]
         paths = list_docs(skill, access.settings.limits) if loaded.all_docs else loaded.docs
+        stamp = (skill, paths, _stats(skill, paths))
+        held = self._materials.get(skill.name)
+        if held is None or held[0] != stamp:
+            self._materials[skill.name] = held = (stamp, self._read(skill, paths, access))
+        return [held[1]]
+
+    def _read(self, skill: Skill, paths: Sequence[str], access: Access) -> Material:
         docs = tuple((path, _text(document, skill, path, access)) for path in paths)
-        return [Material(skill.name, _text(_body_text, skill, access), docs)]
+        return Material(skill.name, _text(_body_text, skill, access), docs)
 
     def _changed(self, skill: Skill) -> bool:
         """Whether somebody was asked for the skill, and it is not what they saw any more."""
@@ -380,6 +396,18 @@ def _check_docs(skill: Skill, docs: Sequence[str], limits: Limits) -> None:
     for path in docs:
         if path not in there:
             raise LoadError(path, f"{skill.name} has no such document")
+
+
+def _stats(skill: Skill, paths: Sequence[str]) -> object:
+    """What tells whether a skill's files are those that were read; nothing equals it if unsure."""
+    try:
+        found = [os.stat(skill.location), *(os.stat(f"{skill.dir}/{path}") for path in paths)]
+    except (OSError, ValueError):
+        return object()
+    # A second change within one tick of the file system's clock would not show.
+    if max(one.st_ctime for one in found) > time.time() - _YOUNG_SECONDS:
+        return object()
+    return [(one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino) for one in found]
 
 
 def _body_text(skill: Skill, access: Access) -> str:

@@ -337,7 +337,7 @@ def rule_json(rule: Rule) -> dict[str, object]:
 def _denied(request: Request, rule: Rule) -> str:
     return (
         f"{_permission(request)} is denied by {_SOURCES[rule.source]} "
-        f"({rule.type} {rule.pattern!r}). Go on without it."
+        f"({rule.type} {rule.pattern!r}).{_go_on(request)}"
     )
 
 
@@ -345,9 +345,9 @@ def _unanswered(request: Request, settled: Settled) -> str:
     wanted = _permission(request)
     if settled.by == "rejected":
         said = settled.answer.message if settled.answer else ""
-        return f"{wanted} was refused" + (f": {one_line(said)}" if said else ". Go on without it.")
+        return f"{wanted} was refused" + (f": {one_line(said)}" if said else f".{_go_on(request)}")
     if settled.by == "timeout":
-        return f"{wanted} was asked for, and nobody answered in time. Go on without it."
+        return f"{wanted} was asked for, and nobody answered in time.{_go_on(request)}"
     if settled.by == "disposed":
         return f"{wanted} is needed, and nobody can be asked any more."
     return f"{wanted} is needed, and nobody is there to give it. {_way(request)}"
@@ -356,6 +356,11 @@ def _unanswered(request: Request, settled: Settled) -> str:
 def _permission(request: Request) -> str:
     texts = ", ".join(map(one_line, request.patterns))
     return f"Permission to {request.summary or f'{request.type} {texts}'}"
+
+
+def _go_on(request: Request) -> str:
+    """A model is told that it may; a person knows."""
+    return " Go on without it." if request.initiator == "model" else ""
 
 
 def _way(request: Request) -> str:
