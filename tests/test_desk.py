@@ -111,6 +111,7 @@ def test_always_settles_what_waits_and_is_covered(desk: Desk, listener: Listener
         {"origin": "url:https://example.test"},
         {"always": ("pdf", "docx")},
         {"always": (), "patterns": ("docx",)},
+        {"always": (), "patterns": ()},
     ],
     ids=lambda change: next(iter(change)),
 )
