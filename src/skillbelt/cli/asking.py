@@ -6,7 +6,7 @@ import argparse
 import sys
 import threading
 
-from skillbelt.desk import Pending
+from skillbelt.desk import Desk, Pending
 from skillbelt.gate import Gate
 from skillbelt.permission import TYPES, Answer, Request
 from skillbelt.settings import Settings
@@ -25,17 +25,25 @@ _LOCK = threading.Lock()
 def open_gate(settings: Settings, args: argparse.Namespace) -> Gate:
     """The gate of a command: with `--yes` it says yes once, on a terminal it asks."""
     if getattr(args, "yes", False):
-        return Gate(
-            settings, lambda: open_store(settings), ask=lambda _: Answer("once", by="--yes")
-        )
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        return Gate(settings, lambda: open_store(settings), ask=ask)
-    return Gate(settings, lambda: open_store(settings))
+        return Gate(settings, lambda: open_store(settings), ask=_yes)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return Gate(settings, lambda: open_store(settings))
+    gate = Gate(settings, lambda: open_store(settings), ask=lambda one: ask(one, gate.desk))
+    return gate
 
 
-def ask(pending: Pending) -> Answer:
-    """What the person at the terminal says; whoever ends the input says no."""
+def _yes(_pending: Pending) -> Answer:
+    return Answer("once", by="--yes")
+
+
+def ask(pending: Pending, desk: Desk) -> Answer | None:
+    """What the person at the terminal says; whoever ends the input says no.
+
+    None when the request was settled while another one was asked for.
+    """
     with _LOCK:
+        if pending.id not in {waiting.id for waiting in desk.pending()}:
+            return None
         print(question(pending.request), file=sys.stderr)
         for _ in range(_TRIES):
             kind = _read(bool(pending.request.always))

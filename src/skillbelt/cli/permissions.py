@@ -206,10 +206,10 @@ def _watch(gate: Gate, args: argparse.Namespace) -> int:
     on_terminal = sys.stdin.isatty() and sys.stderr.isatty() and not args.json
 
     def listener(pending: Pending) -> None:
-        if on_terminal:
-            gate.desk.answer(pending.id, ask(pending))
-        else:
+        if not on_terminal:
             print(json.dumps(_pending_json(pending)), flush=True)
+        elif answer := ask(pending, gate.desk):
+            gate.desk.answer(pending.id, answer)
 
     stop = gate.desk.listen(listener)
     say("waiting for requests in this project; interrupt to end", args)
