@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,22 @@ from skillbelt import (
     Runtime,
 )
 from tests.tree import Tree
+
+
+@pytest.fixture(autouse=True)
+def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every runtime is closed again: who listens has a thread that would outlive the test."""
+    made: list[Runtime] = []
+    begin = Runtime.__init__
+
+    def noted(self: Runtime, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        made.append(self)
+
+    monkeypatch.setattr(Runtime, "__init__", noted)
+    yield
+    for belt in made:
+        belt.close()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import overload
+from typing import Self, overload
 
 from skillbelt.catalog import Catalog
 from skillbelt.disclose import GUIDANCE_HEADER, Overview, compact, default_budget, overview
@@ -85,6 +85,12 @@ class Shelf:
     def close(self) -> None:
         """Refuse every request that waits for permission; nothing more is asked after this."""
         self.gate.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # What there is
 
