@@ -6,7 +6,7 @@ LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --all-extras --group build 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check fix bench bench-prompt docs lock clean
+.PHONY: help setup demo test check fix bench bench-permission bench-prompt docs lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -32,6 +32,9 @@ fix: $(VENV)/.dev ## mends lint and format
 bench: $(VENV)/.dev ## the speed figures of docs/performance.md
 	@$(PYTHON_IN_VENV) -m compileall -q src # where Python may not write bytecode, starts are slow
 	$(PYTHON_IN_VENV) -m benchmarks.discovery $(ARGS)
+
+bench-permission: $(VENV)/.dev ## what a decision costs, and a list under many rules
+	$(PYTHON_IN_VENV) -m benchmarks.permission $(ARGS)
 
 bench-prompt: $(VENV)/.dev ## the figures of docs/materialize.md: prefixes, tokens, the cost of a turn
 	$(PYTHON_IN_VENV) -m benchmarks.prefix

@@ -9,6 +9,7 @@ project=$folder/project
 
 # A home of its own, so that what is shown does not depend on whose machine this is.
 export HOME="$folder" XDG_CONFIG_HOME="$folder/.config" XDG_CACHE_HOME="$folder/.cache"
+export XDG_STATE_HOME="$folder/.state"
 # What a command prints and what it says about it, in the order of a terminal, also in a pipe.
 export PYTHONUNBUFFERED=1
 PATH=$repository/.venv/bin:$PATH
@@ -54,3 +55,8 @@ show 0 "Of a document it may ask for a section alone, or for some lines:" \
     skillbelt read csv-report SKILL.md --section Options
 show 0 "" skillbelt read csv-report references/columns.md --start 1 --lines 3
 show 4 "Nothing outside a skill's folder can be read:" skillbelt read csv-report ../json-diff/SKILL.md
+show 0 "A rule of yours decides who may use a skill; the last one that matches counts:" \
+    skillbelt permissions deny "json-*"
+show 0 "" skillbelt permissions why json-diff
+show 4 "" skillbelt load json-diff
+show 0 "All of it is in the log:" skillbelt log

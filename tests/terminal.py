@@ -30,8 +30,10 @@ class Screen(NamedTuple):
         return [line.rstrip() for line in _LINE_START.sub("", plain).splitlines()]
 
 
-def on_terminal(tree: Tree, *arguments: str, columns: int = 100, **environ: str) -> Screen:
-    """Run the command line on a terminal of that width."""
+def on_terminal(
+    tree: Tree, *arguments: str, columns: int = 100, typed: str = "", **environ: str
+) -> Screen:
+    """Run the command line on a terminal of that width, with what somebody types there."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
@@ -44,6 +46,7 @@ def on_terminal(tree: Tree, *arguments: str, columns: int = 100, **environ: str)
         stderr=theirs,
     )
     os.close(theirs)
+    os.write(ours, typed.encode())
     written = _all(ours)
     os.close(ours)
     return Screen(child.wait(50), written.decode("utf-8", "replace"))

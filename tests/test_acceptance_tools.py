@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from skillbelt import SkillNotFound
+from skillbelt.permission import Rule
 from skillbelt.runtime import Runtime
 from skillbelt.session import LoadRequest
 from skillbelt.store.memory import MemoryStore
@@ -120,7 +121,7 @@ def test_a_filter_hides_a_skill_that_was_loaded_before(tree: Tree) -> None:
 def test_agents_see_what_their_rules_allow(tree: Tree) -> None:
     """Case 53."""
     tree.skill(f"{SKILLS}/notes")
-    belt = runtime(tree, permit=lambda agent, skill: agent == "reader" or skill.name == "notes")
+    belt = runtime(tree, rules=[Rule("skill", "pdf", "deny", agent="writer")])
     assert list(belt.session("u", "s", agent="reader").skills()) == ["notes", "pdf"]
     other = belt.session("u", "s", agent="writer")
     assert list(other.skills()) == ["notes"]

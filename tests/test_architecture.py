@@ -26,13 +26,14 @@ MAX_IMPORT_CPU_SECONDS = 0.15
 # A module may import only from those above it. A package counts as one; inside it there may be no
 # circle. Names of parts that do not exist yet hold their place.
 ORDER = [
-    "errors", "values", "settings", "events", "paths", "text", "roots", "sources", "quick",
-    "strict", "repair", "fields", "parse", "head", "skill", "rules", "keys", "references",
-    "entries", "check", "fixes", "sarif", "manifest", "index", "scan", "watch", "catalog", "search",
-    "store", "testing", "permission", "disclose", "sections", "excerpt", "files", "storage",
-    "arguments", "load", "session", "materialize", "capabilities", "workspace", "collect",
-    "artifacts", "sandbox", "run", "build", "tools", "handlers", "turns", "shelf", "conversation",
-    "runtime", "agent", "integrations", "serve", "cli", "__main__",
+    "errors", "values", "settings", "lines", "events", "audit", "paths", "text", "roots", "trust",
+    "sources", "quick", "strict", "repair", "fields", "parse", "head", "skill", "rules", "keys",
+    "references", "entries", "check", "fixes", "sarif", "manifest", "fingerprint", "index", "scan",
+    "watch", "catalog", "search", "store", "testing", "permission", "policy", "rulebook", "shell",
+    "ledger", "board", "desk", "disclose", "sections", "excerpt", "files", "storage", "arguments",
+    "load", "gate", "session", "materialize", "capabilities", "workspace", "collect", "artifacts",
+    "sandbox", "run", "build", "tools", "handlers", "turns", "shelf", "conversation", "runtime",
+    "agent", "integrations", "serve", "cli", "__main__",
 ]  # fmt: skip
 
 # Tests of the whole rather than of one module; `acceptance_remote` is a part of `acceptance`.

@@ -89,7 +89,7 @@ def test_the_timed_request_is_the_one_described() -> None:
 def test_the_prefix_report_of_the_examples(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prefix, "time_ratio", lambda: 1.0)
+    monkeypatch.setattr(prefix, "time_ratio", lambda **_: 1.0)
     assert prefix.main([]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"^tool +session +16 +1 +100\.0% +100\.0%", shown, re.MULTILINE)
@@ -97,7 +97,7 @@ def test_the_prefix_report_of_the_examples(
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert len(rows) == 6
     assert all(len(row["pairs"]) == row["requests"] - 1 for row in rows)
-    monkeypatch.setattr(prefix, "time_ratio", lambda: prefix.TIME_BAR + 0.1)
+    monkeypatch.setattr(prefix, "time_ratio", lambda **_: prefix.TIME_BAR + 0.1)
     assert prefix.main([]) == 1
     assert "MISSED" in capsys.readouterr().out
 

@@ -14,6 +14,8 @@ import pytest
 from skillbelt import Catalog, Changes, ConfigError, Skill, SkillNotFound, discover_skills
 from skillbelt.cli.output import diagnostics_json, skill_json
 from skillbelt.index import MemoryIndex
+from skillbelt.trust import Trust
+from tests.sources.server import running
 from tests.tree import Tree
 
 AGENTS = "project/.agents/skills"
@@ -460,3 +462,16 @@ def test_a_scan_that_takes_long_is_not_repeated_at_once(
     assert list(catalog.all()) == list(first.values())
     catalog.refresh()
     assert list(catalog.current()) == ["a", "b"]
+
+
+def test_a_project_nobody_trusts_has_no_host_called(tree: Tree) -> None:
+    tree.skill("project/.agents/skills/pdf")
+    with running() as server:
+        server.pages["/SKILL.md"] = b"---\nname: far\ndescription: d\n---\n"
+        tree.write("project/skillbelt.toml", f'urls = ["{server.url}/SKILL.md"]\n')
+        catalog = tree.catalog()
+        assert [skill.name for skill in catalog.all()] == ["pdf"]
+        assert [d.code for d in catalog.diagnostics] == ["untrusted-source"]
+        assert server.requests == []
+        Trust(catalog.settings.state_dir).add(str(tree.project))
+        assert [skill.name for skill in tree.catalog().all()] == ["far", "pdf"]

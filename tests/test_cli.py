@@ -26,6 +26,9 @@ CALLS = {
     "load": ["pdf"],
     "read": ["pdf", "notes.md"],
     "sessions": ["list"],
+    "permissions": [],
+    "trust": [],
+    "log": [],
     "refresh": [],
     "config": [],
 }

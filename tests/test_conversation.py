@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 import shutil
+import time
 from copy import deepcopy
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from skillbelt import Command, SkillNotFound
 from skillbelt.conversation import RuntimeSession
-from skillbelt.errors import LoadError
+from skillbelt.desk import Pending
+from skillbelt.errors import LoadError, PermissionDenied
+from skillbelt.permission import Answer, Rule
 from skillbelt.runtime import Runtime
 from skillbelt.session import LoadRequest
 from skillbelt.store.memory import MemoryStore
@@ -316,7 +321,7 @@ def test_what_nobody_approved_is_refused_until_the_user_asks(tree: Tree) -> None
         ("read_file", {"file_name": "skill://pdf/guide.md"}),
     ]:
         result = chat.session.call_sync(tool, arguments)
-        assert "has not been approved. Ask the user to load it with /pdf" in result.error
+        assert "Ask the user to load it with /pdf" in result.error
     assert chat.session.loaded() == []
     command = chat.session.user_command("/pdf")
     assert command is not None
@@ -326,23 +331,24 @@ def test_what_nobody_approved_is_refused_until_the_user_asks(tree: Tree) -> None
     assert chat.belt.session("u", "other").call_sync("load_resource", read).error
     tree.skill(f"{SKILLS}/pdf", "Reads PDF files.", text="Changed since.\n")
     chat.belt.look()
-    assert "has not been approved" in chat.session.call_sync("load_resource", read).error
+    assert "nobody is there to give it" in chat.session.call_sync("load_resource", read).error
 
 
-def test_whoever_approves_has_the_last_word(tree: Tree) -> None:
+def test_whoever_is_asked_has_the_last_word(tree: Tree) -> None:
     asked: list[tuple[str, str]] = []
 
-    def approve(skill: Any, initiator: str) -> str | None:
-        asked.append((skill.name, initiator))
-        return "Not now." if skill.name == "pdf" else None
+    def ask(pending: Pending) -> Answer:
+        asked.append((pending.request.skill, pending.request.initiator))
+        return Answer("reject", "Not now.") if pending.request.skill == "pdf" else Answer("once")
 
-    chat = Chat(tree, approve=approve)
-    assert chat.session.call_sync("skill", {"name": "pdf"}).error == "Not now."
+    chat = Chat(tree, rules=[Rule("skill", "*", "ask")], ask=ask)
+    assert "Not now." in chat.session.call_sync("skill", {"name": "pdf"}).error
     assert not chat.session.call_sync("skill", {"name": "notes"}).error
     command = chat.session.user_command("/pdf")
-    assert command == ("pdf", "", "", "Not now.")
+    assert command is not None
+    assert "Not now." in command.error
     assert asked == [("pdf", "model"), ("notes", "model"), ("pdf", "user")]
-    with pytest.raises(LoadError, match=r"Not now\."):
+    with pytest.raises(PermissionDenied, match=r"Not now\."):
         chat.session.declare(["notes", "pdf"])
     assert chat.session.loaded() == []
 
@@ -447,3 +453,18 @@ def test_a_user_command_is_a_value(tree: Tree) -> None:
     assert isinstance(command, Command)
     assert (command.skill, command.arguments, command.error) == ("pdf", "a.pdf", "")
     assert "Do it with a.pdf." in command.text
+
+
+def test_a_body_is_read_again_only_when_its_file_changed(tree: Tree) -> None:
+    chat = Chat(tree, load_mode="session")
+    chat.session.declare(["pdf"])
+    file = Path(chat.belt.get_skill("pdf").location)
+    past = time.time() - 60
+    os.utime(file, (past, past))
+
+    def sent() -> str:
+        return json.dumps(chat.session.request([{"role": "user", "content": "go"}]))
+
+    assert "The body of pdf." in sent()
+    tree.skill(f"{SKILLS}/pdf", "Reads PDF files.", text="Another body.\n")
+    assert "Another body." in sent()

@@ -140,6 +140,35 @@ def test_a_tool_of_the_host_that_loads_is_found_by_its_id() -> None:
     assert sent[2]["content"] == f"ready\n\n{block(PDF)}"
 
 
+def test_calls_made_together_are_all_answered() -> None:
+    calls = [each for one in (call("c1", "pdf"), call("c2", "csv")) for each in one["tool_calls"]]
+    both = {"role": "assistant", "content": "", "tool_calls": calls}
+    answers = [answer("c2", "loaded: csv"), answer("c1", "loaded: pdf")]
+    sent = materialize([USER, both, *answers], [PDF], landed={"pdf": "c1"})
+    assert [each["content"] for each in sent[2:]] == [unloaded_line("csv"), block(PDF)]
+
+
+@pytest.mark.parametrize("arguments", [{"name": "csv"}, '{"skill": "csv"}', {}, None])
+def test_a_call_that_is_written_otherwise_does_not_hide_those_before_it(arguments: object) -> None:
+    calls = [{"id": "c2", "name": "load_skill", "arguments": arguments}]
+    other = [{"role": "assistant", "content": "", "tool_calls": calls}, answer("c2", "no")]
+    sent = materialize([*HISTORY, *other], [PDF], landed={"pdf": "c1"})
+    assert sent[3]["content"] == block(PDF)
+
+
+def test_skills_that_share_an_answer_stand_in_it_in_name_order() -> None:
+    history = [USER, call("c1", "both", "use"), answer("c1", "loaded: pdf")]
+    landed = {"pdf": "c1", "csv": "c1"}
+    sent = materialize(history, [PDF, CSV], landed=landed)
+    assert sent[2]["content"] == f"{block(CSV)}\n\n{block(PDF)}"
+    assert materialize(sent, [PDF, CSV], landed=landed) == sent
+
+
+def test_a_call_that_is_not_answered_yet_holds_nothing() -> None:
+    sent = materialize([SYSTEM, call("c1", "pdf")], [PDF], landed={"pdf": "c1"})
+    assert [each["role"] for each in sent] == ["system", "system", "assistant"]
+
+
 def test_an_id_used_again_by_another_tool_does_not_move_the_body() -> None:
     again = [call("c1", "pdf", "shell"), answer("c1", "loaded: pdf")]
     sent = materialize([*HISTORY, *again], [PDF], landed={"pdf": "c1"})
@@ -281,6 +310,13 @@ def test_parts_stay_as_they_are_and_text_is_a_part_of_its_own() -> None:
         materialize(sent, [PDF], landed={"pdf": "c1"}, overview="Skills: pdf", note="New.") == sent
     )
     assert materialize(history, [])[3]["content"] == [image, text(unloaded_line("pdf"))]
+
+
+def test_the_text_of_a_skill_is_made_once_and_follows_what_it_is_made_of() -> None:
+    material = Material("pdf", "Read.", (("a.md", "A"),))
+    assert material.text is block(material)
+    assert material._replace(body="Write.").text == block(Material("pdf", "Write.", material.docs))
+    assert material == Material("pdf", "Read.", (("a.md", "A"),))
 
 
 def test_a_document_can_not_forge_a_line_by_its_name() -> None:

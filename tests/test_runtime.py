@@ -55,7 +55,7 @@ def test_a_store_can_be_given(tree: Tree) -> None:
     store = MemoryStore()
     runtime(tree, store=store).session("u", "s").call_sync("skill_load", {"skill": "pdf"})
     assert [info.key.session for info in store.sessions()] == ["s"]
-    assert not (tree.home / ".state").exists()
+    assert not list((tree.home / ".state").rglob("*.sqlite3"))
 
 
 def test_deleting_a_conversation_removes_what_was_stored_for_it(tree: Tree) -> None:

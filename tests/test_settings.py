@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt import ConfigError, Limits, Settings, load_settings
-from skillbelt.settings import CHOICES, DEFAULTS, find_worktree, resolve, upward
+from skillbelt.settings import CHOICES, DEFAULTS, USER_ONLY, find_worktree, resolve, upward
 from skillbelt.values import SCOPES
 from tests.tree import Tree
 
@@ -77,6 +78,54 @@ def test_layers_add_up_and_say_where_each_value_came_from(tree: Tree) -> None:
     settings = tree.settings()
     assert (settings.nested, settings.strict) == (True, False)
     assert settings.sources == {"nested": str(user), "strict": str(own)}
+
+
+def test_the_systems_config_is_weaker_than_the_users(tree: Tree) -> None:
+    tree.setenv("XDG_CONFIG_DIRS", f"{tree.root / 'one'}:{tree.root / 'two'}:relative")
+    first = tree.write("one/skillbelt/config.toml", "max_depth = 1")
+    second = tree.write("two/skillbelt/config.toml", "max_depth = 2\nnested = true")
+    tree.write("project/relative/skillbelt/config.toml", "strict = true")
+    settings = tree.settings()
+    assert settings.sources == {"max_depth": str(first), "nested": str(second)}
+    assert (settings.limits.max_depth, settings.nested) == (1, True)
+    tree.write("home/.config/skillbelt/config.toml", "max_depth = 3")
+    assert tree.settings().limits.max_depth == 3
+
+
+def test_the_files_that_were_read_are_told_apart(tree: Tree) -> None:
+    tree.setenv("XDG_CONFIG_DIRS", tree.root / "etc")
+    files = [
+        ("system", tree.write("etc/skillbelt/config.toml")),
+        ("user", tree.write("home/.config/skillbelt/config.toml")),
+        ("user", tree.write("home/.config/skillbelt/skillbelt.toml")),
+        ("project", tree.write("project/pyproject.toml", "[tool.skillbelt]")),
+        ("project", tree.write("project/skillbelt.toml")),
+    ]
+    assert tree.settings().files == tuple((source, str(path)) for source, path in files)
+
+
+def test_a_file_that_the_user_names_counts_as_theirs(tree: Tree) -> None:
+    mine = tree.write("project/skillbelt.toml", "nested = true")
+    assert tree.settings().files == (("project", str(mine)),)
+    assert load_settings(tree.project, config=mine).files == (("user", str(mine)),)
+
+
+def test_rules_of_permission_are_no_settings_but_kept(tree: Tree) -> None:
+    text = '[tool.skillbelt]\nnested = true\n[tool.skillbelt.permission]\nrun = "deny"\n'
+    file = tree.write("project/pyproject.toml", text)
+    tree.write("project/skillbelt.toml", "strict = true")
+    settings = tree.settings()
+    assert settings.sources.keys() == {"nested", "strict"}
+    assert settings.rule_tables == {
+        str(file): (text, ("tool", "skillbelt"), {"permission": {"run": "deny"}})
+    }
+
+
+def test_without_a_file_no_reader_of_toml_is_imported(tree: Tree) -> None:
+    code = "import sys, skillbelt; skillbelt.load_settings(); print('tomllib' in sys.modules)"
+    assert tree.python("-c", code).stdout == "False\n"
+    tree.write("project/skillbelt.toml", "nested = true")
+    assert tree.python("-c", code).stdout == "True\n"
 
 
 def test_the_users_config_may_also_be_called_skillbelt_toml(tree: Tree) -> None:
@@ -160,10 +209,10 @@ def message(tree: Tree) -> str:
         ("nested = 1", 1, "nested must be true or false, not a whole number (1)"),
         ("\npaths = 3", 2, "paths must be a list of strings, not 3"),
         ("paths = [1]", 1, "paths must be a list of strings, not [1]"),
-        ('trust_project = "no"', 1, "trust_project must be one of allow, ask, not 'no'"),
+        ('placement = "no"', 1, "placement must be one of tool, system, not 'no'"),
         ('scope_order = ["user"]', 1, "scope_order must name each of explicit, project, user"),
-        ("cache_dir = 3", 1, "cache_dir must be text, not a whole number (3)"),
-        ("[cache_dir]\nx = 3", 1, "cache_dir must be text, not dict"),
+        ("placement = 3", 1, "placement must be text, not a whole number (3)"),
+        ("[placement]\nx = 3", 1, "placement must be text, not dict"),
         ('\nlimits.max_depth = "x"', 2, "max_depth must be a whole number"),
         ("limits = 3", 1, "unknown setting 'limits'"),
     ],
@@ -191,6 +240,11 @@ def test_bad_toml_names_file_and_line(tree: Tree) -> None:
     file = tree.write("project/skillbelt.toml", "nested = true\nmax_depth = = 3")
     assert message(tree).startswith(f"{file}: not valid TOML: ")
     assert "line 2" in message(tree)
+
+
+def test_endless_nesting_is_an_error_like_any_other(tree: Tree) -> None:
+    file = tree.write("project/skillbelt.toml", f"paths = {'[' * 50_000}{']' * 50_000}")
+    assert message(tree) == f"{file}: nested too deeply; put fewer lists inside each other"
 
 
 def test_a_file_that_is_not_utf8_names_file_and_line(tree: Tree) -> None:
@@ -252,8 +306,9 @@ def test_paths_in_a_file_are_relative_to_the_file(tree: Tree) -> None:
     tree.write("project/a/keep")
     tree.write(
         "project/skillbelt.toml",
-        'paths = ["x", "../y", "/z", "~/w", "https://host/a.zip"]\ncache_dir = "cache"',
+        'paths = ["x", "../y", "/z", "~/w", "https://host/a.zip"]',
     )
+    config = tree.write("home/.config/skillbelt/config.toml", 'cache_dir = "cache"')
     settings = tree.settings("project/a")
     project = tree.project
     assert [resolve(path, settings) for path in settings.paths[:4]] == [
@@ -263,7 +318,7 @@ def test_paths_in_a_file_are_relative_to_the_file(tree: Tree) -> None:
         str(tree.home / "w"),
     ]
     assert settings.paths[4] == "https://host/a.zip"
-    assert settings.cache_dir == str(project / "cache")
+    assert settings.cache_dir == str(config.parent / "cache")
 
 
 def test_paths_from_elsewhere_are_relative_to_the_project(tree: Tree) -> None:
@@ -293,7 +348,7 @@ def test_skills_cache_dir_moves_the_cache_unless_a_setting_does(tree: Tree) -> N
 
 def test_an_empty_cache_dir_is_the_default(tree: Tree) -> None:
     default = tree.settings().cache_dir
-    tree.write("project/skillbelt.toml", 'cache_dir = ""')
+    tree.write("home/.config/skillbelt/config.toml", 'cache_dir = ""')
     assert tree.settings().cache_dir == default
     tree.setenv("SKILLBELT_CACHE_DIR", "")
     assert tree.settings().cache_dir == default
@@ -339,3 +394,14 @@ def test_upward_goes_from_the_start_to_the_stop() -> None:
     assert upward("/a/b/c", "/a") == ["/a/b/c", "/a/b", "/a"]
     assert upward("/a", "/a") == ["/a"]
     assert upward("/a", "/") == ["/a", os.sep]
+
+
+@pytest.mark.parametrize("key", sorted(USER_ONLY))
+def test_what_guards_against_a_project_is_not_the_projects_to_set(tree: Tree, key: str) -> None:
+    value = json.dumps(DEFAULTS[key])
+    tree.write("project/skillbelt.toml", f"# mine\n{key} = {value}\n")
+    with pytest.raises(ConfigError, match=rf"skillbelt\.toml:2: {key} can not be set by a project"):
+        tree.settings()
+    tree.write("project/skillbelt.toml", "")
+    tree.write("home/.config/skillbelt/config.toml", f"{key} = {value}\n")
+    tree.settings()

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from skillbelt import Limits, SkillNotFound
-from skillbelt.errors import LoadError
-from skillbelt.shelf import Shelf, ask_for_trust
+from skillbelt.desk import Pending
+from skillbelt.errors import PermissionDenied
+from skillbelt.permission import Answer, Rule
+from skillbelt.shelf import Shelf
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"
@@ -99,8 +101,8 @@ def test_the_overview_follows_the_settings(tree: Tree) -> None:
 def test_rules_of_an_agent_shape_its_overview(tree: Tree) -> None:
     """Case 36."""
     tree.skill(f"{SKILLS}/a")
-    assert shelf(tree, permit=lambda agent, skill: False).overview().text == ""
-    only_a = shelf(tree, permit=lambda agent, skill: skill.name == "a" or agent == "boss")
+    assert shelf(tree, rules=[Rule("skill", "*", "deny")]).overview().text == ""
+    only_a = shelf(tree, rules=[Rule("skill", "pdf", "deny", agent="clerk")])
     assert "pdf" not in only_a.overview("clerk").text
     assert "<name>a</name>" in only_a.overview("clerk").text
     assert "<name>pdf</name>" in only_a.overview("boss").text
@@ -171,26 +173,24 @@ def test_a_caller_may_ask_for_less_but_not_for_more(tree: Tree) -> None:
 
 
 def test_what_is_refused_is_not_loaded(tree: Tree) -> None:
-    asked = []
+    asked: list[tuple[str, str]] = []
 
-    def approve(skill: Any, initiator: str) -> str | None:
-        asked.append((skill.name, initiator))
-        return "not today"
+    def ask(pending: Pending) -> Answer:
+        asked.append((pending.request.skill, pending.request.initiator))
+        return Answer("reject", "not today")
 
-    one = shelf(tree, approve=approve)
-    with pytest.raises(LoadError, match="pdf: not today"):
+    one = shelf(tree, rules=[Rule("skill", "*", "ask")], ask=ask)
+    with pytest.raises(PermissionDenied, match="not today"):
         one.load("pdf")
-    with pytest.raises(LoadError, match="pdf: not today"):
+    with pytest.raises(PermissionDenied, match="not today"):
         one.load_resource("pdf", "a.md")
     assert asked == [("pdf", "user")] * 2
 
 
 def test_what_nobody_approved_is_for_the_user_who_names_it(tree: Tree) -> None:
-    skill = shelf(tree, trust_project="ask").get_skill("pdf")
-    assert not skill.trusted
-    assert ask_for_trust(skill, "user") is None
-    reason = ask_for_trust(skill, "model")
-    assert reason is not None
-    assert "this project" in reason
-    assert "/pdf" in reason
-    assert ask_for_trust(shelf(tree).get_skill("pdf"), "model") is None
+    one = shelf(tree, trust_project="ask")
+    assert not one.get_skill("pdf").trusted
+    assert one.load("pdf").text
+    decision = one.gate.check(one.gate.load_request(one.get_skill("pdf"), "model"))
+    assert not decision.allowed
+    assert "/pdf" in decision.reason

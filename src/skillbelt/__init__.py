@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillbelt.audit import AuditEvent, AuditLog
     from skillbelt.catalog import Catalog, Changes, discover_skills
     from skillbelt.check import check_all, check_file
     from skillbelt.conversation import Command, RuntimeSession
+    from skillbelt.desk import Pending
     from skillbelt.disclose import Overview, overview
     from skillbelt.errors import (
         ArchiveRefused,
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
         LoadError,
         MissingExtra,
         PathEscape,
+        PermissionDenied,
         SectionNotFound,
         SkillbeltError,
         SkillNotFound,
         SourceError,
     )
     from skillbelt.events import Event, NewEvent
+    from skillbelt.gate import Gate
     from skillbelt.load import (
         Loaded,
         Report,
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
         sample_files,
     )
     from skillbelt.manifest import build_manifest
+    from skillbelt.permission import Answer, Decision, Request, Rule
     from skillbelt.runtime import Runtime
     from skillbelt.sections import Section
     from skillbelt.session import LoadedSkill, Session
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
     from skillbelt.storage import Page, Storage
     from skillbelt.store import SessionInfo, SessionKey, Store, open_store
     from skillbelt.tools import Tool, ToolResult
+    from skillbelt.trust import Trust
     from skillbelt.values import (
         Diagnostic,
         FileEntry,
@@ -59,11 +65,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "audit": "AuditEvent AuditLog",
+    "desk": "Pending",
+    "gate": "Gate",
+    "permission": "Answer Decision Request Rule",
+    "trust": "Trust",
     "catalog": "Catalog Changes discover_skills",
     "check": "check_all check_file",
     "errors": "ArchiveRefused ConfigError FileTooLarge FileTypeRefused FileUnreadable "
-    "InvalidFrontmatter LoadError MissingExtra PathEscape SectionNotFound SkillbeltError "
-    "SkillNotFound SourceError",
+    "InvalidFrontmatter LoadError MissingExtra PathEscape PermissionDenied SectionNotFound "
+    "SkillbeltError SkillNotFound SourceError",
     "manifest": "build_manifest",
     "settings": "Settings load_settings",
     "skill": "Skill",
@@ -82,11 +93,15 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
+    "Answer",
     "ArchiveRefused",
+    "AuditEvent",
+    "AuditLog",
     "Catalog",
     "Changes",
     "Command",
     "ConfigError",
+    "Decision",
     "Diagnostic",
     "Event",
     "FileEntry",
@@ -94,6 +109,7 @@ __all__ = [
     "FileTypeRefused",
     "FileUnreadable",
     "Frontmatter",
+    "Gate",
     "InvalidFrontmatter",
     "Limits",
     "LoadError",
@@ -106,8 +122,12 @@ __all__ = [
     "Overview",
     "Page",
     "PathEscape",
+    "Pending",
+    "PermissionDenied",
     "Report",
+    "Request",
     "Requirements",
+    "Rule",
     "Runtime",
     "RuntimeSession",
     "Section",
@@ -124,6 +144,7 @@ __all__ = [
     "Store",
     "Tool",
     "ToolResult",
+    "Trust",
     "build_manifest",
     "check_all",
     "check_file",

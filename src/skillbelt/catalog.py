@@ -219,10 +219,38 @@ class Catalog(Mapping[str, Skill]):
         explicit = [path if "://" in path else resolve(path, settings) for path in named]
         remote = [path for path in explicit if sources.is_remote(path)] + list(settings.urls)
         roots = local_roots(settings, [path for path in explicit if not sources.is_remote(path)])
+        remote = self._without_strangers(remote, said)
         if remote and settings.remote_roots:
             roots += self._remote_roots(remote, said, refresh=refresh)
         place = settings.scope_order.index
         return sorted(roots, key=lambda root: place(root.scope))
+
+    def _without_strangers(self, remote: list[str], said: list[Diagnostic]) -> list[str]:
+        """The sources, but for what the files of a project that nobody trusts want to be asked.
+
+        Otherwise a checkout could have this machine call any host.
+        """
+        settings = self.settings
+        theirs = {
+            url
+            for key, urls in (("paths", settings.paths), ("urls", settings.urls))
+            if ("project", settings.sources.get(key, "")) in settings.files
+            for url in urls
+        }
+        asked = [url for url in remote if url in theirs]
+        if not asked or self._project_is_trusted():
+            return remote
+        message = f"the project names {len(asked)} remote sources; they are not asked"
+        remedy = "trust it with `skillbelt trust add`, or set them in your own config file"
+        said.append(
+            Diagnostic("untrusted-source", "warning", settings.project, None, message, remedy)
+        )
+        return [url for url in remote if url not in theirs]
+
+    def _project_is_trusted(self) -> bool:
+        from skillbelt.trust import Trust
+
+        return Trust(self.settings.state_dir).project(self.settings.project)
 
     def _remote_roots(
         self, remote: Sequence[str], said: list[Diagnostic], *, refresh: bool

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import partial, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, overload
+from functools import lru_cache, partial, wraps
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar, overload
 
 from skillbelt.errors import LoadError, PathEscape, SkillNotFound
 from skillbelt.events import NewEvent
+from skillbelt.gate import Gate, session_id, tool_request
 from skillbelt.handlers import UNNAMED, body, content, document, presentable, readable, variables_of
-from skillbelt.load import list_docs, load_skill_body, sample_files
+from skillbelt.load import Loaded, list_docs, load_skill_body, sample_files
 from skillbelt.materialize import Material, Message, block, materialize
+from skillbelt.permission import Decision, Initiator, Request
 from skillbelt.session import LoadedSkill, LoadRequest, Session
-from skillbelt.shelf import Shelf, Visible, ask_for_trust
+from skillbelt.shelf import Shelf, Visible
 from skillbelt.skill import Skill
 from skillbelt.storage import Storage
-from skillbelt.tools import Access, Initiator, Tool, ToolFormat, ToolResult, render
+from skillbelt.tools import Access, Tool, ToolFormat, ToolResult, render
 from skillbelt.turns import (
     Mark,
     Note,
@@ -27,26 +32,53 @@ from skillbelt.turns import (
 )
 from skillbelt.values import Limits
 
+if TYPE_CHECKING:
+    from anyio import CapacityLimiter
+    from anyio.lowlevel import RunVar
+
 _CALLED = re.compile(r"\s*[/$]([^\W_][\w.-]*)(?:\s+(.*))?", re.DOTALL)
-_ASKED = "temp:skill:asked:"
+# The user brought the skill in, so the model may use it; or a request to load it was granted, so
+# the model may read on in it. Either as long as the skill is the same.
+_BROUGHT, _GRANTED = "temp:skill:asked:", "temp:skill:granted:"
+_YOUNG_SECONDS = 2.0
 _State = dict[str, str]
-_Self = TypeVar("_Self")
+_Session = TypeVar("_Session", bound="RuntimeSession")
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 
 def in_thread(
-    method: Callable[Concatenate[_Self, _Given], _Result],
-) -> Callable[Concatenate[_Self, _Given], Coroutine[Any, Any, _Result]]:
+    method: Callable[Concatenate[_Session, _Given], _Result],
+) -> Callable[Concatenate[_Session, _Given], Coroutine[Any, Any, _Result]]:
     """The method as a coroutine; files and the store are used in a thread of their own."""
 
     @wraps(method)
-    async def call(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+    async def call(self: _Session, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
         from anyio import to_thread
 
-        return await to_thread.run_sync(partial(method, self, *args, **kwargs))
+        limiter = _limiter(self.shelf.settings.limits.max_parallel_calls)
+        return await to_thread.run_sync(partial(method, self, *args, **kwargs), limiter=limiter)
 
     return call
+
+
+def _limiter(most: int) -> CapacityLimiter:
+    """One for each event loop. Of its own: calls that wait for a person hold up nobody else."""
+    from anyio import CapacityLimiter
+
+    held = _held()
+    try:
+        return held.get()
+    except LookupError:
+        held.set(CapacityLimiter(most))
+        return held.get()
+
+
+@lru_cache(maxsize=1)
+def _held() -> RunVar[CapacityLimiter]:
+    from anyio.lowlevel import RunVar
+
+    return RunVar("skillbelt_calls")
 
 
 class Command(NamedTuple):
@@ -68,12 +100,20 @@ class RuntimeSession:
     """
 
     def __init__(
-        self, shelf: Shelf, session: Session, storage: Storage, visible: Visible | None = None
+        self,
+        shelf: Shelf,
+        session: Session,
+        storage: Storage,
+        visible: Visible | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self.shelf, self.session, self.storage, self.visible = shelf, session, storage, visible
+        self.gate = gate or shelf.gate
         self.files: Sequence[str] | None = None
         self._declared: list[LoadRequest] = []
         self._shown: frozenset[str] = frozenset()
+        # What was read for the last request, for as long as the files are as they were.
+        self._materials: dict[str, tuple[object, Material]] = {}
 
     def __repr__(self) -> str:
         key = self.session.key
@@ -94,14 +134,18 @@ class RuntimeSession:
         self._declared = []
         noted = with_notes(messages, read_notes(state.get(self._key("notes"), "")))
         access = self._access()
+        loaded = self.session.loaded()
         made = materialize(
             noted,
-            [text for one in self.session.loaded() for text in self._material(one, access)],
+            [text for one in loaded for text in self._material(one, access)],
             placement=self.shelf.settings.placement,
             overview=state.get(self._key("system"), ""),
             landed={k: v for k, v in self.session.landed().items() if v != UNNAMED},
         )
         self.session.after_request()
+        self._materials = {
+            one.name: self._materials[one.name] for one in loaded if one.name in self._materials
+        }
         results = (one.get("content") for one in made if one.get("role") == "tool")
         self._shown = frozenset(text for text in results if isinstance(text, str))
         return made
@@ -148,15 +192,34 @@ class RuntimeSession:
         skill = self.shelf.skills().get(loaded.name)
         if skill is None or not self.shelf.there(skill, self.visible):
             return []
+        if self._changed(skill):
+            told = "(changed since it was allowed; load it again to ask for it as it is now)"
+            return [Material(skill.name, told)]
         paths = list_docs(skill, access.settings.limits) if loaded.all_docs else loaded.docs
+        stamp = (skill, paths, _stats(skill, paths))
+        held = self._materials.get(skill.name)
+        if held is None or held[0] != stamp:
+            self._materials[skill.name] = held = (stamp, self._read(skill, paths, access))
+        return [held[1]]
+
+    def _read(self, skill: Skill, paths: Sequence[str], access: Access) -> Material:
         docs = tuple((path, _text(document, skill, path, access)) for path in paths)
-        return [Material(skill.name, _text(_body_text, skill, access), docs)]
+        return Material(skill.name, _text(_body_text, skill, access), docs)
+
+    def _changed(self, skill: Skill) -> bool:
+        """Whether somebody was asked for the skill, and it is not what they saw any more."""
+        state = self.session.state()
+        seen = [
+            state[kind + skill.name] for kind in (_BROUGHT, _GRANTED) if kind + skill.name in state
+        ]
+        return bool(seen) and not skill.trusted and self._request(skill, "model").hash not in seen
 
     # What its calls give
 
     def skills(self) -> Mapping[str, Skill]:
         """What the model may see, by name, as of the last look."""
-        return self.shelf.available(self.session.agent, visible=self.visible, files=self.files)
+        agent, visible, files = self.session.agent, self.visible, self.files
+        return self.shelf.available(agent, visible=visible, files=files, gate=self.gate)
 
     def loaded(self) -> list[LoadedSkill]:
         """What is loaded now, in name order."""
@@ -186,6 +249,7 @@ class RuntimeSession:
             self.storage,
             self._approve,
             self._look,
+            self._record,
             self.session,
             self.shelf.names,
             self._shown,
@@ -195,7 +259,7 @@ class RuntimeSession:
     def _called(self) -> dict[str, Skill]:
         """What the user or the host brought in, whether or not the model may bring it in itself."""
         state, skills = self.session.state(), self.shelf.skills()
-        names = [key.removeprefix(_ASKED) for key in state if key.startswith(_ASKED)]
+        names = [key.removeprefix(_BROUGHT) for key in state if key.startswith(_BROUGHT)]
         asked = [skills[name] for name in names if name in skills]
         return {skill.name: skill for skill in asked if self.shelf.there(skill, self.visible)}
 
@@ -203,12 +267,42 @@ class RuntimeSession:
         self.shelf.look()
         return self.skills()
 
-    def _approve(self, skill: Skill, initiator: Initiator) -> str | None:
-        if self.shelf.approve is not None:
-            return self.shelf.approve(skill, initiator)
-        if self.session.state().get(_ASKED + skill.name) == _stamp(skill):
+    def _request(self, skill: Skill, initiator: Initiator) -> Request:
+        session = self.session
+        return self.gate.load_request(skill, initiator, session.agent, session.key)
+
+    def _approve(self, skill: Skill, loading: bool) -> str | None:
+        state = self.session.state()
+        held = [_BROUGHT] if loading else [_BROUGHT, _GRANTED]
+        request = self._request(skill, "model")
+        if any(state.get(kind + skill.name) == request.hash for kind in held):
             return None
-        return ask_for_trust(skill, initiator)
+        decision = self.gate.check(request)
+        if decision.allowed and decision.action == "ask":
+            granted = {_GRANTED + skill.name: request.hash}
+            self.session.store.append(self.session.key, [], granted)
+        return None if decision.allowed else decision.reason
+
+    def _record(self, skill: Skill, loaded: Loaded) -> None:
+        self.gate.record_load(self._request(skill, "model"), loaded)
+
+    def permits(self, tool: str, argument: str = "") -> Decision:
+        """Whether the host's own tool may be used now, as in `Bash` with `git add .`.
+
+        What a skill of this turn declares in `allowed-tools` is granted without asking, as long as
+        its origin is trusted and no rule denies it.
+        """
+        session = self.session
+        request = tool_request(tool, argument, agent=session.agent, session=session_id(session.key))
+        return self.gate.check(request, self._in_use())
+
+    def _in_use(self) -> list[Skill]:
+        """The skills that came in since the user last spoke."""
+        events = self.session.events()
+        turn = takewhile(lambda event: event.type != "run_started", reversed(events))
+        names = {str(e.data.get("name")) for e in turn if e.type == "skill_loaded"}
+        skills = self.shelf.skills()
+        return [skills[name] for name in sorted(names) if name in skills]
 
     # What the user and the host ask for
 
@@ -219,26 +313,30 @@ class RuntimeSession:
         if called is None or skill is None:
             return None
         arguments = (called[2] or "").strip()
-        refused = self._refusal(skill)
+        request = self._request(skill, "user")
+        refused = self._refusal(skill, request)
         if refused:
             return Command(skill.name, arguments, "", refused)
         try:
-            given = content(skill, self._filled(skill, arguments), self._files_of(skill))
+            loaded = self._filled(skill, arguments)
+            given = content(skill, loaded.text, self._files_of(skill))
         except (LoadError, PathEscape) as error:
             return Command(skill.name, arguments, "", presentable(str(error), self._access()))
-        self._remember(skill, arguments)
+        self._remember(skill, request, arguments)
+        self.gate.record_load(request, loaded)
         return Command(skill.name, arguments, given)
 
     def _asked_for(self, name: str) -> Skill | None:
         skill = self.shelf.skills().get(name) or self.shelf.look().get(name)
         return skill if skill and self.shelf.there(skill, self.visible) else None
 
-    def _refusal(self, skill: Skill) -> str | None:
+    def _refusal(self, skill: Skill, request: Request) -> str | None:
         if not skill.user_invocable:
             return f"{skill.name} can not be called by the user: its author left it to the model"
-        return (self.shelf.approve or ask_for_trust)(skill, "user")
+        decision = self.gate.check(request)
+        return None if decision.allowed else decision.reason
 
-    def _filled(self, skill: Skill, arguments: str) -> str:
+    def _filled(self, skill: Skill, arguments: str) -> Loaded:
         settings = self.shelf.settings
         loaded = load_skill_body(
             skill,
@@ -248,16 +346,17 @@ class RuntimeSession:
             arguments=arguments,
             variables=variables_of(skill, settings, self.session.key.session),
         )
-        return presentable(loaded.text, self._access())
+        return loaded._replace(text=presentable(loaded.text, self._access()))
 
     def _files_of(self, skill: Skill) -> list[str]:
         return sample_files(skill, self.shelf.settings.limits)
 
-    def _remember(self, skill: Skill, arguments: str) -> None:
+    def _remember(self, skill: Skill, request: Request, arguments: str) -> None:
         """The user called the skill, so the model may read on in it as long as it is the same."""
         data = {"name": skill.name, "arguments": arguments, "placement": "user"}
         event = NewEvent("skill_loaded", self.session.agent, data)
-        self.session.store.append(self.session.key, [event], _asked([skill]))
+        brought = {_BROUGHT + skill.name: request.hash}
+        self.session.store.append(self.session.key, [event], brought)
 
     def declare(self, skills: Iterable[str | LoadRequest]) -> tuple[str, ...]:
         """Load what the host wants there for the coming turn, all or none; the names pushed out.
@@ -265,21 +364,22 @@ class RuntimeSession:
         Raises SkillNotFound or LoadError, and nothing changes.
         """
         wanted = [LoadRequest(one) if isinstance(one, str) else one for one in skills]
-        brought = [self._declarable(request) for request in wanted]
+        allowed = [self._declarable(request) for request in wanted]
         evicted = self.session.load_all(wanted)
-        self.session.store.append(self.session.key, [], _asked(brought))
+        brought = {_BROUGHT + one.skill: one.hash for one in allowed}
+        self.session.store.append(self.session.key, [], brought)
         self._declared += wanted
         return evicted
 
-    def _declarable(self, request: LoadRequest) -> Skill:
-        skill = self._asked_for(request.name)
+    def _declarable(self, wanted: LoadRequest) -> Request:
+        skill = self._asked_for(wanted.name)
         if skill is None:
             there = (one for one in self.shelf.skills().values() if self._asked_for(one.name))
-            raise SkillNotFound(request.name, [one.name for one in there])
-        self.shelf.check(skill)
-        _check_docs(skill, request.docs or (), self.shelf.settings.limits)
-        body(skill, self._access())
-        return skill
+            raise SkillNotFound(wanted.name, [one.name for one in there])
+        request = self.gate.require(self._request(skill, "user"))
+        _check_docs(skill, wanted.docs or (), self.shelf.settings.limits)
+        self.gate.record_load(request, body(skill, self._access()))
+        return request
 
     def unload(self, name: str) -> bool:
         """Put a loaded skill away; whether it was loaded."""
@@ -298,6 +398,18 @@ def _check_docs(skill: Skill, docs: Sequence[str], limits: Limits) -> None:
             raise LoadError(path, f"{skill.name} has no such document")
 
 
+def _stats(skill: Skill, paths: Sequence[str]) -> object:
+    """What tells whether a skill's files are those that were read; nothing equals it if unsure."""
+    try:
+        found = [os.stat(skill.location), *(os.stat(f"{skill.dir}/{path}") for path in paths)]
+    except (OSError, ValueError):
+        return object()
+    # A second change within one tick of the file system's clock would not show.
+    if max(one.st_ctime for one in found) > time.time() - _YOUNG_SECONDS:
+        return object()
+    return [(one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino) for one in found]
+
+
 def _body_text(skill: Skill, access: Access) -> str:
     return body(skill, access).text
 
@@ -310,11 +422,3 @@ def _text(read: Callable[..., str], *arguments: object) -> str:
         access = arguments[-1]
         assert isinstance(access, Access)
         return f"(can not be given now: {presentable(str(error), access)})"
-
-
-def _asked(skills: Iterable[Skill]) -> dict[str, str]:
-    return {_ASKED + skill.name: _stamp(skill) for skill in skills}
-
-
-def _stamp(skill: Skill) -> str:
-    return f"{skill.mtime_ns} {skill.location}"

@@ -5,6 +5,7 @@ SkillbeltError                 exit 1
 │   └── MissingExtra           exit 2   an optional dependency is not installed
 ├── SkillNotFound              exit 3   no skill has that name
 ├── PathEscape                 exit 4   a path leads out of its folder
+├── PermissionDenied           exit 4   a rule or a person said no, or nobody could be asked
 ├── LoadError                  exit 1   a body or a resource can not be given
 │   ├── InvalidFrontmatter     exit 1   the SKILL.md can not be read at all
 │   ├── FileTooLarge           exit 1   beyond a limit; the message names the way round
@@ -67,6 +68,16 @@ class PathEscape(SkillbeltError):
     def __init__(self, path: str, root: str, reason: str = "leads out of the folder") -> None:
         self.path, self.root = path, root
         super().__init__(f"{path!r} refused: {reason} ({root})")
+
+
+class PermissionDenied(SkillbeltError):
+    """A rule or a person said no, or nobody could be asked; `reason` says which."""
+
+    exit_code = 4
+
+    def __init__(self, subject: str, reason: str) -> None:
+        self.subject, self.reason = subject, reason
+        super().__init__(f"{subject}: {reason}")
 
 
 class LoadError(SkillbeltError):

@@ -71,9 +71,9 @@ def lookup(access: Access, name: str) -> Skill:
     return skill
 
 
-def approved(access: Access, skill: Skill) -> Skill:
+def approved(access: Access, skill: Skill, *, loading: bool = False) -> Skill:
     """The skill, if it may be given to a model."""
-    reason = access.approve(skill, "model")
+    reason = access.approve(skill, loading)
     if reason:
         raise Refused(reason)
     return skill
@@ -174,8 +174,9 @@ def use(call: Call) -> ToolResult:
     seen = access.skills if name in access.skills else access.look()
     if name not in seen:
         raise Refused(not_found(access, seen, name) + missed(access, name))
-    skill = approved(access, seen[name])
+    skill = approved(access, seen[name], loading=True)
     loaded = body(skill, access)
+    access.record(skill, loaded)
     _log(call, skill)
     text = content(skill, loaded.text, sample_files(skill, access.settings.limits))
     data = {"title": f"Loaded skill: {skill.name}", "name": skill.name, "dir": skill.dir}
@@ -224,9 +225,10 @@ def _path(path: str) -> str:
 def load(call: Call) -> ToolResult:
     """Mark the skill as loaded; without a conversation that could carry it, give the text."""
     access = call.access
-    skill = approved(access, lookup(access, str(call.arguments["skill"])))
+    skill = approved(access, lookup(access, str(call.arguments["skill"])), loading=True)
     loaded = body(skill, access)
     docs, every = _documents(call, skill)
+    access.record(skill, loaded)
     if access.session is None:
         chosen = list_docs(skill, access.settings.limits) if every else docs or []
         texts = tuple((path, document(skill, path, access)) for path in chosen)

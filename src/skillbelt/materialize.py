@@ -4,9 +4,9 @@ Text stays in the answer where it first landed, so that a request begins with th
 request before it. Nothing made here is written back: the stored history keeps its short answers.
 """
 
-from collections.abc import Collection, Container, Mapping, Sequence
-from functools import lru_cache
-from operator import itemgetter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from operator import itemgetter, length_hint
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -15,13 +15,13 @@ from skillbelt.text import one_line
 
 Message = dict[str, Any]
 Placement = Literal["tool", "system"]
+_Found = tuple[int, Any, Any]  # a call that loads: where its answers begin, its id, its skill
 
 HEADER = "Loaded skill context:"
 FOOTER = "End of loaded skill context."
 # The calls whose answers say what is loaded, under both sets of names.
 LOADING = frozenset({"skill_load", "load_skill", "skill_select_docs"})
 _STUB = "loaded: "
-_MAYBE_LOADING = LOADING | {None}  # a call in the shape of a vendor has its name further inside
 _ARGUMENTS = ("skill", "name", "skill_name")
 _SYSTEM = ("system", "developer")
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -32,22 +32,28 @@ _FIRST = itemgetter(0)
 _line = lru_cache(maxsize=1024)(one_line)  # the same few paths, in every request
 
 
-class Material(NamedTuple):
-    """A skill that is loaded now: its body, and the documents selected, as (path, text)."""
-
+class _Texts(NamedTuple):
     name: str
     body: str
     docs: tuple[tuple[str, str], ...] = ()
 
 
-class _Answers(NamedTuple):
-    """Where the answers to loading calls are in a history."""
+class Material(_Texts):
+    """A skill that is loaded now: its body, and the documents selected, as (path, text)."""
 
-    skills: dict[int, str]
+    @cached_property
+    def text(self) -> str:
+        """All of it as a model reads it. It can not change, so it is made once."""
+        return _block(*self)
+
+
+class _Calls(NamedTuple):
+    """Where the answers to calls are in a history."""
+
     loading: dict[tuple[str, str], int]
     others: dict[str, int]
 
-    def to(self, call: str, skill: str) -> int | None:
+    def answer(self, call: str, skill: str) -> int | None:
         """The answer to a call that loaded the skill. Some hosts use an id more than once."""
         found = self.loading.get((call, skill))
         return self.others.get(call) if found is None else found
@@ -70,23 +76,30 @@ def materialize(
     answer in this history goes into one message of its own behind the system message.
     """
     result = _without_ours(messages)
-    answers = _answers(result, landed.values())
     materials = sorted(loaded, key=_FIRST)
-    homes = _homes(materials, result, answers, landed)
+    homes: dict[str, int | None] = dict.fromkeys(map(_FIRST, materials))
+    found = _loading_calls(result)
+    skills = _answers(found, result, homes, landed)
+    if None in homes.values():
+        _find_homes(homes, _calls(found, result, landed), result, skills, landed)
     in_system = placement == "system"
-    places = {} if in_system else _places(materials, homes, answers, landed)
-    _tell_unloaded(result, answers, homes, places, landed)
+    taken: set[int | None] = set() if in_system else {*homes.values()}
+    left = [] if in_system else materials
+    if len(taken) == len(materials) and "#" not in "".join(landed):
+        left = _put_alone(result, materials, homes)
+    places = _places(left, homes, _calls(found, result, landed), landed) if left else {}
+    _tell_unloaded(result, skills, homes, taken.union(places), landed)
     _put_blocks(result, places)
     _put_note(result, note)
     context = "\n\n".join(map(block, materials)) if in_system else ""
     _put_system(result, [text for text in (overview, context) if text])
-    _put_fallback(result, places.get(_FALLBACK, {}).values())
+    _put_fallback(result, places)
     return result
 
 
 def block(material: Material) -> str:
     """A skill as a model reads it: its name, its body, the documents with it."""
-    return _block(material.name, material.body, material.docs)
+    return material.text
 
 
 def _block(name: str, body: str, docs: Sequence[tuple[str, str]]) -> str:
@@ -119,8 +132,9 @@ def unloaded_line(name: str) -> str:
 def _without_ours(messages: Sequence[Message]) -> list[Message]:
     """The history without a fallback message of an earlier request, should it have been kept."""
     result = list(messages)
-    head = _head(result)
-    result[:head] = [message for message in result[:head] if not _is_ours(message)]
+    for index in range(_head(result) - 1, -1, -1):
+        if _is_ours(result[index]):
+            del result[index]
     return result
 
 
@@ -137,39 +151,49 @@ def _is_ours(message: Message) -> bool:
     return isinstance(content, str) and content.startswith(_OURS) and content.endswith(_OURS_END)
 
 
-def _answers(messages: Sequence[Message], wanted: Collection[str]) -> _Answers:
-    """One quick pass finds the few calls that matter; only what follows them is looked at."""
-    answers = _Answers({}, {}, {})
-    found = set()
-    skills, loading, others = answers
-    for asked_at, call in _loading_calls(messages):
-        called: Any = call.get("id")
-        index = _answer(messages, asked_at + 1, called)
-        if index and (skill := _skill_of(call)):
+def _answers(
+    found: Sequence[_Found],
+    messages: Sequence[Message],
+    homes: dict[str, int | None],
+    landed: Mapping[str, str],
+) -> dict[int, str]:
+    """The skill of each answer to a loading call, by its index; where each landed goes to homes."""
+    skills: dict[int, str] = {}
+    count = len(messages)
+    for index, call, skill in found:
+        # Most calls are answered right behind them.
+        if not (call and index < count and messages[index].get("tool_call_id") == call):
+            index = _answer(messages, index, call)
+        if index and skill and type(skill) is str:
             skills[index] = skill
-            loading[called, skill] = index
-            found.add(called)
-    if not found.issuperset(wanted):
-        others.update(_answers_of(messages, set(wanted) - found))
-    return answers
+            if skill in homes and landed.get(skill) == call:
+                homes[skill] = index
+    return skills
 
 
-def _loading_calls(messages: Sequence[Message]) -> list[tuple[int, Mapping[str, Any]]]:
-    """The calls that may load a skill, with the index of their message."""
+def _loading_calls(messages: Sequence[Message]) -> list[_Found]:
+    """The calls that load: the index of the message behind each, its id, the skill it names.
+
+    Every request looks at every call, and this is most of its time. So the usual history, with one
+    plain call in a message, comes first, and how far it got is asked only where a call was found.
+    """
+    count, rest = len(messages), iter(messages)
     try:
         return [
-            (index, call)
-            for index, message in enumerate(messages)
+            (count - length_hint(rest), call["id"], call["arguments"]["skill"])
+            for message in rest
             if "tool_calls" in message
-            for call in message["tool_calls"]
-            if call["name"] in _MAYBE_LOADING
+            for [call] in [message["tool_calls"]]
+            if call["name"] in LOADING
         ]
-    except (KeyError, TypeError):  # a call in the shape of a vendor, or null in place of calls
+    except (KeyError, TypeError, ValueError):
         return [
-            (index, call)
-            for index, message in enumerate(messages)
-            for call in message.get("tool_calls") or ()
-            if call.get("name") in _MAYBE_LOADING
+            (index, call.get("id"), _skill(function.get("arguments")))
+            for index, message in enumerate(messages, 1)
+            if "tool_calls" in message
+            for call in message["tool_calls"] or ()
+            for function in [call if "name" in call else call.get("function") or call]
+            if function.get("name") in LOADING
         ]
 
 
@@ -186,27 +210,26 @@ def _answer(messages: Sequence[Message], index: int, call: object) -> int:
     return 0
 
 
-def _answers_of(messages: Sequence[Message], calls: Collection[str]) -> dict[str, int]:
-    """Answers by ids alone: the host's own tool loaded the skill, or the call itself was cut."""
-    return {
-        message["tool_call_id"]: index
-        for index, message in enumerate(messages)
-        if message.get("tool_call_id") and message["tool_call_id"] in calls
+def _calls(
+    found: Sequence[_Found], messages: Sequence[Message], landed: Mapping[str, str]
+) -> _Calls:
+    """Answers by their calls. Of one that did not load, or was cut, the id alone is known."""
+    loading = {
+        (call, skill): index
+        for after, call, skill in found
+        if skill and type(skill) is str and (index := _answer(messages, after, call))
     }
-
-
-def _skill_of(call: Mapping[str, Any]) -> str:
-    if "name" in call:
-        arguments = call.get("arguments")
-        if type(arguments) is dict and "skill" in arguments:
-            skill = arguments["skill"]
-            return skill if type(skill) is str else _skill(arguments)
-        return _skill(arguments)
-    function = call.get("function") or {}
-    return _skill(function.get("arguments")) if function.get("name") in LOADING else ""
+    wanted = {*landed.values()}.difference(call for call, _ in loading)
+    others = {
+        message["tool_call_id"]: index
+        for index, message in enumerate(messages if wanted else ())
+        if message.get("tool_call_id") and message["tool_call_id"] in wanted
+    }
+    return _Calls(loading, others)
 
 
 def _skill(arguments: object) -> str:
+    """The skill that the arguments of a call name, empty when they name none."""
     if isinstance(arguments, str):
         import json
 
@@ -222,88 +245,105 @@ def _skill(arguments: object) -> str:
     return ""
 
 
-def _homes(
-    materials: Sequence[Material],
+def _find_homes(
+    homes: dict[str, int | None],
+    calls: _Calls,
     messages: Sequence[Message],
-    answers: _Answers,
+    skills: Mapping[int, str],
     landed: Mapping[str, str],
-) -> dict[str, int | None]:
-    """The answer that holds each skill's body, if the history has it."""
-    homes: dict[str, int | None] = {}
-    for name, _, _ in materials:
-        found = answers.loading.get((landed[name], name)) if name in landed else None
-        homes[name] = _home(name, messages, answers, landed) if found is None else found
-    return homes
+) -> None:
+    """Look elsewhere for the answers that are to hold the bodies without a home."""
+    for name, home in homes.items():
+        if home is None:
+            homes[name] = _home(name, messages, skills, calls, landed)
 
 
 def _home(
-    name: str, messages: Sequence[Message], answers: _Answers, landed: Mapping[str, str]
+    name: str,
+    messages: Sequence[Message],
+    skills: Mapping[int, str],
+    calls: _Calls,
+    landed: Mapping[str, str],
 ) -> int | None:
     if name in landed:
-        return answers.to(landed[name], name)
-    for index in reversed(answers.skills):
-        if answers.skills[index] == name and f"{_STUB}{name}" in _lines(messages[index]):
+        return calls.answer(landed[name], name)
+    for index in reversed([*skills]):
+        if skills[index] == name and f"{_STUB}{name}" in _lines(messages[index]):
             return index
     return None
+
+
+def _put_alone(
+    messages: list[Message], materials: Sequence[Material], homes: Mapping[str, int | None]
+) -> list[Material]:
+    """Put each skill whose answer is its stub and nothing else there; those that are left.
+
+    Nearly every skill is put so, unless two share an answer or documents lie apart from a body.
+    """
+    left = []
+    for material in materials:
+        name = material[0]
+        home = homes[name]
+        if home is None or (message := messages[home]).get("content") != _STUB + name:
+            left.append(material)
+        else:
+            messages[home] = changed = message.copy()
+            changed["content"] = material.text
+    return left
 
 
 def _places(
     materials: Sequence[Material],
     homes: Mapping[str, int | None],
-    answers: _Answers,
+    calls: _Calls,
     landed: Mapping[str, str],
 ) -> dict[int, dict[str, str]]:
     """The block of each skill in each answer, by its index; without one, under `_FALLBACK`."""
     places: dict[int, dict[str, str]] = {}
     apart = {key.partition("#")[0] for key in landed if "#" in key}
-    for name, body, all_docs in materials:
+    for material in materials:
+        name = material.name
         home = homes[name]
         at = _FALLBACK if home is None else home
-        if name not in apart:
-            text = _block(name, body, all_docs)
-            if at in places:
-                places[at][name] = text
-            else:
-                places[at] = {name: text}
-            continue
-        docs: dict[int, list[tuple[str, str]]] = {at: []}
-        for doc in all_docs:
-            docs.setdefault(_doc_home(name, doc[0], at, answers, landed), []).append(doc)
-        places.setdefault(at, {})[name] = _block(name, body, docs.pop(at))
-        for index, some in docs.items():
-            text = _with_documents(["[Docs] " + name, ""], some)
+        split = _split(material, at, calls, landed) if name in apart else {at: material.text}
+        for index, text in split.items():
             places.setdefault(index, {})[name] = text
     return places
 
 
+def _split(
+    material: Material, home: int, calls: _Calls, landed: Mapping[str, str]
+) -> dict[int, str]:
+    """The text of a skill whose documents landed in other answers than its body, by answer."""
+    name, body, all_docs = material
+    docs: dict[int, list[tuple[str, str]]] = {home: []}
+    for doc in all_docs:
+        docs.setdefault(_doc_home(name, doc[0], home, calls, landed), []).append(doc)
+    texts = {home: _block(name, body, docs.pop(home))}
+    for index, some in docs.items():
+        texts[index] = _with_documents(["[Docs] " + name, ""], some)
+    return texts
+
+
 def _put_blocks(messages: list[Message], places: Mapping[int, Mapping[str, str]]) -> None:
     for index, blocks in places.items():
-        if index == _FALLBACK:
-            continue
-        if len(blocks) == 1:
-            [(name, text)] = blocks.items()
-            message = messages[index]
-            # Most answers are the stub of one skill and nothing else.
-            if message.get("content") == _STUB + name:
-                messages[index] = changed = message.copy()
-                changed["content"] = text
-                continue
-        _amend(messages, index, blocks, "\n\n".join(blocks.values()))
+        if index != _FALLBACK:
+            _amend(messages, index, blocks, "\n\n".join(blocks.values()))
 
 
-def _doc_home(name: str, path: str, body: int, answers: _Answers, landed: Mapping[str, str]) -> int:
+def _doc_home(name: str, path: str, body: int, calls: _Calls, landed: Mapping[str, str]) -> int:
     call = landed.get(f"{name}#{path}", landed.get(f"{name}#*"))
     if call is None:
         return body
-    found = answers.to(call, name)
+    found = calls.answer(call, name)
     return _FALLBACK if found is None else found
 
 
 def _tell_unloaded(
     messages: list[Message],
-    answers: _Answers,
+    skills: Mapping[int, str],
     homes: Mapping[str, int | None],
-    places: Container[int],
+    taken: Iterable[int | None],
     landed: Mapping[str, str],
 ) -> None:
     """Let every answer whose skill has gone since say so, for good.
@@ -311,9 +351,8 @@ def _tell_unloaded(
     Answers before the one where a skill lies now are of an earlier load. They must not turn back
     into `loaded`: that would change a request's beginning once more.
     """
-    for index, name in answers.skills.items():
-        if index in places:
-            continue
+    for index in skills.keys() - taken:
+        name = skills[index]
         home = homes.get(name) if name in landed else None
         gone = name not in homes or (home is not None and index < home)
         if gone:
@@ -396,7 +435,7 @@ def _before(content: str | list[Message], note: str) -> object:
     return f"{note}\n\n{content}" if content else note
 
 
-def _put_fallback(messages: list[Message], blocks: Collection[str]) -> None:
-    if blocks:
-        content = "\n\n".join([HEADER, *blocks, FOOTER])
+def _put_fallback(messages: list[Message], places: Mapping[int, Mapping[str, str]]) -> None:
+    if _FALLBACK in places:
+        content = "\n\n".join([HEADER, *places[_FALLBACK].values(), FOOTER])
         messages.insert(_head(messages), {"role": "system", "content": content})

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.index import Entry, Index, Row
 from skillbelt.roots import Root
@@ -25,6 +25,9 @@ from skillbelt.values import (
     Diagnostic,
     Limits,
 )
+
+if TYPE_CHECKING:
+    from skillbelt.trust import Trust
 
 POLICY_FILE = "agents/openai.yaml"
 _NAME = -len(f"/{SKILL_FILE}")  # every spelling of the file's name has that length
@@ -68,7 +71,7 @@ class _Worker(threading.Thread):
     def __init__(self, roots: Sequence[Root], settings: Settings, index: Index) -> None:
         super().__init__(name="skillbelt-scan", daemon=True)
         self._roots, self._settings, self._index = roots, settings, index
-        self._pulse = Pulse()
+        self._pulse, self._judge = Pulse(), _Judge(settings)
         self._results: list[Scan] = []
         self._failure: BaseException | None = None
 
@@ -76,7 +79,7 @@ class _Worker(threading.Thread):
         try:
             for root in self._roots:
                 began = time.thread_time()
-                scanned = _scan_root(root, self._settings, self._index, self._pulse)
+                scanned = _scan_root(root, self._settings, self._index, self._pulse, self._judge)
                 if self._pulse.stopped:
                     return
                 self._results.append(scanned._replace(cpu_seconds=time.thread_time() - began))
@@ -113,14 +116,15 @@ def _stalled(root: Root, path: str, patience: float) -> Scan:
     return Scan(root, exists=True, diagnostics=(problem,), stalled=True)
 
 
-def _scan_root(root: Root, settings: Settings, index: Index, pulse: Pulse) -> Scan:
+def _scan_root(root: Root, settings: Settings, index: Index, pulse: Pulse, judge: "_Judge") -> Scan:
     pulse.beat(root.path)
     walker = Walker(root.path, rules(settings)._replace(collection=bool(root.client)), pulse)
     walker.walk()
     if not walker.exists or pulse.stopped:
         return Scan(root, diagnostics=(*walker.diagnostics, *_missing(root, walker.diagnostics)))
     known = index.load(root.path) if walker.found else {}
-    reader = _Reader(root, settings, pulse)
+    reader = _Reader(root, settings, pulse, judge.trusts(root))
+    reader.diagnostics += judge.said()
     # What was used is let go at once: of a hundred thousand skills, two copies are too many.
     walker.found.reverse()
     while walker.found:
@@ -160,17 +164,46 @@ def _missing(root: Root, said: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
         yield Diagnostic("root-missing", "warning", root.path, None, message, remedy)
 
 
+class _Judge:
+    """Whether the skills of a root are trusted.
+
+    What the user trusts is read when a root would not be, and never kept for the next scan.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._trust: Trust | None = None
+        self._told = False
+
+    def trusts(self, root: Root) -> bool:
+        gated = root.scope == "project" and self._settings.trust_project == "ask"
+        if not (root.origin.remote or gated):
+            return True
+        if self._trust is None:
+            from skillbelt.trust import Trust
+
+            self._trust = Trust(self._settings.state_dir)
+        if root.origin.remote:
+            return self._trust.origin(root.origin)
+        return self._trust.project(root.path)
+
+    def said(self) -> tuple[Diagnostic, ...]:
+        """What is wrong with the file, once."""
+        if self._trust is None or self._told:
+            return ()
+        self._told = True
+        return self._trust.diagnostics
+
+
 class _Reader:
     """Turns what a walk found into skills, reading only what changed."""
 
-    def __init__(self, root: Root, settings: Settings, pulse: Pulse) -> None:
-        self._root, self._pulse = root, pulse
+    def __init__(self, root: Root, settings: Settings, pulse: Pulse, trusted: bool) -> None:
+        self._root, self._pulse, self._trusted = root, pulse, trusted
         self._limits: Limits = settings.limits
         self._derive = not settings.strict
         self._hides = INTERNAL * (not settings.internal_skills)
         self._hides |= DERIVED * (settings.derived_descriptions == "hide")
-        gated = root.scope == "project" and settings.trust_project == "ask"
-        self._trusted = not (root.origin.remote or gated)
         self.skills: list[Skill] = []
         self.identities: list[int] = []
         self.diagnostics: list[Diagnostic] = []

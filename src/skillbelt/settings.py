@@ -1,12 +1,13 @@
 """Settings: files and environment brought together into one value.
 
-The only module that reads the environment. Later wins: defaults, the user's config, the project's
-`[tool.skillbelt]`, its `skillbelt.toml`, the environment, arguments in code or on the command line.
+The only module that reads the environment. Later wins: defaults, the system's config, the user's,
+the project's `[tool.skillbelt]`, its `skillbelt.toml`, the environment, arguments in code or on the
+command line. Rules of permission stand in the same files; `policy` reads them.
 """
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -15,7 +16,21 @@ from skillbelt.values import SCOPES, Limits
 
 ENV_PREFIX = "SKILLBELT_"
 PROJECT_FILE = "skillbelt.toml"
+# The last of them holds the rules that commands add.
+_USER_FILES = ("config.toml", PROJECT_FILE, "permissions.toml")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+FileSource = Literal["system", "user", "project"]
+
+
+class RuleTables(NamedTuple):
+    """What a settings file says about permission: its text, where our part is, and the tables."""
+
+    text: str
+    at: tuple[str, ...]
+    tables: Mapping[str, object]
+
+
+_NO_TABLES: Mapping[str, RuleTables] = MappingProxyType({})
 
 
 class Settings(NamedTuple):
@@ -39,6 +54,9 @@ class Settings(NamedTuple):
     derived_descriptions: Literal["show", "hide"] = "show"
     internal_skills: bool = False
     trust_project: Literal["allow", "ask"] = "allow"
+    trust_declared_tools: bool = True
+    audit: bool = True
+    empty_allowed_tools: Literal["allow", "deny"] = "allow"
     use_index: bool = True
     offline: bool = False
     body_overflow: Literal["cut", "refuse"] = "cut"
@@ -63,6 +81,9 @@ class Settings(NamedTuple):
     client_homes: Mapping[str, str] = _NOTHING
     skills_root: str = ""
     sources: Mapping[str, str] = _NOTHING
+    # The files that were read, weakest first, and by path what they say about permission.
+    files: tuple[tuple[FileSource, str], ...] = ()
+    rule_tables: Mapping[str, RuleTables] = _NO_TABLES
 
     @property
     def index_file(self) -> str:
@@ -73,6 +94,7 @@ class Settings(NamedTuple):
 CHOICES: dict[str, tuple[str, ...]] = {
     "derived_descriptions": ("show", "hide"),
     "trust_project": ("allow", "ask"),
+    "empty_allowed_tools": ("allow", "deny"),
     "body_overflow": ("cut", "refuse"),
     "overview_format": ("xml", "markdown", "plain", "json"),
     "load_mode": ("turn", "once", "session"),
@@ -81,13 +103,21 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "tool_profile": ("full", "knowledge", "simple"),
 }
 _MACHINE = ("limits", "project", "worktree", "home", "config_home", "client_homes", "skills_root",
-            "sources")  # fmt: skip
+            "sources", "files", "rule_tables")  # fmt: skip
 DEFAULTS: dict[str, object] = {
     **{key: value for key, value in Settings._field_defaults.items() if key not in _MACHINE},
     **Limits._field_defaults,
 }
 # Tables of a settings file that only group what is in them.
 _GROUPS = ("skills", "limits")
+# Tables that are no settings: the rules of permission.
+_RULES = ("permission", "agent")
+# A project's files come with the checkout: they may not switch off what guards against it, nor say
+# where decisions and downloads are kept, which they could bring along.
+USER_ONLY = frozenset(
+    ("audit", "cache_dir", "empty_allowed_tools", "max_audit_bytes", "max_audit_files",
+     "permission_timeout_seconds", "state_dir", "trust_declared_tools", "trust_project")
+)  # fmt: skip
 # Environment variables of other tools that move a client's own folder.
 CLIENT_HOMES = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
 
@@ -110,7 +140,10 @@ def load_settings(
     home = env.get("HOME") or os.path.expanduser("~")
     config_home = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     worktree = find_worktree(start)
-    values, sources = _merged(start, worktree, config_home, config, env, overrides or {})
+    files = _files(start, worktree, [*_config_dirs(env), config_home], config)
+    reads = [(path, _read_file(path)) for _, path in files]
+    _check_owners(files, reads)
+    values, sources = _merged(reads, env, overrides or {})
     cache = values.get("cache_dir") or env.get("SKILLS_CACHE_DIR") or _cache_home(env, home)
     values["cache_dir"] = os.path.abspath(_expand(str(cache), home))
     state = values.get("state_dir") or _state_home(env, home)
@@ -128,7 +161,18 @@ def load_settings(
         client_homes={name: env[key] for name, key in CLIENT_HOMES.items() if env.get(key)},
         skills_root=env.get("SKILLS_ROOT", ""),
         sources=sources,
+        files=tuple(files),
+        rule_tables={path: kept for path, read in reads if (kept := _rules(read)).tables},
     )
+
+
+def read_rules(path: str) -> RuleTables:
+    """What a settings file says about permission; ConfigError if it can not be read."""
+    return _rules(_read_file(path))
+
+
+def _rules(read: RuleTables) -> RuleTables:
+    return read._replace(tables={key: read.tables[key] for key in _RULES if key in read.tables})
 
 
 def find_worktree(start: str) -> str:
@@ -151,18 +195,26 @@ def upward(start: str, stop: str) -> list[str]:
     return folders
 
 
+def _check_owners(files: list[tuple[FileSource, str]], reads: list[tuple[str, RuleTables]]) -> None:
+    """ConfigError for what a project's file says and only the user may."""
+    for (source, _), (path, read) in zip(files, reads, strict=True):
+        theirs = USER_ONLY.intersection(_flatten(read.tables)) if source == "project" else ()
+        for key in sorted(theirs):
+            raise ConfigError(
+                f"{path}:{_line(read.text, read.at, key)}: {key} can not be set by a project; set "
+                f"it in your own config file, or as {ENV_PREFIX}{key.upper()}"
+            )
+
+
 def _merged(
-    start: str,
-    worktree: str,
-    config_home: str,
-    config: str | os.PathLike[str] | None,
+    reads: Iterable[tuple[str, RuleTables]],
     env: Mapping[str, str],
     overrides: Mapping[str, object],
 ) -> tuple[dict[str, object], dict[str, str]]:
     values: dict[str, object] = {}
     sources: dict[str, str] = {}
-    for path, table in _files(start, worktree, config_home, config):
-        for key, value in _read_file(path, table).items():
+    for path, read in reads:
+        for key, value in _settings(path, read).items():
             values[key], sources[key] = value, path
     for name in sorted(env):
         if name.startswith(ENV_PREFIX):
@@ -176,28 +228,39 @@ def _merged(
 
 
 def _files(
-    start: str, worktree: str, config_home: str, config: str | os.PathLike[str] | None
-) -> list[tuple[str, tuple[str, ...]]]:
-    """The files to read, weakest first, each with the table of it that is ours."""
-    own = os.path.join(config_home, "skillbelt")
-    files = [(os.path.join(own, name), ()) for name in ("config.toml", PROJECT_FILE)]
-    found: list[tuple[str, tuple[str, ...]]] = [item for item in files if os.path.isfile(item[0])]
+    start: str, worktree: str, folders: list[str], config: str | os.PathLike[str] | None
+) -> list[tuple[FileSource, str]]:
+    """The files to read, weakest first; the last of the folders is the user's."""
+    *system, own = [os.path.join(folder, "skillbelt") for folder in folders]
+    found: list[tuple[FileSource, str]] = [
+        ("system", os.path.join(name, "config.toml")) for name in system
+    ]
+    found += [("user", os.path.join(own, name)) for name in _USER_FILES]
+    found = [item for item in found if os.path.isfile(item[1])]
     if config is not None:
         path = os.path.abspath(os.path.expanduser(config))
         if not os.path.isfile(path):
             raise ConfigError(f"{path}: no such file; --config takes an existing one")
-        return [*found, (path, ("tool", "skillbelt") if path.endswith("pyproject.toml") else ())]
-    return found + _project_files(start, worktree)
+        # Whoever names a file answers for it, wherever it came from.
+        return [*found, ("user", path)]
+    found += [("project", path) for path in _project_files(start, worktree)]
+    return found
 
 
-def _project_files(start: str, worktree: str) -> list[tuple[str, tuple[str, ...]]]:
+def _config_dirs(env: Mapping[str, str]) -> list[str]:
+    """The folders of the system's settings, weakest first; relative ones do not count."""
+    folders = (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
+    return [folder for folder in reversed(folders) if os.path.isabs(folder)]
+
+
+def _project_files(start: str, worktree: str) -> list[str]:
     for folder in upward(start, worktree):
         pyproject, own = (os.path.join(folder, name) for name in ("pyproject.toml", PROJECT_FILE))
-        found: list[tuple[str, tuple[str, ...]]] = []
+        found: list[str] = []
         if os.path.isfile(pyproject) and b"[tool.skillbelt" in _bytes(pyproject):
-            found.append((pyproject, ("tool", "skillbelt")))
+            found.append(pyproject)
         if os.path.isfile(own):
-            found.append((own, ()))
+            found.append(own)
         if found:
             return found
     return []
@@ -211,7 +274,8 @@ def _bytes(path: str) -> bytes:
         raise ConfigError(f"{path}: can not be read: {error.strerror}") from error
 
 
-def _read_file(path: str, table: tuple[str, ...]) -> dict[str, object]:
+def _read_file(path: str) -> RuleTables:
+    """The text of a file and the part of it that is ours."""
     import tomllib
 
     data = _bytes(path)
@@ -223,15 +287,27 @@ def _read_file(path: str, table: tuple[str, ...]) -> dict[str, object]:
         raise ConfigError(f"{path}:{line}: not valid TOML: not UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
-    for key in table:
+    except RecursionError as error:
+        raise ConfigError(
+            f"{path}: nested too deeply; put fewer lists inside each other"
+        ) from error
+    at = ("tool", "skillbelt") if path.endswith("pyproject.toml") else ()
+    for key in at:
         parsed = parsed.get(key, {}) if isinstance(parsed, dict) else {}
     if not isinstance(parsed, dict):
-        raise ConfigError(f"{path}: [{'.'.join(table)}] must be a table")
+        raise ConfigError(f"{path}: [{'.'.join(at)}] must be a table")
+    return RuleTables(text, at, parsed)
+
+
+def _settings(path: str, read: RuleTables) -> dict[str, object]:
+    flat = _flatten({key: value for key, value in read.tables.items() if key not in _RULES})
     return {
         key: _based(
-            key, _typed(key, value, f"{path}:{_line(text, table, key)}"), os.path.dirname(path)
+            key,
+            _typed(key, value, f"{path}:{_line(read.text, read.at, key)}"),
+            os.path.dirname(path),
         )
-        for key, value in _flatten(parsed).items()
+        for key, value in flat.items()
     }
 
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import overload
+from typing import Self, overload
 
-from skillbelt.catalog import Catalog, Permit
+from skillbelt.catalog import Catalog
 from skillbelt.disclose import GUIDANCE_HEADER, Overview, compact, default_budget, overview
 from skillbelt.disclose import visible as model_may_see
-from skillbelt.errors import LoadError, SkillNotFound
+from skillbelt.errors import SkillNotFound
+from skillbelt.gate import Ask, Gate
 from skillbelt.handlers import HANDLERS, dispatch, failed, variables_of
 from skillbelt.load import Loaded, load_resource, load_skill_body
+from skillbelt.permission import Request, Rule
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
 from skillbelt.storage import Storage
-from skillbelt.store import SessionKey
+from skillbelt.store import SessionKey, Store, open_store
 from skillbelt.tools import (
     Access,
-    Approve,
-    Initiator,
     Tool,
     ToolFormat,
     ToolResult,
@@ -38,21 +37,14 @@ from skillbelt.values import Limits
 Visible = Callable[[Skill], bool]
 
 
-def ask_for_trust(skill: Skill, initiator: Initiator) -> str | None:
-    """The usual answer: what nobody has approved is given only to a user who names it."""
-    if skill.trusted or initiator == "user":
-        return None
-    origin = "the network" if skill.origin.remote else f"this {skill.scope}"
-    return (
-        f"{skill.name} comes from {origin} and has not been approved. "
-        f"Ask the user to load it with /{skill.name}, or go on without it."
-    )
-
-
 class Shelf:
     """What there is, what a model is told of it, and what may be loaded.
 
-    As of the last look: nothing is scanned in between.
+    As of the last look: nothing is scanned in between. `rules` are the host's, stronger than those
+    of any file; `ask` answers what they leave open. `visible` hides skills from the model and its
+    user alike. `tools` is an exact list in place of the profile, `always` are skills whose text
+    every conversation begins with, and `guidance` stands in place of the text about the tools (""
+    for none).
     """
 
     def __init__(
@@ -60,17 +52,19 @@ class Shelf:
         project: str | os.PathLike[str] | None = None,
         *,
         settings: Settings | None = None,
-        permit: Permit | None = None,
-        approve: Approve | None = None,
+        store: Store | None = None,
+        rules: Iterable[Rule] = (),
+        ask: Ask | None = None,
         visible: Visible | None = None,
         tools: Iterable[str] | None = None,
         always: Iterable[str] = (),
         guidance: str | None = None,
         **overrides: object,
     ) -> None:
-        self.catalog = Catalog(project, settings=settings, permit=permit, **overrides)  # type: ignore[arg-type]
+        self.catalog = Catalog(project, settings=settings, permit=self._permits, **overrides)  # type: ignore[arg-type]
         self.settings = self.catalog.settings
-        self.permit, self.approve, self.visible = permit, approve, visible
+        self.gate = Gate(self.settings, lambda: self.store, rules=rules, ask=ask)
+        self._store, self.visible = store, visible
         self.always = (always,) if isinstance(always, str) else tuple(always)
         kinds = choose(tools, self.settings.tool_profile)
         self.names = offered_names(kinds, self.settings.tool_names)
@@ -80,6 +74,23 @@ class Shelf:
         self._told: tuple[Mapping[str, Skill], str] = ({}, remember({}))
         self._seen: tuple[Mapping[str, Skill], dict[str, Skill]] = ({}, {})
         self._lock = threading.Lock()
+
+    @property
+    def store(self) -> Store:
+        """Where conversations and decisions are kept; in the state folder unless one was given."""
+        if self._store is None:
+            self._store = open_store(self.settings)
+        return self._store
+
+    def close(self) -> None:
+        """Refuse every request that waits for permission; nothing more is asked after this."""
+        self.gate.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # What there is
 
@@ -103,22 +114,23 @@ class Shelf:
         *,
         visible: Visible | None = None,
         files: Sequence[str] | None = None,
+        gate: Gate | None = None,
     ) -> Mapping[str, Skill]:
         """What a model working as this agent may see, by name, as of the last look.
 
         With `files`, the paths in play, a skill made for some files is there only with one of them.
+        A `gate` with rules of its own stands in place of the shelf's.
         """
         skills = self.skills()
         of, seen = self._seen
         if of is not skills:
             seen = _by_name(model_may_see(skills.values()))
             self._seen = (skills, seen)
+        allowed = (gate or self.gate).permitted(agent, seen)
         keeps = [keep for keep in (self.visible, visible) if keep is not None]
-        if self.permit is not None:
-            keeps.append(partial(self.permit, agent or None))
         if not keeps and files is None:
-            return seen
-        kept = list(seen.values())
+            return allowed
+        kept = list(allowed.values())
         for keep in keeps:
             kept = list(filter(keep, kept))
         return _by_name(kept if files is None else model_may_see(kept, files=files))
@@ -183,10 +195,10 @@ class Shelf:
         storage: Storage | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> Loaded:
-        """The body of a skill the user asks for by name; raises LoadError when it is refused."""
+        """The body of a skill the user asks for by name; PermissionDenied when it is refused."""
         skill = self.get_skill(name)
-        self.check(skill)
-        return load_skill_body(
+        request = self.check(skill)
+        loaded = load_skill_body(
             skill,
             self._bounded(limits),
             overflow=self.settings.body_overflow,
@@ -194,6 +206,8 @@ class Shelf:
             arguments=arguments,
             variables={**variables_of(skill, self.settings), **(variables or {})},
         )
+        self.gate.record_load(request, loaded)
+        return loaded
 
     def load_skill_body(self, name: str, limits: Limits | None = None) -> Loaded:
         """The same as `load`, by its older name."""
@@ -212,8 +226,8 @@ class Shelf:
     ) -> Loaded:
         """One file of a skill, or a part of it."""
         skill = self.get_skill(name)
-        self.check(skill)
-        return load_resource(
+        request = self.check(skill)
+        loaded = load_resource(
             skill,
             relative_path,
             section_hint,
@@ -223,12 +237,15 @@ class Shelf:
             lines=lines,
             storage=self.storage(),
         )
+        self.gate.record_load(request, loaded)
+        return loaded
 
-    def check(self, skill: Skill) -> None:
-        """Raise LoadError when the user may not have the skill."""
-        reason = (self.approve or ask_for_trust)(skill, "user")
-        if reason:
-            raise LoadError(skill.name, reason)
+    def check(self, skill: Skill) -> Request:
+        """What was allowed; raises PermissionDenied when the user may not have the skill."""
+        return self.gate.require(self.gate.load_request(skill, "user"))
+
+    def _permits(self, agent: str | None, skill: Skill) -> bool:
+        return not self.gate.hides_skills or self.gate.permit(agent, skill)
 
     def _bounded(self, limits: Limits | None) -> Limits:
         """A caller may ask for less than the settings allow, not for more."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from skillbelt.errors import ConfigError
 
 if TYPE_CHECKING:
+    from skillbelt.load import Loaded
     from skillbelt.session import Session
     from skillbelt.settings import Settings
     from skillbelt.skill import Skill
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
 
 ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
 Schema = dict[str, object]
-Initiator = Literal["model", "user"]
-# A reason to refuse, which whoever asked will read; None to go on.
-Approve = Callable[["Skill", Initiator], "str | None"]
+# Whether a skill may be loaded, or (False) read on in: a reason to refuse, None to go on.
+Approve = Callable[["Skill", bool], "str | None"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FORMATS: tuple[ToolFormat, ...] = ("openai", "anthropic", "gemini", "mcp")
@@ -43,7 +43,7 @@ class Access(NamedTuple):
 
     `names` gives the offered name of each tool, `look` scans again and gives what can be seen then,
     `shown` holds the tool results the model has before it, `called` the skills whose files it may
-    read because the user brought them in.
+    read because the user brought them in, `record` is told of each skill whose text is given.
     """
 
     skills: Mapping[str, Skill]
@@ -51,6 +51,7 @@ class Access(NamedTuple):
     storage: Storage
     approve: Approve
     look: Callable[[], Mapping[str, Skill]]
+    record: Callable[[Skill, Loaded], None]
     session: Session | None = None
     names: Mapping[str, str] = MappingProxyType({})
     shown: Collection[str] = ()

@@ -175,3 +175,7 @@ class Limits(NamedTuple):
     max_primary_files: int = 20
     workspace_idle_seconds: float = 7 * 24 * 3600.0
     max_workspaces_bytes: int = 10 * 2**30
+    permission_timeout_seconds: float = 300.0
+    max_parallel_calls: int = 1_000
+    max_audit_bytes: int = 64 * 2**20
+    max_audit_files: int = 4

@@ -71,7 +71,7 @@ def test_a_pipe_gets_a_line_a_setting(tree: Tree) -> None:
         ("a = 1\n", 1, "unknown setting 'a'"),
         ("nested = 1\n", 1, "nested must be true or false"),
         ("\n\nmax_depth = -1\n", 3, "max_depth must be zero or more, not -1"),
-        ("trust_project = 'maybe'\n", 1, "must be one of allow, ask"),
+        ("placement = 'maybe'\n", 1, "must be one of tool, system"),
         ("scope_order = ['user']\n", 1, "scope_order must name each of"),
         ("[limits]\nmax_depth = 1.5\n", 2, "max_depth must be a whole number"),
         ("paths = [1]\n", 1, "paths must be a list of strings"),

@@ -8,6 +8,8 @@ from contextlib import closing
 import pytest
 
 from skillbelt.events import NewEvent
+from skillbelt.ledger import Ledger
+from skillbelt.permission import Request
 from skillbelt.store import SessionKey, open_store
 from skillbelt.store.sqlite import SqliteStore
 from tests.terminal import on_terminal
@@ -172,3 +174,9 @@ def test_state_dir_says_where(tree: Tree, store: SqliteStore) -> None:
     assert tree.run("sessions", "list").stdout == ""
     tree.setenv("SKILLBELT_STATE_DIR", tree.root / "elsewhere")
     assert tree.run("sessions", "list").stdout.startswith("skillbelt/bob/chat-2\t1\t")
+
+
+def test_what_permission_keeps_is_not_listed(tree: Tree, store: SqliteStore) -> None:
+    request = Request("skill", ("pdf",), ("pdf",), skill="pdf", hash="sha256:1")
+    assert Ledger(store, str(tree.project)).remember(request)
+    assert json.loads(tree.run("sessions", "list", "--json").stdout) == {"sessions": []}

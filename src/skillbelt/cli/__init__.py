@@ -38,9 +38,18 @@ COMMANDS: dict[str, Command] = {
     "load": Command("load", "print a skill's instructions, with documents if asked for"),
     "read": Command("read", "print a document of a skill, or a part of it"),
     "sessions": Command("sessions", "list, show and delete the conversations that were kept"),
+    "permissions": Command(
+        "permissions",
+        "list, explain and change what is allowed, and answer who waits for permission",
+        "`why NAME` says which rule decides, from which file and line; allow, ask and deny add a "
+        "rule of the user's; revoke takes one back, or what was remembered; watch answers the "
+        "requests of other processes.",
+    ),
     "doctor": Command(
         "doctor", "show where skills are looked for, what was found and what is wrong"
     ),
+    "trust": Command("trust", "say which project folders and origins are trusted"),
+    "log": Command("log", "print what was decided, loaded and run, and why"),
     "refresh": Command("refresh", "scan again, ask remote sources again, and say what changed"),
     "watch": Command("watch", "print changes of the catalogue as they happen, until interrupted"),
     "config": Command("config", "print the merged settings and where each came from"),
@@ -108,7 +117,7 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 def usage() -> str:
     """The overview of all commands."""
-    lines = [f"  {name:<10} {command.summary}" for name, command in COMMANDS.items()]
+    lines = [f"  {name:<11} {command.summary}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
             "usage: skillbelt COMMAND [options]",
@@ -137,7 +146,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         return _unknown(name)
     try:
-        parsed = parser(name).parse_args(arguments[1:])
+        parsed = parser(name).parse_intermixed_args(arguments[1:])
     except SystemExit as stop:
         return int(stop.code or 0)
     code: int = import_module(f"skillbelt.cli.{COMMANDS[name].module}").run(parsed)

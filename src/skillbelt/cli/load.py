@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+from skillbelt.cli.asking import open_gate
 from skillbelt.cli.output import open_catalog, print_json, say
 from skillbelt.errors import LoadError, PathEscape
 from skillbelt.load import Loaded, Report, list_docs, load_resource, load_skill_body
@@ -38,8 +39,11 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
     settings = catalog.settings
+    gate = open_gate(settings, args)
+    request = gate.require(gate.load_request(skill, "user"))
     storage = open_storage(settings)
     body = load_skill_body(skill, settings.limits, overflow=settings.body_overflow, storage=storage)
+    gate.record_load(request, body)
     docs = [
         load_resource(skill, path.strip(), limits=settings.limits, full=True, storage=storage)
         for path in args.docs.split(",")

@@ -6,7 +6,9 @@ import argparse
 
 from skillbelt.cli.output import open_catalog, print_json, say
 from skillbelt.disclose import Overview, default_budget, overview, visible
+from skillbelt.gate import Gate
 from skillbelt.settings import CHOICES
+from skillbelt.store import open_store
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +32,9 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     settings = catalog.settings
     budget = default_budget(settings) if args.budget is None else args.budget
+    gate = Gate(settings, lambda: open_store(settings))
     made = overview(
-        visible(catalog.available(args.agent)),
+        visible(gate.permitted(args.agent, catalog).values()),
         format=args.format or settings.overview_format,
         budget_tokens=budget,
     )

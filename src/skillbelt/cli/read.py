@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from skillbelt.cli.asking import open_gate
 from skillbelt.cli.load import open_storage, print_text, report_json, tell_cut
 from skillbelt.cli.output import open_catalog, print_json, say
 from skillbelt.errors import ConfigError
@@ -25,8 +26,11 @@ def run(args: argparse.Namespace) -> int:
     if args.section and (args.start or args.lines):
         raise ConfigError("--section gives a whole section: leave out --start and --lines")
     catalog = open_catalog(args)
+    skill = catalog.find(args.name)
+    gate = open_gate(catalog.settings, args)
+    request = gate.require(gate.load_request(skill, "user"))
     loaded = load_resource(
-        catalog.find(args.name),
+        skill,
         args.path,
         args.section,
         catalog.settings.limits,
@@ -34,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
         lines=args.lines,
         storage=open_storage(catalog.settings),
     )
+    gate.record_load(request, loaded)
     if args.json:
         print_json(_document(loaded))
     else:

@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 
 from skillbelt.cli.output import print_json, print_table, say
 from skillbelt.errors import ConfigError
+from skillbelt.ledger import APP as PERMISSIONS
 from skillbelt.settings import load_settings
 from skillbelt.store import SessionInfo, SessionKey, Store, open_store
 from skillbelt.text import one_line
@@ -77,7 +78,9 @@ def _missing(store: Store, key: SessionKey) -> int:
 def _list(store: Store, args: argparse.Namespace) -> int:
     if args.id is not None:
         raise ConfigError("sessions list takes no ID; `sessions show ID` shows one")
-    found = sorted(store.sessions(), key=lambda info: -info.updated)
+    # What permission keeps in the store is no conversation.
+    kept = [info for info in store.sessions() if info.key.app != PERMISSIONS]
+    found = sorted(kept, key=lambda info: -info.updated)
     if args.json:
         print_json({"sessions": [_info(info) for info in found]})
     elif found:

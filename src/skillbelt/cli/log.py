@@ -1,0 +1,175 @@
+"""`skillbelt log`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+
+from skillbelt.audit import TYPES, AuditEvent, AuditLog, open_audit
+from skillbelt.cli.output import print_json, print_table, say
+from skillbelt.errors import ConfigError
+from skillbelt.settings import load_settings
+from skillbelt.text import one_line
+
+_AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_HEAD = ("time", "type", "who", "what", "outcome", "why")
+_CHANGES = {"add": "added", "remove": "removed"}
+# Where events of other types say what it was about, and how it ended.
+_WHAT = ("command", "patterns", "path", "value")
+_OUTCOME = ("outcome", "status", "exit_code")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `log`."""
+    parser.add_argument("--session", metavar="S", help="only of this session")
+    parser.add_argument("--type", metavar="T", help=f"only of this type: {', '.join(TYPES)}")
+    parser.add_argument("--skill", metavar="NAME", help="only about this skill")
+    parser.add_argument(
+        "--since",
+        metavar="T",
+        help="only from then on: Unix seconds, a date and time (ISO 8601), or an age such as 2h",
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="only the newest N")
+    parser.add_argument(
+        "--follow", action="store_true", help="go on with new events until interrupted"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the events, oldest first."""
+    wanted = _wanted(args)
+    log = open_audit(load_settings(args.project, config=args.config))
+    if args.follow:
+        return _follow(log, wanted, args)
+    events = list(log.read(**wanted))  # type: ignore[arg-type]
+    if args.json:
+        print_json({"events": [_document(event) for event in events]})
+    elif events:
+        print_table(_HEAD, [_row(event) for event in events], wrap=True)
+    else:
+        say("no such events", args) if _narrowed(wanted) else say("nothing was logged yet", args)
+    return 0
+
+
+def since(text: str, now: float) -> float:
+    """A moment as `--since` takes it, in Unix seconds; ConfigError when it is none."""
+    from datetime import datetime
+
+    age = _AGE.fullmatch(text.strip())
+    try:
+        if age:
+            return now - float(age[1]) * _SECONDS[age[2]]
+        try:
+            moment = float(text)
+        except ValueError:
+            # Without a zone it is the time on this machine's clock.
+            moment = datetime.fromisoformat(text.strip()).timestamp()
+        if abs(moment) < float("inf"):
+            return moment
+    except (ValueError, OverflowError, OSError):
+        pass
+    raise ConfigError(
+        f"--since {text!r} is no time: give Unix seconds, a date such as 2026-03-01 or "
+        "2026-03-01T09:30, or an age such as 30m, 2h or 7d"
+    )
+
+
+def _wanted(args: argparse.Namespace) -> dict[str, object]:
+    if args.type is not None and args.type not in TYPES:
+        raise ConfigError(f"--type must be one of {', '.join(TYPES)}, not {args.type!r}")
+    if args.limit is not None and args.limit < 0:
+        raise ConfigError(f"--limit must be zero or more, not {args.limit}")
+    return {
+        "session": args.session,
+        "type": args.type,
+        "skill": args.skill,
+        "since": None if args.since is None else since(args.since, time.time()),
+        "limit": args.limit,
+    }
+
+
+def _narrowed(wanted: Mapping[str, object]) -> bool:
+    return any(value is not None for value in wanted.values())
+
+
+def _follow(log: AuditLog, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
+    import json
+
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    say("following the log; Ctrl-C ends", args)
+    between = "  " if sys.stdout.isatty() else "\t"
+    for event in log.follow(stop=stop, **wanted):  # type: ignore[arg-type]
+        cells = between.join(one_line(cell) for cell in _row(event))
+        print(json.dumps(_document(event)) if args.json else cells, flush=True)
+    return 0
+
+
+def _document(event: AuditEvent) -> dict[str, object]:
+    return {**event._asdict(), "data": dict(event.data)}
+
+
+def _row(event: AuditEvent) -> tuple[str, ...]:
+    return (_time(event.time), event.type, _who(event), _what(event), _outcome(event), _why(event))
+
+
+def _time(seconds: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g}"
+
+
+def _who(event: AuditEvent) -> str:
+    return " ".join(part for part in (event.initiator, event.user, event.agent) if part)
+
+
+def _what(event: AuditEvent) -> str:
+    data = event.data
+    if event.type == "trust":
+        return f"{_text(data.get('kind'))} {_text(data.get('value'))}"
+    about = [event.skill]
+    if event.type == "decision" and data.get("type") != "skill":
+        about.append(_text(data.get("type")))
+    found = next((data[key] for key in _WHAT if data.get(key)), "")
+    return " ".join(dict.fromkeys(part for part in (*about, _text(found)) if part))
+
+
+def _outcome(event: AuditEvent) -> str:
+    data = event.data
+    if isinstance(data.get("allowed"), bool):
+        return "allowed" if data["allowed"] else "denied"
+    if event.type == "trust":
+        action = _text(data.get("action"))
+        return _CHANGES.get(action, action)
+    return next((_text(data[key]) for key in _OUTCOME if key in data), "")
+
+
+def _why(event: AuditEvent) -> str:
+    data = event.data
+    parts = [_text(data.get("by")), _rule(data.get("rule")), _text(data.get("reason"))]
+    return "; ".join(part for part in parts if part)
+
+
+def _rule(rule: object) -> str:
+    """A rule on a line: what it says, and where it is written."""
+    if not isinstance(rule, Mapping):
+        return _text(rule)
+    said = " ".join(_text(rule.get(key)) for key in ("type", "pattern", "action"))
+    place, line = _text(rule.get("path")), rule.get("line")
+    where = f"{place}:{_text(line)}" if place and line else place
+    return f"{said} ({' '.join(filter(None, (_text(rule.get('source')), where)))})"
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(item) for item in value)
+    return value if isinstance(value, str) else str(value)

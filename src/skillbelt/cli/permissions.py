@@ -1,0 +1,250 @@
+"""`skillbelt permissions`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from typing import get_args
+
+from skillbelt.catalog import Catalog
+from skillbelt.cli.asking import ask
+from skillbelt.cli.output import (
+    diagnostics_json,
+    open_catalog,
+    print_diagnostics,
+    print_json,
+    print_table,
+    say,
+)
+from skillbelt.desk import Pending
+from skillbelt.errors import ConfigError
+from skillbelt.gate import Explanation, Gate, rule_json
+from skillbelt.ledger import Remembered
+from skillbelt.permission import TYPES, Answer, AnswerKind, Initiator, Request, Rule
+from skillbelt.rulebook import add_rule, remove_rules, rulebook_file
+from skillbelt.settings import load_settings
+from skillbelt.shell import simple_commands
+from skillbelt.store import open_store
+from skillbelt.text import one_line
+
+_HASH = 19  # characters of a hash that a person is shown
+_INITIATORS: tuple[Initiator, ...] = get_args(Initiator)
+_ANSWERS: tuple[AnswerKind, ...] = get_args(AnswerKind)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `permissions`."""
+    actions = ("list", "why", "allow", "ask", "deny", "revoke", "watch", "pending", "answer")
+    parser.add_argument("action", choices=actions, nargs="?", default="list", help="what to do")
+    parser.add_argument(
+        "subject",
+        metavar="SUBJECT",
+        nargs="?",
+        help="a skill, a command or another text; a pattern to allow, ask or deny; what to revoke",
+    )
+    parser.add_argument("answer", metavar="ANSWER", nargs="?", choices=_ANSWERS, help="to `answer`")
+    parser.add_argument("--type", choices=tuple(TYPES), default="skill", help="of the permission")
+    parser.add_argument("--agent", metavar="A", default="", help="only for this agent")
+    parser.add_argument("--initiator", choices=_INITIATORS, help="only when asked for by this one")
+    parser.add_argument("--message", metavar="TEXT", default="", help="what to tell with an answer")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List the rules, explain one decision, change a rule, or answer who waits."""
+    if args.action == "list":
+        return _list(_gate(args), args)
+    if args.action == "pending":
+        return _pending(_gate(args), args)
+    if args.action == "watch":
+        return _watch(_gate(args), args)
+    if args.subject is None:
+        raise ConfigError(f"permissions {args.action} needs a SUBJECT; see --help")
+    if args.action == "why":
+        return _why(args)
+    if args.action == "revoke":
+        return _revoke(_gate(args), args)
+    if args.action == "answer":
+        return _answer(_gate(args), args)
+    return _add(_gate(args), args)
+
+
+def _gate(args: argparse.Namespace) -> Gate:
+    settings = load_settings(args.project, config=args.config)
+    return Gate(settings, lambda: open_store(settings))
+
+
+def _list(gate: Gate, args: argparse.Namespace) -> int:
+    rules, remembered = gate.policy.rules, gate.ledger.all()
+    if args.json:
+        print_json(
+            {
+                "rules": [rule_json(rule) for rule in rules],
+                "remembered": [one._asdict() for one in remembered],
+                "diagnostics": diagnostics_json(gate.diagnostics),
+            }
+        )
+        return 0
+    rows = [(rule.action, rule.type, rule.pattern, _only(rule), _where(rule)) for rule in rules]
+    print_table(("action", "type", "pattern", "only", "where"), rows)
+    if remembered:
+        print("remembered")
+        print_table(
+            ("id", "type", "text", "skill", "version", "since"), list(map(_row, remembered))
+        )
+    print_diagnostics(gate.diagnostics, args)
+    return 0
+
+
+def _row(one: Remembered) -> tuple[str, ...]:
+    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.time))
+    return (one.id, one.type, one.pattern, one.skill, one.hash[:_HASH], since)
+
+
+def _only(rule: Rule) -> str:
+    conditions = [
+        rule.agent and f"agent {rule.agent}",
+        rule.initiator and f"asked for by the {rule.initiator}",
+        "" if rule.trusted is None else "trusted origins" if rule.trusted else "other origins",
+    ]
+    return ", ".join(filter(None, conditions)) or "-"
+
+
+def _where(rule: Rule) -> str:
+    place = f" {rule.path}:{rule.line}" if rule.path else ""
+    return "built in" if rule.source == "default" else f"{rule.source}{place}"
+
+
+def _why(args: argparse.Namespace) -> int:
+    catalog = open_catalog(args)
+    gate = Gate(catalog.settings, lambda: open_store(catalog.settings))
+    found = {who: gate.explain(_request(gate, catalog, who, args)) for who in _INITIATORS}
+    if args.json:
+        answers: dict[str, object] = {who: _explained(one) for who, one in found.items()}
+        print_json({"name": args.subject, "type": args.type, **answers})
+        return 0
+    print(f"{args.type} {one_line(args.subject)}")
+    rows = [(f"  the {who}", _outcome(one), _because(one)) for who, one in found.items()]
+    print_table(("", "", ""), rows, wrap=True)
+    return 0
+
+
+def _request(gate: Gate, catalog: Catalog, who: Initiator, args: argparse.Namespace) -> Request:
+    if args.type == "skill":
+        return gate.load_request(catalog.find(args.subject), who, args.agent)
+    texts = simple_commands(args.subject) if args.type == "run" else (args.subject,)
+    return Request(args.type, texts, texts, initiator=who, agent=args.agent)
+
+
+def _explained(one: Explanation) -> dict[str, object]:
+    remembered = one.remembered._asdict() if one.remembered else None
+    return {"action": one.action, "rule": rule_json(one.rule), "remembered": remembered}
+
+
+def _outcome(one: Explanation) -> str:
+    return "allow" if one.remembered else one.action
+
+
+def _because(one: Explanation) -> str:
+    rule = f"{one.rule.type} {one.rule.pattern!r} {one.rule.action}, {_where(one.rule)}"
+    only = "" if _only(one.rule) == "-" else f" (for {_only(one.rule)})"
+    said = f"; remembered as {one.remembered.id}" if one.remembered else ""
+    return f"{rule}{only}{said}"
+
+
+def _add(gate: Gate, args: argparse.Namespace) -> int:
+    path = rulebook_file(gate.settings)
+    rule = Rule(
+        args.type,
+        args.subject,
+        args.action,
+        "user",
+        path,
+        agent=args.agent,
+        initiator=args.initiator or "",
+    )
+    add_rule(path, rule)
+    [written] = [one for one in _gate(args).policy.rules if _is(one, rule)][-1:]
+    if args.json:
+        print_json(rule_json(written))
+    else:
+        say(f"{args.action} {args.type} {one_line(args.subject)!r}: {_where(written)}", args)
+    return 0
+
+
+def _is(one: Rule, rule: Rule) -> bool:
+    return one._replace(line=0) == rule
+
+
+def _revoke(gate: Gate, args: argparse.Namespace) -> int:
+    rules = remove_rules(rulebook_file(gate.settings), args.type, args.subject)
+    by_id = gate.ledger.revoke(args.subject)
+    taken = [by_id] if by_id else []
+    if args.type == "skill":
+        taken += gate.ledger.revoke_skill(args.subject)
+    for one in taken:
+        request = Request(
+            one.type, (one.pattern,), skill=one.skill, hash=one.hash, initiator="user"
+        )
+        gate.record("revoked", request, {"id": one.id, "text": one.pattern})
+    if args.json:
+        print_json({"rules": rules, "remembered": [one._asdict() for one in taken]})
+    elif rules or taken:
+        say(f"revoked: {rules} of the rules, {len(taken)} of what was remembered", args)
+    if not rules and not taken:
+        hint = "`skillbelt permissions list` shows what there is"
+        print(
+            f"skillbelt: nothing to revoke for {one_line(args.subject)!r}; {hint}", file=sys.stderr
+        )
+    return 0 if rules or taken else 1
+
+
+def _watch(gate: Gate, args: argparse.Namespace) -> int:
+    """Answer the requests of other processes here, or print them for whoever answers."""
+    on_terminal = sys.stdin.isatty() and sys.stderr.isatty() and not args.json
+
+    def listener(pending: Pending) -> None:
+        if not on_terminal:
+            print(json.dumps(_pending_json(pending)), flush=True)
+        elif answer := ask(pending, gate.desk):
+            gate.desk.answer(pending.id, answer)
+
+    stop = gate.desk.listen(listener)
+    say("waiting for requests in this project; interrupt to end", args)
+    try:
+        threading.Event().wait()
+    finally:
+        stop()
+        gate.close()
+    return 0
+
+
+def _pending_json(pending: Pending) -> dict[str, object]:
+    request = pending.request
+    facts = {**request._asdict(), "metadata": dict(request.metadata)}
+    return {"id": pending.id, "time": pending.time, **facts}
+
+
+def _pending(gate: Gate, args: argparse.Namespace) -> int:
+    waiting = gate.desk.pending()
+    if args.json:
+        print_json({"pending": list(map(_pending_json, waiting))})
+    elif waiting:
+        rows = [(p.id, p.request.type, p.request.session, p.request.summary) for p in waiting]
+        print_table(("id", "type", "session", "what"), rows)
+    else:
+        say("nobody waits for permission", args)
+    return 0
+
+
+def _answer(gate: Gate, args: argparse.Namespace) -> int:
+    if args.answer is None:
+        raise ConfigError(f"permissions answer needs one of {', '.join(_ANSWERS)} after the ID")
+    done = gate.desk.answer(args.subject, Answer(args.answer, args.message, "command line"))
+    if args.json:
+        print_json({"id": args.subject, "answered": done})
+    elif not done:
+        print(f"skillbelt: nothing waits as {one_line(args.subject)!r}", file=sys.stderr)
+    return 0 if done else 1

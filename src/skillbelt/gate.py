@@ -1,0 +1,370 @@
+"""The one place that decides: rules first, then what is remembered, then somebody is asked.
+
+Whatever acts on a skill's behalf comes here before it acts, and every decision is recorded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from skillbelt.audit import AuditEvent, AuditLog, open_audit, user_name
+from skillbelt.desk import Desk, Pending, Settled
+from skillbelt.errors import PermissionDenied
+from skillbelt.fingerprint import fingerprint, is_complete
+from skillbelt.ledger import Ledger, Remembered
+from skillbelt.load import Loaded
+from skillbelt.permission import (
+    Action,
+    Answer,
+    Decision,
+    Initiator,
+    Request,
+    Rule,
+    RuleSet,
+)
+from skillbelt.policy import Policy, parse_rule, read_policy, type_of
+from skillbelt.settings import Settings
+from skillbelt.shell import simple_commands
+from skillbelt.skill import Skill
+from skillbelt.store import SessionKey, Store
+from skillbelt.text import one_line
+from skillbelt.trust import Trust
+from skillbelt.values import Diagnostic
+
+# Answers a request, or leaves it to others with None.
+Ask = Callable[[Pending], Answer | None]
+_MAX_AGENTS = 64  # whose view of the catalogue is kept
+_SOURCES = {
+    "default": "the built-in rules",
+    "system": "the rules of this machine",
+    "user": "the user's rules",
+    "project": "the project's rules",
+    "agent": "the agent's rules",
+    "session": "the host's rules",
+}
+
+
+class Explanation(NamedTuple):
+    """Why a request would be decided as it would: the rule, and what is remembered."""
+
+    action: Action
+    rule: Rule
+    remembered: Remembered | None
+
+
+class Granted(NamedTuple):
+    """The tools a skill may have of those it declares, and why it may not have the others."""
+
+    tools: tuple[str, ...]
+    denied: tuple[tuple[str, str], ...] = ()
+
+
+class Gate:
+    """Decides for one project. `rules` of the host stand last, so they are the strongest."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Callable[[], Store],
+        *,
+        rules: Iterable[Rule] = (),
+        ask: Ask | None = None,
+    ) -> None:
+        self.settings, self._rules = settings, tuple(rules)
+        self._store, self._ask = store, ask
+        self._kept: dict[str, tuple[Mapping[str, Skill], Mapping[str, Skill]]] = {}
+
+    # What the rules say
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The rules in order, weakest first, and what there is to say of them."""
+        trusted = Trust(self.settings.state_dir).project(self.settings.project)
+        return read_policy(self.settings, project_trusted=trusted, session_rules=self._rules)
+
+    @cached_property
+    def rules(self) -> RuleSet:
+        """The rules, ready to decide."""
+        return RuleSet(self.policy.rules)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What is wrong with rules that were read."""
+        return self.policy.diagnostics
+
+    @cached_property
+    def hides_skills(self) -> bool:
+        """Whether any rule could keep a skill from somebody."""
+        rules = self.policy.rules
+        return any(rule.action == "deny" and rule.type in ("skill", "*") for rule in rules)
+
+    def permitted(self, agent: str | None, skills: Mapping[str, Skill]) -> Mapping[str, Skill]:
+        """Those of the skills that a model working as this agent may know of.
+
+        The same mapping gives the same answer again, so that a turn does not pay for its size.
+        """
+        if not self.hides_skills:
+            return skills
+        of, kept = self._kept.get(agent or "", (None, skills))
+        if of is not skills:
+            kept = {name: one for name, one in skills.items() if self.permit(agent, one)}
+            if len(self._kept) >= _MAX_AGENTS:
+                self._kept.clear()
+            self._kept[agent or ""] = (skills, kept)
+        return kept
+
+    def permit(self, agent: str | None, skill: Skill) -> bool:
+        """Whether a model working as this agent may know of the skill."""
+        request = Request("skill", (skill.name,), agent=agent or "", trusted=skill.trusted)
+        return self.rules.decide(request)[0] != "deny"
+
+    def explain(self, request: Request) -> Explanation:
+        """What `check` would find, without asking or recording anything."""
+        action, rule = self.rules.decide(request)
+        remembered = self.ledger.covering(request) if action == "ask" else None
+        return Explanation(action, rule, remembered)
+
+    # Who decides what the rules leave open
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was remembered in this project."""
+        return Ledger(self._store(), self.settings.project)
+
+    @cached_property
+    def desk(self) -> Desk:
+        """Where requests wait for an answer."""
+        settings = self.settings
+        desk = Desk(
+            self.ledger,
+            store=self._store(),
+            project=settings.project,
+            timeout_seconds=settings.limits.permission_timeout_seconds,
+        )
+        if self._ask is not None:
+            desk.listen(_answering(desk, self._ask), elsewhere=False)
+        return desk
+
+    def check(self, request: Request, in_use: Iterable[Skill] = ()) -> Decision:
+        """The decision; blocks while somebody is asked. It is recorded before it is known.
+
+        Skills that are `in_use` grant what they declare, where a rule would ask.
+        """
+        decision = self._decide(request, in_use)
+        self.record("decision", request, _told(request, decision))
+        return decision
+
+    def require(self, request: Request) -> Request:
+        """The request, once it is allowed; raises PermissionDenied when it is not."""
+        decision = self.check(request)
+        if not decision.allowed:
+            raise PermissionDenied(request.skill or request.type, decision.reason)
+        return request
+
+    def _decide(self, request: Request, in_use: Iterable[Skill]) -> Decision:
+        action, rule = self.rules.decide(request)
+        if action == "allow":
+            return Decision(True, action, rule, "rule")
+        if action == "deny":
+            return Decision(False, action, rule, "rule", _denied(request, rule))
+        granting = self._granting(request, in_use)
+        if granting:
+            return Decision(True, action, rule, "declared", f"declared by {granting}")
+        if self.ledger.covering(request):
+            return Decision(True, action, rule, "remembered")
+        settled = self.desk.ask(request)
+        if settled.by in ("once", "always"):
+            return Decision(True, action, rule, settled.by)
+        return Decision(False, action, rule, settled.by, _unanswered(request, settled))
+
+    def with_rules(self, rules: Iterable[Rule]) -> Gate:
+        """A gate with rules of its own on top, and one desk for both."""
+        added = tuple(rules)
+        if not added:
+            return self
+        other = Gate(self.settings, self._store, rules=(*self._rules, *added), ask=self._ask)
+        other.__dict__.update(desk=self.desk, audit=self.audit)
+        return other
+
+    def close(self) -> None:
+        """Refuse what still waits for an answer, and whatever is asked from now on."""
+        self.desk.close()
+
+    # What is asked
+
+    def load_request(
+        self,
+        skill: Skill,
+        initiator: Initiator,
+        agent: str = "",
+        session: SessionKey | None = None,
+    ) -> Request:
+        """The request to load a skill. Of one too large to read whole, nothing is remembered."""
+        mark = fingerprint(skill, self.settings.limits)
+        return Request(
+            "skill",
+            (skill.name,),
+            (skill.name,) if is_complete(mark) else (),
+            f"load the skill {skill.name} from {_place(skill)}",
+            initiator,
+            agent,
+            session_id(session),
+            skill.name,
+            mark,
+            str(skill.origin) if skill.origin.remote else skill.dir,
+            skill.trusted,
+        )
+
+    def declared(self, skill: Skill, like: Request) -> Granted:
+        """Which of the tools that a skill declares it may have, asking where a rule says so.
+
+        What the host denies stays denied. A declaration counts as long as the skill's origin is
+        trusted; without that, or with `trust_declared_tools` off, only what a rule or somebody
+        allows is granted.
+        """
+        granted, denied = [], []
+        for tool in skill.frontmatter.allowed_tools:
+            name = tool.partition("(")[0].strip()
+            about = f"let the skill {skill.name} use the tool {one_line(tool)}"
+            request = like._replace(type="tool", patterns=(name,), always=(name,), summary=about)
+            decision = self.check(request, [skill])
+            if decision.allowed:
+                granted.append(tool)
+            else:
+                denied.append((tool, decision.reason))
+        return Granted(tuple(granted), tuple(denied))
+
+    def _granting(self, request: Request, skills: Iterable[Skill]) -> str:
+        """The skill that declares what is wanted; "" when none that may does."""
+        if not self.settings.trust_declared_tools:
+            return ""
+        for skill in skills:
+            if skill.trusted and _covered(request, declared_rules(skill)):
+                return skill.name
+        return ""
+
+    # What is recorded
+
+    def record_load(self, request: Request, loaded: Loaded) -> None:
+        """Write down that text of a skill was given."""
+        report = loaded.report
+        facts = {"path": loaded.path, "sha256": report.sha256, "truncated": report.truncated}
+        self.record("load", request, facts)
+
+    @cached_property
+    def audit(self) -> AuditLog:
+        """The log of decisions, loads and runs."""
+        return open_audit(self.settings)
+
+    def record(self, type: str, request: Request, data: dict[str, object]) -> None:
+        """Write down what happened, with who and what it was about."""
+        if not self.settings.audit:
+            return
+        self.audit.append(
+            AuditEvent(
+                time.time(),
+                type,
+                self.settings.project,
+                user_name(),
+                request.session,
+                request.agent,
+                request.initiator,
+                request.skill,
+                request.hash,
+                data,
+            )
+        )
+
+
+def declared_rules(skill: Skill) -> list[Rule]:
+    """What a skill's `allowed-tools` would allow, as rules."""
+    tools = skill.frontmatter.allowed_tools
+    return [rule for tool in tools for rule in parse_rule(tool, "allow")]
+
+
+def _covered(request: Request, rules: list[Rule]) -> bool:
+    return bool(rules) and RuleSet(rules).decide(request)[0] == "allow"
+
+
+def tool_request(tool: str, argument: str = "", *, agent: str = "", session: str = "") -> Request:
+    """The request to use a tool of the host, as in `Bash` with `git add .`."""
+    kind = type_of(tool) if argument else "tool"
+    patterns = {"tool": (tool,), "run": simple_commands(argument)}.get(kind, (argument,))
+    about = f"use {one_line(tool)}" + (f" on {one_line(argument)}" if argument else "")
+    return Request(kind, patterns, (), about, "model", agent, session)
+
+
+def _answering(desk: Desk, ask: Ask) -> Callable[[Pending], None]:
+    def listener(pending: Pending) -> None:
+        answer = ask(pending)
+        if answer is None:
+            raise LookupError("not answered")  # so that it is not waited for
+        desk.answer(pending.id, answer)
+
+    return listener
+
+
+def session_id(key: SessionKey | None) -> str:
+    """A conversation as one text."""
+    return "/".join(key) if key is not None else ""
+
+
+def _place(skill: Skill) -> str:
+    return str(skill.origin) if skill.origin.remote else f"{one_line(skill.dir)} ({skill.scope})"
+
+
+def _told(request: Request, decision: Decision) -> dict[str, object]:
+    return {
+        "type": request.type,
+        "patterns": list(request.patterns),
+        "action": decision.action,
+        "allowed": decision.allowed,
+        "by": decision.by,
+        "reason": decision.reason,
+        "rule": rule_json(decision.rule),
+    }
+
+
+def rule_json(rule: Rule) -> dict[str, object]:
+    """A rule as commands print it and the log holds it."""
+    facts: dict[str, object] = rule._asdict()
+    return {key: value for key, value in facts.items() if value not in ("", None) or key == "path"}
+
+
+def _denied(request: Request, rule: Rule) -> str:
+    return (
+        f"{_permission(request)} is denied by {_SOURCES[rule.source]} "
+        f"({rule.type} {rule.pattern!r}).{_go_on(request)}"
+    )
+
+
+def _unanswered(request: Request, settled: Settled) -> str:
+    wanted = _permission(request)
+    if settled.by == "rejected":
+        said = settled.answer.message if settled.answer else ""
+        return f"{wanted} was refused" + (f": {one_line(said)}" if said else f".{_go_on(request)}")
+    if settled.by == "timeout":
+        return f"{wanted} was asked for, and nobody answered in time.{_go_on(request)}"
+    if settled.by == "disposed":
+        return f"{wanted} is needed, and nobody can be asked any more."
+    return f"{wanted} is needed, and nobody is there to give it. {_way(request)}"
+
+
+def _permission(request: Request) -> str:
+    texts = ", ".join(map(one_line, request.patterns))
+    return f"Permission to {request.summary or f'{request.type} {texts}'}"
+
+
+def _go_on(request: Request) -> str:
+    """A model is told that it may; a person knows."""
+    return " Go on without it." if request.initiator == "model" else ""
+
+
+def _way(request: Request) -> str:
+    """How whoever reads a refusal can get what they want."""
+    if request.type == "skill" and request.initiator == "model":
+        return f"Ask the user to load it with /{request.skill}, or go on without it."
+    return "It can be allowed with `skillbelt permissions allow`."

@@ -1,0 +1,391 @@
+"""Permission as values: what is asked, the rules, and which of them decides.
+
+Nothing here reads a file or asks anybody. `policy` reads the rules, `gate` brings both together.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+Action = Literal["allow", "ask", "deny"]
+Initiator = Literal["model", "user"]
+AnswerKind = Literal["once", "always", "reject"]
+# Where a rule stands in the stack; a later one is stronger.
+Source = Literal["default", "system", "user", "project", "agent", "session"]
+
+SOURCES: tuple[Source, ...] = ("default", "system", "user", "project", "agent", "session")
+# What can be asked for, and what a pattern of that type is matched against.
+TYPES: Mapping[str, str] = MappingProxyType(
+    {
+        "skill": "the name of a skill that is to be loaded",
+        "run": "a command line",
+        "network": "a host name, with a port if it is not the usual one",
+        "host_file": "a path outside the workspace",
+        "install": "a package, as it is required",
+        "trust": "a project folder or an origin",
+        "tool": "a tool that a skill declares",
+    }
+)
+# A longer pattern is refused where rules are read: what one match costs grows with it.
+MAX_PATTERN_CHARS = 4096
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+# Views are kept for the askers seen so far; whoever invents names all the time starts over.
+_MAX_VIEWS = 4096
+_STRICTNESS = {"allow": 1, "ask": 2, "deny": 3}
+_ASKERS = frozenset((who, trusted) for who in ("model", "user") for trusted in (True, False))
+
+
+class Request(NamedTuple):
+    """Something that wants to happen. Every one of `patterns` must be allowed.
+
+    `always` are the texts that "always" remembers, to the letter, for the skill with this content
+    `hash` from this `origin`; without them the answer can not be remembered. `summary` says in one
+    line what wants to happen, for a person. `trusted` says whether the skill's origin is.
+    """
+
+    type: str
+    patterns: tuple[str, ...]
+    always: tuple[str, ...] = ()
+    summary: str = ""
+    initiator: Initiator = "model"
+    agent: str = ""
+    session: str = ""
+    skill: str = ""
+    hash: str = ""
+    origin: str = ""
+    trusted: bool = True
+    metadata: Mapping[str, object] = _NOTHING
+
+
+class Rule(NamedTuple):
+    """One rule. `agent` and `initiator` narrow it when they are not empty, `trusted` when not None.
+
+    `path` and `line` say where it is written.
+    """
+
+    type: str
+    pattern: str
+    action: Action
+    source: Source = "session"
+    path: str = ""
+    line: int = 0
+    agent: str = ""
+    initiator: str = ""
+    trusted: bool | None = None
+
+
+class Answer(NamedTuple):
+    """What somebody who was asked said; `message` reaches whoever wanted it, `by` the audit log."""
+
+    kind: AnswerKind
+    message: str = ""
+    by: str = ""
+
+
+class Decision(NamedTuple):
+    """The outcome for a request, and why.
+
+    `by` is `rule`, `remembered`, `declared`, `once`, `always`, `rejected`, `timeout`, `nobody` or
+    `disposed`. `reason` is for whoever reads a refusal.
+    """
+
+    allowed: bool
+    action: Action
+    rule: Rule
+    by: str
+    reason: str = ""
+
+
+DEFAULT_RULES: tuple[Rule, ...] = (
+    Rule("*", "*", "ask", "default"),
+    Rule("skill", "*", "allow", "default", trusted=True),
+    Rule("skill", "*", "allow", "default", initiator="user"),
+    # Tools that only look never prompt.
+    *(Rule("tool", name, "allow", "default") for name in ("Read", "Grep", "Glob", "LS")),
+)
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether the pattern covers the whole text: `*` is any run of characters, `?` is one.
+
+    A pattern that ends in ` *` or `:*` also covers what stands before that. All else is literal.
+    """
+    return any(_glob(form, text) for form in forms(pattern))
+
+
+def forms(pattern: str) -> tuple[str, ...]:
+    """The one or two patterns that it stands for, in which the end has no meaning of its own."""
+    if pattern.endswith(":*"):
+        pattern = f"{pattern[:-2]} *"
+    return (pattern[:-2], pattern) if pattern.endswith(" *") else (pattern,)
+
+
+def meet(one: str, other: str) -> bool:
+    """Whether some text may match both patterns; False is certain."""
+    return any(_near(a, b) and _near(a[::-1], b[::-1]) for a in forms(one) for b in forms(other))
+
+
+def _near(one: str, other: str) -> bool:
+    """Whether a text may begin as both do."""
+    mine, others = _start(one), _start(other)
+    if mine == one:
+        return _glob(other, one)
+    if others == other:
+        return _glob(one, other)
+    return mine.startswith(others) or others.startswith(mine)
+
+
+class RuleSet:
+    """Rules in their order. For each text the last rule that matches decides."""
+
+    __slots__ = ("_found", "_made", "_rules", "_views")
+
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        self._rules = tuple(rules)
+        self._found = (*self._rules, DEFAULT_RULES[0])  # the last, at -1, is for what is not found
+        self._views: dict[tuple[object, ...], _View] = {}
+        self._made: dict[tuple[object, ...], _View] = {}
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules, weakest first."""
+        return self._rules
+
+    def decide(self, request: Request) -> tuple[Action, Rule]:
+        """What the rules say, and which of them; over several patterns the strictest answer.
+
+        What no rule matches is asked for.
+        """
+        view = self._view(request)
+        decisive: Rule | None = None
+        for text in request.patterns:
+            rule = self._found[view.last(text)]
+            if decisive is None or _STRICTNESS[rule.action] > _STRICTNESS[decisive.action]:
+                decisive = rule
+        decisive = decisive or self._found[-1]
+        return decisive.action, decisive
+
+    def last(self, request: Request, text: str) -> int:
+        """The place in `rules` of the rule that decides on one text of the request; -1: none."""
+        return self._view(request).last(text)
+
+    def denies_all(self, type: str, agent: str = "") -> bool:
+        """Whether the agent is denied everything of the type, whoever asks and for what."""
+        denied: set[tuple[str, bool]] = set()
+        for rule in reversed(self._rules):
+            if rule.type not in ("*", type) or not _is_agent(rule.agent, agent):
+                continue
+            asked_by = {asker for asker in _ASKERS if _is_asker(rule, *asker)}
+            if rule.action != "deny" and not asked_by <= denied:
+                return False
+            if rule.action == "deny" and not forms(rule.pattern)[0].strip("*"):
+                denied |= asked_by
+                if denied == _ASKERS:
+                    return True
+        return False
+
+    def _view(self, request: Request) -> "_View":
+        key = (request.type, request.agent, request.initiator, request.trusted)
+        return self._views.get(key) or self._new_view(request, key)
+
+    def _new_view(self, request: Request, key: tuple[object, ...]) -> "_View":
+        """Two askers whom no rule tells apart share a view."""
+        if len(self._views) >= _MAX_VIEWS:
+            self._views, self._made = {}, {}
+        known = any(rule.type == request.type for rule in self._rules)
+        agents = {rule.agent for rule in self._rules if rule.agent}
+        named = frozenset(name for name in agents if _is_agent(name, request.agent))
+        same = (request.type if known else "*", named, request.initiator, request.trusted)
+        view = self._made.get(same)
+        if view is None:
+            view = self._made[same] = _View(
+                (position, rule.pattern)
+                for position, rule in enumerate(self._rules)
+                if rule.type in ("*", request.type)
+                and (not rule.agent or rule.agent in named)
+                and _is_asker(rule, request.initiator, request.trusted)
+            )
+        self._views[key] = view
+        return view
+
+
+def _is_agent(named: str, agent: str) -> bool:
+    return named in ("", agent) or matches(named, agent)
+
+
+def _is_asker(rule: Rule, initiator: str, trusted: bool) -> bool:
+    return rule.initiator in ("", initiator) and rule.trusted in (None, trusted)
+
+
+class _View:
+    """The rules that count for one asker, laid out so that few are tried on a text.
+
+    Literal patterns lie in a dict, those with a literal start or end in a tree of each, those with
+    a start behind some `?` in a tree for what follows so many characters. Only what has neither
+    is gone through, from the last on, until a match that is known stands later.
+    """
+
+    __slots__ = ("_ends", "_exact", "_rest", "_starts")
+
+    def __init__(self, rules: Iterable[tuple[int, str]]) -> None:
+        self._exact: dict[str, int] = {}
+        starts: dict[int, list[_Place]] = {0: []}
+        ends: list[_Place] = []
+        rest: list[_Try] = []
+        for position, pattern in rules:
+            for form in forms(pattern):
+                behind = form.lstrip("?")
+                start, end = _start(behind), _start(form[::-1])
+                if start == form:
+                    self._exact[form] = position
+                elif start or not behind.strip("*"):
+                    skipped = len(form) - len(behind)
+                    starts.setdefault(skipped, []).append((start, position, behind))
+                elif end:
+                    ends.append((end, position, form[::-1]))
+                else:
+                    rest.append(_try(position, form))
+        self._starts = [(skipped, _Tree(places)) for skipped, places in starts.items()]
+        self._ends = _Tree(ends) if ends else None
+        self._rest = rest[::-1]
+
+    def last(self, text: str) -> int:
+        """The position of the last rule that matches, or -1."""
+        best = self._exact.get(text, -1)
+        for skipped, tree in self._starts:
+            if skipped <= len(text):
+                best = tree.last(text[skipped:], best)
+        if self._ends is not None:
+            best = self._ends.last(text[::-1], best)
+        return _tried(self._rest, text, best) if self._rest else best
+
+
+# The literal start of a pattern, its position, and the pattern.
+_Place = tuple[str, int, str]
+# A position, a literal part that a text must have, and the pattern.
+_Try = tuple[int, str, str]
+
+
+class _Node:
+    """One literal start: the last rule that is it and `*`, and those that go on otherwise.
+
+    `parent` is the longest other start that this one begins with; `holder` is the nearest node
+    from here upwards that has patterns to try.
+    """
+
+    __slots__ = ("holder", "last", "parent", "start", "tried")
+
+    def __init__(self, start: str, parent: "_Node | None", places: Iterable[_Place]) -> None:
+        self.start, self.parent = start, parent or self
+        self.last: int = parent.last if parent else -1
+        self.tried: list[_Try] = []
+        for _, position, form in places:
+            if form.rstrip("*") == start != form:
+                self.last = max(self.last, position)
+            else:
+                self.tried.append(_try(position, form, len(start)))
+        self.tried.reverse()
+        self.holder: _Node | None = self if self.tried else parent.holder if parent else None
+
+
+class _Tree:
+    """Literal starts, sorted. All that a text begins with are above its neighbour in that order.
+
+    They lie apart by their first characters, as many as the shortest has, so that most texts need
+    no search at all.
+    """
+
+    __slots__ = ("_branches", "_common", "_root")
+
+    def __init__(self, places: Iterable[_Place]) -> None:
+        kept: dict[str, list[_Place]] = {}
+        for place in places:
+            kept.setdefault(place[0], []).append(place)
+        self._root = node = _Node("", None, kept.pop("", ()))
+        self._common = min(map(len, kept), default=0)
+        self._branches: dict[str, tuple[list[str], list[_Node]]] = {}
+        for start in sorted(kept):
+            while not start.startswith(node.start):
+                node = node.parent
+            node = _Node(start, node, kept[start])
+            starts, nodes = self._branches.setdefault(start[: self._common], ([], []))
+            starts.append(start)
+            nodes.append(node)
+
+    def last(self, text: str, best: int) -> int:
+        """The position of the last rule that matches, if it is later than `best`; else `best`."""
+        branch = self._branches.get(text[: self._common])
+        node = self._root
+        if branch is not None:
+            place = bisect_right(branch[0], text)
+            if place:
+                node = branch[1][place - 1]
+                while not text.startswith(node.start):
+                    node = node.parent
+        if node.last > best:
+            best = node.last
+        holder = node.holder
+        while holder is not None:
+            best = _tried(holder.tried, text, best)
+            holder = None if holder is self._root else holder.parent.holder
+        return best
+
+
+def _try(position: int, form: str, known: int = 0) -> _Try:
+    return position, max(form[known:].replace("?", "*").split("*"), key=len), form
+
+
+def _tried(tries: Iterable[_Try], text: str, best: int) -> int:
+    for position, part, form in tries:
+        if position < best:
+            break
+        if part in text and _glob(form, text):
+            return position
+    return best
+
+
+def _start(form: str) -> str:
+    """What stands before the first wildcard."""
+    return form.partition("*")[0].partition("?")[0]
+
+
+def _glob(form: str, text: str) -> bool:
+    """Each literal part is sought once, from where the one before it ended: no way back is tried"""
+    if "?" in form:
+        return _steps(form, text)
+    first, *parts = form.split("*")
+    if not parts:
+        return form == text
+    last = parts.pop()
+    at, end = len(first), len(text) - len(last)
+    if at > end or not text.startswith(first) or not text.endswith(last):
+        return False
+    for part in parts:
+        found = text.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+def _steps(form: str, text: str) -> bool:
+    """All ways at once: bit n of `state` says that the first n characters of the form are met."""
+    masks: dict[str, int] = {}
+    anything = stay = 0
+    bit = 1
+    for char in form:
+        if char == "*":
+            stay |= bit
+            continue
+        if char == "?":
+            anything |= bit
+        else:
+            masks[char] = masks.get(char, 0) | bit
+        bit <<= 1
+    state = 1
+    for char in text:
+        state = (state & (masks.get(char, 0) | anything)) << 1 | state & stay
+        if not state:
+            return False
+    return bool(state & bit)

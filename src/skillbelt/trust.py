@@ -1,0 +1,335 @@
+"""What the user trusts: project folders, and origins that skills come from.
+
+One small file in the state folder. What can not be read, or what somebody else could have written,
+is as good as an empty one: nothing is trusted.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Literal, NamedTuple
+
+from skillbelt.errors import ConfigError
+from skillbelt.values import Diagnostic, Origin
+
+FILE = "trust.json"
+_FORMAT = 1
+_MAX_BYTES = 4 * 2**20
+_MAX_URL_CHARS = 4_096
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PORTS = {"http": "80", "https": "443"}
+_KINDS = ("archive:", "index:", "well-known:", "url:", "mcp:")
+_REMEDY = "mend it or move it away, and add again what you trust with `skillbelt trust add`"
+
+
+class TrustEntry(NamedTuple):
+    """A folder or an origin that is trusted, and since when (Unix seconds)."""
+
+    kind: Literal["project", "origin"]
+    value: str
+    time: float
+
+
+# Told of a change before it is made; when it raises, nothing changes.
+Record = Callable[[TrustEntry], None]
+
+
+class Trust:
+    """What is trusted, as the file says at the moment of the question."""
+
+    def __init__(self, state_dir: str) -> None:
+        self.path = os.path.join(os.path.abspath(state_dir), FILE)
+        self._stamp: tuple[int, ...] | None = None
+        self._entries: list[TrustEntry] = []
+        self._trouble = ""
+
+    def entries(self) -> list[TrustEntry]:
+        """Everything that is trusted, in the order it was added; nothing when it can't be read."""
+        self._look()
+        return list(self._entries)
+
+    def project(self, folder: str) -> bool:
+        """Whether the folder, with all links resolved, is a trusted one or lies below one."""
+        return self._covering("project", os.path.realpath(folder)) is not None
+
+    def origin(self, origin: Origin) -> bool:
+        """Whether the origin is a trusted one or lies below one, on the same host and port."""
+        return self._covering("origin", normal_url(origin.url)) is not None
+
+    def covering(self, value: str) -> TrustEntry | None:
+        """The entry by which this path or URL is trusted, itself or what it lies below."""
+        if "://" in value:
+            return self._covering("origin", normal_url(_url(value)))
+        return self._covering("project", os.path.realpath(value))
+
+    def add(self, value: str, record: Record | None = None) -> TrustEntry:
+        """Trust a folder, or an origin by its URL; what is trusted already stays as it is.
+
+        ConfigError when there is no such folder, when the URL is not plain, or when the file is
+        damaged.
+        """
+        kind, plain = _target(value)
+        with self._changing() as entries:
+            for entry in entries:
+                if (entry.kind, entry.value) == (kind, plain):
+                    return entry
+            added = TrustEntry(kind, plain, time.time())
+            if record is not None:
+                record(added)
+            self._write([*entries, added])
+        return added
+
+    def remove(self, value: str, record: Record | None = None) -> TrustEntry | None:
+        """Trust a folder or an origin no longer; the entry it had, if any."""
+        spellings = _spellings(value)
+        with self._changing() as entries:
+            gone = next((entry for entry in entries if entry[:2] in spellings), None)
+            if gone is not None:
+                if record is not None:
+                    record(gone)
+                self._write([entry for entry in entries if entry != gone])
+        return gone
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Why nothing is trusted though there is a file."""
+        self._look()
+        if not self._trouble:
+            return ()
+        message = f"{self._trouble}; nothing is trusted"
+        return (Diagnostic("trust-unusable", "error", self.path, None, message, _REMEDY),)
+
+    def _covering(self, kind: str, value: str) -> TrustEntry | None:
+        self._look()
+        if value and self._entries:
+            known = {entry.value: entry for entry in self._entries if entry.kind == kind}
+            return next((known[above] for above in _upward(kind, value) if above in known), None)
+        return None
+
+    def _look(self) -> None:
+        """Read the file if it is another than last time."""
+        try:
+            handle = os.open(self.path, _READ)
+        except OSError as error:
+            missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+            self._forget("" if missing else f"can not be read: {error.strerror}")
+            return
+        try:
+            info = os.fstat(handle)
+            stamp = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+            if stamp != self._stamp:
+                self._forget(_unsafe(info))
+                if not self._trouble:
+                    self._entries = _parsed(_content(handle))
+                self._stamp = stamp
+        except (OSError, ValueError, RecursionError) as error:
+            self._forget(f"is damaged: {error}")
+        finally:
+            os.close(handle)
+
+    def _forget(self, trouble: str) -> None:
+        self._stamp, self._entries, self._trouble = None, [], trouble
+
+    @contextmanager
+    def _changing(self) -> Iterator[list[TrustEntry]]:
+        """The entries, while nobody else changes them."""
+        from skillbelt.audit import locked, private_folder
+
+        try:
+            private_folder(os.path.dirname(self.path))
+            with locked(f"{self.path}.lock"):
+                entries = self.entries()
+                if self._trouble:
+                    raise ConfigError(f"{self.path}: {self._trouble}; {_REMEDY}")
+                yield entries
+        except OSError as error:
+            raise ConfigError(
+                f"{self.path}: can not be written: {error.strerror or error}; "
+                "make its folder writable, or set state_dir to another"
+            ) from error
+
+    def _write(self, entries: list[TrustEntry]) -> None:
+        """Put a whole new file in the place of the old one."""
+        import json
+
+        document = {"version": _FORMAT, "trusted": [entry._asdict() for entry in entries]}
+        part = f"{self.path}.part"
+        # One that a killed writer left; the lock says that none is at work.
+        with suppress(FileNotFoundError):
+            os.unlink(part)
+        handle = os.open(part, _NEW, 0o600)
+        try:
+            with open(handle, "w", encoding="ascii") as file:
+                json.dump(document, file, indent=2)
+                file.write("\n")
+                file.flush()
+                os.fsync(handle)
+            os.rename(part, self.path)
+        except BaseException:
+            os.unlink(part)
+            raise
+
+
+def normal_url(url: str) -> str:
+    """The URL in the one spelling that is compared; empty for one that could mean another place.
+
+    The host in small letters, no default port, no slash at the end. No user name, no `..` however
+    it is written, nothing that cannot be seen.
+    """
+    if len(url) > _MAX_URL_CHARS or not url.isprintable() or " " in url or "\\" in url:
+        return ""
+    scheme, mark, rest = url.partition("://")
+    if not (mark and scheme.isascii() and scheme.isalnum()):
+        return ""
+    scheme = scheme.lower()
+    place, path, extra = _split(rest)
+    place = _normal_place(scheme, place)
+    if not (place or (scheme == "file" and rest.startswith("/"))) or not _plain_path(path):
+        return ""
+    return f"{scheme}://{place}{path.rstrip('/')}{extra}"
+
+
+def _split(rest: str) -> tuple[str, str, str]:
+    """What follows the scheme: the host and port, the path, and all from `?` or `#` on."""
+    end = min((at for mark in "?#" if (at := rest.find(mark)) >= 0), default=len(rest))
+    before, extra = rest[:end], rest[end:]
+    place, slash, path = before.partition("/")
+    return place, slash + path, extra
+
+
+def _normal_place(scheme: str, place: str) -> str:
+    """Host and port; empty when there is a user name, an escape, or no such port."""
+    if "@" in place or "%" in place:
+        return ""
+    # The colons of an IPv6 address stand in brackets.
+    end = place.find(":", place.rfind("]") + 1)
+    host, digits = (place[:end], place[end + 1 :]) if end >= 0 else (place, "")
+    host = host.lower() if host.isascii() else host
+    if digits and not (digits.isascii() and digits.isdigit()):
+        return ""
+    number = digits.lstrip("0")
+    if not host or len(number) > 5 or (digits and not number):
+        return ""
+    return f"{host}:{number}" if number and number != _PORTS.get(scheme) else host
+
+
+def _plain_path(path: str) -> bool:
+    """Whether every part of it stays where it is, however often it is unescaped."""
+    return all(_plain_part(part) for part in path.split("/"))
+
+
+def _plain_part(part: str) -> bool:
+    if "%" in part:
+        from urllib.parse import unquote
+
+        while (once := unquote(part)) != part:
+            part = once
+    # Some servers cut a parameter off first.
+    name = part.partition(";")[0]
+    return name not in (".", "..") and part.isprintable() and not ("/" in part or "\\" in part)
+
+
+def _upward(kind: str, value: str) -> Iterator[str]:
+    """The value and what it lies below, nearest first."""
+    yield value
+    if kind == "project":
+        while (parent := os.path.dirname(value)) != value:
+            value = parent
+            yield value
+    elif "?" not in value and "#" not in value:
+        # A query may choose the content from anywhere, so it is trusted to the letter or not.
+        start = value.index("://") + 3
+        while (end := value.rfind("/", start)) >= 0:
+            value = value[:end]
+            yield value
+
+
+def _target(value: str) -> tuple[Literal["project", "origin"], str]:
+    """What a value that somebody typed stands for; ConfigError when it is nothing to trust."""
+    if "://" in value:
+        url = normal_url(_url(value))
+        if not url:
+            raise ConfigError(
+                f"{value!r} can not be trusted: write a plain URL, without a user name, spaces, "
+                "backslashes or `..`, such as https://skills.example/team"
+            )
+        return "origin", url
+    path = os.path.realpath(value) if value and "\0" not in value else ""
+    if path and os.path.isdir(path):
+        return "project", path
+    if path and os.path.isfile(path):
+        return "origin", _file_url(path)
+    raise ConfigError(
+        f"{value!r}: no such folder; give an existing one, or the URL of an origin with its "
+        "scheme: https://..."
+    )
+
+
+def _spellings(value: str) -> set[tuple[str, str]]:
+    """The entries that somebody may mean, also when the folder is gone by now."""
+    if "://" in value:
+        return {("origin", normal_url(_url(value)) or value)}
+    if not value or "\0" in value:
+        return set()
+    paths = {value, os.path.abspath(value), os.path.realpath(value)}
+    return {(kind, v) for p in paths for kind, v in (("project", p), ("origin", _file_url(p)))}
+
+
+def _url(value: str) -> str:
+    """The URL of an origin as `skillbelt list` shows it, which has the kind before it."""
+    for kind in _KINDS:
+        if value.startswith(kind):
+            return value[len(kind) :]
+    return value
+
+
+def _file_url(path: str) -> str:
+    from urllib.parse import quote
+
+    return f"file://{quote(os.fsencode(path))}"
+
+
+def _unsafe(info: os.stat_result) -> str:
+    """Why a file is not to be believed, if so."""
+    if not stat.S_ISREG(info.st_mode):
+        return "is not a file"
+    if info.st_uid not in (os.getuid(), 0):
+        return "belongs to another user"
+    return "can be written by other users" if info.st_mode & 0o022 else ""
+
+
+def _content(handle: int) -> bytes:
+    with open(os.dup(handle), "rb") as file:
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise ValueError(f"has more than {_MAX_BYTES} bytes")
+    return data
+
+
+def _parsed(data: bytes) -> list[TrustEntry]:
+    """The entries of a file; ValueError unless it is to the letter what `add` writes."""
+    import json
+
+    document = json.loads(data.decode("utf-8"))
+    if not isinstance(document, dict) or document.get("version") != _FORMAT:
+        raise ValueError(f"is not of format {_FORMAT}")
+    listed = document.get("trusted")
+    if not isinstance(listed, list):
+        raise ValueError("has no list of what is trusted")
+    return [_entry(item) for item in listed]
+
+
+def _entry(item: object) -> TrustEntry:
+    match item:
+        case {"kind": "project", "value": str(path), "time": int() | float() as since}:
+            if os.path.isabs(path) and os.path.normpath(path) == path:
+                return TrustEntry("project", path, float(since))
+        case {"kind": "origin", "value": str(url), "time": int() | float() as since}:
+            if url and normal_url(url) == url:
+                return TrustEntry("origin", url, float(since))
+    raise ValueError(f"{item!r} is no entry")

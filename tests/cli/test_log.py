@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from skillbelt.audit import AuditEvent, AuditLog, open_audit
+from skillbelt.cli.log import since
+from skillbelt.errors import ConfigError
+from tests.terminal import on_terminal
+from tests.tree import Tree
+
+PATIENCE = 30  # a guard against hanging, not a measure
+NOW = 1_700_000_000.0
+RULE = {
+    "type": "run",
+    "pattern": "git *",
+    "action": "deny",
+    "source": "project",
+    "path": "/p/skillbelt.toml",
+    "line": 7,
+}
+DENIED = AuditEvent(
+    NOW,
+    "decision",
+    "/p",
+    session="chat-1",
+    agent="root",
+    initiator="model",
+    skill="pdf",
+    hash="sha256:00",
+    data={
+        "type": "run",
+        "patterns": ["git add .", "git commit"],
+        "action": "deny",
+        "allowed": False,
+        "by": "rule",
+        "rule": RULE,
+        "reason": "not here",
+    },
+)
+LOADED = AuditEvent(NOW + 60, "load", session="chat-2", initiator="user", user="ada", skill="docx")
+RAN = AuditEvent(NOW + 120, "run", session="chat-1", skill="pdf", data={"exit_code": 0})
+
+
+@pytest.fixture
+def log(tree: Tree) -> AuditLog:
+    """Three events, and a clock that stands in a known zone."""
+    tree.setenv("TZ", "UTC")
+    log = open_audit(tree.settings())
+    for event in (DENIED, LOADED, RAN):
+        log.append(event)
+    return log
+
+
+def types(tree: Tree, *arguments: str) -> list[str]:
+    done = tree.run("log", "--json", *arguments)
+    assert done.exit_code == 0, done.stderr
+    return [event["type"] for event in json.loads(done.stdout)["events"]]
+
+
+def test_nothing_was_logged_yet(tree: Tree) -> None:
+    assert tree.run("log") == (0, "", "nothing was logged yet\n")
+    assert tree.run("log", "-q") == (0, "", "")
+    assert json.loads(tree.run("log", "--json").stdout) == {"events": []}
+    assert not tree.path("home/.local").exists()
+
+
+def test_one_line_an_event(tree: Tree, log: AuditLog) -> None:
+    """When, what kind, who, what, with which outcome, and why."""
+    done = tree.run("log")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "2023-11-14 22:13:20\tdecision\tmodel root\tpdf run git add ., git commit\tdenied\t"
+        "rule; run git * deny (project /p/skillbelt.toml:7); not here",
+        "2023-11-14 22:14:20\tload\tuser ada\tdocx\t\t",
+        "2023-11-14 22:15:20\trun\t\tpdf\t0\t",
+    ]
+
+
+def test_a_decision_about_a_skill_names_it_once(tree: Tree) -> None:
+    data = {"type": "skill", "patterns": ["pdf"], "allowed": True, "by": "once"}
+    open_audit(tree.settings()).append(AuditEvent(NOW, "decision", skill="pdf", data=data))
+    assert tree.run("log").stdout.split("\t")[3:] == ["pdf", "allowed", "once\n"]
+
+
+def test_as_json(tree: Tree, log: AuditLog) -> None:
+    document = json.loads(tree.run("log", "--json").stdout)
+    assert document.keys() == {"events"}
+    assert document["events"][0] == DENIED._asdict()
+    assert document["events"][1] == {**LOADED._asdict(), "data": {}}
+    assert len(document["events"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--session", "chat-1"], ["decision", "run"]),
+        (["--type", "load"], ["load"]),
+        (["--skill", "pdf"], ["decision", "run"]),
+        (["--skill", "pdf", "--type", "run"], ["run"]),
+        (["--limit", "2"], ["load", "run"]),
+        (["--limit", "0"], []),
+        (["--session", "chat-1", "--limit", "1"], ["run"]),
+        (["--since", str(NOW + 60)], ["load", "run"]),
+        (["--since", "2023-11-14T22:15:00"], ["run"]),
+        (["--since", "2023-11-14"], ["decision", "load", "run"]),
+        (["--since", "1h"], []),
+        (["--since", "99999d"], ["decision", "load", "run"]),
+        (["--session", "another"], []),
+    ],
+)
+def test_filters(tree: Tree, log: AuditLog, arguments: list[str], expected: list[str]) -> None:
+    assert types(tree, *arguments) == expected
+
+
+def test_filters_that_leave_nothing_say_so(tree: Tree, log: AuditLog) -> None:
+    assert tree.run("log", "--skill", "x") == (0, "", "no such events\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("0", 0.0),
+        ("1700000000.25", NOW + 0.25),
+        ("90s", NOW - 90),
+        ("30m", NOW - 1_800),
+        ("2h", NOW - 7_200),
+        ("1.5h", NOW - 5_400),
+        ("7d", NOW - 604_800),
+        ("2w", NOW - 1_209_600),
+        (" 2h ", NOW - 7_200),
+        ("2023-11-14T22:13:20Z", NOW),
+        ("2023-11-14T22:13:20.5+00:00", NOW + 0.5),
+        ("2023-11-15T00:13:20+02:00", NOW),
+        ("2023-11-14 22:13:20+00:00", NOW),
+    ],
+)
+def test_moments(text: str, moment: float) -> None:
+    assert since(text, NOW) == moment
+
+
+def test_a_date_without_a_zone_is_by_this_machine_s_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "XXX-3")
+    time.tzset()
+    try:
+        assert since("2023-11-15T01:13:20", NOW) == NOW
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "yesterday", "2x", "h", "-2h", "nan", "inf", "1e999", "2023-13-01", "2023-11-14T25:00",
+     "2h30m", "９h", "9999999999d", "10000-01-01", "\x1b[2J"],
+)  # fmt: skip
+def test_what_is_no_moment(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no time: give Unix seconds"):
+        since(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--since", "soon"], "--since 'soon' is no time"),
+        (["--type", "laod"], "--type must be one of decision, load, run"),
+        (["--limit", "-1"], "--limit must be zero or more"),
+        (["--limit", "many"], "invalid int value"),
+        (["now"], "unrecognized arguments: now"),
+    ],
+)
+def test_wrong_usage(tree: Tree, log: AuditLog, arguments: list[str], said: str) -> None:
+    done = tree.run("log", *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+HOSTILE = "x\x1b[2J\r\n\u202e\x9b31m\u200b\ud800"
+
+
+def test_nothing_from_a_skill_reaches_the_terminal(tree: Tree) -> None:
+    data = dict.fromkeys(("type", "by", "reason", "value", "outcome"), HOSTILE)
+    rule = {HOSTILE: HOSTILE, "pattern": HOSTILE}
+    event = AuditEvent(
+        NOW, "decision", HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE,
+        {**data, "patterns": [HOSTILE], "rule": rule},
+    )  # fmt: skip
+    open_audit(tree.settings()).append(event)
+    screen = on_terminal(tree, "log", columns=300)
+    assert screen.exit_code == 0
+    text = "\n".join(screen.lines)
+    for bad in ("\x1b[2J", "\u202e", "\x9b", "\u200b"):
+        assert bad not in screen.written
+    assert "\\x1b[2J" in text
+    assert len(tree.run("log").stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"patterns": {"a": 1}, "rule": [1, None], "allowed": "yes", "reason": 5, "by": True},
+        {"rule": {"line": [], "path": {}}, "patterns": [[["x"]]]},
+        {"type": None, "value": [], "command": 3},
+    ],
+)
+@pytest.mark.parametrize("type", ["decision", "trust", "run"])
+def test_data_of_any_shape_is_printed(tree: Tree, data: dict[str, object], type: str) -> None:
+    open_audit(tree.settings()).append(AuditEvent(1e300, type, data=data))
+    done = tree.run("log")
+    assert done.exit_code == 0
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_a_damaged_log_gives_what_is_left(tree: Tree, log: AuditLog) -> None:
+    with open(os.path.join(log.folder, "log.jsonl"), "ab") as file:
+        file.write(b'\xff\x00{"time":\n{"time":1,"ty')
+    assert types(tree) == ["decision", "load", "run"]
+
+
+def test_a_log_that_can_not_be_read_is_told(tree: Tree) -> None:
+    folder = tree.write("home/.local/state/skillbelt/audit", "in the way")
+    done = tree.run("log")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{folder}: the audit log can not be read" in done.stderr
+
+
+# Following
+
+
+class Following:
+    """A `skillbelt log --follow` under way."""
+
+    def __init__(self, tree: Tree, *arguments: str) -> None:
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "skillbelt", "log", "--follow", *arguments],
+            cwd=tree.project,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert self.child.stdout and self.child.stderr
+        self.out, self.err = self.child.stdout, self.child.stderr
+        self._rest = b""
+
+    def line(self) -> str:
+        """The next line on stdout."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.out, selectors.EVENT_READ)
+            while b"\n" not in self._rest:
+                assert selector.select(PATIENCE), "nothing was printed"
+                chunk = os.read(self.out.fileno(), 65536)
+                assert chunk, "the command ended"
+                self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode()
+
+
+@contextmanager
+def following(tree: Tree, *arguments: str) -> Iterator[Following]:
+    follow = Following(tree, *arguments)
+    try:
+        yield follow
+    finally:
+        follow.child.kill()
+        follow.child.wait(PATIENCE)
+        follow.out.close()
+        follow.err.close()
+
+
+def test_follow_prints_events_as_they_come(tree: Tree, log: AuditLog) -> None:
+    with following(tree, "--limit", "1") as follow:
+        assert follow.line().split("\t")[1] == "run"
+        log.append(LOADED._replace(skill="new\x1b[2J"))
+        assert follow.line().split("\t")[1:4] == ["load", "user ada", "new\\x1b[2J"]
+
+
+def test_follow_as_json_is_one_object_a_line(tree: Tree, log: AuditLog) -> None:
+    with following(tree, "--json", "--type", "load") as follow:
+        assert json.loads(follow.line())["skill"] == "docx"
+        log.append(RAN)
+        log.append(LOADED._replace(skill="next"))
+        assert json.loads(follow.line())["skill"] == "next"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_follow_ends_when_it_is_told(
+    tree: Tree, log: AuditLog, number: signal.Signals, code: int
+) -> None:
+    with following(tree) as follow:
+        follow.line()
+        follow.child.send_signal(number)
+        assert follow.child.wait(PATIENCE) == code
+        assert follow.err.read() == b"following the log; Ctrl-C ends\n"

@@ -1,0 +1,177 @@
+"""`skillbelt permissions`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillbelt import Runtime
+from tests.terminal import on_terminal
+from tests.tree import Tree
+
+CONFIG = """\
+[permission]
+run = "deny"
+
+[permission.skill]
+"internal-*" = "deny"
+"""
+
+
+@pytest.fixture
+def rules(tree: Tree) -> Tree:
+    tree.skill("project/.agents/skills/pdf")
+    tree.skill("project/.agents/skills/internal-plan")
+    tree.write("home/.config/skillbelt/config.toml", CONFIG)
+    return tree
+
+
+def given(tree: Tree, *arguments: str) -> Any:
+    done = tree.run("permissions", *arguments, "--json")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_list_shows_every_rule_with_its_place(rules: Tree) -> None:
+    document = given(rules, "list")
+    own = [rule for rule in document["rules"] if rule["source"] == "user"]
+    path = str(rules.home / ".config/skillbelt/config.toml")
+    assert own == [
+        {
+            "type": "run",
+            "pattern": "*",
+            "action": "deny",
+            "source": "user",
+            "path": path,
+            "line": 2,
+        },
+        {
+            "type": "skill",
+            "pattern": "internal-*",
+            "action": "deny",
+            "source": "user",
+            "path": path,
+            "line": 5,
+        },
+    ]
+    assert document["rules"][0]["source"] == "default"
+    assert document["remembered"] == []
+
+
+def test_list_for_a_person(rules: Tree) -> None:
+    screen = on_terminal(rules, "permissions", columns=160)
+    assert any("internal-*" in line and "config.toml:5" in line for line in screen.lines)
+
+
+def test_why_names_the_rule_the_file_and_the_line(rules: Tree) -> None:
+    document = given(rules, "why", "internal-plan")
+    assert document["model"]["action"] == "deny"
+    assert document["model"]["rule"]["line"] == 5
+    done = rules.run("permissions", "why", "internal-plan")
+    assert "deny" in done.stdout
+    assert "config.toml:5" in done.stdout
+
+
+def test_why_tells_the_user_and_the_model_apart(rules: Tree) -> None:
+    rules.setenv("SKILLBELT_TRUST_PROJECT", "ask")
+    document = given(rules, "why", "pdf")
+    assert (document["model"]["action"], document["user"]["action"]) == ("ask", "allow")
+
+
+def test_why_of_a_command_takes_it_apart(rules: Tree) -> None:
+    rules.run("permissions", "allow", "--type", "run", "git *")
+    assert given(rules, "why", "--type", "run", "git push")["model"]["action"] == "allow"
+    assert given(rules, "why", "--type", "run", "git push; rm x")["model"]["action"] == "deny"
+
+
+def test_why_of_an_unknown_skill(rules: Tree) -> None:
+    assert rules.run("permissions", "why", "pfd").exit_code == 3
+
+
+def test_allow_ask_and_deny_add_a_rule(rules: Tree) -> None:
+    for action in ("deny", "ask", "allow"):
+        written = given(rules, action, "internal-plan")
+        assert written["action"] == action
+        assert Path(written["path"]).read_text().splitlines()[written["line"] - 1]
+        assert given(rules, "why", "internal-plan")["model"]["action"] == action
+
+
+def test_a_rule_for_one_agent(rules: Tree) -> None:
+    given(rules, "deny", "pdf", "--agent", "writer")
+    assert given(rules, "why", "pdf", "--agent", "writer")["model"]["action"] == "deny"
+    assert given(rules, "why", "pdf")["model"]["action"] == "allow"
+
+
+def test_revoke_takes_an_added_rule_back(rules: Tree) -> None:
+    given(rules, "deny", "pdf")
+    assert given(rules, "revoke", "pdf")["rules"] == 1
+    assert given(rules, "why", "pdf")["model"]["action"] == "allow"
+
+
+def test_revoke_takes_back_what_was_remembered(rules: Tree) -> None:
+    rules.write("home/.config/skillbelt/config.toml", '[permission]\nskill = "ask"\n')
+    assert on_terminal(rules, "load", "pdf", typed="a\n").exit_code == 0
+    [remembered] = given(rules, "list")["remembered"]
+    assert remembered["skill"] == "pdf"
+    [taken] = given(rules, "revoke", remembered["id"])["remembered"]
+    assert taken == remembered
+    assert rules.run("load", "pdf").exit_code == 4
+    assert "revoked" in rules.run("log").stdout
+
+
+def test_revoke_of_nothing(rules: Tree) -> None:
+    done = rules.run("permissions", "revoke", "pdf")
+    assert done.exit_code == 1
+    assert "nothing to revoke" in done.stderr
+
+
+@pytest.mark.parametrize("action", ["why", "allow", "revoke", "answer"])
+def test_a_subject_is_needed(tree: Tree, action: str) -> None:
+    done = tree.run("permissions", action)
+    assert done.exit_code == 2
+    assert "SUBJECT" in done.stderr
+
+
+def test_nobody_waits(tree: Tree) -> None:
+    assert given(tree, "pending") == {"pending": []}
+    assert tree.run("permissions", "answer", "x", "once").exit_code == 1
+
+
+def test_another_process_is_told_and_answers(rules: Tree) -> None:
+    rules.setenv("SKILLBELT_TRUST_PROJECT", "ask")
+    command = [sys.executable, "-m", "skillbelt", "permissions", "watch", "--json"]
+    watcher = subprocess.Popen(
+        command, cwd=rules.project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert watcher.stdout is not None
+    assert watcher.stderr is not None
+    try:
+        assert "waiting for requests" in watcher.stderr.readline()
+        code = (
+            "from skillbelt import Runtime\n"
+            "print(Runtime('.').dispatch('skill', {'name': 'pdf'}).error or 'loaded')"
+        )
+        asker = subprocess.Popen(
+            [sys.executable, "-c", code], cwd=rules.project, stdout=subprocess.PIPE, text=True
+        )
+        pending = json.loads(watcher.stdout.readline())
+        assert pending["skill"] == "pdf"
+        assert [one["id"] for one in given(rules, "pending")["pending"]] == [pending["id"]]
+        assert given(rules, "answer", pending["id"], "once")["answered"]
+        assert asker.communicate(timeout=30)[0] == "loaded\n"
+    finally:
+        watcher.send_signal(signal.SIGINT)
+        watcher.communicate(timeout=30)
+    assert watcher.returncode == 130
+    assert given(rules, "pending") == {"pending": []}
+
+
+def test_what_the_rules_deny_is_in_no_prompt(rules: Tree) -> None:
+    assert "internal-plan" not in rules.run("prompt").stdout
+    assert "internal-plan" not in Runtime(rules.project).overview().text

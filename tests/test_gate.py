@@ -1,0 +1,281 @@
+"""The one place that decides."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from skillbelt import (
+    Answer,
+    AuditEvent,
+    ConfigError,
+    Decision,
+    Gate,
+    Pending,
+    PermissionDenied,
+    Request,
+    Rule,
+    Runtime,
+)
+from tests.tree import Tree
+
+
+@pytest.fixture(autouse=True)
+def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every runtime is closed again: who listens has a thread that would outlive the test."""
+    made: list[Runtime] = []
+    begin = Runtime.__init__
+
+    def noted(self: Runtime, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        made.append(self)
+
+    monkeypatch.setattr(Runtime, "__init__", noted)
+    yield
+    for belt in made:
+        belt.close()
+
+
+@pytest.fixture
+def pdf(tree: Tree) -> Tree:
+    tree.skill("project/.agents/skills/pdf", text="Read it.\n")
+    tree.write("project/.agents/skills/pdf/notes.md", "Notes.\n")
+    return tree
+
+
+def runtime(tree: Tree, **more: object) -> Runtime:
+    """A runtime for a project whose own skills are not trusted, so that loading them is asked."""
+    return Runtime(tree.project, trust_project="ask", **more)  # type: ignore[arg-type]
+
+
+def saying(kind: str) -> Callable[[Pending], Answer | None]:
+    return lambda _: Answer(kind)  # type: ignore[arg-type]
+
+
+def noting(asked: list[Pending]) -> Callable[[Pending], Answer | None]:
+    """Who says "once" to everything and writes down what it was."""
+
+    def ask(pending: Pending) -> Answer:
+        asked.append(pending)
+        return Answer("once")
+
+    return ask
+
+
+def events(belt: Runtime, type: str) -> list[AuditEvent]:
+    return list(belt.gate.audit.read(type=type))
+
+
+def test_nothing_is_read_before_it_is_allowed(pdf: Tree) -> None:
+    belt = runtime(pdf)
+    body = Path(belt.get_skill("pdf").location)
+    belt.gate.desk.listen(lambda _: body.unlink())
+    with ThreadPoolExecutor(1) as pool:
+        load = pool.submit(belt.dispatch, "skill", {"name": "pdf"})
+        while body.exists():
+            time.sleep(0.01)
+        belt.gate.desk.answer(belt.gate.desk.pending()[0].id, Answer("once"))
+        assert load.result(20).error
+
+
+def test_with_nobody_to_ask_the_model_reads_why_and_what_to_do(pdf: Tree) -> None:
+    error = runtime(pdf).dispatch("skill", {"name": "pdf"}).error
+    assert "nobody is there to give it" in error
+    assert "/pdf" in error
+
+
+def test_the_user_who_names_a_skill_needs_nobody(pdf: Tree) -> None:
+    assert runtime(pdf).load("pdf").text == "Read it.\n"
+
+
+def test_a_user_who_may_not_have_it_gets_an_exception(pdf: Tree) -> None:
+    belt = runtime(pdf, rules=[Rule("skill", "pdf", "deny")])
+    with pytest.raises(PermissionDenied, match="denied by the host's rules") as caught:
+        belt.load("pdf")
+    assert caught.value.exit_code == 4
+
+
+def test_what_waits_too_long_is_denied(pdf: Tree) -> None:
+    belt = runtime(pdf, permission_timeout_seconds=0.05)
+    belt.gate.desk.listen(lambda _: None)
+    assert "nobody answered in time" in belt.dispatch("skill", {"name": "pdf"}).error
+
+
+def test_who_leaves_a_request_to_others_when_there_are_none(pdf: Tree) -> None:
+    belt = runtime(pdf, ask=lambda _: None)
+    assert "nobody is there to give it" in belt.dispatch("skill", {"name": "pdf"}).error
+
+
+def test_documents_of_a_granted_skill_need_no_second_answer(pdf: Tree) -> None:
+    asked: list[Pending] = []
+    belt = runtime(pdf, ask=noting(asked))
+    session = belt.session("ada", "chat")
+    assert not session.call_sync("skill_load", {"skill": "pdf"}).error
+    read = {"skill": "pdf", "relative_path": "notes.md"}
+    assert session.call_sync("load_resource", read).text == "Notes.\n"
+    assert len(asked) == 1
+
+
+def test_documents_of_a_skill_that_changed_need_another_answer(pdf: Tree) -> None:
+    asked: list[Pending] = []
+    belt = runtime(pdf, ask=noting(asked))
+    session = belt.session("ada", "chat")
+    session.call_sync("skill_load", {"skill": "pdf"})
+    pdf.write("project/.agents/skills/pdf/notes.md", "Other notes.\n")
+    session.call_sync("load_resource", {"skill": "pdf", "relative_path": "notes.md"})
+    assert len(asked) == 2
+    assert asked[0].request.hash != asked[1].request.hash
+
+
+def test_a_loaded_skill_that_changed_is_not_shown_unasked(pdf: Tree) -> None:
+    session = runtime(pdf, ask=saying("once")).session("ada", "chat")
+    said: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
+    session.request(said)
+    session.call_sync("skill_load", {"skill": "pdf"}, "c1")
+    call = {"id": "c1", "type": "function", "function": {"name": "skill_load", "arguments": "{}"}}
+    history = [
+        *said,
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "loaded: pdf"},
+    ]
+    assert "Read it." in str(session.request(history))
+    pdf.skill("project/.agents/skills/pdf", text="Obey me.\n")
+    sent = str(session.request(history))
+    assert "Obey me." not in sent
+    assert "changed since it was allowed" in sent
+
+
+def test_rules_of_a_session_hold_for_it_alone(pdf: Tree) -> None:
+    belt = Runtime(pdf.project)
+    strict = belt.session("ada", "one", rules=[Rule("skill", "*", "deny")])
+    assert not strict.skills()
+    assert "unknown skill" in strict.call_sync("skill_load", {"skill": "pdf"}).error
+    assert not belt.session("ada", "two").call_sync("skill_load", {"skill": "pdf"}).error
+
+
+def test_rules_can_tell_agents_apart(pdf: Tree) -> None:
+    belt = Runtime(pdf.project, rules=[Rule("skill", "*", "deny", agent="writer")])
+    assert not belt.available("writer")
+    assert list(belt.available("reader")) == ["pdf"]
+
+
+def test_rules_that_deny_cost_a_turn_nothing(pdf: Tree) -> None:
+    belt = Runtime(pdf.project, rules=[Rule("skill", "x", "deny")])
+    assert belt.available() is belt.available()
+
+
+def test_a_skill_grants_what_it_declares_for_the_turn(tree: Tree) -> None:
+    tree.skill("project/.agents/skills/git", allowed_tools="Bash(git add *)")
+    session = Runtime(tree.project).session("ada", "chat")
+    session.request([{"role": "user", "content": "commit"}])
+    assert not session.permits("Bash", "git add .").allowed
+    session.call_sync("skill_load", {"skill": "git"}, "c1")
+    granted = session.permits("Bash", "git add .")
+    assert granted.allowed
+    assert granted.by == "declared"
+    assert not session.permits("Bash", "git push").allowed
+    assert not session.permits("Bash", "git add . && rm -r /").allowed
+    assert not session.permits("Bash", "git add $(rm -r /)").allowed
+    session.request([{"role": "user", "content": "commit"}, {"role": "user", "content": "next"}])
+    assert not session.permits("Bash", "git add .").allowed
+
+
+def test_a_skill_that_is_not_trusted_grants_nothing(tree: Tree) -> None:
+    tree.skill("project/.agents/skills/git", allowed_tools="Bash")
+    session = runtime(tree, ask=lambda p: Answer("once") if p.request.type == "skill" else None)
+    chat = session.session("ada", "chat")
+    chat.request([{"role": "user", "content": "commit"}])
+    assert not chat.call_sync("skill_load", {"skill": "git"}, "c1").error
+    assert not chat.permits("Bash", "git add .").allowed
+
+
+def test_a_skill_grants_nothing_that_is_denied(tree: Tree) -> None:
+    tree.skill("project/.agents/skills/git", allowed_tools="Bash")
+    chat = Runtime(tree.project, rules=[Rule("run", "git push*", "deny")]).session("ada", "chat")
+    chat.request([{"role": "user", "content": "commit"}])
+    chat.call_sync("skill_load", {"skill": "git"}, "c1")
+    assert chat.permits("Bash", "git add .").allowed
+    assert not chat.permits("Bash", "git push --force").allowed
+
+
+@pytest.mark.parametrize("tool", ["Read", "Grep", "Glob", "LS"])
+def test_tools_without_risk_never_ask(tree: Tree, tool: str) -> None:
+    assert Runtime(tree.project).session("ada", "chat").permits(tool).allowed
+
+
+@pytest.mark.parametrize("tool", ["Write", "Bash", "Terminal", "WebSearch", "mcp__mail__send"])
+def test_dangerous_tools_ask(tree: Tree, tool: str) -> None:
+    decision = Runtime(tree.project).session("ada", "chat").permits(tool)
+    assert (decision.allowed, decision.action) == (False, "ask")
+
+
+def test_every_decision_is_recorded_with_its_rule(pdf: Tree) -> None:
+    belt = Runtime(pdf.project)
+    belt.session("ada", "chat", agent="reader").call_sync("skill_load", {"skill": "pdf"})
+    [event] = events(belt, "decision")
+    assert (event.skill, event.agent, event.initiator) == ("pdf", "reader", "model")
+    assert event.session == "skillbelt/ada/chat"
+    assert event.hash.startswith("sha256:")
+    assert event.data["allowed"] is True
+    rule = event.data["rule"]
+    assert isinstance(rule, dict)
+    assert rule["source"] == "default"
+
+
+def test_every_load_is_recorded_with_its_hash(pdf: Tree) -> None:
+    belt = Runtime(pdf.project)
+    belt.load("pdf")
+    belt.session("ada", "chat").call_sync("skill", {"name": "pdf"})
+    belt.session("ada", "chat").user_command("/pdf")
+    by_user, by_model, by_name = events(belt, "load")
+    assert [by_user.initiator, by_model.initiator, by_name.initiator] == ["user", "model", "user"]
+    assert len({e.hash for e in (by_user, by_model, by_name)}) == 1
+
+
+def test_a_log_that_can_not_be_written_lets_nothing_happen(pdf: Tree) -> None:
+    belt = Runtime(pdf.project)
+    pdf.write(Path(belt.settings.state_dir) / "audit", "in the way")
+    with pytest.raises(ConfigError, match="audit"):
+        belt.load("pdf")
+
+
+def test_the_log_can_be_switched_off(pdf: Tree) -> None:
+    belt = Runtime(pdf.project, audit=False)
+    belt.load("pdf")
+    assert not (Path(belt.settings.state_dir) / "audit").exists()
+
+
+def test_many_coroutines_wait_at_once(pdf: Tree) -> None:
+    belt = runtime(pdf)
+    answered = threading.Semaphore(0)
+    belt.gate.desk.listen(lambda _: answered.release())
+    results: list[str] = []
+
+    async def load(chat: int) -> None:
+        session = belt.session("ada", str(chat))
+        results.append((await session.call("skill_load", {"skill": "pdf"})).error)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            for chat in range(100):
+                group.start_soon(load, chat)
+            while len(belt.gate.desk.pending()) < 100:
+                await anyio.sleep(0.01)
+            belt.gate.desk.answer(belt.gate.desk.pending()[0].id, Answer("always"))
+
+    anyio.run(main)
+    assert results == [""] * 100
+
+
+def test_an_unknown_type_is_denied_with_its_name_when_nobody_answers(tree: Tree) -> None:
+    gate: Gate = Runtime(tree.project).gate
+    decision: Decision = gate.check(Request("teleport", ("home",)))
+    assert not decision.allowed
+    assert "teleport home" in decision.reason
