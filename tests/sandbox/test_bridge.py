@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from skillbelt.sandbox import seccomp
 from skillbelt.sandbox.bridge import PROXY_VARIABLES
 from skillbelt.sandbox.egress import Egress
 from skillbelt.sandbox.egress import bridge as bridge_to
@@ -60,8 +61,10 @@ def egress(server: Server) -> Iterator[Egress]:
 # --- alone ---------------------------------------------------------------------------------------
 
 
-def bridged(argv: tuple[str, ...], path: str, interpreter: str = sys.executable) -> list[str]:
-    return [*bridge_to(path, interpreter), *argv]
+def bridged(
+    argv: tuple[str, ...], path: str, interpreter: str = sys.executable, filtered: str = "-"
+) -> list[str]:
+    return [*bridge_to(path, interpreter), filtered, *argv]
 
 
 def bridge(egress: Egress, *argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -162,6 +165,34 @@ def test_the_command_has_no_child_and_no_descriptor_of_the_bridge(egress: Egress
 def is_open(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_the_command_gets_the_filter_it_is_given(egress: Egress) -> None:
+    """Behind `setpriv`, which gives up what a filter could otherwise be used to gain."""
+    code = """
+    import os, socket
+    try:
+        os.fork()
+        print("forked")
+    except PermissionError:
+        print("alone")
+    """
+    filtered = seccomp.program(processes=False, network=True).hex()
+    command = bridged(python(code), egress.door, filtered=filtered)
+    done = subprocess.run(
+        ["setpriv", "--no-new-privs", *command], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "alone\n", done.stderr
+
+
+@pytest.mark.parametrize("filtered", ["xyz", "00" * 8])
+def test_with_a_filter_that_is_none_the_command_is_not_run(filtered: str, egress: Egress) -> None:
+    command = bridged(("echo", "ran"), egress.door, filtered=filtered)
+    done = subprocess.run(
+        ["setpriv", "--no-new-privs", *command], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr.startswith("skillbelt: no way to the network: ")
 
 
 def test_without_a_proxy_the_command_is_not_run(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """The way from inside a sandbox to the proxy: a port in there that the proxy outside listens at.
 
-Run as `python3 -I -S -c TEXT DOOR COMMAND...` by any Python from 3.9 on; it needs nothing else of
-the product. It opens the port, hands it out through the socket DOOR, and is replaced by the
-command. It starts no process, so it can run under the very filter for system calls that the command
-gets.
+Run as `python3 -I -S -c TEXT DOOR FILTER COMMAND...` by any Python from 3.9 on; it needs nothing
+else of the product. It opens the port, hands it out through the socket DOOR, and is replaced by the
+command; it starts no process. FILTER is a program for system calls that the command gets, as
+hexadecimal digits; `-` is none.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ PROXY_VARIABLES = (
 TAKEN = b"1"
 _BACKLOG = 64
 _PATIENCE_SECONDS = 10.0
+_SET_SECCOMP, _FILTER_MODE = 22, 2
 _UNUSABLE = 125  # what `env` and `timeout` give when they themselves fail
 
 
@@ -47,6 +48,19 @@ def _environment(port: int) -> dict[str, str]:
     return environment
 
 
+def _load_filter(program: bytes) -> None:
+    import ctypes
+
+    text = ctypes.create_string_buffer(program, len(program))
+    # The number of its instructions, and where they are.
+    header = (len(program) // 8).to_bytes(8, sys.byteorder)
+    header += ctypes.addressof(text).to_bytes(8, sys.byteorder)
+    words = [ctypes.c_ulong(one) for one in (_SET_SECCOMP, _FILTER_MODE)]
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(*words, header, ctypes.c_ulong(0), ctypes.c_ulong(0)):
+        raise OSError(ctypes.get_errno(), "the filter for system calls is not accepted")
+
+
 def _become(argv: list[str], environment: dict[str, str]) -> int:
     # Python ignores these two for itself; the command must find them as any program does.
     for number in (signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)):
@@ -63,14 +77,18 @@ def _become(argv: list[str], environment: dict[str, str]) -> int:
 
 def main(arguments: list[str]) -> int:
     """Open the port and become the command. Returns only when that fails."""
-    if len(arguments) < 2:
-        sys.stderr.write("usage: bridge.py DOOR COMMAND...\n")
+    if len(arguments) < 3:
+        sys.stderr.write("usage: bridge.py DOOR FILTER COMMAND...\n")
         return _UNUSABLE
-    door, *argv = arguments
+    door, program, *argv = arguments
     try:
         port = open_port(door)
-    except OSError as error:
-        sys.stderr.write(f"skillbelt: no way to the network: {error.strerror or error}\n")
+        if program != "-":
+            _load_filter(bytes.fromhex(program))
+    except (OSError, ValueError) as error:
+        sys.stderr.write(
+            f"skillbelt: no way to the network: {getattr(error, 'strerror', '') or error}\n"
+        )
         return _UNUSABLE
     return _become(argv, _environment(port))
 

@@ -221,9 +221,10 @@ def _received(way: socket.socket) -> socket.socket:
 
 
 def bridge(door: str, python: str = "/usr/bin/python3") -> tuple[str, ...]:
-    """What stands before a command inside, so that it finds the proxy; `door` is as inside.
+    """What a sandbox runs before a command, so that it finds the proxy; `door` is as inside.
 
-    The program is handed over as text: it may lie where the user inside can not read.
+    The filter for the command's system calls (`-` for none) and the command follow. The program is
+    handed over as text: it may lie where the user inside can not read.
     """
     with open(_BRIDGE, encoding="utf-8") as file:
         return (python, "-I", "-S", "-c", file.read(), door)
