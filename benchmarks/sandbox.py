@@ -1,7 +1,8 @@
 """What the sandbox costs, as an ordinary user: `python -m benchmarks.sandbox`.
 
 A command in the sandbox is measured beside a bare one and beside bubblewrap alone, in turns, so
-that whatever else the machine does weighs on all of them. Exit code 1 when a bar is missed.
+that whatever else the machine does weighs on all of them; as it only ever adds, the time that one
+run in ten stays below is taken. Exit code 1 when a bar is missed.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def job(folder: str, *argv: str) -> Job:
 
 
 def overhead(folder: str, runs: int) -> Row:
-    """The median start of Python in the sandbox over the median of a bare one."""
+    """A start of Python in the sandbox over a bare one."""
     sandbox, work = linux.LinuxSandbox(), job(folder, *COMMAND)
     bare, inside = _interleaved(
         runs, lambda: _bare(list(COMMAND)), lambda: _checked(run(sandbox, work).exit_code)
@@ -82,7 +83,7 @@ def growth(folder: str, size: int) -> Row:
 
 
 def _interleaved(count: int, *calls: Callable[[], None]) -> list[float]:
-    """The median time of each call; they take turns."""
+    """The first decile of the times of each call; they take turns."""
     times: list[list[float]] = [[] for _ in calls]
     for call in calls:
         call()
@@ -91,7 +92,7 @@ def _interleaved(count: int, *calls: Callable[[], None]) -> list[float]:
             start = time.perf_counter()
             call()
             taken.append(time.perf_counter() - start)
-    return [statistics.median(taken) for taken in times]
+    return [statistics.quantiles(taken, n=10)[0] for taken in times]
 
 
 def _two_at_a_time(runs: int, call: Callable[[], None]) -> None:

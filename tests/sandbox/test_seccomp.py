@@ -107,6 +107,13 @@ def test_no_family_of_sockets_without_a_network(machine: str, family: int) -> No
     assert ask(machine, SOCKET, family, network=True) == (ALLOWED if reachable else errno.EACCES)
 
 
+def test_behind_a_bridge_no_socket_has_a_name(machine: str) -> None:
+    program = seccomp.program(True, True, machine, named_sockets=False)
+    number = SOCKET[0 if machine == "x86_64" else 1]
+    for family, wanted in ((1, errno.EACCES), (2, ALLOWED), (10, ALLOWED), (16, errno.EACCES)):
+        assert answer(program, number, family, arch=AUDIT[machine]) == wanted
+
+
 def test_the_upper_half_of_an_argument_changes_nothing(machine: str) -> None:
     assert ask(machine, SOCKET, 2 + 2**32) == errno.EACCES
     assert ask(machine, IOCTL, 0, 0x5412 + 2**32) == errno.EPERM

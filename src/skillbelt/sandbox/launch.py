@@ -18,7 +18,6 @@ import sys
 import termios
 import time
 from contextlib import suppress
-from types import FrameType
 from typing import Any, NoReturn
 
 _SET_DEATH_SIGNAL, _SET_NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_SECCOMP = 1, 38, 36, 22
@@ -27,18 +26,16 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every 
 _PATH_BENEATH = 1
 _FAILED = 125
 _SWEEP_SECONDS = 5.0
+_AWAITED = (signal.SIGTERM, signal.SIGCHLD)
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-class Stopped(Exception):
-    """The runtime wants the end, or is gone."""
 
 
 def main(fd: int) -> int:
     """Run the command; gives its exit code."""
     with os.fdopen(fd, "rb") as file:
         task = json.load(file)
-    signal.signal(signal.SIGTERM, _stop)
+    # Waited for, not handled: a handler can run too early, just before the wait that it should end.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     _call("prctl", _SET_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
     _call("prctl", _SET_SUBREAPER, 1, 0, 0, 0)
     if os.getppid() != task["parent"]:
@@ -46,18 +43,10 @@ def main(fd: int) -> int:
     child = os.fork()
     if child == 0:
         _become(task)
-    try:
-        _let_go()
-        code = _wait(child)
-    except Stopped:
-        code = 128 + signal.SIGKILL
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _let_go()
+    code = _wait(child)
     _sweep()
     return code
-
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    raise Stopped
 
 
 def _let_go() -> None:
@@ -68,11 +57,15 @@ def _let_go() -> None:
 
 
 def _wait(child: int) -> int:
-    while True:
-        pid, status = os.wait()
-        if pid == child:
-            code = os.waitstatus_to_exitcode(status)
-            return 128 - code if code < 0 else code
+    """The exit code of the child, or of somebody killed when the runtime wants the end."""
+    while signal.sigwait(_AWAITED) == signal.SIGCHLD:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        while pid:
+            if pid == child:
+                code = os.waitstatus_to_exitcode(status)
+                return 128 - code if code < 0 else code
+            pid, status = os.waitpid(-1, os.WNOHANG)
+    return 128 + signal.SIGKILL
 
 
 def _sweep() -> None:
@@ -131,8 +124,9 @@ def _places(name: str, path: str) -> list[str]:
 
 
 def _prepare(task: dict[str, Any]) -> None:
-    for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
     _call("prctl", _SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     os.setsid()
     if task["identity"] is not None:

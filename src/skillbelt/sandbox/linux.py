@@ -28,7 +28,9 @@ from skillbelt.values import Limits
 TEMPORARY = "/tmp"
 _SHARED_MEMORY_BYTES = 64 * 2**20
 # What programs look for in /etc and what says nothing of the host or its users.
-_ETC = ("ld.so.cache", "alternatives", "fonts")
+_ETC = ("alternatives",)
+# Copied, since bubblewrap reads the whole table of mounts for each one that it adds.
+_COPIED = ("/etc/ld.so.cache", "/etc/fonts/fonts.conf")
 _ETC_FOR_NETWORK = ("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust/extracted")
 # The answer is read byte by byte, so what follows it is left to the command.
 _GATE = "printf 1; read -r gate || exit 125; unset gate; "
@@ -38,6 +40,9 @@ _TERMINAL = "exec 0<&2 1>&2 || exit 125; "
 # under other names. It is not among the arguments, which everybody on the machine can read.
 _WAITING = "_SKILLBELT_"
 _UNBOUNDED = 2**62
+_DEVICES = ("null", "zero", "urandom")
+_DEVICE_LINKS = (("urandom", "random"), ("/proc/self/fd", "fd"), ("/proc/self/fd/0", "stdin"),
+                 ("/proc/self/fd/1", "stdout"), ("/proc/self/fd/2", "stderr"))  # fmt: skip
 
 
 class LinuxSandbox:
@@ -162,9 +167,9 @@ def _check(job: Job) -> None:
 def bubblewrap_arguments(job: Job) -> tuple[list[str], list[int]]:
     """All flags for the job, and the handles they speak of; whoever asks must close those."""
     network, identity = bool(job.bridge), current_identity()
-    # With a bridge the command is its child; the bridge takes away the right to make more.
-    program = seccomp.program(job.capabilities.processes or network, network)
+    program = seccomp.program(job.capabilities.processes, network)
     fds = [_memory_file(each) for each in (program, _passwd(identity), _group(identity))]
+    fds += (os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in _copied())
     return list(_arguments(job, fds)), fds
 
 
@@ -176,21 +181,38 @@ def _prefix(identity: Identity | None) -> Iterator[str]:
 
 
 def _arguments(job: Job, fds: list[int]) -> Iterator[str]:
-    filter_fd, passwd_fd, group_fd = map(str, fds)
+    filter_fd, *files = map(str, fds)
     yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL")
     yield from ("--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox")
     yield from _system(bool(job.bridge))
-    yield from ("--file", passwd_fd, "/etc/passwd", "--file", group_fd, "/etc/group")
-    yield from ("--proc", "/proc", "--dev", "/dev")
+    for fd, path in zip(files, ("/etc/passwd", "/etc/group", *_copied()), strict=True):
+        yield from ("--file", fd, path)
+    yield from ("--proc", "/proc")
+    yield from _devices(job)
     yield from ("--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm")
     yield from ("--size", str(job.limits.max_temporary_bytes), "--tmpfs", TEMPORARY)
     for mount in _mounts(job):
         yield from ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)
     for name, value in job.env.items():
         yield from ("--setenv", _WAITING + name, value)
-    # Both are in memory, without a size.
-    yield from ("--remount-ro", "/dev", "--remount-ro", "/")
+    yield from ("--remount-ro", "/")  # it is in memory, without a size
     yield from ("--chdir", job.cwd, "--seccomp", filter_fd)
+
+
+def _devices(job: Job) -> Iterator[str]:
+    """A whole /dev for who can start processes; nobody else could use a terminal made in there."""
+    if job.capabilities.processes or job.terminal:
+        yield from ("--dev", "/dev", "--remount-ro", "/dev")  # in memory too
+        return
+    for name in _DEVICES:
+        yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
+    for target, name in _DEVICE_LINKS:
+        yield from ("--symlink", target, f"/dev/{name}")
+
+
+@lru_cache(maxsize=1)
+def _copied() -> tuple[str, ...]:
+    return tuple(path for path in _COPIED if os.path.isfile(path))
 
 
 @lru_cache(maxsize=2)
@@ -226,7 +248,11 @@ def _inside(job: Job) -> Iterator[str]:
     yield from ("/bin/sh", "-c", "".join((*script, '; exec "$@"')), "sandbox")
     if job.terminal:
         yield from (str(trusted_program("setsid")), "--ctty")
-    yield from (*job.bridge, *job.argv)
+    if job.bridge:
+        # The bridge itself needs a socket with a name; the command behind it must not have one.
+        last = seccomp.program(job.capabilities.processes, network=True, named_sockets=False)
+        yield from (*job.bridge, last.hex())
+    yield from job.argv
 
 
 def _passwd(identity: Identity) -> bytes:
@@ -249,7 +275,7 @@ def _memory_file(data: bytes) -> int:
 
 def _enforced(job: Job, identity: Identity | None, found: Hierarchy | None) -> dict[str, str]:
     network = bool(job.bridge)
-    denied = seccomp.denied_count(job.capabilities.processes or network, network)
+    denied = seccomp.denied_count(job.capabilities.processes, network)
     memory = found.label if found else "watched, all processes together; rlimit for each"
     uid = current_identity().uid
     return {

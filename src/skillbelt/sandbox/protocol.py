@@ -28,8 +28,9 @@ class Job(NamedTuple):
 
     `workspace` is the folder on the host whose growth is bounded; it is among the mounts. The first
     word of `argv` is looked up on the PATH of `env`, inside, unless it holds a slash.
-    `timeout_seconds` counts from the start, whatever the command does. `bridge` is the program, with
-    its arguments, that carries the network: it is run inside and starts the command as its child.
+    `timeout_seconds` counts from the start, whatever the command does. `bridge` is the program that
+    carries the network, with its arguments: it is run inside, is given a filter for system calls
+    and `argv`, and becomes the command.
     """
 
     argv: tuple[str, ...]

@@ -104,13 +104,19 @@ def supported() -> bool:
 
 
 @lru_cache(maxsize=16)
-def program(processes: bool, network: bool, machine: str = "") -> bytes:
+def program(
+    processes: bool, network: bool, machine: str = "", *, named_sockets: bool = True
+) -> bytes:
     """The filter. Without `processes` nothing can be forked; with `network` IP sockets are there.
 
-    `machine` is a key of MACHINES; this one by default.
+    A network comes with sockets that have a name in the file system, unless `named_sockets` is
+    false. `machine` is a key of MACHINES; this one by default.
     """
     chosen = MACHINES[(machine or platform.machine()).lower()]
-    return b"".join(_instructions(chosen, processes, network))
+    families: tuple[int, ...] = (_INET, _INET6) if network else ()
+    if network and named_sockets:
+        families += (_UNIX,)
+    return b"".join(_instructions(chosen, processes, families))
 
 
 def denied_count(processes: bool, network: bool) -> int:
@@ -126,14 +132,14 @@ def _flat(processes: bool, network: bool) -> dict[str, tuple[int, int]]:
     }
 
 
-def _instructions(machine: Machine, processes: bool, network: bool) -> list[bytes]:
+def _instructions(machine: Machine, processes: bool, families: tuple[int, ...]) -> list[bytes]:
     start = [
         _one(_LOAD, _ARCH_AT),
         _one(_EQUAL, machine.audit, 1, 0),
         _one(_RETURN, _KILL),
         _one(_LOAD, _NUMBER_AT),
     ]
-    return start + _tree(_intervals(machine.column, processes, network))
+    return start + _tree(_intervals(machine.column, processes, families))
 
 
 class _Interval(NamedTuple):
@@ -143,10 +149,11 @@ class _Interval(NamedTuple):
     code: list[bytes]
 
 
-def _intervals(column: int, processes: bool, network: bool) -> list[_Interval]:
+def _intervals(column: int, processes: bool, families: tuple[int, ...]) -> list[_Interval]:
     """Every number there can be, in order; neighbours with the same answer are one."""
-    answers = dict(_checks(column, processes, network))
-    for table, reason in ((_flat(processes, network), errno.EPERM), (_UNKNOWN, errno.ENOSYS)):
+    answers = dict(_checks(column, processes, families))
+    flat = _flat(processes, bool(families))
+    for table, reason in ((flat, errno.EPERM), (_UNKNOWN, errno.ENOSYS)):
         answers.update({numbers[column]: [_fail(reason)] for numbers in table.values()})
     answers.pop(-1, None)
     allowed = [_one(_RETURN, _ALLOW)]
@@ -174,17 +181,18 @@ def _tree(intervals: list[_Interval]) -> list[bytes]:
     return [_one(_AT_LEAST, number, 0, 1), _one(_JUMP, len(lower)), *lower, *upper]
 
 
-def _checks(column: int, processes: bool, network: bool) -> Iterator[tuple[int, list[bytes]]]:
+def _checks(
+    column: int, processes: bool, families: tuple[int, ...]
+) -> Iterator[tuple[int, list[bytes]]]:
     """The calls whose arguments decide, and how."""
     clone = list(_answer_if(_ANY_BIT, _NAMESPACES, errno.EPERM))
     if not processes:
         clone += [_one(_ANY_BIT, _THREAD, 1, 0), _fail(errno.EPERM)]
     yield _block(_CLONE[column], [_argument(0), *clone])
-    families = (_UNIX, _INET, _INET6) if network else ()
     yield _block(_SOCKET[column], [_argument(0), *_only(families, errno.EACCES)])
     # A pair of datagram sockets could still be sent from to any other socket with a name.
     kind = [_argument(1), _one(_AND, 0xF), *_answer_if(_EQUAL, _DATAGRAM, errno.EACCES)]
-    pair = kind if not network else []
+    pair = kind if _UNIX not in families else []
     yield _block(_SOCKETPAIR[column], [*pair, _argument(0), *_only((_UNIX,), errno.EACCES)])
     terminal = [
         *_answer_if(_EQUAL, _TERMINAL_INPUT, errno.EPERM),
