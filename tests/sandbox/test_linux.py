@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
 import pytest
 
-from skillbelt.sandbox.conformance import SandboxConformance
+from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.sandbox import linux
+from skillbelt.sandbox.conformance import PATH, Place, SandboxConformance
+from skillbelt.sandbox.egress import Egress, bridge
+from skillbelt.sandbox.identity import current_identity, interpreter
 from skillbelt.sandbox.linux import LinuxSandbox
+from skillbelt.sandbox.protocol import Mount, Outcome, run
+from skillbelt.sandbox.spawn import descendants
+from skillbelt.values import Capabilities, Limits
 from tests.sandbox.ordinary import conformance_as_user
 
 
@@ -19,3 +32,216 @@ def test_an_ordinary_user_gets_the_same() -> None:
     found = conformance_as_user("linux.LinuxSandbox()")
     assert len(found) > 20
     assert {name: trace for name, trace in found.items() if trace} == {}
+
+
+def inside(place: Place, script: str, **fields: object) -> Outcome:
+    return run(LinuxSandbox(), place.shell(script, **fields))
+
+
+def test_a_mount_may_be_at_another_place(place: Place) -> None:
+    mounts = (Mount(place.folder, "/work", True),)
+    outcome = inside(place, "pwd; echo x > made", mounts=mounts, cwd="/work")
+    assert outcome.stdout.data == b"/work\n"
+    assert os.listdir(place.folder) == ["made"]
+
+
+def test_a_read_only_folder_inside_a_writable_one(place: Place) -> None:
+    """Whatever the order they are given in."""
+    fixed = os.path.join(place.folder, "fixed")
+    os.mkdir(fixed)
+    os.chown(fixed, *current_identity())
+    for mounts in (
+        (Mount(place.folder, place.folder, True), Mount(fixed, fixed)),
+        (Mount(fixed, fixed), Mount(place.folder, place.folder, True)),
+    ):
+        outcome = inside(place, "echo > beside && ! echo > fixed/x", mounts=mounts)
+        assert outcome.exit_code == 0, outcome
+        assert os.listdir(fixed) == []
+
+
+def test_granted_paths_are_where_they_are_on_the_host(place: Place) -> None:
+    """One that does not exist is not there inside either."""
+    read, write = place.beside("read"), place.beside("write")
+    granted = Capabilities((read, "/no/such/folder"), (write,), processes=True)
+    script = f"ls {read} && echo x > {write}/made && ! echo x > {read}/made"
+    assert inside(place, script, capabilities=granted).exit_code == 0
+    assert (os.listdir(read), os.listdir(write)) == ([], ["made"])
+
+
+def test_nothing_else_of_the_host_is_there(place: Place) -> None:
+    outcome = inside(place, "ls -A / /etc")
+    names = set(outcome.stdout.data.decode().split())
+    assert not names & {"home", "root", "var", "run", "srv", "opt", "mnt", "sys", "boot", "shadow"}
+    assert {"usr", "proc", "dev", "tmp", "passwd"} <= names
+
+
+def test_the_temporary_folder_is_private_and_empty(place: Place) -> None:
+    assert inside(place, "ls -A /tmp; echo x > /tmp/mine").stdout.data in (b"", _first(place))
+    assert not os.path.exists("/tmp/mine")
+
+
+def _first(place: Place) -> bytes:
+    """The workspace of a test lies in /tmp itself."""
+    return f"{place.folder.split('/')[2]}\n".encode()
+
+
+def test_the_environment_is_on_no_command_line(place: Place) -> None:
+    """Those can be read by everybody on the machine."""
+    env = {"PATH": PATH, "TOKEN": "a-secret-in-the-environment"}
+    running = LinuxSandbox().start(place.job("sleep", "60", env=env))
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(os.getpid())]
+    running.kill()
+    running.wait()
+    assert any(b"sleep" in line for line in lines)
+    assert not any(b"a-secret-in" in line for line in lines)
+
+
+def test_paths_of_the_host_are_on_no_command_line_inside(place: Place) -> None:
+    mounts = (Mount(place.folder, "/work", True),)
+    outcome = inside(place, "cat /proc/[0-9]*/cmdline", mounts=mounts, cwd="/work")
+    assert place.folder.encode() not in outcome.stdout.data
+
+
+def test_a_variable_can_not_lead_the_sandbox_itself_astray(place: Place) -> None:
+    """The limits are set before the job's environment is there."""
+    env = {
+        "PATH": place.folder,
+        "LD_PRELOAD": "/no/such/library.so",
+        "ENV": "/no/such/file",
+        "IFS": "0123456789",
+        "gate": "x",
+    }
+    job = place.job("/usr/bin/env", env=env, limits=Limits(max_open_files=99))
+    outcome = run(LinuxSandbox(), job)
+    assert outcome.exit_code == 0
+    assert b"gate=x\n" in outcome.stdout.data and b"IFS=0123456789\n" in outcome.stdout.data
+
+
+@pytest.mark.parametrize("name", ["a b", "1a", "", "a=b", "BASH_FUNC_x%%", "é"])
+def test_a_name_that_is_none_is_refused(place: Place, name: str) -> None:
+    with pytest.raises(RunRefused, match="not a name"):
+        inside(place, ":", env={name: "x"})
+
+
+@pytest.mark.parametrize("target", ["/", "/../", "relative", ""])
+def test_a_place_that_is_none_is_refused(place: Place, target: str) -> None:
+    with pytest.raises(RunRefused, match="can not be a place for a mount"):
+        inside(place, ":", mounts=(Mount(place.folder, target),))
+
+
+def test_a_mount_that_is_not_there_is_told(place: Place) -> None:
+    missing = place.folder + "/none"
+    with pytest.raises(SandboxUnavailable, match=r"bubblewrap can not start: .*none"):
+        inside(place, ":", mounts=(Mount(missing, missing),))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs a folder that the run's user can not pass")
+def test_a_mount_that_can_not_be_reached_is_told(place: Place, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    closed = str(tmp_path / "inner")
+    os.mkdir(closed)
+    with pytest.raises(SandboxUnavailable, match=r"is closed to uid \d+, which runs commands"):
+        inside(place, ":", mounts=(Mount(closed, "/work"),))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "remedy"),
+    [
+        ("kernel/unprivileged_userns_clone", "0", "set kernel.unprivileged_userns_clone=1"),
+        ("user/max_user_namespaces", "0", "raise user.max_user_namespaces"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor profile"),
+    ],
+)
+def test_the_setting_that_is_in_the_way_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, remedy: str
+) -> None:
+    path = tmp_path / setting
+    path.parent.mkdir()
+    path.write_text(f"{value}\n")
+    monkeypatch.setattr(linux, "_SYSCTL", str(tmp_path))
+    assert remedy in linux._explain("No permissions to create new namespace")
+
+
+def test_a_preflight_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what the program said."""
+    monkeypatch.setattr(linux, "_GATE", "printf 1; read -r gate; echo oh >&2; exit 9; ")
+    reason = linux._preflight.__wrapped__()
+    assert reason is not None
+    assert "ends with 9: oh" in reason
+
+
+def test_threads_but_no_processes(place: Place) -> None:
+    """Case of a skill that may run its interpreter alone."""
+    code = """
+import os, threading
+thread = threading.Thread(target=print, args=("thread",))
+thread.start()
+thread.join()
+try:
+    os.fork()
+except OSError:
+    print("no process")
+"""
+    outcome = run(LinuxSandbox(), place.python(code, capabilities=Capabilities()))
+    assert outcome.stdout.data == b"thread\nno process\n", outcome
+    assert outcome.enforced["child processes"] == "none: seccomp"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"from outside")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    with HTTPServer(("127.0.0.1", 0), Handler) as web:
+        thread = threading.Thread(target=web.serve_forever, args=(0.05,))
+        thread.start()
+        yield web.server_port
+        web.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("processes", [True, False])
+def test_named_hosts_are_reached_through_the_proxy_alone(
+    place: Place, server: int, processes: bool
+) -> None:
+    """Attacks 47 and 50: not past it, and not to a socket with a name."""
+    code = f"""
+import socket, urllib.request
+print(urllib.request.urlopen("http://127.0.0.1:{server}/").read().decode())
+for call in (
+    lambda: socket.create_connection(("127.0.0.1", {server}), 2),
+    lambda: socket.socket(socket.AF_UNIX),
+    lambda: urllib.request.urlopen("http://127.0.0.1:1/"),
+):
+    try:
+        print("open", call())
+    except OSError:
+        print("shut")
+"""
+    host = f"127.0.0.1:{server}"
+    python = interpreter()
+    assert python is not None
+    owner = current_identity().uid
+    with Egress([host], allow_private=["127.0.0.1"], owner=owner) as egress:
+        door = os.path.join(egress.folder, "door")
+        mounts = (
+            Mount(place.folder, place.target, True),
+            Mount(door, "/tmp/door"),
+            *(Mount(folder, folder) for folder in python.folders),
+        )
+        job = place.python(
+            code,
+            mounts=mounts,
+            bridge=bridge("/tmp/door", python.path),
+            capabilities=Capabilities(hosts=(host,), processes=processes),
+        )
+        outcome = run(LinuxSandbox(), job)
+    assert outcome.stdout.data.decode().split("\n") == ["from outside", *["shut"] * 3, ""], outcome
+    assert outcome.enforced["network"] == "network namespace, proxy only"

@@ -40,6 +40,7 @@ _TERMINAL = "exec 0<&2 1>&2 || exit 125; "
 # under other names. It is not among the arguments, which everybody on the machine can read.
 _WAITING = "_SKILLBELT_"
 _UNBOUNDED = 2**62
+_SYSCTL = "/proc/sys"
 _DEVICES = ("null", "zero", "urandom")
 _DEVICE_LINKS = (("urandom", "random"), ("/proc/self/fd", "fd"), ("/proc/self/fd/0", "stdin"),
                  ("/proc/self/fd/1", "stdout"), ("/proc/self/fd/2", "stderr"))  # fmt: skip
@@ -112,7 +113,7 @@ def _remedy() -> str:
         ),
     ):
         try:
-            with open(f"/proc/sys/{path}", encoding="utf-8") as file:
+            with open(os.path.join(_SYSCTL, path), encoding="utf-8") as file:
                 if file.read().strip() == value:
                     return f"; user namespaces are off here: {remedy}"
         except OSError:
@@ -232,12 +233,13 @@ def _system(network: bool) -> tuple[str, ...]:
 
 
 def _mounts(job: Job) -> list[Mount]:
-    """Outer folders first. What is granted by name is at its own place."""
+    """Outer folders first. What is granted by name is at its own place, if it is there at all."""
     wanted = {mount.target: mount for mount in job.mounts}
-    for path in job.capabilities.read:
-        wanted.setdefault(path, Mount(path, path))
-    for path in job.capabilities.write:
-        wanted.setdefault(path, Mount(path, path, True))
+    granted = [Mount(path, path, True) for path in job.capabilities.write]
+    granted += [Mount(path, path) for path in job.capabilities.read]
+    for mount in granted:
+        if os.path.lexists(mount.source):
+            wanted.setdefault(mount.target, mount)
     return sorted(wanted.values(), key=lambda mount: os.path.normpath(mount.target).count("/"))
 
 
