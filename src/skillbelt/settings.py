@@ -56,6 +56,13 @@ class Settings(NamedTuple):
     trust_project: Literal["allow", "ask"] = "allow"
     trust_declared_tools: bool = True
     audit: bool = True
+    sandbox: str = "auto"
+    allowed_commands: tuple[str, ...] = ()
+    denied_commands: tuple[str, ...] = ()
+    host_roots: tuple[str, ...] = ()
+    require_load: bool = False
+    allow_builds: bool = False
+    artifacts_url: str = ""
     empty_allowed_tools: Literal["allow", "deny"] = "allow"
     use_index: bool = True
     offline: bool = False
@@ -115,9 +122,18 @@ _RULES = ("permission", "agent")
 # A project's files come with the checkout: they may not switch off what guards against it, nor say
 # where decisions and downloads are kept, which they could bring along.
 USER_ONLY = frozenset(
-    ("audit", "cache_dir", "empty_allowed_tools", "max_audit_bytes", "max_audit_files",
-     "permission_timeout_seconds", "state_dir", "trust_declared_tools", "trust_project")
+    ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir", "denied_commands",
+     "empty_allowed_tools", "host_roots", "max_audit_bytes", "max_audit_files", "max_cpu_seconds",
+     "max_memory_bytes", "max_open_files", "max_processes", "max_temporary_bytes",
+     "max_workspace_bytes", "max_workspace_files", "max_workspaces_bytes",
+     "max_written_file_bytes", "permission_timeout_seconds", "run_timeout_seconds", "sandbox",
+     "state_dir", "trust_declared_tools", "trust_project")
 )  # fmt: skip
+# Environment variables of other tools that list commands; a setting of ours stands before them.
+COMMAND_LISTS = {
+    "allowed_commands": "TRPC_AGENT_SKILL_RUN_ALLOWED_COMMANDS",
+    "denied_commands": "TRPC_AGENT_SKILL_RUN_DENIED_COMMANDS",
+}
 # Environment variables of other tools that move a client's own folder.
 CLIENT_HOMES = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
 
@@ -150,6 +166,9 @@ def load_settings(
     values["state_dir"] = os.path.abspath(_expand(str(state), home))
     if _truth(env.get("INSTALL_INTERNAL_SKILLS", "")):
         values.setdefault("internal_skills", True)
+    for key, name in COMMAND_LISTS.items():
+        if env.get(name, "").strip():
+            values.setdefault(key, tuple(env[name].replace(",", " ").split()))
     limits = Limits(**{key: values.pop(key) for key in Limits._fields if key in values})  # type: ignore[arg-type]
     return Settings(
         **values,  # type: ignore[arg-type]
@@ -173,6 +192,11 @@ def read_rules(path: str) -> RuleTables:
 
 def _rules(read: RuleTables) -> RuleTables:
     return read._replace(tables={key: read.tables[key] for key in _RULES if key in read.tables})
+
+
+def process_environment() -> dict[str, str]:
+    """The environment of this process, for a program that is started on the user's behalf."""
+    return dict(os.environ)
 
 
 def find_worktree(start: str) -> str:
@@ -341,7 +365,7 @@ def _parts(dotted: str) -> tuple[str, ...]:
 
 def _based(key: str, value: object, folder: str) -> object:
     """A relative path written in a file is relative to that file."""
-    if key == "paths" and isinstance(value, tuple):
+    if key in ("paths", "host_roots") and isinstance(value, tuple):
         return tuple(_joined(folder, item) for item in value)
     if key in ("cache_dir", "state_dir") and isinstance(value, str) and value:
         return _joined(folder, value)
@@ -389,7 +413,7 @@ def _from_text(key: str, text: str, where: str) -> object:
     default = DEFAULTS.get(key)
     try:
         if isinstance(default, tuple):
-            separator = os.pathsep if key == "paths" else ","
+            separator = os.pathsep if key in ("paths", "host_roots") else ","
             return _typed(
                 key, [part.strip() for part in text.split(separator) if part.strip()], where
             )

@@ -1,0 +1,154 @@
+"""What a run is asked for and what it gives, as values; and the checks that need nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from skillbelt.collect import OutputFile, Saved, Wanted, parse_output_files, parse_outputs
+from skillbelt.errors import RunRefused
+from skillbelt.sandbox.protocol import Captured, Outcome
+from skillbelt.shell import simple_commands
+from skillbelt.values import Limits
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+# Programs whose first argument is the program that really runs.
+_INTERPRETERS = frozenset(("python", "python3", "bash", "sh", "node", "perl", "ruby"))
+
+
+class RunCall(NamedTuple):
+    """The arguments of one run. A command of words is run as it is, a text by `bash -c`.
+
+    A time-out of 0 is the one of the settings; a call may only ask for less.
+    """
+
+    command: str | tuple[str, ...]
+    cwd: str = ""
+    env: Mapping[str, str] = _NOTHING
+    timeout_seconds: float = 0.0
+    inputs: Sequence[Mapping[str, object]] = ()
+    output_files: tuple[str, ...] = ()
+    outputs: Mapping[str, object] | None = None
+    save_as_artifacts: bool = False
+    artifact_prefix: str = ""
+    omit_inline_content: bool = False
+    stdin: bytes | None = b""
+    editor_text: str | None = None
+    terminal: bool = False
+
+    @property
+    def text(self) -> str:
+        """The command as one line."""
+        if isinstance(self.command, str):
+            return self.command
+        import shlex
+
+        return shlex.join(self.command)
+
+
+class RunResult(NamedTuple):
+    """How a run ended and what it left. A command that fails is a result like any other.
+
+    `enforced` says what was really held, by which layer of the `sandbox`; `hosts` what it reached.
+    """
+
+    stdout: str
+    stderr: str
+    exit_code: int
+    timed_out: bool
+    duration_ms: int
+    output_files: tuple[OutputFile, ...] = ()
+    primary_output: OutputFile | None = None
+    artifact_files: tuple[Saved, ...] = ()
+    warnings: tuple[str, ...] = ()
+    limits_hit: tuple[str, ...] = ()
+    sandbox: str = ""
+    enforced: Mapping[str, str] = _NOTHING
+    hosts: tuple[str, ...] = ()
+    cancelled: bool = False
+    errors: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, object]:
+        """The result as JSON has it; what there is none of is left out."""
+        always = ("stdout", "stderr", "exit_code", "timed_out", "duration_ms", "output_files",
+                  "limits_hit", "sandbox", "enforced")  # fmt: skip
+        plain: dict[str, object] = {
+            **self._asdict(),
+            "output_files": [one._asdict() for one in self.output_files],
+            "primary_output": self.primary_output and self.primary_output._asdict(),
+            "artifact_files": [one._asdict() for one in self.artifact_files],
+            "enforced": dict(self.enforced),
+        }
+        return {key: value for key, value in plain.items() if value or key in always}
+
+
+def wanted_outputs(call: RunCall) -> Wanted | None:
+    """What to collect; None when the call says nothing. `output_files` wins over `outputs`."""
+    if call.output_files:
+        save, prefix = call.save_as_artifacts, call.artifact_prefix
+        return parse_output_files(call.output_files, save=save, prefix=prefix)
+    return parse_outputs(call.outputs) if call.outputs is not None else None
+
+
+def timeout_of(call: RunCall, most: float) -> float:
+    """How long the call may take; RunRefused for what is no time."""
+    seconds = call.timeout_seconds
+    if not 0 <= seconds < float("inf"):
+        raise RunRefused(f"timeout must be a number of seconds above 0, not {seconds!r}")
+    return min(seconds, most) if seconds else most
+
+
+def check_stdin(call: RunCall, limits: Limits) -> None:
+    """RunRefused for more input than a run may get, and for an editor that is set twice."""
+    if call.stdin is not None and len(call.stdin) > limits.max_stdin_bytes:
+        raise RunRefused(
+            f"stdin is longer than {limits.max_stdin_bytes} bytes (max_stdin_bytes); "
+            "give it as an input file"
+        )
+    clash = {"EDITOR", "VISUAL"}.intersection(call.env)
+    if call.editor_text is not None and clash:
+        raise RunRefused(f"editor_text sets {min(clash)}; leave it out of env")
+
+
+def script_of(command: str, is_file: Callable[[str], bool]) -> str:
+    """The script of the skill that a command runs, alone or by its interpreter; "" for others."""
+    parts = simple_commands(command)
+    words = parts[0].split() if len(parts) == 1 else []
+    if len(words) > 1 and words[0].rpartition("/")[2] in _INTERPRETERS:
+        words = words[1:]
+    path = words[0].removeprefix("./") if words else ""
+    plain = path and not path.startswith(("/", "-")) and ".." not in path.split("/")
+    return path if plain and is_file(path) else ""
+
+
+def remembered_as(command: str, script: str) -> tuple[str, ...]:
+    """What "always" remembers: a script of the skill with any arguments, else the very command.
+
+    A script is part of the content that a remembered answer is bound to; a command is not.
+    """
+    return (f"{script} with any arguments",) if script else simple_commands(command)
+
+
+def stream(captured: Captured) -> str:
+    """What was kept of a stream as text, not cut within a character."""
+    data = captured.data
+    if captured.truncated:
+        data = data[: len(data) - _partial(data)]
+    return data.decode("utf-8", "replace")
+
+
+def _partial(data: bytes) -> int:
+    """How many bytes at the end begin a character and do not end it."""
+    for count in range(1, min(len(data), 3) + 1):
+        byte = data[-count]
+        if byte & 0xC0 != 0x80:
+            size = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+            return count if size > count else 0
+    return 0
+
+
+def stream_warnings(outcome: Outcome) -> list[str]:
+    """A word for each stream of which something is missing."""
+    named = (("stdout", outcome.stdout), ("stderr", outcome.stderr))
+    return [f"{name} truncated" for name, captured in named if captured.truncated]

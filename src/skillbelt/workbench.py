@@ -1,0 +1,453 @@
+"""Where a run is made ready, carried out and cleared up after: one call, from start to result.
+
+Stage, ask, provide, run, collect, record. Whatever is refused is refused before the command starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from typing import NamedTuple
+
+from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
+from skillbelt.capabilities import KINDS, Grants, capabilities_of, tool_name
+from skillbelt.collect import HINT, Collected, Wanted, collect, primary
+from skillbelt.commands import CommandPolicy, clean_environment, policy_from, prepare
+from skillbelt.dependencies import Needs, describe, needs_of
+from skillbelt.environments import Environment, provision
+from skillbelt.errors import RunRefused
+from skillbelt.gate import Gate, session_id
+from skillbelt.inputs import stage_inputs
+from skillbelt.paths import create_beneath
+from skillbelt.permission import Initiator, Request
+from skillbelt.run import (
+    RunCall,
+    RunResult,
+    check_stdin,
+    remembered_as,
+    script_of,
+    stream,
+    stream_warnings,
+    timeout_of,
+    wanted_outputs,
+)
+from skillbelt.sandbox.egress import Egress, bridge
+from skillbelt.sandbox.identity import interpreter, run_identity
+from skillbelt.sandbox.protocol import Job, Listener, Mount, Outcome, Sandbox
+from skillbelt.sandbox.registry import choose
+from skillbelt.settings import Settings, process_environment
+from skillbelt.shell import simple_commands
+from skillbelt.skill import Skill
+from skillbelt.staging import Staged, stage
+from skillbelt.store import SessionKey
+from skillbelt.text import one_line, shorten
+from skillbelt.tracing import span
+from skillbelt.values import Capabilities
+from skillbelt.workspace import VENV, Workspace, open_workspace, place_of
+
+INSIDE = "/workspace"
+_NET = "/run/net"
+_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+_SHOWN = 200
+_EDITOR = b'#!/bin/sh\ncat "${0%/*}/editor-text" > "$1"\n'
+
+
+class Who(NamedTuple):
+    """Whose run it is: the conversation, who asked for it, and the agent."""
+
+    key: SessionKey
+    initiator: Initiator = "model"
+    agent: str = ""
+
+
+class Ready(NamedTuple):
+    """A run that only has to be started. Everything in it was allowed."""
+
+    workspace: Workspace
+    staged: Staged
+    run: str
+    job: Job
+    request: Request
+    call: RunCall
+    wanted: Wanted | None
+    warnings: tuple[str, ...] = ()
+    egress: Egress | None = None
+
+
+class Workbench:
+    """Runs the commands of skills for one project."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        gate: Gate,
+        find: Callable[[str], Skill],
+        *,
+        artifacts: ArtifactStore | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        """`find` gives the skill of a name; `progress` is told what takes long."""
+        self.settings, self.gate, self._find = settings, gate, find
+        self._artifacts, self._progress = artifacts, progress
+
+    @cached_property
+    def sandbox(self) -> Sandbox:
+        """The sandbox of the settings; SandboxUnavailable when it can not be used here."""
+        return choose(self.settings.sandbox, self.settings)
+
+    @cached_property
+    def policy(self) -> CommandPolicy:
+        """The lists of commands of the settings."""
+        return policy_from(self.settings.allowed_commands, self.settings.denied_commands)
+
+    def artifacts(self, key: SessionKey) -> SessionArtifacts:
+        """The artifacts of a conversation."""
+        if self._artifacts is None:
+            self._artifacts = open_artifacts(self.settings, self.settings.artifacts_url)
+        return SessionArtifacts(self._artifacts, key)
+
+    @property
+    def owner(self) -> tuple[int, int] | None:
+        """Whom workspaces belong to, where commands run as somebody else."""
+        return run_identity()
+
+    @property
+    def folder(self) -> str:
+        """Where the workspaces of all conversations are asked for."""
+        return os.path.join(self.settings.state_dir, "workspaces")
+
+    def workspace(self, key: SessionKey) -> Workspace:
+        """The workspace of a conversation, open; close it again."""
+        with span("workspace.create", exec_id=session_id(key)):
+            return open_workspace(self.folder, key, self.owner)
+
+    # One run
+
+    def run(
+        self, skill: Skill, call: RunCall, who: Who, listener: Listener | None = None
+    ) -> RunResult:
+        """Run a command of a skill; RunRefused or PermissionDenied when it was not run."""
+        with self.ready(skill, call, who) as ready:
+            with span("workspace.run", **_run_facts(skill, ready)):
+                outcome = self.sandbox.start(ready.job, listener).wait()
+            assert outcome is not None
+            return self.finish(ready, outcome, who)
+
+    @contextmanager
+    def ready(
+        self,
+        skill: Skill,
+        call: RunCall,
+        who: Who,
+        capabilities: Capabilities | None = None,
+    ) -> Iterator[Ready]:
+        """The run, made ready; what it needs is let go of when the block ends."""
+        argv = self._argv(call)
+        check_stdin(call, self.settings.limits)
+        wanted, sandbox = wanted_outputs(call), self.sandbox
+        with ExitStack() as stack:
+            workspace = stack.enter_context(self.workspace(who.key))
+            with span("workspace.stage.dir", **_skill_facts(skill)):
+                staged = stage(workspace, skill, self.settings.limits)
+            request = self._allowed(skill, call, staged, workspace, who)
+            run = workspace.run_folder()
+            stack.callback(workspace.end_run, run)
+            if call.editor_text is not None:
+                _write_editor(workspace, run, call.editor_text)
+            warnings = self._inputs(call, workspace, run, request)
+            packages = self._packages(skill, call, workspace, staged, request)
+            granted = capabilities or Capabilities(processes=True)
+            hosts = self._hosts(skill, request)
+            egress = self._egress(hosts, stack)
+            job = self._job(
+                argv, call, skill, workspace, staged, run, sandbox, granted._replace(hosts=hosts),
+                packages, egress,
+            )  # fmt: skip
+            yield Ready(workspace, staged, run, job, request, call, wanted, warnings, egress)
+
+    def _argv(self, call: RunCall) -> tuple[str, ...]:
+        if isinstance(call.command, str):
+            return prepare(call.command, self.policy)
+        if not call.command or not call.command[0].strip():
+            raise RunRefused("skill and command are required")
+        return prepare(call.text, self.policy) if self.policy.active else call.command
+
+    def _allowed(
+        self, skill: Skill, call: RunCall, staged: Staged, workspace: Workspace, who: Who
+    ) -> Request:
+        """The request to run this command of this very copy of the skill, allowed."""
+        script = self._script(call, workspace, staged)
+        shown = shorten(one_line(call.text), _SHOWN)
+        return self.gate.require(
+            Request(
+                "run",
+                simple_commands(call.text),
+                remembered_as(call.text, script),
+                f"run `{shown}` with the skill {skill.name}",
+                who.initiator,
+                who.agent,
+                session_id(who.key),
+                skill.name,
+                staged.hash,
+                str(skill.origin) if skill.origin.remote else skill.dir,
+                skill.trusted,
+            )
+        )
+
+    @staticmethod
+    def _script(call: RunCall, workspace: Workspace, staged: Staged) -> str:
+        folder = os.path.join(workspace.path, staged.path)
+        return script_of(call.text, lambda path: os.path.isfile(os.path.join(folder, path)))
+
+    def _ask(self, request: Request, type: str, text: str, summary: str) -> Request:
+        """Another permission for the same run."""
+        return request._replace(type=type, patterns=(text,), always=(text,), summary=summary)
+
+    # What it works on
+
+    def _inputs(
+        self, call: RunCall, workspace: Workspace, run: str, request: Request
+    ) -> tuple[str, ...]:
+        if not call.inputs:
+            return ()
+
+        def permit(path: str) -> None:
+            about = f"give the file {one_line(path)} to the skill {request.skill}"
+            self.gate.require(self._ask(request, "host_file", path, about))
+
+        with span("workspace.stage.files", count=len(call.inputs)):
+            staged = stage_inputs(
+                workspace,
+                call.inputs,
+                artifacts=self.artifacts(self._key(request)),
+                host_roots=self.host_roots,
+                permit_host=permit,
+                stage_skill=lambda name: stage(workspace, self._find(name), self.settings.limits),
+                run=run,
+                limits=self.settings.limits,
+            )
+        return tuple(one.warning for one in staged if one.warning)
+
+    @staticmethod
+    def _key(request: Request) -> SessionKey:
+        app, user, session = request.session.split("/", 2)
+        return SessionKey(app, user, session)
+
+    @property
+    def host_roots(self) -> tuple[str, ...]:
+        """The folders that files may be taken from unasked; the project's own by default."""
+        return self.settings.host_roots or (self.settings.project,)
+
+    def _packages(
+        self, skill: Skill, call: RunCall, workspace: Workspace, staged: Staged, request: Request
+    ) -> Environment | None:
+        """The packages that the skill declares, installed outside the sandbox, once allowed."""
+        folder = os.path.join(workspace.path, staged.path)
+        needs = needs_of(folder, self._script(call, workspace, staged) or None)
+        if needs is None or not needs.requirements:
+            return None
+        cache = place_of(os.path.join(self.settings.cache_dir, "packages"), self.owner)
+        self.gate.require(self._install(request, needs))
+        python = interpreter()
+        return provision(
+            needs,
+            cache,
+            environ=process_environment(),
+            offline=self.settings.offline,
+            python=python.path if python else sys.executable,
+            allow_builds=self.settings.allow_builds,
+            progress=self._progress,
+        )
+
+    def _install(self, request: Request, needs: Needs) -> Request:
+        about = f"install {describe(needs)} for the skill {request.skill}"
+        return request._replace(
+            type="install", patterns=needs.requirements, always=needs.requirements, summary=about
+        )
+
+    def _hosts(self, skill: Skill, request: Request) -> tuple[str, ...]:
+        """The hosts that the skill declares by name and somebody allows."""
+        tools = skill.frontmatter.allowed_tools
+        network = [tool for tool in tools if KINDS.get(tool_name(tool)) == "network"]
+        named = capabilities_of(network, Grants(hosts=("*",))).hosts if network else ()
+        return tuple(host for host in named if self._reaches(request, host))
+
+    def _reaches(self, request: Request, host: str) -> bool:
+        about = f"let the skill {request.skill} reach {host}"
+        return self.gate.check(self._ask(request, "network", host, about)).allowed
+
+    def _egress(self, hosts: tuple[str, ...], stack: ExitStack) -> Egress | None:
+        if not hosts:
+            return None
+        owner = self.owner
+        return stack.enter_context(Egress(hosts, owner=owner[0] if owner else None))
+
+    # The job
+
+    def _job(
+        self,
+        argv: tuple[str, ...],
+        call: RunCall,
+        skill: Skill,
+        workspace: Workspace,
+        staged: Staged,
+        run: str,
+        sandbox: Sandbox,
+        capabilities: Capabilities,
+        packages: Environment | None,
+        egress: Egress | None,
+    ) -> Job:
+        root = INSIDE if sandbox.remaps else workspace.path
+        cwd = workspace.resolve_cwd(call.cwd, skill.name, run)
+        workspace.enter(cwd)
+        mounts = self._mounts(workspace, staged, root)
+        if packages is not None:
+            mounts += (Mount(packages.path, packages.path),)
+        python = interpreter()
+        mounts += tuple(Mount(folder, folder) for folder in (python.folders if python else ()))
+        door = ""
+        if egress is not None:
+            place = _NET if sandbox.remaps else egress.folder
+            mounts += (Mount(egress.folder, place),)
+            door = os.path.join(place, "door")
+        return Job(
+            argv,
+            self._environment(call, skill, workspace, run, root, packages),
+            os.path.join(root, cwd),
+            mounts,
+            workspace.path,
+            capabilities,
+            self.settings.limits,
+            timeout_of(call, self.settings.limits.run_timeout_seconds),
+            call.stdin,
+            call.terminal,
+            **({"bridge": bridge(door)} if egress else {}),
+        )
+
+    @staticmethod
+    def _mounts(workspace: Workspace, staged: Staged, root: str) -> tuple[Mount, ...]:
+        writable = [path for path, may_write in staged.mounts if may_write]
+        paths = [*workspace.mounts, *((path, True) for path in writable)]
+        return tuple(
+            Mount(os.path.join(workspace.path, path), os.path.join(root, path), may_write)
+            for path, may_write in paths
+        )
+
+    def _environment(
+        self,
+        call: RunCall,
+        skill: Skill,
+        workspace: Workspace,
+        run: str,
+        root: str,
+        packages: Environment | None,
+    ) -> dict[str, str]:
+        """Everything the command finds in its environment; what the call sets wins."""
+        home = os.path.join(root, "skills", skill.name)
+        venv = os.path.join(home, VENV)
+        path = [f"{venv}/bin", packages.bin if packages else "", _SYSTEM_PATH, _python_folder()]
+        env = {
+            "PATH": ":".join(filter(None, (*path, f"{home}/bin"))),
+            "VIRTUAL_ENV": packages.path if packages else venv,
+            "HOME": "/tmp",
+            "TMPDIR": "/tmp",
+            "LANG": "C.UTF-8",
+            "PYTHONNOUSERSITE": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **workspace.variables(root, skill.name, run),
+        }
+        if packages is not None and packages.bin.endswith(".bin"):
+            env["NODE_PATH"] = os.path.join(packages.path, "node_modules")
+        if call.editor_text is not None:
+            env |= dict.fromkeys(("EDITOR", "VISUAL"), os.path.join(root, run, "editor"))
+        return env | clean_environment(call.env, policy=self.policy.active)
+
+    # Afterwards
+
+    def finish(self, ready: Ready, outcome: Outcome, who: Who) -> RunResult:
+        """Collect what the run left, write it down, and put the result together."""
+        with span(
+            "workspace.collect", patterns=", ".join(ready.wanted.globs if ready.wanted else ())
+        ):
+            collected = self._collected(ready, outcome, who)
+        result = _result(ready, outcome, collected, self.sandbox.name)
+        self.gate.record("run", ready.request, _recorded(result, ready.call))
+        return result
+
+    def _collected(self, ready: Ready, outcome: Outcome, who: Who) -> Collected:
+        limits, omit = self.settings.limits, ready.call.omit_inline_content
+        if ready.wanted is None:
+            found = primary(ready.workspace.path, limits, omit_content=omit)
+            return Collected((), found, (), (), (), ())
+        return collect(
+            ready.workspace.path,
+            ready.wanted,
+            limits,
+            run=ready.run,
+            exit_code=outcome.exit_code,
+            omit_content=omit,
+            save=self.artifacts(who.key).save if ready.wanted.save else None,
+        )
+
+
+def _write_editor(workspace: Workspace, run: str, text: str) -> None:
+    """A program for `$EDITOR` that writes the text into the file it is given."""
+    folder = workspace.make_folders(run)
+    try:
+        for name, data in (("editor", _EDITOR), ("editor-text", text.encode("utf-8", "replace"))):
+            with open(create_beneath(folder, name, executable=name == "editor"), "wb") as file:
+                file.write(data)
+                file.flush()
+                workspace.give(file.fileno())
+    finally:
+        os.close(folder)
+
+
+def _python_folder() -> str:
+    python = interpreter()
+    return os.path.dirname(python.path) if python and python.folders else ""
+
+
+def _result(ready: Ready, outcome: Outcome, collected: Collected, sandbox: str) -> RunResult:
+    reached = ready.egress.connections if ready.egress else ()
+    hint = [HINT] if collected.files and not collected.saved else []
+    return RunResult(
+        stream(outcome.stdout),
+        stream(outcome.stderr),
+        outcome.exit_code,
+        outcome.timed_out,
+        round(outcome.duration_seconds * 1000),
+        collected.files,
+        collected.primary,
+        collected.saved,
+        (*ready.warnings, *stream_warnings(outcome), *collected.warnings, *hint),
+        tuple(dict.fromkeys((*outcome.limits_hit, *collected.limits_hit))),
+        sandbox,
+        outcome.enforced,
+        tuple(sorted({f"{one.host}:{one.port}" for one in reached if one.allowed})),
+        outcome.cancelled,
+        tuple(collected.errors),
+    )
+
+
+def _recorded(result: RunResult, call: RunCall) -> dict[str, object]:
+    return {
+        "command": call.text,
+        "exit_code": result.exit_code,
+        "timed_out": result.timed_out,
+        "duration_ms": result.duration_ms,
+        "sandbox": result.sandbox,
+        "limits_hit": list(result.limits_hit),
+        "hosts": list(result.hosts),
+    }
+
+
+def _skill_facts(skill: Skill) -> Mapping[str, str]:
+    return {"gen_ai.skill.name": skill.name, "gen_ai.skill.source.uri": f"file://{skill.location}"}
+
+
+def _run_facts(skill: Skill, ready: Ready) -> Mapping[str, object]:
+    return {**_skill_facts(skill), "cmd": ready.call.text, "cwd": ready.job.cwd}
