@@ -3,6 +3,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from skillbelt.cli import main
+from skillbelt.sandbox import probes, registry
+from skillbelt.sandbox.landlock import LandlockSandbox
+from skillbelt.sandbox.none import NoSandbox
+from skillbelt.sandbox.probes import FILES, PROBES, Probe
+from skillbelt.sandbox.process import Run
+from skillbelt.sandbox.protocol import Job, Listener, Running, Sandbox
+from skillbelt.sandbox.supervised import supervised_plan
 from tests.terminal import on_terminal
 from tests.tree import Tree
 
@@ -66,7 +76,7 @@ def test_no_errors_is_exit_0(tree: Tree) -> None:
     tree.skill("project/.agents/skills/pdf")
     done = tree.run("doctor")
     assert done.exit_code == 0
-    assert done.stdout.endswith("1 skill, 0 shadowed, 0 hidden\nno problems\n")
+    assert "1 skill, 0 shadowed, 0 hidden\nno problems\n" in done.stdout
 
 
 def test_warnings_are_exit_0_and_errors_exit_1(tree: Tree) -> None:
@@ -115,3 +125,158 @@ def test_a_terminal_gets_the_same(tree: Tree) -> None:
     tree.skill("project/.agents/skills/pdf")
     screen = on_terminal(tree, "doctor")
     assert screen.lines == tree.run("doctor").stdout.splitlines()
+
+
+class Braggart(NoSandbox):
+    """Says that it keeps files apart, and does not."""
+
+    name = "braggart"
+    level = 1
+
+    def start(self, job: Job, listener: Listener | None = None) -> Running:
+        return Run(supervised_plan(job, {"files": "with my bare hands"}), job, listener)
+
+
+class Missing(NoSandbox):
+    name = "missing"
+    level = 3
+
+    def unavailable(self) -> str | None:
+        return "nobody has built it: \x1b[2Jbuild it"
+
+
+def few(monkeypatch: pytest.MonkeyPatch, *sandboxes: Sandbox, attacks: tuple[Probe, ...]) -> None:
+    """The command in this process, with fewer attacks; those that are left are real."""
+    monkeypatch.setattr(probes, "PROBES", attacks)
+    monkeypatch.setattr(registry, "sandboxes", lambda: sandboxes)
+
+
+def doctor(tree: Tree, *options: str) -> int:
+    return main(["doctor", "--project", str(tree.project), *options])
+
+
+def test_every_sandbox_is_listed_the_strongest_first(tree: Tree) -> None:
+    document = diagnosed(tree)
+    assert document["sandboxes"] == [
+        {
+            "name": sandbox.name,
+            "level": sandbox.level,
+            "available": sandbox.unavailable() is None,
+            "reason": sandbox.unavailable(),
+        }
+        for sandbox in registry.sandboxes()
+    ]
+    assert document["matrix"] == []
+
+
+def test_a_sandbox_that_can_not_be_used_says_why(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few(monkeypatch, Missing(), Braggart(), NoSandbox(), attacks=())
+    assert doctor(tree) == 0
+    assert capsys.readouterr().out.endswith(
+        "no problems\ncommands run in the sandbox braggart\n"
+        "  missing can not be used: nobody has built it: \\x1b[2Jbuild it\n"
+    )
+    assert doctor(tree, "--verbose") == 0
+    assert "  none works too, but it holds nothing back\n" in capsys.readouterr().out
+    assert doctor(tree, "--json") == 0
+    first = json.loads(capsys.readouterr().out)["sandboxes"][0]
+    assert (first["available"], first["reason"]) == (False, Missing().unavailable())
+
+
+def test_nothing_is_tried_once_a_sandbox_works(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Untouched(Missing):
+        def unavailable(self) -> str | None:
+            raise AssertionError
+
+    few(monkeypatch, Braggart(), Untouched(), attacks=())
+    assert doctor(tree) == 0
+
+
+def test_without_any_sandbox_that_is_told(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few(monkeypatch, Missing(), NoSandbox(), attacks=FILES[:1])
+    assert doctor(tree) == 0
+    assert "commands can not be run: no sandbox works here\n" in capsys.readouterr().out
+    assert doctor(tree, "--sandbox") == 5
+    assert doctor(tree, "--sandbox", "--json") == 5
+
+
+def test_an_attack_that_succeeds_is_exit_1(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few(monkeypatch, LandlockSandbox(), Braggart(), attacks=FILES[:2])
+    assert doctor(tree, "--sandbox") == 1
+    out = capsys.readouterr().out
+    assert f"{FILES[0].name}\t1\tstopped\tsucceeded\n" in out
+    assert "landlock: 2 attacks, 2 stopped\n" in out
+    assert "braggart: 2 attacks, 2 succeeded\n" in out
+    assert f"  succeeded: {FILES[0].name} (" in out
+    assert doctor(tree, "--sandbox", "--json") == 1
+    rows = json.loads(capsys.readouterr().out)["matrix"]
+    assert rows[-1].keys() == {"attack", "number", "sandbox", "outcome", "detail"}
+    assert [row["outcome"] for row in rows] == ["stopped"] * 2 + ["succeeded"] * 2
+
+
+def test_an_attack_that_can_not_be_carried_out_is_exit_1(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few(monkeypatch, LandlockSandbox(), attacks=(Probe("stumble", (1, 2), "files", "1 / 0"),))
+    assert doctor(tree, "--sandbox") == 1
+    out = capsys.readouterr().out
+    assert "stumble\t1, 2\tunclear\n" in out
+    assert "landlock: 1 attack, 1 unclear\n  unclear: stumble (exit 1: " in out
+
+
+def test_what_is_not_claimed_is_told_and_is_exit_0(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attacks = tuple(probe for probe in FILES if probe.claim == "file modes")
+    few(monkeypatch, LandlockSandbox(), attacks=attacks)
+    assert doctor(tree, "--sandbox") == 0
+    assert f"  not claimed: {attacks[0].name} (not enforced: modes" in capsys.readouterr().out
+
+
+def test_a_sandbox_that_holds_nothing_back_is_not_attacked(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few(monkeypatch, LandlockSandbox(), NoSandbox(), attacks=FILES[:1])
+    assert doctor(tree, "--sandbox", "--json") == 0
+    assert {row["sandbox"] for row in json.loads(capsys.readouterr().out)["matrix"]} == {"landlock"}
+
+
+@pytest.mark.timeout(300)
+def test_every_attack_on_every_sandbox_of_this_machine(tree: Tree) -> None:
+    done = tree.run("doctor", "--sandbox", "--json", timeout=280)
+    document = json.loads(done.stdout)
+    assert (done.exit_code, done.stderr) == (0, "")
+    usable = [one["name"] for one in document["sandboxes"] if one["available"] and one["level"]]
+    assert {"bubblewrap", "landlock"} <= set(usable)
+    for name in usable:
+        rows = [
+            (row["attack"], row["number"]) for row in document["matrix"] if row["sandbox"] == name
+        ]
+        assert rows == [(probe.name, number) for probe in PROBES for number in probe.numbers]
+    assert {row["outcome"] for row in document["matrix"]} == {"stopped", "not claimed"}
+
+
+PROGRAM = """
+import sys
+from skillbelt.sandbox import probes, registry
+probes.PROBES = probes.FILES[:2]
+registry.sandboxes = lambda: (registry.LandlockSandbox(),)
+"""
+
+
+def test_a_terminal_shows_how_far_it_is_and_a_table(tree: Tree) -> None:
+    tree.write("project/sitecustomize.py", PROGRAM)
+    screen = on_terminal(tree, "doctor", "--sandbox", PYTHONPATH=str(tree.project))
+    assert screen.exit_code == 0, screen.written
+    assert f"attacking landlock: 2 of 2, {FILES[1].name}" in screen.written
+    assert ["attack", "number", "landlock"] in [line.split() for line in screen.lines]
+    assert screen.lines[-1] == "landlock: 2 attacks, 2 stopped"
+    assert not any("attacking" in line for line in screen.lines)

@@ -46,7 +46,10 @@ COMMANDS: dict[str, Command] = {
         "requests of other processes.",
     ),
     "doctor": Command(
-        "doctor", "show where skills are looked for, what was found and what is wrong"
+        "doctor",
+        "show where skills are looked for, what was found and what is wrong",
+        "With --sandbox exit code 1 means too that an attack was not stopped by a sandbox that "
+        "says it does, and 5 that there was no sandbox to attack.",
     ),
     "trust": Command("trust", "say which project folders and origins are trusted"),
     "log": Command("log", "print what was decided, loaded and run, and why"),

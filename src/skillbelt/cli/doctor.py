@@ -3,29 +3,88 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.catalog import Catalog
-from skillbelt.cli.output import count, diagnostics_json, open_catalog, print_json
+from skillbelt.cli.output import (
+    count,
+    diagnostics_json,
+    open_catalog,
+    print_json,
+    print_table,
+    show_progress,
+    wants_progress,
+)
 from skillbelt.scan import Scan
 from skillbelt.text import one_line
 from skillbelt.values import Diagnostic
 
+if TYPE_CHECKING:
+    from skillbelt.sandbox.attacks import AttackResult
+    from skillbelt.sandbox.probes import Probe
+    from skillbelt.sandbox.protocol import Sandbox
+
+UNAVAILABLE = 5
+# An attack that could not be carried out has shown nothing, so it is not taken for stopped.
+BAD = ("succeeded", "unclear")
+
+
+class State(NamedTuple):
+    """A sandbox, and why it can not be used here."""
+
+    sandbox: Sandbox
+    reason: str | None
+
+    @property
+    def attacked(self) -> bool:
+        """Whether there is something to attack: it works, and it holds something back."""
+        return self.reason is None and self.sandbox.level > 0
+
+
+Matrix = dict[str, list["AttackResult"]]
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """`doctor` has no options of its own."""
+    """The options of `doctor`."""
+    parser.add_argument(
+        "--sandbox",
+        action="store_true",
+        help="attack every sandbox of this machine for real, and show what held",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the roots in order of precedence, what each gave, and every problem."""
+    """Print the roots in order of precedence, what each gave, every problem, and the sandboxes."""
     catalog = open_catalog(args)
-    if args.json:
-        roots = [_root_json(scan, _lost(scan, catalog)) for scan in catalog.scans]
-        problems = diagnostics_json(catalog.diagnostics)
-        print_json({"roots": roots, "sandboxes": [], "matrix": [], "diagnostics": problems})
-    else:
+    everything = args.json or args.verbose or args.sandbox
+    states = _states() if everything else _until_one_works()
+    if not args.json:
         _print_roots(catalog, args)
         _print_problems(catalog, args)
-    return 1 if any(d.severity == "error" for d in catalog.diagnostics) else 0
+        _print_sandboxes(states)
+    matrix = _attack(states, args) if args.sandbox else {}
+    if args.json:
+        print_json(_document(catalog, states, matrix))
+    elif args.sandbox:
+        _print_matrix(matrix, args)
+    if args.sandbox and not matrix:
+        return UNAVAILABLE
+    broken = any(d.severity == "error" for d in catalog.diagnostics)
+    return 1 if broken or any(_bad(results) for results in matrix.values()) else 0
+
+
+def _document(catalog: Catalog, states: Sequence[State], matrix: Matrix) -> dict[str, object]:
+    return {
+        "roots": [_root_json(scan, _lost(scan, catalog)) for scan in catalog.scans],
+        "sandboxes": [_sandbox_json(state) for state in states],
+        "matrix": [
+            {"sandbox": name, **result._asdict()}
+            for name, results in matrix.items()
+            for result in results
+        ],
+        "diagnostics": diagnostics_json(catalog.diagnostics),
+    }
 
 
 def _lost(scan: Scan, catalog: Catalog) -> list[str]:
@@ -93,3 +152,105 @@ def _print_problems(catalog: Catalog, args: argparse.Namespace) -> None:
         print(f"  {one_line(str(diagnostic._replace(remedy='')))}")
         if diagnostic.remedy:
             print(f"    {one_line(diagnostic.remedy)}")
+
+
+def _states() -> list[State]:
+    """Every sandbox there is, the strongest first; each is really tried."""
+    from skillbelt.sandbox.registry import sandboxes
+
+    return [State(sandbox, sandbox.unavailable()) for sandbox in sandboxes()]
+
+
+def _until_one_works() -> list[State]:
+    """The sandbox that commands run in, after those that are stronger and do not work."""
+    from skillbelt.sandbox.registry import sandboxes
+
+    found: list[State] = []
+    for sandbox in sandboxes():
+        if sandbox.level > 0:
+            found.append(State(sandbox, sandbox.unavailable()))
+            if found[-1].attacked:
+                break
+    return found
+
+
+def _sandbox_json(state: State) -> dict[str, object]:
+    sandbox = state.sandbox
+    return {
+        "name": sandbox.name,
+        "level": sandbox.level,
+        "available": state.reason is None,
+        "reason": state.reason,
+    }
+
+
+def _print_sandboxes(states: Sequence[State]) -> None:
+    used = next((state for state in states if state.attacked), None)
+    if used is None:
+        print("commands can not be run: no sandbox works here")
+    else:
+        print(f"commands run in the sandbox {used.sandbox.name}")
+    for state in states:
+        if state.reason is not None:
+            print(f"  {state.sandbox.name} can not be used: {one_line(state.reason)}")
+        elif state is not used:
+            level = "" if state.sandbox.level else ", but it holds nothing back"
+            print(f"  {state.sandbox.name} works too{level}")
+
+
+def _attack(states: Sequence[State], args: argparse.Namespace) -> Matrix:
+    from skillbelt.sandbox.attacks import run_attacks
+    from skillbelt.sandbox.probes import PROBES
+
+    wanted = wants_progress(args)
+    matrix = {}
+    for state in states:
+        if state.attacked:
+            name = state.sandbox.name
+            probes = _counted(name, PROBES) if wanted else PROBES
+            matrix[name] = run_attacks(state.sandbox, probes)
+    if wanted:
+        show_progress("")
+    return matrix
+
+
+def _counted(name: str, probes: Sequence[Probe]) -> Iterator[Probe]:
+    """The probes, each told of when its turn comes."""
+    for number, probe in enumerate(probes, 1):
+        show_progress(f"attacking {name}: {number} of {len(probes)}, {probe.name}")
+        yield probe
+
+
+def _bad(results: Sequence[AttackResult]) -> list[AttackResult]:
+    return [result for result in results if result.outcome in BAD]
+
+
+def _print_matrix(matrix: Matrix, args: argparse.Namespace) -> None:
+    if not matrix:
+        return
+    numbers: dict[str, list[str]] = {}
+    outcomes: dict[str, dict[str, str]] = {}
+    for name, results in matrix.items():
+        for result in results:
+            shown = str(result.number)
+            if shown not in numbers.setdefault(result.attack, []):
+                numbers[result.attack].append(shown)
+            outcomes.setdefault(result.attack, {})[name] = result.outcome
+    rows = [
+        (attack, ", ".join(numbers[attack]), *(found.get(name, "") for name in matrix))
+        for attack, found in outcomes.items()
+    ]
+    print_table(("attack", "number", *matrix), rows)
+    for name, results in matrix.items():
+        _print_summary(name, results, args)
+
+
+def _print_summary(name: str, results: Sequence[AttackResult], args: argparse.Namespace) -> None:
+    """How many attacks came to what, and why for each that was not stopped."""
+    by_attack = {result.attack: result for result in results}
+    found = [result.outcome for result in by_attack.values()]
+    parts = [f"{found.count(kind)} {kind}" for kind in dict.fromkeys(found)]
+    print(f"{name}: {count(len(found), 'attack')}, {', '.join(parts)}")
+    for result in by_attack.values():
+        if args.verbose or result.outcome != "stopped":
+            print(f"  {result.outcome}: {result.attack} ({one_line(result.detail)})")

@@ -18,22 +18,31 @@ _GAP = 2  # blanks between two columns
 _LEAST_ROOM = 10
 
 _ONE_RUN = 3600.0
+# Whose session a run from the command line is: what a SessionKey is made of. The key itself would
+# bring the store along.
+CLI_SESSION = ("skillbelt", "cli", "default")
 
 
 def open_catalog(args: argparse.Namespace, *, refresh: bool = False) -> Catalog:
     """The catalogue the common options ask for, scanned; a terminal shows the progress."""
-    wanted = sys.stderr.isatty() and not args.quiet
-    progress = _show_progress if wanted else None
+    wanted = wants_progress(args)
+    progress = show_progress if wanted else None
     settings = load_settings(args.project, config=args.config)
     # One command, one scan: nothing asks again while it runs.
     catalog = Catalog(settings=settings._replace(rescan_seconds=_ONE_RUN), progress=progress)
     _ = catalog.refresh() if refresh else catalog.discover()
     if wanted:
-        print("\r\x1b[K", end="", file=sys.stderr)
+        show_progress("")
     return catalog
 
 
-def _show_progress(text: str) -> None:
+def wants_progress(args: argparse.Namespace) -> bool:
+    """Whether somebody is there to see how far it is."""
+    return sys.stderr.isatty() and not args.quiet
+
+
+def show_progress(text: str) -> None:
+    """Write over what the line of the terminal said before; nothing wipes it away."""
     print(f"\r\x1b[K{shorten(one_line(text), 78)}", end="", file=sys.stderr, flush=True)
 
 
