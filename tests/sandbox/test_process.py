@@ -106,7 +106,7 @@ def test_a_sandbox_that_can_not_start_is_refused(place: Place) -> None:
     plan = Plan(
         ("/bin/sh", "-c", "echo broken >&2; exit 3"),
         {},
-        Guard(job.limits, job.workspace, None),
+        Guard(job.limits, job.workspace),
         lambda said: f"because {said}",
     )
     with pytest.raises(SandboxUnavailable, match="because broken"):
@@ -129,9 +129,27 @@ def test_a_command_that_is_too_long_is_refused(sandbox: Sandbox, place: Place) -
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_null_is_refused(sandbox: Sandbox, place: Place) -> None:
-    with pytest.raises(RunRefused, match="NUL"):
-        run(sandbox, place.job("true", "a\0b"))
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [(("true", "a\0b"), "NUL"), ((), "NUL"), (("true", "\ud800"), "encode")],
+)
+def test_words_that_can_not_be_given_are_refused(
+    sandbox: Sandbox, place: Place, words: tuple[str, ...], reason: str
+) -> None:
+    with pytest.raises(RunRefused, match=reason):
+        run(sandbox, place.job(*words))
+
+
+def test_bytes_that_are_no_text_are_given(sandbox: Sandbox, place: Place) -> None:
+    """As Python has them: a name of a file may be any."""
+    outcome = run(sandbox, place.job("printf", "%s", os.fsdecode(b"\xff\xfe")))
+    assert outcome.stdout.data == b"\xff\xfe"
+
+
+def test_a_workspace_that_is_not_there_is_refused(sandbox: Sandbox, place: Place) -> None:
+    os.rmdir(place.folder)
+    with pytest.raises(RunRefused, match="there is no workspace"):
+        run(sandbox, place.job("true"))
 
 
 def test_the_answer_is_not_part_of_the_output(sandbox: Sandbox, place: Place) -> None:

@@ -139,7 +139,7 @@ def test_a_disk_is_measured_now_and_then_all_the_same(
 
 
 def test_a_workspace_that_is_gone_does_not_matter(place: Place) -> None:
-    guard = Guard(Limits(), place.folder, None)
+    guard = Guard(Limits(), place.folder)
     os.rmdir(place.folder)
     assert guard.look(os.getpid()) is None
     assert guard.finish(0, 0.0) == ()

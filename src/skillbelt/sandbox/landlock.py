@@ -16,6 +16,7 @@ from typing import NamedTuple
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox import seccomp
 from skillbelt.sandbox.identity import SYSTEM_FOLDERS, current_identity
+from skillbelt.sandbox.limits import NO_PROCESSES
 from skillbelt.sandbox.process import Run
 from skillbelt.sandbox.protocol import Job, Listener, Running
 from skillbelt.sandbox.supervised import supervised_plan
@@ -155,7 +156,7 @@ def _enforced(job: Job) -> dict[str, str]:
         if known >= _SIGNALS_VERSION
         else f"not enforced: {signals}, but they can be seen and sent signals",
         "system calls": f"seccomp, {denied} denied",
-        "child processes": "allowed" if job.capabilities.processes else "none: seccomp",
+        "child processes": "allowed" if job.capabilities.processes else NO_PROCESSES,
     }
 
 

@@ -8,6 +8,8 @@ import resource
 
 from skillbelt.values import Limits
 
+# What a filter for system calls can keep: it sees that a program is started, not which one.
+NO_PROCESSES = "none: seccomp; a program can still put another in its own place"
 FILE_SIZE_UNIT = 512  # what a POSIX shell counts file sizes in
 _MEMORY_UNIT = 1024
 # Memory is watched over all processes of a run; one alone may reserve more than it uses.

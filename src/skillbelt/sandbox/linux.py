@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox import seccomp
-from skillbelt.sandbox.cgroups import ControlGroup, Hierarchy, hierarchy
+from skillbelt.sandbox.cgroups import Hierarchy, hierarchy
 from skillbelt.sandbox.identity import (
     SYSTEM_FOLDERS,
     Identity,
@@ -19,8 +19,8 @@ from skillbelt.sandbox.identity import (
     run_identity,
     trusted_program,
 )
-from skillbelt.sandbox.limits import shell_lines
-from skillbelt.sandbox.process import TICK_SECONDS, Plan, Run
+from skillbelt.sandbox.limits import NO_PROCESSES, shell_lines
+from skillbelt.sandbox.process import TICK_SECONDS, Plan, Run, check_job
 from skillbelt.sandbox.protocol import Job, Listener, Mount, Running
 from skillbelt.sandbox.watch import Guard
 from skillbelt.values import Limits
@@ -136,16 +136,16 @@ def _explain_job(job: Job, said: str) -> str:
 
 def _plan(job: Job) -> Plan:
     _check(job)
-    identity, found = run_identity(), hierarchy()
+    identity = run_identity()
+    guard = Guard(job.limits, job.workspace, TEMPORARY)
     arguments, fds = bubblewrap_arguments(job)
     # Its own arguments are in a file: every process inside can read the command line of the first.
     fds.append(_memory_file(os.fsencode("".join(f"{each}\0" for each in arguments))))
     argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *_inside(job))
-    group = ControlGroup(found, job.limits) if found is not None else None
     return Plan(
         argv,
-        _enforced(job, identity, found),
-        Guard(job.limits, job.workspace, group, TEMPORARY),
+        _enforced(job, identity, hierarchy()),
+        guard,
         lambda said: _explain_job(job, said),
         tuple(fds),
         terminal_owner=identity,
@@ -154,9 +154,7 @@ def _plan(job: Job) -> Plan:
 
 def _check(job: Job) -> None:
     """Refuse what a shell or the kernel would read differently from how it was meant."""
-    words = (*job.argv, job.cwd, *job.env, *job.env.values())
-    if not job.argv or any("\0" in word for word in words):
-        raise RunRefused("a command, its folder and its environment must not hold a NUL")
+    check_job(job)
     for name in job.env:
         if not (name.isascii() and name.isidentifier()):
             raise RunRefused(f"{name[:100]!r} is not a name for an environment variable")
@@ -287,7 +285,7 @@ def _enforced(job: Job, identity: Identity | None, found: Hierarchy | None) -> d
         "network": "network namespace, proxy only" if network else "none: network namespace",
         "other processes": "pid namespace",
         "system calls": f"seccomp, {denied} denied",
-        "child processes": "allowed" if job.capabilities.processes else "none: seccomp",
+        "child processes": "allowed" if job.capabilities.processes else NO_PROCESSES,
         "user": f"uid {uid}" + (", changed from root" if identity else "") + ", no capabilities",
         "memory": memory,
         "process count": f"{found.label} and rlimit" if found else "rlimit in a user namespace",

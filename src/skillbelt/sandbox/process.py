@@ -9,6 +9,7 @@ import errno
 import os
 import select
 import signal
+import termios
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ START_SECONDS = 30.0
 TICK_SECONDS = 0.02
 END_SECONDS = 5.0
 _LAST_WORDS = 4 * 2**10
+_WINDOW = (24, 80)
 
 
 class Watch(Protocol):
@@ -78,9 +80,9 @@ class Run:
         self._outcome: Outcome | None = None
         self._cancelled = False
         self._fds: set[int] = set(plan.fds)
-        self._pid = -1
-        self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+        self._pid = self._wake = -1
         try:
+            self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
             self._bring_up(listener)
         except BaseException:
             self._abandon()
@@ -134,8 +136,8 @@ class Run:
 
     def _terminal(self) -> tuple[int, int]:
         """Our end and theirs; the chain has it as its stderr and makes it all three streams."""
-        ours, theirs = os.openpty()
-        self._own(ours), self._own(theirs)
+        ours, theirs = map(self._own, os.openpty())
+        termios.tcsetwinsize(theirs, _WINDOW)
         if self._plan.terminal_owner is not None:
             os.fchown(theirs, *self._plan.terminal_owner)
         return ours, theirs
@@ -286,6 +288,19 @@ class Run:
             if fd in self._fds:
                 self._fds.discard(fd)
                 os.close(fd)
+
+
+def check_job(job: Job) -> None:
+    """Raise RunRefused for what the system could not be told, or would understand differently."""
+    words = (*job.argv, job.cwd, *job.env, *job.env.values())
+    if not job.argv or any("\0" in word for word in words):
+        raise RunRefused("a command, its folder and its environment must not hold a NUL")
+    try:
+        os.fsencode("".join(words))
+    except UnicodeEncodeError as error:
+        raise RunRefused("a command must be text that the system can encode") from error
+    if not os.path.isdir(job.workspace):
+        raise RunRefused(f"there is no workspace at {job.workspace}")
 
 
 def _reap(pid: int) -> tuple[int, float]:

@@ -6,11 +6,10 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 
-from skillbelt.errors import RunRefused
-from skillbelt.sandbox.cgroups import ControlGroup, Hierarchy, hierarchy
+from skillbelt.sandbox.cgroups import Hierarchy, hierarchy
 from skillbelt.sandbox.identity import Identity, current_identity, interpreter, run_identity
 from skillbelt.sandbox.limits import process_limits
-from skillbelt.sandbox.process import Plan
+from skillbelt.sandbox.process import Plan, check_job
 from skillbelt.sandbox.protocol import Job
 from skillbelt.sandbox.watch import Guard
 
@@ -24,9 +23,9 @@ def supervised_plan(
     filter_program: bytes = b"",
 ) -> Plan:
     """A run below the launcher, held back by the rules and the filter."""
-    if not job.argv or any("\0" in word for word in (*job.argv, *job.env, *job.env.values())):
-        raise RunRefused("a command and its environment must not hold a NUL")
-    identity, found = run_identity(), hierarchy()
+    check_job(job)
+    guard = Guard(job.limits, job.workspace)
+    identity = run_identity()
     task = {
         "argv": job.argv,
         "env": dict(job.env),
@@ -41,11 +40,10 @@ def supervised_plan(
     fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
     os.write(fd, json.dumps(task).encode())
     os.lseek(fd, 0, os.SEEK_SET)
-    group = ControlGroup(found, job.limits) if found is not None else None
     return Plan(
         (launcher_python(), "-I", "-S", "-c", _text(), str(fd)),
-        {**enforced, **_limits_enforced(identity, found)},
-        Guard(job.limits, job.workspace, group),
+        {**enforced, **_limits_enforced(identity, hierarchy())},
+        guard,
         _explain,
         (fd,),
         supervised=True,

@@ -9,8 +9,10 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from skillbelt.sandbox.cgroups import ControlGroup, hierarchy
+from skillbelt.sandbox.limits import FILE_SIZE_UNIT
 from skillbelt.sandbox.spawn import descendants
 from skillbelt.sandbox.usage import (
     Folder,
@@ -30,19 +32,6 @@ _BY_SIGNAL = {
     128 + signal.SIGXCPU: "max_cpu_seconds",
     128 + signal.SIGXFSZ: "max_written_file_bytes",
 }
-
-
-class Group(Protocol):
-    """A control group of the kernel that holds a run."""
-
-    def join(self, pid: int) -> None:
-        """Put the process in, and all that it will start."""
-
-    def hits(self) -> tuple[str, ...]:
-        """The limits that the kernel has enforced."""
-
-    def remove(self) -> None:
-        """Take it away again."""
 
 
 class _Mark(NamedTuple):
@@ -93,7 +82,8 @@ class DiskWatch:
         now = time.monotonic()
         again = now + max(FOLDER_SECONDS, (now - begun) * _COST_SHARE)
         self._mark = _Mark(free, left, again)
-        if found.largest >= limits.max_written_file_bytes:
+        if 0 <= found.largest - limits.max_written_file_bytes < FILE_SIZE_UNIT:
+            # As long as a file can get. Some programs do not let the signal end them.
             self.seen.add("max_written_file_bytes")
         if found.bytes > limits.max_workspace_bytes:
             return "max_workspace_bytes"
@@ -150,14 +140,17 @@ class ProcessWatch:
 
 
 class Guard:
-    """Everything that looks after one run."""
+    """Everything that looks after one run; with a control group where one can be made.
 
-    def __init__(
-        self, limits: Limits, workspace: str, group: Group | None, temporary: str | None = None
-    ) -> None:
-        self._limits, self._group = limits, group
+    `temporary` is the path inside of the folder for temporary files, if it has a size.
+    """
+
+    def __init__(self, limits: Limits, workspace: str, temporary: str | None = None) -> None:
+        self._limits = limits
         self._disk = DiskWatch(workspace, limits)
-        self._processes = ProcessWatch(limits, group is not None, temporary)
+        found = hierarchy()
+        self._processes = ProcessWatch(limits, found is not None, temporary)
+        self._group = ControlGroup(found, limits) if found is not None else None
 
     def join(self, pid: int) -> None:
         """Put the run into its control group: the last of the chain, which becomes the command."""
