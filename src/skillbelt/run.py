@@ -112,11 +112,17 @@ def check_stdin(call: RunCall, limits: Limits) -> None:
 
 
 def script_of(command: str, is_file: Callable[[str], bool]) -> str:
-    """The script of the skill that a command runs, alone or by its interpreter; "" for others."""
+    """The script of the skill that a command runs, alone or by its interpreter; "" for others.
+
+    A word without a slash is looked up by the shell, not in the skill, and an interpreter with one
+    may be anybody's.
+    """
     parts = simple_commands(command)
     words = parts[0].split() if len(parts) == 1 else []
-    if len(words) > 1 and words[0].rpartition("/")[2] in _INTERPRETERS:
+    if len(words) > 1 and words[0] in _INTERPRETERS:
         words = words[1:]
+    elif words and "/" not in words[0]:
+        return ""
     path = words[0].removeprefix("./") if words else ""
     plain = path and not path.startswith(("/", "-")) and ".." not in path.split("/")
     return path if plain and is_file(path) else ""
@@ -125,9 +131,10 @@ def script_of(command: str, is_file: Callable[[str], bool]) -> str:
 def remembered_as(command: str, script: str) -> tuple[str, ...]:
     """What "always" remembers: a script of the skill with any arguments, else the very command.
 
-    A script is part of the content that a remembered answer is bound to; a command is not.
+    A script is part of the content that a remembered answer is bound to; a command is not. No
+    command comes out of `simple_commands` with such brackets in it, so none can pass for a script.
     """
-    return (f"{script} with any arguments",) if script else simple_commands(command)
+    return (f"{script} <any arguments>",) if script else simple_commands(command)
 
 
 def stream(captured: Captured) -> str:

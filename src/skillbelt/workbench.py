@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.capabilities import KINDS, Grants, capabilities_of, tool_name
-from skillbelt.collect import HINT, Collected, Wanted, collect, primary
+from skillbelt.collect import Collected, Wanted, collect, primary
 from skillbelt.commands import CommandPolicy, clean_environment, policy_from, prepare
 from skillbelt.dependencies import Needs, describe, needs_of
 from skillbelt.environments import Environment, provision
 from skillbelt.errors import RunRefused
 from skillbelt.gate import Gate, session_id
 from skillbelt.inputs import stage_inputs
-from skillbelt.paths import create_beneath
+from skillbelt.paths import create_beneath, inside
 from skillbelt.permission import Initiator, Request
 from skillbelt.run import (
     RunCall,
@@ -36,7 +36,7 @@ from skillbelt.run import (
 )
 from skillbelt.sandbox.egress import Egress, bridge
 from skillbelt.sandbox.identity import interpreter, run_identity
-from skillbelt.sandbox.protocol import Job, Listener, Mount, Outcome, Sandbox
+from skillbelt.sandbox.protocol import Job, Listener, Mount, Outcome, Running, Sandbox
 from skillbelt.sandbox.registry import choose
 from skillbelt.settings import Settings, process_environment
 from skillbelt.shell import simple_commands
@@ -46,7 +46,7 @@ from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
 from skillbelt.tracing import span
 from skillbelt.values import Capabilities
-from skillbelt.workspace import VENV, Workspace, open_workspace, place_of
+from skillbelt.workspace import SKILLS, VENV, Workspace, open_workspace, place_of
 
 INSIDE = "/workspace"
 _NET = "/run/net"
@@ -132,8 +132,7 @@ class Workbench:
         """Run a command of a skill; RunRefused or PermissionDenied when it was not run."""
         with self.ready(skill, call, who) as ready:
             with span("workspace.run", **_run_facts(skill, ready)):
-                outcome = self.sandbox.start(ready.job, listener).wait()
-            assert outcome is not None
+                outcome = _waited(self.sandbox.start(ready.job, listener))
             return self.finish(ready, outcome, who)
 
     @contextmanager
@@ -157,7 +156,7 @@ class Workbench:
             stack.callback(workspace.end_run, run)
             if call.editor_text is not None:
                 _write_editor(workspace, run, call.editor_text)
-            warnings = self._inputs(call, workspace, run, request)
+            warnings = self._inputs(call, workspace, run, request, who)
             packages = self._packages(skill, call, workspace, staged, request)
             granted = capabilities or Capabilities(processes=True)
             hosts = self._hosts(skill, request)
@@ -179,7 +178,8 @@ class Workbench:
         self, skill: Skill, call: RunCall, staged: Staged, workspace: Workspace, who: Who
     ) -> Request:
         """The request to run this command of this very copy of the skill, allowed."""
-        script = self._script(call, workspace, staged)
+        # With a PATH of the caller's, the interpreter may be any program.
+        script = "" if "PATH" in call.env else self._script(skill, call, workspace)
         shown = shorten(one_line(call.text), _SHOWN)
         return self.gate.require(
             Request(
@@ -198,9 +198,22 @@ class Workbench:
         )
 
     @staticmethod
-    def _script(call: RunCall, workspace: Workspace, staged: Staged) -> str:
-        folder = os.path.join(workspace.path, staged.path)
-        return script_of(call.text, lambda path: os.path.isfile(os.path.join(folder, path)))
+    def _script(skill: Skill, call: RunCall, workspace: Workspace) -> str:
+        """The file of the skill itself that the command runs, relative to the skill; "" if none.
+
+        What a run can write is not the skill's own, though links in its folder lead there.
+        """
+        home = os.path.join(workspace.path, SKILLS, skill.name)
+        cwd = os.path.join(workspace.path, workspace.resolve_cwd(call.cwd, skill.name))
+
+        def is_own(path: str) -> bool:
+            path = os.path.join(cwd, path)
+            own = inside(path, home) and not inside(path, os.path.join(home, VENV))
+            return own and os.path.isfile(path)
+
+        script = script_of(call.text, is_own)
+        found = os.path.realpath(os.path.join(cwd, script))
+        return os.path.relpath(found, os.path.realpath(home)) if script else ""
 
     def _ask(self, request: Request, type: str, text: str, summary: str) -> Request:
         """Another permission for the same run."""
@@ -209,7 +222,7 @@ class Workbench:
     # What it works on
 
     def _inputs(
-        self, call: RunCall, workspace: Workspace, run: str, request: Request
+        self, call: RunCall, workspace: Workspace, run: str, request: Request, who: Who
     ) -> tuple[str, ...]:
         if not call.inputs:
             return ()
@@ -222,7 +235,7 @@ class Workbench:
             staged = stage_inputs(
                 workspace,
                 call.inputs,
-                artifacts=self.artifacts(self._key(request)),
+                artifacts=self.artifacts(who.key),
                 host_roots=self.host_roots,
                 permit_host=permit,
                 stage_skill=lambda name: stage(workspace, self._find(name), self.settings.limits),
@@ -230,11 +243,6 @@ class Workbench:
                 limits=self.settings.limits,
             )
         return tuple(one.warning for one in staged if one.warning)
-
-    @staticmethod
-    def _key(request: Request) -> SessionKey:
-        app, user, session = request.session.split("/", 2)
-        return SessionKey(app, user, session)
 
     @property
     def host_roots(self) -> tuple[str, ...]:
@@ -246,7 +254,7 @@ class Workbench:
     ) -> Environment | None:
         """The packages that the skill declares, installed outside the sandbox, once allowed."""
         folder = os.path.join(workspace.path, staged.path)
-        needs = needs_of(folder, self._script(call, workspace, staged) or None)
+        needs = needs_of(folder, self._script(skill, call, workspace) or None)
         if needs is None or not needs.requirements:
             return None
         cache = place_of(os.path.join(self.settings.cache_dir, "packages"), self.owner)
@@ -393,6 +401,18 @@ class Workbench:
         )
 
 
+def _waited(running: Running) -> Outcome:
+    """The outcome; whoever is interrupted meanwhile leaves nothing running."""
+    try:
+        outcome = running.wait()
+    except BaseException:
+        running.kill()
+        running.wait()
+        raise
+    assert outcome is not None
+    return outcome
+
+
 def _write_editor(workspace: Workspace, run: str, text: str) -> None:
     """A program for `$EDITOR` that writes the text into the file it is given."""
     folder = workspace.make_folders(run)
@@ -413,7 +433,6 @@ def _python_folder() -> str:
 
 def _result(ready: Ready, outcome: Outcome, collected: Collected, sandbox: str) -> RunResult:
     reached = ready.egress.connections if ready.egress else ()
-    hint = [HINT] if collected.files and not collected.saved else []
     return RunResult(
         stream(outcome.stdout),
         stream(outcome.stderr),
@@ -423,7 +442,7 @@ def _result(ready: Ready, outcome: Outcome, collected: Collected, sandbox: str) 
         collected.files,
         collected.primary,
         collected.saved,
-        (*ready.warnings, *stream_warnings(outcome), *collected.warnings, *hint),
+        (*ready.warnings, *stream_warnings(outcome), *collected.warnings),
         tuple(dict.fromkeys((*outcome.limits_hit, *collected.limits_hit))),
         sandbox,
         outcome.enforced,
