@@ -1,0 +1,242 @@
+"""What a run is asked for and what it gives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillbelt.collect import OutputFile, Saved
+from skillbelt.errors import RunRefused
+from skillbelt.run import (
+    RunCall,
+    RunResult,
+    check_stdin,
+    remembered_as,
+    script_of,
+    stream,
+    stream_warnings,
+    timeout_of,
+    wanted_outputs,
+)
+from skillbelt.sandbox.protocol import Captured, Outcome
+from skillbelt.values import Limits
+
+LIMITS = Limits(max_stdin_bytes=10)
+
+
+def having(*paths: str) -> Callable[[str], bool]:
+    return lambda path: path in paths
+
+
+# --- the call ------------------------------------------------------------------------------------
+
+
+def test_a_line_is_its_own_text() -> None:
+    assert RunCall("echo  a |  cat").text == "echo  a |  cat"
+
+
+def test_words_make_a_line_that_a_shell_takes_apart_again() -> None:
+    assert RunCall(("echo", "a b", "$HOME")).text == "echo 'a b' '$HOME'"
+
+
+def test_a_call_without_a_time_may_take_the_most_there_is() -> None:
+    assert timeout_of(RunCall("true"), 300.0) == 300.0
+
+
+def test_a_call_may_only_ask_for_less_time() -> None:
+    assert timeout_of(RunCall("true", timeout_seconds=2.5), 300.0) == 2.5
+    assert timeout_of(RunCall("true", timeout_seconds=900), 300.0) == 300.0
+
+
+@pytest.mark.parametrize("seconds", [-1, -0.001, float("inf"), float("nan"), float("-inf")])
+def test_what_is_no_time_is_refused(seconds: float) -> None:
+    with pytest.raises(RunRefused, match="timeout must be a number of seconds"):
+        timeout_of(RunCall("true", timeout_seconds=seconds), 300.0)
+
+
+def test_input_up_to_the_limit_is_taken() -> None:
+    check_stdin(RunCall("cat", stdin=b"x" * 10), LIMITS)
+    check_stdin(RunCall("cat", stdin=None), LIMITS)
+
+
+def test_too_much_input_is_refused_with_the_limit_and_the_way_round() -> None:
+    with pytest.raises(RunRefused, match=r"10 bytes \(max_stdin_bytes\).*input file"):
+        check_stdin(RunCall("cat", stdin=b"x" * 11), LIMITS)
+
+
+@pytest.mark.parametrize("name", ["EDITOR", "VISUAL"])
+def test_an_editor_can_not_be_set_twice(name: str) -> None:
+    """Case 70."""
+    with pytest.raises(RunRefused, match=name):
+        check_stdin(RunCall("git commit", env={name: "vi"}, editor_text="hi"), LIMITS)
+    check_stdin(RunCall("git commit", env={name: "vi"}), LIMITS)
+
+
+def test_a_call_that_names_no_outputs_wants_none() -> None:
+    assert wanted_outputs(RunCall("true")) is None
+
+
+def test_output_files_are_given_with_their_content_and_saved_on_request() -> None:
+    call = RunCall("true", output_files=("out/*",), save_as_artifacts=True, artifact_prefix="a/")
+    wanted = wanted_outputs(call)
+    assert wanted is not None
+    assert (wanted.globs, wanted.inline, wanted.save, wanted.name_template) == (
+        ("out/*",), True, True, "a/",
+    )  # fmt: skip
+
+
+def test_output_files_win_over_outputs() -> None:
+    call = RunCall("true", output_files=("out/a",), outputs={"globs": ["out/b"]})
+    wanted = wanted_outputs(call)
+    assert wanted is not None and wanted.globs == ("out/a",)
+
+
+def test_outputs_say_how_they_are_wanted() -> None:
+    wanted = wanted_outputs(RunCall("true", outputs={"Globs": ["out/b"], "MaxFiles": 2}))
+    assert wanted is not None
+    assert (wanted.globs, wanted.max_files, wanted.inline) == (("out/b",), 2, False)
+
+
+def test_outputs_without_patterns_are_still_outputs() -> None:
+    assert wanted_outputs(RunCall("true", outputs={})) is not None
+
+
+# --- what is remembered --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("python3 scripts/a.py x y", "scripts/a.py"),
+        ("bash ./scripts/a.py", "scripts/a.py"),
+        ("scripts/a.py --all", "scripts/a.py"),
+        ("./run.sh", "run.sh"),
+        ("python3 run.sh", "run.sh"),
+        ("run.sh", ""),  # looked up on the PATH
+        ("work/python3 scripts/a.py", ""),  # any program may be called so
+        ("/tmp/python3 scripts/a.py", ""),
+        ("python3 -c pass", ""),
+        ("python3 -m scripts/a.py", ""),
+        ("python3 scripts/other.py", ""),
+        ("python3 /etc/run.sh", ""),
+        ("python3 scripts/../run.sh", ""),
+        ("cat scripts/a.py", ""),
+        ("python3 scripts/a.py; ls", ""),
+        ("python3 scripts/a.py > x", ""),
+        ("python3 $(echo scripts/a.py)", ""),
+        ("FOO=1 python3 scripts/a.py", ""),
+        ("python3", ""),
+        ("", ""),
+        ("'", ""),
+    ],
+)
+def test_a_script_is_told_from_other_commands(command: str, script: str) -> None:
+    assert script_of(command, having("scripts/a.py", "run.sh", "-c", "/etc/run.sh")) == script
+
+
+def test_a_script_is_remembered_with_any_arguments() -> None:
+    first = remembered_as("python3 scripts/a.py x", "scripts/a.py")
+    assert first == remembered_as("python3 scripts/a.py y z", "scripts/a.py")
+
+
+def test_other_commands_are_remembered_one_by_one_and_to_the_letter() -> None:
+    assert remembered_as("git add . && git push", "") == ("git add .", "git push")
+
+
+@given(st.text(), st.sampled_from(["run.sh", "scripts/a b.py"]))
+def test_no_command_is_remembered_as_what_a_script_is(command: str, script: str) -> None:
+    of_script = remembered_as("", script)
+    assert not set(of_script) & set(remembered_as(command, ""))
+    assert remembered_as(of_script[0], "") != of_script
+
+
+@given(st.text(), st.text())
+def test_whatever_the_command_is_the_script_is_a_file_that_was_looked_at(
+    command: str, name: str
+) -> None:
+    seen: list[str] = []
+
+    def is_file(path: str) -> bool:
+        seen.append(path)
+        return True
+
+    script = script_of(f"python3 {name} {command}", is_file)
+    assert script == "" or seen == [script]
+    assert not script.startswith("/") and ".." not in script.split("/")
+
+
+# --- streams -------------------------------------------------------------------------------------
+
+
+@given(st.text(), st.integers(0, 200))
+def test_a_stream_is_cut_between_two_characters(text: str, keep: int) -> None:
+    data = text.encode("utf-8", "replace")
+    shown = stream(Captured(data[:keep], len(data)))
+    assert text.encode("utf-8", "replace").decode().startswith(shown)
+    assert len(data[:keep]) - len(shown.encode()) < 4
+
+
+@given(st.binary(), st.integers(0, 40))
+def test_any_bytes_give_text_and_lose_no_whole_character(data: bytes, keep: int) -> None:
+    shown = stream(Captured(data[:keep], len(data)))
+    whole = data[:keep].decode("utf-8", "replace")
+    assert whole.startswith(shown)
+    assert len(whole) - len(shown) <= 3
+
+
+def test_a_stream_that_came_whole_is_kept_whole() -> None:
+    assert stream(Captured(b"a\xc3", 2)) == "a\ufffd"
+
+
+def test_a_stream_that_was_cut_ends_before_the_character_that_was() -> None:
+    assert stream(Captured(b"a\xc3", 3)) == "a"
+
+
+@pytest.mark.parametrize("sign", ["é", "€", "😀"])
+def test_every_length_of_character_is_seen_whole_or_not_at_all(sign: str) -> None:
+    data = sign.encode()
+    for keep in range(len(data)):
+        assert stream(Captured(b"x" + data[:keep], 99)) == "x"
+    assert stream(Captured(b"x" + data, 99)) == "x" + sign
+
+
+def test_invalid_bytes_are_replaced_not_dropped() -> None:
+    assert stream(Captured(b"a\xffb", 3)) == "a\ufffdb"
+    assert stream(Captured(b"a\x80\x80\x80", 99)) == "a\ufffd\ufffd\ufffd"
+
+
+def test_each_stream_that_is_cut_is_said() -> None:
+    """Case 59."""
+    assert stream_warnings(Outcome(0)) == []
+    both = Outcome(0, stdout=Captured(b"", 1), stderr=Captured(b"a", 2))
+    assert stream_warnings(both) == ["stdout truncated", "stderr truncated"]
+
+
+# --- the result ----------------------------------------------------------------------------------
+
+
+def test_a_document_has_the_fields_that_every_run_has() -> None:
+    document = RunResult("", "", 0, False, 5).document()
+    assert set(document) == {
+        "stdout", "stderr", "exit_code", "timed_out", "duration_ms", "output_files", "limits_hit",
+        "sandbox", "enforced",
+    }  # fmt: skip
+
+
+def test_a_document_is_json() -> None:
+    file = OutputFile("out/a.txt", "workspace://out/a.txt", "hi", "text/plain", 2)
+    result = RunResult(
+        "out", "err", 3, True, 5, (file,), file, (Saved("a", 0),), ("careful",), ("max_processes",),
+        "bubblewrap", {"files": "held"}, ("example.com:443",), True, ("not saved",),
+    )  # fmt: skip
+    document = json.loads(json.dumps(result.document()))
+    assert document["output_files"] == [file._asdict()]
+    assert document["primary_output"] == file._asdict()
+    assert document["artifact_files"] == [{"name": "a", "version": 0}]
+    assert document["enforced"] == {"files": "held"}
+    assert document["hosts"] == ["example.com:443"]
+    assert (document["cancelled"], document["errors"]) == (True, ["not saved"])
