@@ -8,7 +8,16 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache, partial, wraps
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    overload,
+)
 
 from skillbelt.errors import LoadError, PathEscape, SkillNotFound
 from skillbelt.events import NewEvent
@@ -18,10 +27,11 @@ from skillbelt.load import Loaded, list_docs, load_skill_body, sample_files
 from skillbelt.materialize import Material, Message, block, materialize
 from skillbelt.permission import Decision, Initiator, Request
 from skillbelt.session import LoadedSkill, LoadRequest, Session
+from skillbelt.settings import Settings
 from skillbelt.shelf import Shelf, Visible
 from skillbelt.skill import Skill
 from skillbelt.storage import Storage
-from skillbelt.tools import Access, Tool, ToolFormat, ToolResult, render
+from skillbelt.tools import Access, Runs, Tool, ToolFormat, ToolResult, render
 from skillbelt.turns import (
     Mark,
     Note,
@@ -42,21 +52,28 @@ _CALLED = re.compile(r"\s*[/$]([^\W_][\w.-]*)(?:\s+(.*))?", re.DOTALL)
 _BROUGHT, _GRANTED = "temp:skill:asked:", "temp:skill:granted:"
 _YOUNG_SECONDS = 2.0
 _State = dict[str, str]
-_Session = TypeVar("_Session", bound="RuntimeSession")
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 
+class _Bounded(Protocol):
+    @property
+    def settings(self) -> Settings: ...
+
+
+_Self = TypeVar("_Self", bound=_Bounded)
+
+
 def in_thread(
-    method: Callable[Concatenate[_Session, _Given], _Result],
-) -> Callable[Concatenate[_Session, _Given], Coroutine[Any, Any, _Result]]:
+    method: Callable[Concatenate[_Self, _Given], _Result],
+) -> Callable[Concatenate[_Self, _Given], Coroutine[Any, Any, _Result]]:
     """The method as a coroutine; files and the store are used in a thread of their own."""
 
     @wraps(method)
-    async def call(self: _Session, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+    async def call(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
         from anyio import to_thread
 
-        limiter = _limiter(self.shelf.settings.limits.max_parallel_calls)
+        limiter = _limiter(self.settings.limits.max_parallel_calls)
         return await to_thread.run_sync(partial(method, self, *args, **kwargs), limiter=limiter)
 
     return call
@@ -118,6 +135,11 @@ class RuntimeSession:
     def __repr__(self) -> str:
         key = self.session.key
         return f"<RuntimeSession {key.app}/{key.user}/{key.session}>"
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the runtime."""
+        return self.shelf.settings
 
     # What the model gets
 
@@ -254,7 +276,14 @@ class RuntimeSession:
             self.shelf.names,
             self._shown,
             self._called(),
+            self._runs,
         )
+
+    def _runs(self) -> Runs:
+        from skillbelt.workbench import Who
+
+        session = self.session
+        return Runs(self.shelf.workbench, Who(session.key, "model", session.agent))
 
     def _called(self) -> dict[str, Skill]:
         """What the user or the host brought in, whether or not the model may bring it in itself."""

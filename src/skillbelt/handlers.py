@@ -9,13 +9,21 @@ import json
 import os
 from collections.abc import Mapping
 
-from skillbelt.errors import LoadError, PathEscape, SkillbeltError
+from skillbelt.errors import (
+    ArtifactError,
+    LoadError,
+    PathEscape,
+    PermissionDenied,
+    RunRefused,
+    SandboxUnavailable,
+    SkillbeltError,
+)
 from skillbelt.events import NewEvent
 from skillbelt.load import Loaded, list_docs, load_resource, load_skill_body, sample_files
 from skillbelt.materialize import Material, block
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
-from skillbelt.storage import Storage
+from skillbelt.storage import Page, Storage, page_of
 from skillbelt.text import one_line, shorten, xml
 from skillbelt.tools import Access, Call, Handler, ToolResult, check_arguments
 
@@ -45,6 +53,10 @@ def dispatch(kind: str, handler: Handler, arguments: object, access: Access, id:
         return failed(presentable(str(error).removesuffix(f" ({error.root})"), access))
     except LoadError as error:
         return failed(presentable(f"{_inside(error.path)}: {error.reason}", access))
+    except PermissionDenied as error:
+        return failed(error.reason)
+    except (RunRefused, SandboxUnavailable, ArtifactError) as error:
+        return failed(presentable(str(error), access))
 
 
 def failed(message: str) -> ToolResult:
@@ -337,8 +349,19 @@ def read_file(call: Call) -> ToolResult:
         skill = approved(call.access, called or lookup(call.access, skill_name))
         return _resource(call, skill, path)
     if separator and scheme in ("workspace", "artifact"):
-        raise Refused(f"{scheme}:// is not available in this release")
+        return _left(call, name)
     return _stored(call, name)
+
+
+def _left(call: Call, name: str) -> ToolResult:
+    """Text that a run left, in its workspace or as an artifact."""
+    if call.access.runs is None:
+        raise Refused("executor is not configured: there are no runs here, so there are no files")
+    from skillbelt.running import text_left
+
+    start, count = _range(call)
+    most = call.access.settings.limits.max_resource_excerpt_chars
+    return _given(page_of(text_left(call.access.runs(), name), start or 1, count or _LINES, most))
 
 
 def _stored(call: Call, name: str) -> ToolResult:
@@ -347,11 +370,15 @@ def _stored(call: Call, name: str) -> ToolResult:
     if os.sep in key or not name.startswith((STORED, storage.folder)):
         raise Refused(
             f"{shown(name)!r} can not be read: give {STORED}... as a result gave it, "
-            "or skill://name/path"
+            "skill://name/path, workspace://path or artifact://name"
         )
     start, count = _range(call)
     most = call.access.settings.limits.max_resource_excerpt_chars
     page = storage.read(os.path.join(storage.folder, key), start or 1, count or _LINES, most)
+    return _given(page)
+
+
+def _given(page: Page) -> ToolResult:
     told = f"(line {page.start_line} on, of {page.total_lines}"
     more = f"; next: start_line {page.next_line})" if page.next_line else "; this is the end)"
     data = {"start_line": page.start_line, "next_line": page.next_line, "lines": page.total_lines}
@@ -387,6 +414,18 @@ def _about(skill: Skill) -> str:
     return one_line(" ".join(filter(None, (skill.description, skill.when_to_use))))
 
 
+def run(call: Call) -> ToolResult:
+    """Run a command of a skill."""
+    from skillbelt.running import run_command
+
+    skill, access = find(call), call.access
+    loaded = {one.name for one in access.session.loaded()} if access.session else {skill.name}
+    if access.settings.require_load and skill.name not in loaded:
+        name, loader = (access.names.get(kind, kind) for kind in ("skill_run", "skill_load"))
+        raise Refused(f'{name} requires {loader} first for "{skill.name}"')
+    return run_command(call, skill)
+
+
 HANDLERS: Mapping[str, Handler] = {
     "skill": use,
     "skill_load": load,
@@ -394,6 +433,7 @@ HANDLERS: Mapping[str, Handler] = {
     "skill_select_docs": select_docs,
     "load_resource": read_resource,
     "read_file": read_file,
+    "skill_run": run,
     "skill_unload": unload,
     "skill_list": list_skills,
 }

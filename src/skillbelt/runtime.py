@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from skillbelt.conversation import RuntimeSession
+from skillbelt.conversation import RuntimeSession, in_thread
 from skillbelt.load import Loaded
-from skillbelt.permission import Rule
+from skillbelt.permission import Initiator, Rule
 from skillbelt.session import Session
 from skillbelt.shelf import Shelf, Visible
 from skillbelt.skill import Skill
 from skillbelt.store import SessionKey
-from skillbelt.tools import Access, ToolResult
+from skillbelt.tools import Access, Runs, ToolResult
+
+if TYPE_CHECKING:
+    from skillbelt.run import RunResult
+    from skillbelt.sandbox.protocol import Listener
+    from skillbelt.workbench import Who
 
 APP = "skillbelt"
 
@@ -40,6 +47,7 @@ class Runtime(Shelf):
             lambda: self.look() and self.available(),
             self._record,
             names=self.names,
+            runs=lambda: Runs(self.workbench, _who("model")),
         )
         return self.run_tool(name, arguments, access, call_id)
 
@@ -49,6 +57,45 @@ class Runtime(Shelf):
 
     def _record(self, skill: Skill, loaded: Loaded) -> None:
         self.gate.record_load(self.gate.load_request(skill, "model"), loaded)
+
+    def run_sync(
+        self,
+        name: str,
+        command: str | Sequence[str],
+        *,
+        session: RuntimeSession | None = None,
+        inputs: Iterable[str | Mapping[str, object]] = (),
+        outputs: Iterable[str] | Mapping[str, object] = (),
+        env: Mapping[str, str] = MappingProxyType({}),
+        cwd: str = "",
+        timeout_seconds: float = 0.0,
+        stdin: bytes = b"",
+        save_as_artifacts: bool = False,
+        omit_inline_content: bool = False,
+        listener: Listener | None = None,
+    ) -> RunResult:
+        """Run a command of a skill in its sandbox, as the user.
+
+        Words are run as they are, a text by `bash -c`. A command that fails is a result like any
+        other; RunRefused, PermissionDenied and SandboxUnavailable say that nothing was run.
+        """
+        from skillbelt.run import RunCall
+
+        call = RunCall(
+            command if isinstance(command, str) else tuple(command),
+            cwd,
+            env,
+            timeout_seconds,
+            [{"from": one} if isinstance(one, str) else one for one in inputs],
+            () if isinstance(outputs, Mapping) else tuple(outputs),
+            outputs if isinstance(outputs, Mapping) else None,
+            save_as_artifacts,
+            omit_inline_content=omit_inline_content,
+            stdin=stdin,
+        )
+        return self.workbench.run(self.get_skill(name), call, _who("user", session), listener)
+
+    run = in_thread(run_sync)
 
     def session(
         self,
@@ -82,3 +129,11 @@ class Runtime(Shelf):
         key = SessionKey(app, user, session)
         shutil.rmtree(self.storage(key).folder, ignore_errors=True)
         return self.store.delete(key)
+
+
+def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Who:
+    from skillbelt.workbench import Who
+
+    if session is None:
+        return Who(SessionKey(APP, "", "shared"), initiator)
+    return Who(session.session.key, initiator, session.session.agent)

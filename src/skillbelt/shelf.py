@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Self, overload
+from functools import cached_property
+from typing import TYPE_CHECKING, Self, overload
 
 from skillbelt.catalog import Catalog
 from skillbelt.disclose import GUIDANCE_HEADER, Overview, compact, default_budget, overview
@@ -33,6 +34,10 @@ from skillbelt.tools import (
 from skillbelt.turns import remember
 from skillbelt.values import Limits
 
+if TYPE_CHECKING:
+    from skillbelt.artifacts import ArtifactStore
+    from skillbelt.workbench import Workbench
+
 # Whether a skill is there at all for whoever asks now.
 Visible = Callable[[Skill], bool]
 
@@ -53,6 +58,7 @@ class Shelf:
         *,
         settings: Settings | None = None,
         store: Store | None = None,
+        artifacts: ArtifactStore | None = None,
         rules: Iterable[Rule] = (),
         ask: Ask | None = None,
         visible: Visible | None = None,
@@ -64,7 +70,7 @@ class Shelf:
         self.catalog = Catalog(project, settings=settings, permit=self._permits, **overrides)  # type: ignore[arg-type]
         self.settings = self.catalog.settings
         self.gate = Gate(self.settings, lambda: self.store, rules=rules, ask=ask)
-        self._store, self.visible = store, visible
+        self._store, self._artifacts, self.visible = store, artifacts, visible
         self.always = (always,) if isinstance(always, str) else tuple(always)
         kinds = choose(tools, self.settings.tool_profile)
         self.names = offered_names(kinds, self.settings.tool_names)
@@ -81,6 +87,13 @@ class Shelf:
         if self._store is None:
             self._store = open_store(self.settings)
         return self._store
+
+    @cached_property
+    def workbench(self) -> Workbench:
+        """Where the commands of skills run."""
+        from skillbelt.workbench import Workbench
+
+        return Workbench(self.settings, self.gate, self.get_skill, artifacts=self._artifacts)
 
     def close(self) -> None:
         """Refuse every request that waits for permission; nothing more is asked after this."""

@@ -57,16 +57,7 @@ class Storage:
         parent, name = os.path.split(ref)
         if parent != self.folder or not _NAME.fullmatch(name):
             raise PathEscape(ref, self.folder, "is not a stored text")
-        text = self._text(ref, name)
-        start = max(start_line, 1)
-        wanted = pages(text, start, lines)
-        given = head(wanted, chars)
-        following = start + line_count(given)
-        if len(given) < len(wanted) and not given.endswith("\n"):
-            # A line of which only a part came is given again, unless it is too long for any page.
-            following = max(following - 1, start + 1)
-        total = line_count(text)
-        return Page(given, start, following if following <= total else 0, total)
+        return page_of(self._text(ref, name), start_line, lines, chars)
 
     def _text(self, ref: str, name: str) -> str:
         try:
@@ -92,6 +83,21 @@ class Storage:
                         os.unlink(entry.path)
                         gone += 1
         return gone
+
+
+def page_of(
+    text: str, start_line: int = 1, lines: int | None = None, chars: int = _MOST_CHARS
+) -> Page:
+    """Lines of a text, at most `chars` characters, and where to read on."""
+    start = max(start_line, 1)
+    wanted = pages(text, start, lines)
+    given = head(wanted, chars)
+    following = start + line_count(given)
+    if len(given) < len(wanted) and not given.endswith("\n"):
+        # A line of which only a part came is given again, unless it is too long for any page.
+        following = max(following - 1, start + 1)
+    total = line_count(text)
+    return Page(given, start, following if following <= total else 0, total)
 
 
 def _ours(entry: os.DirEntry[str]) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from skillbelt.definitions import DEFINITIONS, PROFILES, Schema
 from skillbelt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from skillbelt.settings import Settings
     from skillbelt.skill import Skill
     from skillbelt.storage import Storage
+    from skillbelt.workbench import Who, Workbench
 
 ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
-Schema = dict[str, object]
 # Whether a skill may be loaded, or (False) read on in: a reason to refuse, None to go on.
 Approve = Callable[["Skill", bool], "str | None"]
 
@@ -44,6 +45,7 @@ class Access(NamedTuple):
     `names` gives the offered name of each tool, `look` scans again and gives what can be seen then,
     `shown` holds the tool results the model has before it, `called` the skills whose files it may
     read because the user brought them in, `record` is told of each skill whose text is given.
+    Without `runs` nothing can be run.
     """
 
     skills: Mapping[str, Skill]
@@ -56,6 +58,14 @@ class Access(NamedTuple):
     names: Mapping[str, str] = MappingProxyType({})
     shown: Collection[str] = ()
     called: Mapping[str, Skill] = MappingProxyType({})
+    runs: Callable[[], Runs] | None = None
+
+
+class Runs(NamedTuple):
+    """Where commands run, and for whom."""
+
+    workbench: Workbench
+    who: Who
 
 
 class Call(NamedTuple):
@@ -77,167 +87,6 @@ class Tool(NamedTuple):
     schema: Schema
     handler: Handler
     kind: str
-
-
-class Definition(NamedTuple):
-    """What is the same for a tool wherever it is offered."""
-
-    common: str
-    description: str
-    properties: Mapping[str, Schema]
-    required: tuple[str, ...] = ()
-    guidance: str = ""
-
-
-def _skill(text: str = "The name of the skill, as it is listed.") -> Schema:
-    return {"type": "string", "description": text}
-
-
-def _lines() -> dict[str, Schema]:
-    return {
-        "start_line": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "The first line to give, counted from 1.",
-        },
-        "num_lines": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "How many lines to give.",
-        },
-    }
-
-
-def _docs(verb: str) -> dict[str, Schema]:
-    return {
-        "docs": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": f"The names of the documents to {verb}.",
-        },
-        "include_all_docs": {
-            "type": "boolean",
-            "description": f"Whether to {verb} every document. They may be long: name a few.",
-        },
-    }
-
-
-DEFINITIONS: Mapping[str, Definition] = {
-    "skill": Definition(
-        "skill",
-        "Load a specialised skill that gives instructions and workflows for a task. Use it when "
-        "the task matches the description of a skill. The result holds the skill's instructions "
-        'in a <skill_content name="..."> block, with the folder its files lie in.',
-        {"name": _skill("The name of the skill, from available_skills.")},
-        ("name",),
-        "{skill} gives a skill's instructions; call it before you start on a task that matches.",
-    ),
-    "skill_load": Definition(
-        "load_skill",
-        "Load a skill: its instructions are there from the next step on. Name documents of the "
-        "skill to have them as well. Call it again to choose other documents.",
-        {"skill": _skill(), **_docs("load")},
-        ("skill",),
-        "Load a skill with {skill_load} when the task matches its description, and without "
-        "documents at first.",
-    ),
-    "skill_list_docs": Definition(
-        "skill_list_docs",
-        "List the documents of a skill, by name.",
-        {"skill": _skill()},
-        ("skill",),
-        "{skill_list_docs} lists the documents of a skill.",
-    ),
-    "skill_select_docs": Definition(
-        "skill_select_docs",
-        "Choose which documents of a loaded skill are there from the next step on: add some, "
-        "replace those chosen so far, or clear them all.",
-        {
-            "skill": _skill(),
-            **_docs("select"),
-            "mode": {
-                "type": "string",
-                "enum": ["add", "replace", "clear"],
-                "description": "What to do with those chosen so far; replace them if not given.",
-            },
-        },
-        ("skill",),
-        "{skill_select_docs} chooses a few documents of a loaded skill; avoid choosing all.",
-    ),
-    "load_resource": Definition(
-        "read_skill_resource",
-        "Read one text file of a skill: a section, some lines, or the beginning.",
-        {
-            "skill": _skill(),
-            "relative_path": {
-                "type": "string",
-                "description": "The file, relative to the skill's folder: reference/api.md",
-            },
-            "section_hint": {
-                "type": "string",
-                "description": "A heading of the file; only its section is given.",
-            },
-            **_lines(),
-            "full": {
-                "type": "boolean",
-                "description": "Whether to give the whole file, as far as the limit allows.",
-            },
-        },
-        ("skill", "relative_path"),
-        "{load_resource} reads one file of a skill; give a heading to read only its section.",
-    ),
-    "read_file": Definition(
-        "read_file",
-        "Read text in pieces: a stored text (stored:...) that a result referred to, or a file of "
-        "a skill (skill://name/path).",
-        {
-            "file_name": {
-                "type": "string",
-                "description": "stored:... as a result gave it, or skill://name/path.",
-            },
-            **_lines(),
-        },
-        ("file_name",),
-        "{read_file} reads on in a text that was cut; give the first line and how many.",
-    ),
-    "skill_unload": Definition(
-        "unload_skill",
-        "Put a loaded skill away when it is no longer needed; its text leaves the conversation.",
-        {"skill": _skill()},
-        ("skill",),
-        "Put a skill away with {skill_unload} when you are done with it.",
-    ),
-    "skill_list": Definition(
-        "list_skills",
-        "List the skills there are, with their descriptions, page by page.",
-        {
-            "offset": {
-                "type": "integer",
-                "minimum": 0,
-                "description": "How many skills to pass over.",
-            },
-            "limit": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": 200,
-                "description": "How many skills to list; 50 if not given.",
-            },
-        },
-        (),
-        "{skill_list} lists the skills that can be used now.",
-    ),
-}
-PROFILES: Mapping[str, tuple[str, ...]] = {
-    "simple": ("skill",),
-    "knowledge": (
-        "skill_load",
-        "skill_list_docs",
-        "skill_select_docs",
-        "load_resource",
-        "read_file",
-    ),
-    "full": tuple(DEFINITIONS),
-}
 
 
 def choose(allowed: Iterable[str] | None, profile: str = "full") -> tuple[str, ...]:
@@ -407,6 +256,11 @@ _TYPES: Mapping[str, tuple[type, str]] = {
     "boolean": (bool, "true or false"),
     "integer": (int, "a whole number"),
     "array": (list, "a list of texts"),
+    "object": (dict, "an object"),
+}
+_ITEMS: Mapping[object, tuple[type, str]] = {
+    "string": (str, "a list of texts"),
+    "object": (dict, "a list of objects"),
 }
 
 
@@ -417,14 +271,20 @@ def _fit(value: object, schema: Schema) -> tuple[object, str]:
         value = int(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         return value, wanted
-    if isinstance(value, list) and not all(isinstance(item, str) for item in value):
-        return value, wanted
+    if isinstance(value, list):
+        return value, _items(value, schema)
     if isinstance(value, int) and not isinstance(value, bool):
         return value, _bounds(value, schema)
     choices = schema.get("enum")
     if isinstance(choices, list) and value not in choices:
         return value, f"one of {', '.join(choices)}"
     return value, ""
+
+
+def _items(value: list[object], schema: Schema) -> str:
+    items = schema.get("items")
+    kind, wanted = _ITEMS[items.get("type") if isinstance(items, dict) else "string"]
+    return "" if all(isinstance(item, kind) for item in value) else wanted
 
 
 def _bounds(value: int, schema: Schema) -> str:

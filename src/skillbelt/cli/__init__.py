@@ -22,6 +22,7 @@ class Command(NamedTuple):
     module: str
     summary: str
     details: str = ""
+    words: str = ""  # what may stand after `--`, taken as it is
 
 
 # No module may be called `list`: it would hide the built-in in this one.
@@ -37,6 +38,13 @@ COMMANDS: dict[str, Command] = {
     "prompt": Command("prompt", "print the overview of skills for a model's system prompt"),
     "load": Command("load", "print a skill's instructions, with documents if asked for"),
     "read": Command("read", "print a document of a skill, or a part of it"),
+    "run": Command(
+        "run",
+        "run a command of a skill in a sandbox",
+        "Words after -- are one argument vector, not a shell string; use `bash -c` for a shell. "
+        "The exit code is the command's own.",
+        "COMMAND...",
+    ),
     "sessions": Command("sessions", "list, show and delete the conversations that were kept"),
     "permissions": Command(
         "permissions",
@@ -149,11 +157,19 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         return _unknown(name)
     try:
-        parsed = parser(name).parse_intermixed_args(arguments[1:])
+        options, words = _split(arguments[1:]) if COMMANDS[name].words else (arguments[1:], [])
+        parsed = parser(name).parse_intermixed_args(options)
+        parsed.words = words
     except SystemExit as stop:
         return int(stop.code or 0)
     code: int = import_module(f"skillbelt.cli.{COMMANDS[name].module}").run(parsed)
     return code
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The options, and the words after the first `--`."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:at], arguments[at + 1 :]
 
 
 def _unknown(name: str) -> int:

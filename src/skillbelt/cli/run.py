@@ -1,0 +1,137 @@
+"""`skillbelt run`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from skillbelt.catalog import Catalog
+from skillbelt.cli.asking import open_gate
+from skillbelt.cli.output import (
+    CLI_SESSION,
+    open_catalog,
+    print_json,
+    say,
+    show_progress,
+    wants_progress,
+)
+from skillbelt.errors import ConfigError
+from skillbelt.run import RunCall, RunResult
+from skillbelt.sandbox.protocol import Stream
+from skillbelt.settings import Settings
+from skillbelt.store import SessionKey
+from skillbelt.text import one_line
+from skillbelt.workbench import Who, Workbench
+
+TIMED_OUT = 124
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `run`."""
+    parser.add_argument("name", metavar="NAME", help="the skill")
+    parser.add_argument(
+        "--input",
+        metavar="FROM[=TO]",
+        action="append",
+        default=[],
+        help="a file for the run: a path, or artifact://, host://, workspace://, skill://",
+    )
+    parser.add_argument(
+        "--output", metavar="GLOB", action="append", default=[], help="files to give back"
+    )
+    parser.add_argument("--save", action="store_true", help="keep those files as artifacts")
+    parser.add_argument(
+        "--env", metavar="K=V", action="append", default=[], help="a variable for the command"
+    )
+    parser.add_argument("--cwd", metavar="D", default="", help="where to run, below the skill")
+    parser.add_argument("--timeout", metavar="S", type=float, default=0.0, help="seconds at most")
+    parser.add_argument("--sandbox", metavar="S", help="which sandbox (default: the setting)")
+    parser.add_argument("--yes", action="store_true", help="say yes to what this run asks for")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; its exit code, or 124 when it took too long."""
+    if not args.words:
+        raise ConfigError("run needs a command after --: skillbelt run NAME -- COMMAND...")
+    catalog = open_catalog(args)
+    skill = catalog.find(args.name)
+    bench = open_workbench(catalog, args)
+    listener = None if args.json else _echo
+    result = bench.run(skill, _call(args), Who(SessionKey(*CLI_SESSION), "user"), listener)
+    if args.json:
+        print_json(result.document())
+        return 0 if not result.errors else 1
+    return _tell(result, args)
+
+
+def open_workbench(catalog: Catalog, args: argparse.Namespace) -> Workbench:
+    """Where a command of the command line runs: asks at the terminal, shows what takes long."""
+    settings: Settings = catalog.settings
+    if args.sandbox:
+        settings = settings._replace(sandbox=args.sandbox)
+    gate = open_gate(settings, args)
+    return Workbench(
+        settings, gate, catalog.find, progress=show_progress if wants_progress(args) else None
+    )
+
+
+def _call(args: argparse.Namespace) -> RunCall:
+    return RunCall(
+        tuple(args.words),
+        args.cwd,
+        dict(_pair(text, "--env", "K=V") for text in args.env),
+        args.timeout,
+        [_input(text) for text in args.input],
+        tuple(args.output),
+        save_as_artifacts=args.save,
+        stdin=b"" if sys.stdin.isatty() else sys.stdin.buffer.read(),
+    )
+
+
+def _pair(text: str, option: str, form: str) -> tuple[str, str]:
+    name, mark, value = text.partition("=")
+    if not mark or not name:
+        raise ConfigError(f"{option} takes {form}, not {text!r}")
+    return name, value
+
+
+def _input(text: str) -> dict[str, object]:
+    """`FROM[=TO]`; a plain path is one of this machine."""
+    import os
+
+    source, mark, target = text.rpartition("=")
+    if not mark:
+        source, target = text, ""
+    if "://" not in source:
+        source = f"host://{os.path.abspath(source)}"
+    return {"from": source, "to": target} if target else {"from": source}
+
+
+def _echo(stream: Stream, data: bytes) -> None:
+    """What the command prints, as it prints it; a terminal is not let to be played with."""
+    target = sys.stdout if stream == "stdout" else sys.stderr
+    if target.isatty():
+        lines = data.decode("utf-8", "replace").split("\n")
+        target.write("\n".join(one_line(line) if line else "" for line in lines))
+        target.flush()
+    else:
+        target.buffer.write(data)
+        target.buffer.flush()
+
+
+def _tell(result: RunResult, args: argparse.Namespace) -> int:
+    for file in result.output_files:
+        say(f"{one_line(file.name)}  {file.mime_type}  {file.size_bytes} bytes", args)
+    for saved in result.artifact_files:
+        say(f"artifact://{one_line(saved.name)}@{saved.version}", args)
+    for text in (*result.warnings, *result.errors):
+        say(f"skillbelt: {one_line(text)}", args)
+    if result.limits_hit:
+        say(f"skillbelt: limits hit: {', '.join(result.limits_hit)}", args)
+    if args.verbose:
+        for what, how in result.enforced.items():
+            say(f"{what}: {how}", args)
+    if result.timed_out:
+        say(f"skillbelt: timed out after {result.duration_ms / 1000:.1f} s", args)
+        return TIMED_OUT
+    return 1 if result.errors and not result.exit_code else result.exit_code

@@ -1,0 +1,118 @@
+"""What the tools that run things do; loaded with the first of them that is called."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from skillbelt.artifacts import parse_reference
+from skillbelt.artifacts import read as read_artifact
+from skillbelt.collect import SCHEME
+from skillbelt.errors import ArtifactError, FileUnreadable, PathEscape, RunRefused
+from skillbelt.files import read_handle, too_large
+from skillbelt.paths import check_relative, open_beneath
+from skillbelt.run import RunCall, RunResult
+from skillbelt.tools import Call, Runs, ToolResult
+
+if TYPE_CHECKING:
+    from skillbelt.skill import Skill
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+# A model needs to know what came of it; what was enforced is for the host, in `data`.
+_FOR_HOSTS = ("enforced",)
+
+
+def run_command(call: Call, skill: Skill) -> ToolResult:
+    """Run what the call asks for; a command that fails is a result, not an error."""
+    if call.access.runs is None:
+        raise RunRefused("executor is not configured: this host runs nothing")
+    runs = call.access.runs()
+    result = runs.workbench.run(skill, run_call(call.arguments), runs.who)
+    document = result.document()
+    told = {key: value for key, value in document.items() if key not in _FOR_HOSTS}
+    text = json.dumps(told, ensure_ascii=False)
+    return ToolResult(text, _failure(result), document)
+
+
+def _failure(result: RunResult) -> str:
+    """What was wanted and could not be done, though the command ran."""
+    return "; ".join(result.errors)
+
+
+def run_call(arguments: Mapping[str, object]) -> RunCall:
+    """The call that a tool's arguments stand for; RunRefused names what is wrong with one."""
+    given = dict(arguments)
+    env = given.get("env") or {}
+    assert isinstance(env, dict)
+    for name, value in env.items():
+        if not isinstance(value, str):
+            raise RunRefused(f"env: {str(name)[:80]} must be text, not {type(value).__name__}")
+    if not str(given["command"]).strip():
+        raise RunRefused("skill and command are required")
+    stdin = given.get("stdin")
+    return RunCall(
+        str(given["command"]),
+        str(given.get("cwd") or ""),
+        env,
+        float(str(given.get("timeout") or 0)),
+        tuple(given.get("inputs") or ()),  # type: ignore[arg-type]
+        tuple(given.get("output_files") or ()),  # type: ignore[arg-type]
+        given.get("outputs"),  # type: ignore[arg-type]
+        given.get("save_as_artifacts") is True,
+        str(given.get("artifact_prefix") or ""),
+        given.get("omit_inline_content") is True,
+        stdin.encode("utf-8", "replace") if isinstance(stdin, str) else b"",
+        given.get("editor_text"),  # type: ignore[arg-type]
+    )
+
+
+def text_left(runs: Runs, name: str) -> str:
+    """The text of a file in the workspace, or of an artifact; never of anything else."""
+    data = _workspace_file(runs, name) if name.startswith(SCHEME) else _artifact(runs, name)
+    if b"\0" in data:
+        raise FileUnreadable(name, "is not text")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FileUnreadable(name, "is not text") from error
+
+
+def _workspace_file(runs: Runs, name: str) -> bytes:
+    path = check_relative(_alias(name.removeprefix(SCHEME)))
+    most = runs.workbench.settings.limits.max_resource_file_bytes
+    with runs.workbench.workspace(runs.who.key) as workspace:
+        if path.split("/")[0] not in {top for top, _ in workspace.mounts}:
+            raise PathEscape(path, ".", "is not a file of a run")
+        try:
+            handle = open_beneath(workspace.handle, path, _READ)
+        except OSError as error:
+            raise FileUnreadable(name, f"can not be read: {error.strerror}") from error
+        return _regular(handle, name, most)
+
+
+def _alias(path: str) -> str:
+    """`inputs/` means where inputs are put."""
+    return f"work/{path}" if path.startswith("inputs/") else path
+
+
+def _regular(handle: int, name: str, most: int) -> bytes:
+    import stat
+
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+        os.close(handle)
+        if stat.S_ISREG(found.st_mode):
+            raise too_large(name, found.st_size, most)
+        raise FileUnreadable(name, "is not a file")
+    return read_handle(handle, most)
+
+
+def _artifact(runs: Runs, name: str) -> bytes:
+    kept, version = parse_reference(name)
+    store, most = runs.workbench.artifacts(runs.who.key), runs.workbench.settings.limits
+    found = store.store.find(store.key, kept, version)
+    if found.size > most.max_resource_file_bytes:
+        raise ArtifactError(f"{name} has {found.size:,} bytes; too many to read")
+    return read_artifact(store.store, store.key, kept, version)[1]
