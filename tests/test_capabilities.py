@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from skillbelt.capabilities import (
     KINDS,
     Grants,
-    ToolPolicy,
     capabilities_of,
     dangerous,
-    granted_tools,
+    named_hosts,
     tool_name,
 )
 from skillbelt.errors import ConfigError
@@ -147,19 +146,11 @@ def test_dangerous_tools_are_those_that_change_or_leak_something() -> None:
     assert not dangerous("Other")
 
 
-def test_deny_wins_over_allow_and_over_what_is_declared() -> None:
-    """Case 91."""
-    declared = ("Read", "Bash(git *)")
-    assert granted_tools(declared, ToolPolicy(deny=("Bash",))) == ("Read",)
-    assert granted_tools(declared, ToolPolicy(allow=("Bash",), deny=("Bash",))) == ("Read",)
-
-
-def test_without_trust_a_declared_tool_must_be_allowed() -> None:
-    """Case 91."""
-    declared = ("Read", "Bash(git *)")
-    assert granted_tools(declared, ToolPolicy(trust=False)) == ()
-    assert granted_tools(declared, ToolPolicy(allow=("Bash",), trust=False)) == ("Bash(git *)",)
-
-
-def test_with_trust_what_is_declared_is_granted_once_each() -> None:
-    assert granted_tools(["Read", "Bash", "Read"]) == ("Read", "Bash")
+def test_the_hosts_that_tools_name() -> None:
+    tools = [
+        "WebFetch(domain:example.com)", "Fetch(https://a.example.org/x)", "WebFetch", "WebFetch(*)",
+        "Bash(curl example.net)", "WebFetch(domain:example.com)", "WebSearch(how to)",
+        "fetch(*.example.com:8443)",
+    ]  # fmt: skip
+    assert named_hosts(tools) == ("example.com", "a.example.org", "*.example.com:8443")
+    assert named_hosts(["Read", "Bash"]) == ()

@@ -6,6 +6,7 @@ A skill declares, the host grants; a run gets what is in both, never what is in 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
@@ -45,16 +46,7 @@ class Grants(NamedTuple):
     processes: bool = True
 
 
-class ToolPolicy(NamedTuple):
-    """Which declared tools count: `deny` wins, then `allow`, then trust in what skills declare."""
-
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    trust: bool = True
-
-
 _NO_GRANTS = Grants()
-_TRUSTING = ToolPolicy()
 
 
 def tool_name(tool: str) -> str:
@@ -74,21 +66,26 @@ def dangerous(tool: str) -> bool:
     return tool_name(tool) in _DANGEROUS
 
 
-def granted_tools(declared: Iterable[str], policy: ToolPolicy = _TRUSTING) -> tuple[str, ...]:
-    """The declared tools that the policy lets through, in their order, each once."""
-    deny, allow = ({tool_name(tool) for tool in tools} for tools in (policy.deny, policy.allow))
-    return tuple(
-        tool
-        for tool in dict.fromkeys(declared)
-        if (name := tool_name(tool)) not in deny and (name in allow or policy.trust)
-    )
+def named_hosts(tools: Iterable[str]) -> tuple[str, ...]:
+    """The hosts that the tools name, each once; a tool that names none opens none."""
+    network = [tool_pattern(tool) for tool in tools if KINDS.get(tool_name(tool)) == "network"]
+    patterns = [pattern for pattern in network if pattern]
+    if not patterns:
+        return ()
+    from skillbelt.hosts import parse_rule
+
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        with suppress(ValueError):  # what can not be read opens nothing
+            found[str(parse_rule(_host_of(pattern)))] = None
+    return tuple(found)
 
 
 def capabilities_of(
     tools: Iterable[str],
     grants: Grants = _NO_GRANTS,
     *,
-    empty_allowed_tools: Literal["baseline", "deny"] = "baseline",
+    empty_allowed_tools: Literal["allow", "deny"] = "allow",
 ) -> Capabilities:
     """What a run may do: what both the tools declare and the grants give.
 
@@ -100,7 +97,7 @@ def capabilities_of(
     for tool in listed:
         if kind := KINDS.get(tool_name(tool)):
             patterns.setdefault(kind, []).append(tool_pattern(tool))
-    processes = "processes" in patterns or (not listed and empty_allowed_tools == "baseline")
+    processes = "processes" in patterns or (not listed and empty_allowed_tools == "allow")
     return Capabilities(
         read=_roots(patterns.get("read", ()), grants.read),
         write=_roots(patterns.get("write", ()), grants.write),

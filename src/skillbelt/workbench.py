@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
-from skillbelt.capabilities import KINDS, Grants, capabilities_of, tool_name
+from skillbelt.capabilities import named_hosts
 from skillbelt.collect import Collected, Wanted, collect, primary
 from skillbelt.commands import CommandPolicy, clean_environment, policy_from, prepare
 from skillbelt.dependencies import Needs, describe, needs_of
@@ -131,9 +131,12 @@ class Workbench:
     ) -> RunResult:
         """Run a command of a skill; RunRefused or PermissionDenied when it was not run."""
         with self.ready(skill, call, who) as ready:
-            with span("workspace.run", **_run_facts(skill, ready)):
-                outcome = _waited(self.sandbox.start(ready.job, listener))
-            return self.finish(ready, outcome, who)
+            return self.finish(ready, self.carry_out(skill, ready, listener), who)
+
+    def carry_out(self, skill: Skill, ready: Ready, listener: Listener | None = None) -> Outcome:
+        """Start the command that was made ready, and wait for its end."""
+        with span("workspace.run", **_run_facts(skill, ready)):
+            return _waited(self.sandbox.start(ready.job, listener))
 
     @contextmanager
     def ready(
@@ -141,9 +144,13 @@ class Workbench:
         skill: Skill,
         call: RunCall,
         who: Who,
-        capabilities: Capabilities | None = None,
+        grant: Callable[[Request], Capabilities] | None = None,
     ) -> Iterator[Ready]:
-        """The run, made ready; what it needs is let go of when the block ends."""
+        """The run, made ready; what it needs is let go of when the block ends.
+
+        `grant` says what an allowed run may do; each host among that is asked for. By default that
+        is to start processes, and to reach the hosts that the skill names.
+        """
         argv = self._argv(call)
         check_stdin(call, self.settings.limits)
         wanted, sandbox = wanted_outputs(call), self.sandbox
@@ -158,8 +165,8 @@ class Workbench:
                 _write_editor(workspace, run, call.editor_text)
             warnings = self._inputs(call, workspace, run, request, who)
             packages = self._packages(skill, call, workspace, staged, request)
-            granted = capabilities or Capabilities(processes=True)
-            hosts = self._hosts(skill, request)
+            granted = grant(request) if grant else _command(skill)
+            hosts = tuple(host for host in granted.hosts if self._reaches(request, host))
             egress = self._egress(hosts, stack)
             job = self._job(
                 argv, call, skill, workspace, staged, run, sandbox, granted._replace(hosts=hosts),
@@ -275,13 +282,6 @@ class Workbench:
         return request._replace(
             type="install", patterns=needs.requirements, always=needs.requirements, summary=about
         )
-
-    def _hosts(self, skill: Skill, request: Request) -> tuple[str, ...]:
-        """The hosts that the skill declares by name and somebody allows."""
-        tools = skill.frontmatter.allowed_tools
-        network = [tool for tool in tools if KINDS.get(tool_name(tool)) == "network"]
-        named = capabilities_of(network, Grants(hosts=("*",))).hosts if network else ()
-        return tuple(host for host in named if self._reaches(request, host))
 
     def _reaches(self, request: Request, host: str) -> bool:
         about = f"let the skill {request.skill} reach {host}"
@@ -411,6 +411,10 @@ def _waited(running: Running) -> Outcome:
         raise
     assert outcome is not None
     return outcome
+
+
+def _command(skill: Skill) -> Capabilities:
+    return Capabilities(hosts=named_hosts(skill.frontmatter.allowed_tools), processes=True)
 
 
 def _write_editor(workspace: Workspace, run: str, text: str) -> None:
