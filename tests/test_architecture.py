@@ -29,10 +29,12 @@ ORDER = [
     "errors", "values", "settings", "lines", "events", "audit", "paths", "text", "roots", "trust",
     "sources", "quick", "strict", "repair", "fields", "parse", "head", "skill", "rules", "keys",
     "references", "entries", "check", "fixes", "sarif", "manifest", "fingerprint", "index", "scan",
-    "watch", "catalog", "search", "store", "testing", "permission", "policy", "rulebook", "shell",
-    "ledger", "board", "desk", "disclose", "sections", "excerpt", "files", "storage", "arguments",
-    "load", "gate", "session", "materialize", "capabilities", "workspace", "collect", "artifacts",
-    "sandbox", "run", "build", "tools", "handlers", "turns", "shelf", "conversation", "runtime",
+    "watch", "catalog", "search", "store", "permission", "policy", "rulebook", "shell", "ledger",
+    "board", "desk", "disclose", "sections", "excerpt", "files", "storage", "arguments", "load",
+    "gate", "session", "materialize", "tracing", "hosts", "capabilities", "commands",
+    "dependencies", "environments", "cleanup", "workspace", "staging", "artifacts", "inputs",
+    "globs", "collect", "sandbox", "run", "workbench", "execute", "background", "testing", "build",
+    "definitions", "tools", "running", "handlers", "turns", "shelf", "conversation", "runtime",
     "agent", "integrations", "serve", "cli", "__main__",
 ]  # fmt: skip
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillbelt.artifacts import Artifact, ArtifactStore, open_artifacts
     from skillbelt.audit import AuditEvent, AuditLog
     from skillbelt.catalog import Catalog, Changes, discover_skills
     from skillbelt.check import check_all, check_file
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from skillbelt.disclose import Overview, overview
     from skillbelt.errors import (
         ArchiveRefused,
+        ArtifactError,
         ConfigError,
         FileTooLarge,
         FileTypeRefused,
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
         MissingExtra,
         PathEscape,
         PermissionDenied,
+        RunRefused,
+        SandboxUnavailable,
         SectionNotFound,
         SkillbeltError,
         SkillNotFound,
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     )
     from skillbelt.manifest import build_manifest
     from skillbelt.permission import Answer, Decision, Request, Rule
+    from skillbelt.run import RunCall, RunResult
     from skillbelt.runtime import Runtime
     from skillbelt.sections import Section
     from skillbelt.session import LoadedSkill, Session
@@ -53,6 +58,7 @@ if TYPE_CHECKING:
     from skillbelt.tools import Tool, ToolResult
     from skillbelt.trust import Trust
     from skillbelt.values import (
+        Capabilities,
         Diagnostic,
         FileEntry,
         Frontmatter,
@@ -65,6 +71,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "artifacts": "Artifact ArtifactStore open_artifacts",
+    "run": "RunCall RunResult",
     "audit": "AuditEvent AuditLog",
     "desk": "Pending",
     "gate": "Gate",
@@ -72,9 +80,9 @@ _HOMES = {
     "trust": "Trust",
     "catalog": "Catalog Changes discover_skills",
     "check": "check_all check_file",
-    "errors": "ArchiveRefused ConfigError FileTooLarge FileTypeRefused FileUnreadable "
-    "InvalidFrontmatter LoadError MissingExtra PathEscape PermissionDenied SectionNotFound "
-    "SkillbeltError SkillNotFound SourceError",
+    "errors": "ArchiveRefused ArtifactError ConfigError FileTooLarge FileTypeRefused "
+    "FileUnreadable InvalidFrontmatter LoadError MissingExtra PathEscape PermissionDenied RunRefused "
+    "SandboxUnavailable SectionNotFound SkillbeltError SkillNotFound SourceError",
     "manifest": "build_manifest",
     "settings": "Settings load_settings",
     "skill": "Skill",
@@ -88,15 +96,19 @@ _HOMES = {
     "storage": "Page Storage",
     "store": "SessionInfo SessionKey Store open_store",
     "tools": "Tool ToolResult",
-    "values": "Diagnostic FileEntry Frontmatter Limits Manifest Origin Requirements",
+    "values": "Capabilities Diagnostic FileEntry Frontmatter Limits Manifest Origin Requirements",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "Answer",
     "ArchiveRefused",
+    "Artifact",
+    "ArtifactError",
+    "ArtifactStore",
     "AuditEvent",
     "AuditLog",
+    "Capabilities",
     "Catalog",
     "Changes",
     "Command",
@@ -128,8 +140,12 @@ __all__ = [
     "Request",
     "Requirements",
     "Rule",
+    "RunCall",
+    "RunRefused",
+    "RunResult",
     "Runtime",
     "RuntimeSession",
+    "SandboxUnavailable",
     "Section",
     "SectionNotFound",
     "Session",
@@ -154,6 +170,7 @@ __all__ = [
     "load_resource",
     "load_settings",
     "load_skill_body",
+    "open_artifacts",
     "open_store",
     "overview",
     "sample_files",
