@@ -81,8 +81,8 @@ _HOMES = {
     "catalog": "Catalog Changes discover_skills",
     "check": "check_all check_file",
     "errors": "ArchiveRefused ArtifactError ConfigError FileTooLarge FileTypeRefused "
-    "FileUnreadable InvalidFrontmatter LoadError MissingExtra PathEscape PermissionDenied RunRefused "
-    "SandboxUnavailable SectionNotFound SkillbeltError SkillNotFound SourceError",
+    "FileUnreadable InvalidFrontmatter LoadError MissingExtra PathEscape PermissionDenied "
+    "RunRefused SandboxUnavailable SectionNotFound SkillbeltError SkillNotFound SourceError",
     "manifest": "build_manifest",
     "settings": "Settings load_settings",
     "skill": "Skill",

@@ -265,7 +265,7 @@ def clean_workspaces(
         idle = now - used > idle_seconds
         if not idle and total <= max_bytes:
             continue
-        left = _retire(folder_of_all, name)
+        left = retire(folder_of_all, name)
         if left is not None:
             total -= sizes[name]
             cleaned.append(Cleaned(name, "idle" if idle else "size", sizes[name], left))
@@ -297,7 +297,7 @@ def _last_use(path: str) -> float:
         return os.lstat(path).st_mtime
 
 
-def _retire(folder_of_all: str, name: str) -> tuple[str, ...] | None:
+def retire(folder_of_all: str, name: str) -> tuple[str, ...] | None:
     """Move the workspace away in one step, then remove it; None when it is in use."""
     lock = os.path.join(folder_of_all, LOCKS, name)
     removed = os.path.join(folder_of_all, REMOVED)

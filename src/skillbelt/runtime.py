@@ -123,11 +123,12 @@ class Runtime(Shelf):
         return RuntimeSession(self, state, self.storage(key), visible, self.gate.with_rules(rules))
 
     def delete_session(self, user: str, session: str, *, app: str = APP) -> bool:
-        """Forget a conversation and its stored texts; whether there was one."""
+        """Forget a conversation, its stored texts and its workspace; whether there was one."""
         import shutil
 
         key = SessionKey(app, user, session)
         shutil.rmtree(self.storage(key).folder, ignore_errors=True)
+        self.workbench.forget(key)
         return self.store.delete(key)
 
 

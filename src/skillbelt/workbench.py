@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from typing import NamedTuple
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.capabilities import named_hosts
+from skillbelt.cleanup import LOCKS, Cleaned, clean_workspaces, retire
 from skillbelt.collect import Collected, Wanted, collect, primary
 from skillbelt.commands import CommandPolicy, clean_environment, policy_from, prepare
 from skillbelt.dependencies import Needs, describe, needs_of
@@ -46,9 +48,10 @@ from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
 from skillbelt.tracing import span
 from skillbelt.values import Capabilities
-from skillbelt.workspace import SKILLS, VENV, Workspace, open_workspace, place_of
+from skillbelt.workspace import SKILLS, VENV, Workspace, name_of, open_workspace, place_of
 
 INSIDE = "/workspace"
+_DAY_SECONDS = 24 * 3600.0
 _NET = "/run/net"
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _SHOWN = 200
@@ -124,6 +127,25 @@ class Workbench:
         with span("workspace.create", exec_id=session_id(key)):
             return open_workspace(self.folder, key, self.owner)
 
+    def tidy(self, *, now: bool = False) -> list[Cleaned]:
+        """Remove workspaces that nobody uses any more; once a day, unless it shall be `now`."""
+        place = place_of(self.folder, self.owner)
+        if not now and not _due(os.path.join(place, LOCKS, "tidied")):
+            return []
+        limits = self.settings.limits
+        with span("workspace.cleanup", path=place):
+            return clean_workspaces(
+                place,
+                idle_seconds=limits.workspace_idle_seconds,
+                max_bytes=limits.max_workspaces_bytes,
+                now=time.time(),
+            )
+
+    def forget(self, key: SessionKey) -> bool:
+        """Remove the workspace of a conversation; False when it is in use, or there is none."""
+        owner = self.owner
+        return retire(place_of(self.folder, owner), name_of(key, owner)) is not None
+
     # One run
 
     def run(
@@ -131,7 +153,9 @@ class Workbench:
     ) -> RunResult:
         """Run a command of a skill; RunRefused or PermissionDenied when it was not run."""
         with self.ready(skill, call, who) as ready:
-            return self.finish(ready, self.carry_out(skill, ready, listener), who)
+            result = self.finish(ready, self.carry_out(skill, ready, listener), who)
+        self.tidy()
+        return result
 
     def carry_out(self, skill: Skill, ready: Ready, listener: Listener | None = None) -> Outcome:
         """Start the command that was made ready, and wait for its end."""
@@ -428,6 +452,16 @@ def _write_editor(workspace: Workspace, run: str, text: str) -> None:
                 workspace.give(file.fileno())
     finally:
         os.close(folder)
+
+
+def _due(mark: str) -> bool:
+    """Whether it is a day since this was last so; the mark is then set to now."""
+    with suppress(FileNotFoundError):
+        if time.time() - os.stat(mark).st_mtime < _DAY_SECONDS:
+            return False
+    with open(mark, "w", encoding="utf-8"):
+        os.utime(mark)
+    return True
 
 
 def _python_folder() -> str:

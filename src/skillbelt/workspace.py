@@ -81,18 +81,21 @@ def open_workspace(folder_of_all: str, key: SessionKey, owner: Owner | None = No
     `owner` is the user and group that commands run as, where that is not the caller. The workspace
     may then lie elsewhere: see `place_of`. ConfigError when the folder can not be used.
     """
-    whole = "\0".join(key).encode("utf-8", "surrogatepass")
-    name = hashlib.sha256(whole).hexdigest()[:32]
-    if owner is not None:
-        # Files of one user are of no use to another.
-        name = f"{name}-{owner[0]}"
     try:
-        return Workspace(place_of(folder_of_all, owner), name, owner)
+        return Workspace(place_of(folder_of_all, owner), name_of(key, owner), owner)
     except OSError as error:
         raise ConfigError(
             f"{folder_of_all}: no workspace can be made here: {error.strerror or error}; "
             "set state_dir to a folder that you can write to"
         ) from error
+
+
+def name_of(key: SessionKey, owner: Owner | None = None) -> str:
+    """The name of the session's workspace among all."""
+    whole = "\0".join(key).encode("utf-8", "surrogatepass")
+    name = hashlib.sha256(whole).hexdigest()[:32]
+    # Files of one user are of no use to another.
+    return name if owner is None else f"{name}-{owner[0]}"
 
 
 class Workspace:
