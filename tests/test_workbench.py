@@ -6,76 +6,25 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skillbelt import Answer, Pending, PermissionDenied, Rule, Runtime
+from skillbelt import Answer, Pending, PermissionDenied, Rule
 from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.manifest import build_manifest
 from skillbelt.run import RunCall, RunResult
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.store import SessionKey
-from skillbelt.workbench import Who, Workbench
-from tests.sources.server import running
-from tests.test_environments import GREET, wheel
+from skillbelt.workbench import Who
+from tests.bench import KEY, ME, Bench
 from tests.tree import Tree
 
-KEY = SessionKey("app", "me", "one")
-ME = Who(KEY, "user", "coder")
-ALLOW = (Rule("*", "*", "allow"),)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
-
-
-class Bench:
-    """A workbench for a project with a skill called `echo`."""
-
-    def __init__(self, tree: Tree) -> None:
-        self.tree, self.skill = tree, tree.skill("project/.agents/skills/echo")
-        self.asked: list[Pending] = []
-        self._open: list[Runtime] = []
-
-    def write(self, path: str, text: str | bytes, mode: int = 0o644) -> None:
-        """A file of the skill."""
-        self.tree.write(self.skill / path, text).chmod(mode)
-
-    def make(
-        self,
-        rules: tuple[Rule, ...] = ALLOW,
-        answer: Callable[[Pending], Answer | None] | None = None,
-        artifacts: MemoryArtifacts | None = None,
-        **settings: Any,
-    ) -> Workbench:
-        def ask(pending: Pending) -> Answer | None:
-            self.asked.append(pending)
-            return answer(pending) if answer else Answer("once")
-
-        self.belt = Runtime(self.tree.project, rules=rules, ask=ask, **settings)
-        self._open.append(self.belt)
-        return Workbench(
-            self.belt.settings, self.belt.gate, self.belt.get_skill, artifacts=artifacts
-        )
-
-    def run(
-        self,
-        command: str | tuple[str, ...],
-        who: Who = ME,
-        bench: Workbench | None = None,
-        **call: Any,
-    ) -> RunResult:
-        bench = bench or self.make()
-        return bench.run(self.belt.get_skill("echo"), RunCall(command, **call), who)
-
-    def events(self, type: str) -> list[dict[str, object]]:
-        return [dict(one.data) for one in self.belt.gate.audit.read(type=type)]
-
-    def close(self) -> None:
-        for belt in self._open:
-            belt.close()
 
 
 @pytest.fixture
@@ -518,104 +467,6 @@ def test_a_folder_that_was_locked_up_does_not_stop_the_next_run(echo: Bench) -> 
     bench = echo.make()
     echo.run("mkdir -p work/x/y; chmod 0 work/x work/inputs out", bench=bench)
     assert echo.run("echo fine > out/a; cat out/a", bench=bench).stdout == "fine\n"
-
-
-# --- the network ---------------------------------------------------------------------------------
-
-FETCH = (
-    'python3 -c "import urllib.request as u, sys\n'
-    'print(u.urlopen(sys.argv[1], timeout=20).read().decode())" '
-)
-
-
-def test_without_a_declared_host_there_is_no_network(echo: Bench) -> None:
-    with running() as server:
-        server.pages["/"] = b"reached"
-        assert echo.run(FETCH + server.url).exit_code == 1
-        assert server.requests == []
-
-
-def test_a_declared_host_is_reached_once_it_is_allowed(echo: Bench) -> None:
-    with running() as server:
-        server.pages["/"] = b"reached"
-        host = server.url.removeprefix("http://")
-        echo.tree.skill(echo.skill, allowed_tools=f"WebFetch(domain:{host})")
-        bench = echo.make((Rule("run", "*", "allow"), Rule("network", "*", "ask")))
-        result = echo.run(FETCH + server.url, bench=bench)
-        assert (result.stdout, result.hosts) == ("reached\n", (host,))
-        (request,) = (one.request for one in echo.asked)
-        assert (request.type, request.patterns) == ("network", (host,))
-        assert request.summary == f"let the skill echo reach {host}"
-        assert echo.events("run")[0]["hosts"] == [host]
-
-
-def test_a_name_with_a_private_address_is_not_reached_though_it_is_allowed(echo: Bench) -> None:
-    with running() as server:
-        server.pages["/"] = b"reached"
-        url = server.url.replace("127.0.0.1", "localhost")
-        host = url.removeprefix("http://")
-        echo.tree.skill(echo.skill, allowed_tools=f"WebFetch(domain:{host})")
-        result = echo.run(FETCH + url)
-        assert (result.exit_code, result.hosts, server.requests) == (1, (), [])
-        assert "403" in result.stderr
-
-
-def test_a_host_that_is_denied_is_not_reached_and_the_command_runs_without(echo: Bench) -> None:
-    with running() as server:
-        server.pages["/"] = b"reached"
-        host = server.url.removeprefix("http://")
-        echo.tree.skill(echo.skill, allowed_tools=f"WebFetch(domain:{host})")
-        bench = echo.make((Rule("run", "*", "allow"), Rule("network", "*", "deny")))
-        result = echo.run(f"echo ran; {FETCH}{server.url}", bench=bench)
-        assert (result.stdout, result.hosts, server.requests) == ("ran\n", (), [])
-
-
-# --- packages ------------------------------------------------------------------------------------
-
-SCRIPT = "# /// script\n# dependencies = ['greet']\n# ///\nimport greet\nprint(greet.word)\n"
-
-
-@pytest.fixture
-def packages(echo: Bench) -> Bench:
-    folder = echo.tree.path("packages")
-    folder.mkdir()
-    wheel(folder, "greet", GREET)
-    echo.write("scripts/a.py", SCRIPT)
-    for name, value in (
-        ("NO_INDEX", 1),
-        ("FIND_LINKS", folder),
-        ("CACHE_DIR", echo.tree.path("uv")),
-    ):
-        echo.tree.setenv(f"UV_{name}", value)
-    return echo
-
-
-def test_what_a_script_declares_is_installed_once_it_is_allowed(packages: Bench) -> None:
-    bench = packages.make((Rule("run", "*", "allow"), Rule("install", "*", "ask")))
-    said: list[str] = []
-    bench._progress = said.append
-    result = packages.run("python3 scripts/a.py", bench=bench)
-    assert (result.stdout, result.stderr) == ("hello\n", "")
-    (request,) = (one.request for one in packages.asked)
-    assert (request.type, request.patterns) == ("install", ("greet",))
-    assert request.summary == (
-        "install 1 Python package: greet (from scripts/a.py) for the skill echo"
-    )
-    first = len(said)
-    assert first and packages.run("python3 scripts/a.py", bench=bench).stdout == "hello\n"
-    assert len(said) == first
-
-
-def test_what_is_installed_can_not_be_written_by_the_command(packages: Bench) -> None:
-    result = packages.run("python3 scripts/a.py && touch $VIRTUAL_ENV/x")
-    assert result.exit_code != 0
-
-
-def test_nothing_is_installed_or_run_that_is_refused(packages: Bench) -> None:
-    bench = packages.make((Rule("run", "*", "allow"), Rule("install", "*", "deny")))
-    with pytest.raises(PermissionDenied, match="greet"):
-        packages.run("python3 scripts/a.py", bench=bench)
-    assert packages.events("run") == []
 
 
 # --- the end -------------------------------------------------------------------------------------
