@@ -48,7 +48,7 @@ from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
 from skillbelt.tracing import span
 from skillbelt.values import Capabilities
-from skillbelt.workspace import SKILLS, VENV, Workspace, name_of, open_workspace, place_of
+from skillbelt.workspace import SKILLS, VENV, Workspace, name_of, open_workspace, place_of, places
 
 INSIDE = "/workspace"
 _DAY_SECONDS = 24 * 3600.0
@@ -143,8 +143,9 @@ class Workbench:
 
     def forget(self, key: SessionKey) -> bool:
         """Remove the workspace of a conversation; False when it is in use, or there is none."""
-        owner = self.owner
-        return retire(place_of(self.folder, owner), name_of(key, owner)) is not None
+        name = name_of(key, self.owner)
+        there = [place for place in places(self.folder) if os.path.isdir(f"{place}/{name}")]
+        return any(retire(place, name) is not None for place in there)
 
     # One run
 

@@ -334,6 +334,17 @@ def checked_name(name: str) -> str:
 # Where it lies
 
 
+def places(folder: str, shelters: Sequence[str] = SHELTERS) -> list[str]:
+    """Where workspaces of that folder may lie; nothing is made."""
+    real = os.path.realpath(folder)
+    return [path for path in (real, *_sheltered(real, shelters)) if os.path.isdir(path)]
+
+
+def _sheltered(folder: str, shelters: Sequence[str]) -> list[str]:
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    return [os.path.join(os.path.realpath(shelter), name) for shelter in shelters]
+
+
 def place_of(folder: str, owner: Owner | None, shelters: Sequence[str] = SHELTERS) -> str:
     """Where the workspaces of that folder really lie, made if missing.
 
@@ -347,9 +358,8 @@ def place_of(folder: str, owner: Owner | None, shelters: Sequence[str] = SHELTER
         return _with_locks(folder)
     if _is_open_to(os.path.dirname(folder), owner) and _passable(folder):
         return _with_locks(folder)
-    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-    for shelter in map(os.path.realpath, shelters):
-        path = os.path.join(shelter, name)
+    for path in _sheltered(folder, shelters):
+        shelter = os.path.dirname(path)
         if _is_open_to(os.path.dirname(shelter), owner) and _passable(shelter) and _passable(path):
             return _with_locks(path)
     raise SandboxUnavailable(
