@@ -4,6 +4,7 @@ set -eu
 cd "$(dirname "$0")/.."
 repository=$PWD
 folder=$(mktemp -d)
+chmod 755 "$folder" # as root, commands run as another user, who must reach their workspace
 trap 'rm -rf "$folder"' EXIT
 project=$folder/project
 
@@ -55,6 +56,11 @@ show 0 "Of a document it may ask for a section alone, or for some lines:" \
     skillbelt read csv-report SKILL.md --section Options
 show 0 "" skillbelt read csv-report references/columns.md --start 1 --lines 3
 show 4 "Nothing outside a skill's folder can be read:" skillbelt read csv-report ../json-diff/SKILL.md
+printf 'name,score\nada,3\nbob,\n' >scores.csv
+show 0 "Its script runs in a sandbox, on a file of the project; the result says what was enforced:" \
+    skillbelt run csv-report --yes -v --input scores.csv -- python3 scripts/report.py inputs/scores.csv
+show 1 "There is no network in there, and nobody's home:" \
+    skillbelt run csv-report --yes -- cat /etc/shadow
 show 0 "A rule of yours decides who may use a skill; the last one that matches counts:" \
     skillbelt permissions deny "json-*"
 show 0 "" skillbelt permissions why json-diff

@@ -1,11 +1,18 @@
-"""Suites that a back end of your own must pass, run by pytest: see docs/sessions.md."""
+"""Suites that a back end of your own must pass, run by pytest.
+
+See docs/sessions.md, docs/artifacts.md and docs/security.md.
+"""
 
 import threading
 import time
 from collections.abc import Callable
 
+from skillbelt.artifacts.conformance import ArtifactStoreConformance
 from skillbelt.events import NewEvent
+from skillbelt.sandbox.conformance import SandboxConformance
 from skillbelt.store.protocol import SessionKey, Store
+
+__all__ = ["ArtifactStoreConformance", "SandboxConformance", "StoreConformance"]
 
 KEY = SessionKey("app", "ada", "chat")
 SAME_USER = SessionKey("app", "ada", "other")
