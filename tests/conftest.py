@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benches import Bench
 from tests.tree import Tree
 
 
@@ -28,3 +29,9 @@ def open_tree(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tree]:
             if not os.path.islink(path):
                 os.chmod(path, 0o755)
     shutil.rmtree(root)
+
+
+@pytest.fixture
+def bench(open_tree: Tree) -> Bench:
+    """A skill whose commands may run, in the sandbox of this machine."""
+    return Bench(open_tree)
