@@ -56,8 +56,13 @@ def test_without_a_sandbox_the_same_attacks_succeed() -> None:
     assert {result.attack for result in results if result.outcome == "succeeded"} == WITHOUT
 
 
-NOT_CLAIMED_BY_LANDLOCK = {"change the modes of files", "fill what is in memory"}
+NOT_CLAIMED_BY_LANDLOCK = {
+    "change the modes of files",
+    "fill what is in memory",
+    "leave something where all can find it",
+}
 WITHOUT = {
+    "leave something where all can find it",
     "read credentials",
     "list the home of the user",
     "read another session",

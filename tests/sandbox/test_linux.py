@@ -165,9 +165,16 @@ def test_the_setting_that_is_in_the_way_is_named(
 def test_a_preflight_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what the program said."""
     monkeypatch.setattr(linux, "_GATE", "printf 1; read -r gate; echo oh >&2; exit 9; ")
-    reason = linux._preflight.__wrapped__()
-    assert reason is not None
-    assert "ends with 9: oh" in reason
+    with pytest.raises(SandboxUnavailable, match="ends with 9: oh"):
+        linux._preflight.__wrapped__()
+
+
+def test_a_preflight_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    linux._preflight.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(linux, "_GATE", "exit 9; ")
+        assert "can not start" in str(LinuxSandbox().unavailable())
+    assert LinuxSandbox().unavailable() is None
 
 
 def test_threads_but_no_processes(place: Place) -> None:

@@ -167,3 +167,29 @@ def test_a_signal_from_the_terminal_does_not_reach_a_run(place: Place) -> None:
     assert os.getsid(0) not in {os.getsid(pid) for pid in below}
     running.kill()
     running.wait()
+
+
+def test_no_zombie_is_left_where_the_runtime_stands_in_for_init() -> None:
+    """As the only process of a container, say."""
+    code = """
+import ctypes, os, sys, tempfile
+from skillbelt.sandbox.conformance import Place
+from skillbelt.sandbox.identity import current_identity
+from skillbelt.sandbox.registry import choose
+from skillbelt.sandbox.protocol import run
+from skillbelt.sandbox.spawn import children
+PR_SET_CHILD_SUBREAPER = 36
+ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
+    os.chmod(folder, 0o755)
+    place = Place(folder, current_identity())
+    for name in ("bubblewrap", "landlock", "none"):
+        for _ in range(5):
+            run(choose(name), place.shell("sleep 60 & true"))
+            run(choose(name), place.job("sleep", "60", timeout_seconds=0.1))
+print(children(os.getpid()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=50, check=True, text=True
+    )
+    assert done.stdout == "[]\n"

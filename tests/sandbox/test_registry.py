@@ -62,6 +62,7 @@ def test_an_unknown_name_is_a_wrong_setting() -> None:
 def test_without_bubblewrap_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack 68."""
     monkeypatch.setattr(linux, "trusted_program", lambda name: None)
+    linux._preflight.cache_clear()
     with pytest.raises(SandboxUnavailable, match="install the package 'bubblewrap'"):
         choose("bubblewrap")
 

@@ -20,6 +20,7 @@ Result = Literal["stopped", "succeeded", "unclear", "not claimed"]
 _PATH = "/usr/bin:/bin"
 _SECRET = "what only the user may read"
 _VICTIM_SECONDS = "3600"
+_SHARED = ("/tmp", "/dev/shm", "/var/tmp", "/run", "/dev", "/run/lock")
 _MARKER = ("skillbelt-", "marker-7b1d")
 
 
@@ -103,6 +104,7 @@ class Scene:
         for folder, names, files in os.walk(root):
             for name in (".", *names, *files):
                 os.chown(os.path.join(folder, name), *current_identity())
+        self.planted = f"planted-{os.path.basename(root)}"
         self.victim = _victim()
         self._before = self._state()
 
@@ -127,6 +129,7 @@ class Scene:
                 "home": self.home,
                 "other": self.other,
                 "skill": self.skill,
+                "planted": self.planted,
                 "marker": _MARKER,
                 "pid": os.getpid(),
                 "victim": self.victim.pid,
@@ -144,6 +147,10 @@ class Scene:
             return "a socket of the host was reached"
         if self.victim.poll() is not None:
             return "a process of the host was ended"
+        for folder in _SHARED:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, self.planted))
+                return f"a file was left in {folder}"
         now = self._state()
         changed = sorted(set(now.items()) ^ set(self._before.items()))
         if changed:

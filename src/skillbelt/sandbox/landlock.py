@@ -57,13 +57,15 @@ class LandlockSandbox:
 
     def unavailable(self) -> str | None:
         """Why it can not be used here, with the remedy; None when it can."""
-        return _missing() or _preflight()
+        try:
+            _preflight()
+        except SandboxUnavailable as error:
+            return str(error)
+        return None
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
         """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
-        reason = self.unavailable()
-        if reason is not None:
-            raise SandboxUnavailable(reason)
+        _preflight()
         return _start(job, listener)
 
 
@@ -97,19 +99,20 @@ def _missing() -> str | None:
 
 
 @lru_cache(maxsize=1)
-def _preflight() -> str | None:
-    """Run `true` with everything a real run has."""
+def _preflight() -> None:
+    """Run `true` with everything a real run has; once it has worked, it is not tried again."""
+    reason = _missing()
+    if reason is not None:
+        raise SandboxUnavailable(reason)
     with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
         os.chown(folder, *current_identity())
         limits = Limits(max_workspace_bytes=2**62, max_workspace_files=2**62)
         job = Job(("true",), {"PATH": "/usr/bin:/bin"}, folder, (), folder, limits=limits)
-        try:
-            outcome = _start(job, None).wait()
-        except SandboxUnavailable as error:
-            return str(error)
+        outcome = _start(job, None).wait()
     assert outcome is not None
-    said = outcome.stderr.data.decode("utf-8", "replace").strip()
-    return f"a program in it ends with {outcome.exit_code}: {said}" if outcome.exit_code else None
+    if outcome.exit_code:
+        said = outcome.stderr.data.decode("utf-8", "replace").strip()
+        raise SandboxUnavailable(f"a program in it ends with {outcome.exit_code}: {said}")
 
 
 def _rules(job: Job) -> dict[str, object]:

@@ -26,7 +26,6 @@ from skillbelt.sandbox.watch import Guard
 from skillbelt.values import Limits
 
 TEMPORARY = "/tmp"
-_SHARED_MEMORY_BYTES = 64 * 2**20
 # What programs look for in /etc and what says nothing of the host or its users.
 _ETC = ("alternatives",)
 # Copied, since bubblewrap reads the whole table of mounts for each one that it adds.
@@ -43,7 +42,8 @@ _UNBOUNDED = 2**62
 _SYSCTL = "/proc/sys"
 _DEVICES = ("null", "zero", "urandom")
 _DEVICE_LINKS = (("urandom", "random"), ("/proc/self/fd", "fd"), ("/proc/self/fd/0", "stdin"),
-                 ("/proc/self/fd/1", "stdout"), ("/proc/self/fd/2", "stderr"))  # fmt: skip
+                 ("/proc/self/fd/1", "stdout"), ("/proc/self/fd/2", "stderr"),
+                 (TEMPORARY, "shm"))  # fmt: skip
 
 
 class LinuxSandbox:
@@ -55,13 +55,15 @@ class LinuxSandbox:
 
     def unavailable(self) -> str | None:
         """Why it can not be used here, with the remedy; None when it can."""
-        return _missing() or _preflight()
+        try:
+            _preflight()
+        except SandboxUnavailable as error:
+            return str(error)
+        return None
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
         """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
-        reason = self.unavailable()
-        if reason is not None:
-            raise SandboxUnavailable(reason)
+        _preflight()
         return Run(_plan(job), job, listener)
 
 
@@ -81,19 +83,20 @@ def _missing() -> str | None:
 
 
 @lru_cache(maxsize=1)
-def _preflight() -> str | None:
-    """Run `true` with everything a real run has."""
+def _preflight() -> None:
+    """Run `true` with everything a real run has; once it has worked, it is not tried again."""
+    reason = _missing()
+    if reason is not None:
+        raise SandboxUnavailable(reason)
     limits = Limits(max_workspace_bytes=_UNBOUNDED, max_workspace_files=_UNBOUNDED)
     job = Job(("true",), {"PATH": "/usr/bin:/bin"}, "/", (), "/", limits=limits)
-    try:
-        outcome = Run(_plan(job), job, None).wait()
-    except SandboxUnavailable as error:
-        return str(error)
+    outcome = Run(_plan(job), job, None).wait()
     assert outcome is not None
-    if outcome.exit_code == 0:
-        return None
-    said = outcome.stderr.data.decode("utf-8", "replace").strip()
-    return f"bubblewrap starts, but a program in it ends with {outcome.exit_code}: {said}"
+    if outcome.exit_code:
+        said = outcome.stderr.data.decode("utf-8", "replace").strip()
+        raise SandboxUnavailable(
+            f"bubblewrap starts, but a program in it ends with {outcome.exit_code}: {said}"
+        )
 
 
 def _explain(said: str) -> str:
@@ -188,7 +191,6 @@ def _arguments(job: Job, fds: list[int]) -> Iterator[str]:
         yield from ("--file", fd, path)
     yield from ("--proc", "/proc")
     yield from _devices(job)
-    yield from ("--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm")
     yield from ("--size", str(job.limits.max_temporary_bytes), "--tmpfs", TEMPORARY)
     for mount in _mounts(job):
         yield from ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)
@@ -201,7 +203,8 @@ def _arguments(job: Job, fds: list[int]) -> Iterator[str]:
 def _devices(job: Job) -> Iterator[str]:
     """A whole /dev for who can start processes; nobody else could use a terminal made in there."""
     if job.capabilities.processes or job.terminal:
-        yield from ("--dev", "/dev", "--remount-ro", "/dev")  # in memory too
+        yield from ("--dev", "/dev", "--size", str(job.limits.max_temporary_bytes))
+        yield from ("--tmpfs", "/dev/shm", "--remount-ro", "/dev")
         return
     for name in _DEVICES:
         yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")

@@ -75,6 +75,14 @@ attempt(*(lambda path=path: read(path) for path in (
     Probe("list the home of the user", (1,), "files", """
 attempt(lambda: os.listdir(scene["home"]))
 """, "os.listdir('.')"),
+    Probe("leave something where all can find it", (3,), "temporary files", """
+for folder in ("/tmp", "/dev/shm", "/var/tmp", "/run", "/dev", "/run/lock"):
+    try:
+        write(folder + "/" + scene["planted"])
+    except OSError:
+        pass
+held("what was written is the run's own")
+""", "write('/tmp/x'); read('/tmp/x'); write('/dev/shm/x')"),
     Probe("read another session", (2,), "files", """
 attempt(lambda: read(scene["other"] + "/work"), lambda: os.listdir(scene["other"]))
 """, "write('own'); read('own')"),

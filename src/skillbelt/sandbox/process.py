@@ -5,6 +5,7 @@ and goes on only when it is answered with a line on its input. Until then nothin
 the runtime dies before, the answer never comes and nothing is left.
 """
 
+import _thread
 import errno
 import os
 import select
@@ -18,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome
-from skillbelt.sandbox.spawn import Ends, descendants, spawn
+from skillbelt.sandbox.spawn import Ends, children, spawn
 from skillbelt.sandbox.streams import Feed, Sink
 
 READY = b"1"
@@ -80,14 +81,17 @@ class Run:
         self._outcome: Outcome | None = None
         self._cancelled = False
         self._fds: set[int] = set(plan.fds)
-        self._pid = self._wake = -1
+        self._pid = self._wake = self._inner = -1
         try:
             self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
             self._bring_up(listener)
+        except (OSError, ValueError) as error:
+            self._abandon()
+            raise _unstartable(error) from error
         except BaseException:
             self._abandon()
             raise
-        threading.Thread(target=self._pump, name="skillbelt-run", daemon=True).start()
+        _thread.start_new_thread(self._pump, ())
 
     def write(self, data: bytes) -> None:
         """Give it more input; BrokenPipeError once it does not take any."""
@@ -121,10 +125,7 @@ class Run:
         given, answer = self._pipe()
         said, ready = self._pipe()
         shown, errors = self._terminal() if self._job.terminal else self._pipe()
-        try:
-            self._pid = spawn(self._plan.argv, Ends(given, ready, errors, self._plan.fds))
-        except (OSError, ValueError) as error:
-            raise _unstartable(error) from error
+        self._pid = spawn(self._plan.argv, Ends(given, ready, errors, self._plan.fds))
         self._close(given, ready, errors, *self._plan.fds)
         self._pidfd = self._own(os.pidfd_open(self._pid))
         self._await_ready(said, shown)
@@ -147,6 +148,8 @@ class Run:
         poll.register(said, select.POLLIN)
         if poll.poll(START_SECONDS * 1000) and os.read(said, 1) == READY:
             self._plan.watch.join(self._pid)
+            if not self._plan.supervised:
+                self._inner = self._own(os.pidfd_open(children(self._pid)[0]))
             return
         self._stop()
         words = Sink(errors, "stderr", _LAST_WORDS, None)
@@ -234,20 +237,19 @@ class Run:
 
     def _stop(self) -> None:
         """End the whole tree, and wait until all of it is gone."""
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        with suppress(ProcessLookupError):
-            if self._plan.supervised:
-                signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
-            else:
-                # The chain returns when the whole namespace is gone, not before.
-                for pid in descendants(self._pid)[:1]:
-                    os.kill(pid, signal.SIGKILL)
-        if not poll.poll(END_SECONDS * 1000):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        if self._inner >= 0:
+            _end(self._inner, signal.SIGKILL)
+        elif self._plan.supervised:
+            _end(self._pidfd, signal.SIGTERM)
+        _end(self._pidfd, signal.SIGKILL)
 
     def _conclude(self, ending: _Ending) -> None:
         code, cpu_seconds = _reap(self._pid)
+        if self._inner >= 0:
+            # Its parent does not wait for it, and it may have to end some that were left.
+            _end(self._inner, signal.SIGKILL)
+            with suppress(ChildProcessError):  # ours only where we stand in for init
+                os.waitid(os.P_PIDFD, self._inner, os.WEXITED | os.WNOHANG)
         for sink in self._sinks:
             sink.drain()
         hit = set(self._plan.watch.finish(code, cpu_seconds))
@@ -288,6 +290,15 @@ class Run:
             if fd in self._fds:
                 self._fds.discard(fd)
                 os.close(fd)
+
+
+def _end(pidfd: int, number: signal.Signals) -> None:
+    """Send the signal and wait until the process is gone, or until that takes too long."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, number)
+    poll.poll(END_SECONDS * 1000)
 
 
 def check_job(job: Job) -> None:

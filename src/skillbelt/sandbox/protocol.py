@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple, Protocol
 from skillbelt.values import Capabilities, Limits
 
 Stream = Literal["stdout", "stderr"]
-# Called with each piece of output as it comes, from a thread of the sandbox.
+# Called with each piece of output as it comes, from a thread of the sandbox; the run's deadline is
+# not looked at until it returns.
 Listener = Callable[[Stream, bytes], None]
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 

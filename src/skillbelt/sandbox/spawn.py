@@ -9,6 +9,7 @@ import queue
 import subprocess
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 
@@ -77,6 +78,8 @@ _spawner: _Spawner | None = None
 def spawn(argv: Sequence[str], ends: Ends) -> int:
     """Start the program and give its pid; OSError or ValueError when it can not be."""
     global _spawner
+    if threading.current_thread() is threading.main_thread():
+        return _popen(argv, ends)  # it lives as long as the runtime too
     with _lock:
         if _spawner is None or _spawner.pid != os.getpid():
             _spawner = _Spawner()
@@ -92,19 +95,16 @@ def descendants(pid: int) -> list[int]:
     """The processes below this one, parents before children; itself is not among them."""
     found, pending = [], [pid]
     while pending:
-        children = _children(pending.pop())
-        found += children
-        pending += children
+        parent = pending.pop()
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for thread in os.listdir(f"/proc/{parent}/task"):
+                below = children(parent, int(thread))
+                found += below
+                pending += below
     return found
 
 
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        threads = os.listdir(f"/proc/{pid}/task")
-        for thread in threads:
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found += map(int, file.read().split())
-    except (FileNotFoundError, ProcessLookupError):
-        pass
-    return found
+def children(pid: int, thread: int | None = None) -> list[int]:
+    """The processes that one thread has started, the first one by default, oldest first."""
+    with open(f"/proc/{pid}/task/{thread or pid}/children", "rb") as file:
+        return [int(each) for each in file.read().split()]
