@@ -141,11 +141,11 @@ def stream(captured: Captured) -> str:
     """What was kept of a stream as text, not cut within a character."""
     data = captured.data
     if captured.truncated:
-        data = data[: len(data) - _partial(data)]
+        data = data[: len(data) - unfinished(data)]
     return data.decode("utf-8", "replace")
 
 
-def _partial(data: bytes) -> int:
+def unfinished(data: bytes) -> int:
     """How many bytes at the end begin a character and do not end it."""
     for count in range(1, min(len(data), 3) + 1):
         byte = data[-count]

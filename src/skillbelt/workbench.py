@@ -150,18 +150,35 @@ class Workbench:
     # One run
 
     def run(
-        self, skill: Skill, call: RunCall, who: Who, listener: Listener | None = None
+        self,
+        skill: Skill,
+        call: RunCall,
+        who: Who,
+        listener: Listener | None = None,
+        started: Callable[[Running], None] | None = None,
     ) -> RunResult:
-        """Run a command of a skill; RunRefused or PermissionDenied when it was not run."""
+        """Run a command of a skill; RunRefused or PermissionDenied when it was not run.
+
+        `started` is given the command once it runs, to talk to it or end it.
+        """
         with self.ready(skill, call, who) as ready:
-            result = self.finish(ready, self.carry_out(skill, ready, listener), who)
+            result = self.finish(ready, self.carry_out(skill, ready, listener, started), who)
         self.tidy()
         return result
 
-    def carry_out(self, skill: Skill, ready: Ready, listener: Listener | None = None) -> Outcome:
+    def carry_out(
+        self,
+        skill: Skill,
+        ready: Ready,
+        listener: Listener | None = None,
+        started: Callable[[Running], None] | None = None,
+    ) -> Outcome:
         """Start the command that was made ready, and wait for its end."""
         with span("workspace.run", **_run_facts(skill, ready)):
-            return _waited(self.sandbox.start(ready.job, listener))
+            running = self.sandbox.start(ready.job, listener)
+            if started is not None:
+                started(running)
+            return _waited(running)
 
     @contextmanager
     def ready(
