@@ -1,0 +1,384 @@
+"""A skill as one function: JSON goes in, a script of the skill works on it, JSON comes out.
+
+Which script is settled first, by rules that never guess. It then runs as any command of the skill
+does: staged, asked for, provided for, sandboxed and recorded by the workbench.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from posixpath import basename, dirname, splitext
+from types import MappingProxyType
+from typing import Literal, NamedTuple, NoReturn
+
+from skillbelt.capabilities import Grants, capabilities_of, named_hosts
+from skillbelt.errors import PathEscape, PermissionDenied, RunRefused, SandboxUnavailable
+from skillbelt.files import walk
+from skillbelt.gate import Granted
+from skillbelt.paths import check_relative
+from skillbelt.permission import Request
+from skillbelt.run import RunCall, RunResult
+from skillbelt.sandbox.identity import blocking_folder
+from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome
+from skillbelt.skill import Skill
+from skillbelt.text import one_line
+from skillbelt.values import Capabilities, Limits
+from skillbelt.workbench import Who, Workbench
+
+ExitKind = Literal["success", "failed", "timeout", "permission_denied"]
+INTERPRETERS = {".py": "python3", ".sh": "bash", ".bash": "bash", ".js": "node", ".mjs": "node"}
+# Linux takes no longer variable than 128 KiB with its name, and the sandbox has names of its own.
+MAX_VARIABLE_BYTES = 128_000
+_MAIN = ("main", "index", "script")
+_WASM = ("wasm/skill.wasm", "skill.wasm", "module.wasm")
+_SHOWN = 20
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_LIMITS = Limits()
+
+
+class ExitStatus(NamedTuple):
+    """How it ended. `code` is the script's own; None when it was not started, for the `reason`."""
+
+    kind: ExitKind
+    code: int | None = None
+    reason: str = ""
+
+
+class Execution(NamedTuple):
+    """What came of it. `output` is what stdout says as JSON, None when that is no JSON.
+
+    `permissions_used` are the declared tools that were granted; `enforced` says what was really
+    held, by which layer of the `sandbox`.
+    """
+
+    output: object
+    stdout: str
+    stderr: str
+    permissions_used: tuple[str, ...]
+    exit_status: ExitStatus
+    enforced: Mapping[str, str] = _NOTHING
+    sandbox: str = ""
+    duration_ms: int = 0
+    warnings: tuple[str, ...] = ()
+    limits_hit: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, object]:
+        """The result as JSON has it; what there is none of is left out, beside what is promised."""
+        status: dict[str, object] = {"kind": self.exit_status.kind, "code": self.exit_status.code}
+        if self.exit_status.reason:
+            status["reason"] = self.exit_status.reason
+        more = {
+            "sandbox": self.sandbox,
+            "duration_ms": self.duration_ms,
+            "warnings": list(self.warnings),
+            "limits_hit": list(self.limits_hit),
+        }
+        return {
+            "output": self.output,
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "permissions_used": list(self.permissions_used),
+            "exit_status": status,
+            "enforced": dict(self.enforced),
+            **{key: value for key, value in more.items() if value},
+        }
+
+
+class Target(NamedTuple):
+    """What would be executed: a path below the skill, and by what."""
+
+    mode: Literal["script", "wasm"]
+    path: str
+
+
+def execute(
+    workbench: Workbench,
+    skill: Skill,
+    input: object = None,
+    *,
+    who: Who,
+    script: str = "",
+    timeout_ms: int = 0,
+    wasm_module: str = "",
+    listener: Listener | None = None,
+) -> Execution:
+    """Run the skill on the input. A script that fails, or takes too long, is a result.
+
+    RunRefused, PathEscape, PermissionDenied and SandboxUnavailable mean that nothing was run; for
+    a model `denied` makes a result of the third. A `timeout_ms` of 0 is the one of the settings.
+    """
+    limits = workbench.settings.limits
+    target = detect(skill, input, script=script, wasm_module=wasm_module, limits=limits)
+    if target.mode == "wasm":
+        _refuse_wasm(skill, target)
+    seconds, text = _seconds(timeout_ms, limits), _json(input)
+    call = RunCall(_command(target.path), timeout_seconds=seconds, stdin=text)
+    grant = _Grant(workbench, skill)
+    with workbench.ready(skill, call, who, grant) as ready:
+        job, warnings = _prepared(ready.job, skill, text, limits)
+        ready = ready._replace(job=job, warnings=(*ready.warnings, *grant.warnings, *warnings))
+        outcome = workbench.carry_out(skill, ready, listener)
+        result = workbench.finish(ready, _shortened(outcome, limits.max_stream_bytes), who)
+    return _execution(outcome, result, grant.granted.tools, limits)
+
+
+def denied(error: PermissionDenied) -> Execution:
+    """The result for a model that asked for what it was not given."""
+    return Execution(None, "", "", (), ExitStatus("permission_denied", None, error.reason))
+
+
+# What is executed
+
+
+def detect(
+    skill: Skill,
+    input: object = None,
+    *,
+    script: str = "",
+    wasm_module: str = "",
+    limits: Limits = _LIMITS,
+) -> Target:
+    """What `execute` would take, from the files that are there; RunRefused when that is not clear.
+
+    In this order: the module or the script that is named; a WASM module; the script that the
+    input's `action` names; the one that `metadata.script` declares; the only one there is.
+    """
+    if script and wasm_module:
+        raise RunRefused("script and wasm_module are both given; only one can be executed")
+    paths = list(walk(skill, limits))
+    if wasm_module:
+        return Target("wasm", _named_module(wasm_module, paths, skill))
+    scripts = candidates(paths)
+    if script:
+        return Target("script", _named_script(script, paths, scripts, skill))
+    module = _module(paths, skill)
+    if module:
+        return Target("wasm", module)
+    return Target("script", _chosen(input, paths, scripts, skill))
+
+
+def candidates(paths: Iterable[str]) -> tuple[str, ...]:
+    """The scripts of a skill: those right in `scripts/`, and main, index and script elsewhere."""
+    return tuple(sorted(path for path in paths if _is_candidate(path)))
+
+
+def _is_candidate(path: str) -> bool:
+    folder, (stem, ending) = dirname(path), splitext(basename(path))
+    if ending not in INTERPRETERS or stem == "__init__":
+        return False
+    return folder == "scripts" or (folder in ("", "src") and stem in _MAIN)
+
+
+def _named_module(name: str, paths: Sequence[str], skill: Skill) -> str:
+    path = _contained(name, skill)
+    if path not in paths or not path.endswith(".wasm"):
+        raise RunRefused(f"skill {skill.name!r} has no WASM module {one_line(name)!r}")
+    return path
+
+
+def _module(paths: Sequence[str], skill: Skill) -> str:
+    """The WASM module of the skill; "" without one. What lies deeper belongs to something else."""
+    usual = [path for path in _WASM if path in paths]
+    if usual:
+        return usual[0]
+    found = [path for path in paths if path.endswith(".wasm") and dirname(path) in ("", "wasm")]
+    if len(found) > 1:
+        _refuse(skill, "has more than one WASM module", found, "give one as wasm_module")
+    return found[0] if found else ""
+
+
+def _named_script(name: str, paths: Sequence[str], scripts: Sequence[str], skill: Skill) -> str:
+    """The script of that path, or else the candidate of that name, with its ending or without."""
+    path = _contained(name, skill)
+    if path in paths:
+        return _runnable(path)
+    found = [one for one in scripts if name in (basename(one), splitext(basename(one))[0])]
+    if len(found) != 1:
+        fault = f"has {'more than one' if found else 'no'} script {one_line(name)!r}"
+        _refuse(skill, fault, found or scripts, "give one of them as script")
+    return found[0]
+
+
+def _contained(name: str, skill: Skill) -> str:
+    try:
+        return check_relative(name, skill.dir)
+    except PathEscape as escape:
+        raise PathEscape(name[:200], skill.dir, "leads out of the skill's folder") from escape
+
+
+def _runnable(path: str) -> str:
+    if splitext(path)[1] not in INTERPRETERS:
+        endings = ", ".join(INTERPRETERS)
+        raise RunRefused(f"{one_line(path)!r} can not be executed; a script ends in {endings}")
+    return path
+
+
+def _chosen(input: object, paths: Sequence[str], scripts: Sequence[str], skill: Skill) -> str:
+    action = input.get("action") if isinstance(input, dict) else None
+    found = [path for path in scripts if path.startswith("scripts/") and _stem(path) == action]
+    declared = "" if found else _declared(skill)
+    if declared:
+        return _named_script(declared, paths, scripts, skill)
+    found = found or list(scripts)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        places = "no script in scripts/ and no main, index or script with a known ending"
+        raise RunRefused(f"skill {skill.name!r} has nothing to execute: no .wasm, {places}")
+    _refuse(skill, "has more than one script", found, _advice(action))
+
+
+def _stem(path: str) -> str:
+    return splitext(basename(path))[0]
+
+
+def _declared(skill: Skill) -> str:
+    """What the skill says is its script; a value that is no text says nothing."""
+    value = skill.frontmatter.metadata.get("script")
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _advice(action: object) -> str:
+    known = f"; action {one_line(action[:80])!r} names none" if isinstance(action, str) else ""
+    return f"give one as script, or the input an action that is its name{known}"
+
+
+def _refuse(skill: Skill, fault: str, found: Sequence[str], remedy: str) -> NoReturn:
+    shown = ", ".join(map(one_line, found[:_SHOWN]))
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    there = f" ({shown}{more})" if found else ""
+    raise RunRefused(f"skill {skill.name!r} {fault}{there}; {remedy}")
+
+
+def _refuse_wasm(skill: Skill, target: Target) -> NoReturn:
+    raise SandboxUnavailable(
+        f"skill {skill.name!r} would run {one_line(target.path)!r}, which needs the sandbox "
+        "'wasm'; this version has none. Name a script of the skill as script instead"
+    )
+
+
+# How it runs
+
+
+def _command(path: str) -> tuple[str, ...]:
+    plain = path if not path.startswith("-") else f"./{path}"
+    return INTERPRETERS[splitext(path)[1]], plain
+
+
+def _seconds(timeout_ms: int, limits: Limits) -> float:
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 0:
+        raise RunRefused(f"timeout_ms must be a whole number of at least 0, not {timeout_ms!r}")
+    wanted = timeout_ms / 1000 if timeout_ms else limits.exec_timeout_seconds
+    return min(wanted, limits.run_timeout_seconds)
+
+
+def _json(value: object) -> bytes:
+    try:
+        return json.dumps(value, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RunRefused(f"the input is not JSON: {one_line(str(error))}") from error
+
+
+class _Grant:
+    """What the run may do, once it is known which of the declared tools the skill may have."""
+
+    def __init__(self, workbench: Workbench, skill: Skill) -> None:
+        self._workbench, self._skill = workbench, skill
+        self.granted = Granted(())
+        self.warnings: tuple[str, ...] = ()
+
+    def __call__(self, request: Request) -> Capabilities:
+        settings, declared = self._workbench.settings, self._skill.frontmatter.allowed_tools
+        self.granted = self._workbench.gate.declared(self._skill, request)
+        # A skill that was denied every tool it declares is not one that declares none.
+        empty = "deny" if declared else settings.empty_allowed_tools
+        given = Grants(read=settings.host_roots)
+        found = capabilities_of(self.granted.tools, given, empty_allowed_tools=empty)
+        read = tuple(path for path in found.read if _reachable(path))
+        self.warnings = (
+            *(f"not granted: {one_line(tool)}: {why}" for tool, why in self.granted.denied),
+            *(f"{path} can not be read by runs" for path in found.read if path not in read),
+        )
+        return found._replace(read=read, hosts=named_hosts(self.granted.tools))
+
+
+def _reachable(path: str) -> bool:
+    return os.path.isdir(path) and blocking_folder(os.path.join(path, "x")) is None
+
+
+def _prepared(job: Job, skill: Skill, text: bytes, limits: Limits) -> tuple[Job, tuple[str, ...]]:
+    """The job with what a script is told, and with room for what it answers."""
+    root = job.env["WORKSPACE_DIR"]
+    told = {
+        "SKILL_ID": skill.name,
+        "SKILL_NAME": skill.name,
+        "SKILL_ROOT": f"{root}/skills/{skill.name}",
+        "SKILL_WORKSPACE": root,
+        "TIMEOUT_MS": str(round(job.timeout_seconds * 1000)),
+    }
+    warnings: tuple[str, ...] = ()
+    if len(text) <= MAX_VARIABLE_BYTES:
+        told["SKILL_INPUT"] = text.decode()
+    else:
+        warnings = (f"SKILL_INPUT is not set: {len(text)} bytes; the input is on stdin alone",)
+    room = limits._replace(max_stream_bytes=_room(limits))
+    return job._replace(env={**job.env, **told}, limits=room), warnings
+
+
+def _room(limits: Limits) -> int:
+    return max(limits.max_stream_bytes, limits.max_output_file_bytes)
+
+
+# What came of it
+
+
+def _shortened(outcome: Outcome, most: int) -> Outcome:
+    """The outcome with as much of each stream as a result may hold."""
+    streams = (outcome.stdout, outcome.stderr)
+    stdout, stderr = (Captured(one.data[:most], one.total_bytes) for one in streams)
+    hit = {"max_stream_bytes"} if stdout.truncated or stderr.truncated else set()
+    named = tuple(sorted(hit.union(outcome.limits_hit)))
+    return outcome._replace(stdout=stdout, stderr=stderr, limits_hit=named)
+
+
+def _execution(
+    outcome: Outcome, result: RunResult, tools: tuple[str, ...], limits: Limits
+) -> Execution:
+    warnings = result.warnings
+    if outcome.stdout.truncated:
+        most = f"{_room(limits)} bytes (max_output_file_bytes)"
+        warnings = (*warnings, f"stdout is longer than {most}, so there is no output")
+    return Execution(
+        _output(outcome.stdout),
+        result.stdout,
+        result.stderr,
+        tools,
+        _status(outcome),
+        result.enforced,
+        result.sandbox,
+        result.duration_ms,
+        warnings,
+        result.limits_hit,
+    )
+
+
+def _output(stdout: Captured) -> object:
+    """All of stdout as one JSON value; None for anything else, half of it included."""
+    if stdout.truncated or not stdout.data.strip():
+        return None
+    try:
+        value: object = json.loads(stdout.data.decode(), parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _status(outcome: Outcome) -> ExitStatus:
+    kind: ExitKind = "failed" if outcome.exit_code else "success"
+    return ExitStatus("timeout" if outcome.timed_out else kind, outcome.exit_code)
