@@ -16,11 +16,11 @@ from typing import NamedTuple
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.capabilities import named_hosts
 from skillbelt.cleanup import LOCKS, Cleaned, clean_workspaces, retire
-from skillbelt.collect import Collected, Wanted, collect, primary
+from skillbelt.collect import Collected, Save, Wanted, collect, primary
 from skillbelt.commands import CommandPolicy, clean_environment, policy_from, prepare
 from skillbelt.dependencies import Needs, describe, needs_of
 from skillbelt.environments import Environment, provision
-from skillbelt.errors import RunRefused
+from skillbelt.errors import ArtifactError, RunRefused
 from skillbelt.gate import Gate, session_id
 from skillbelt.inputs import stage_inputs
 from skillbelt.paths import create_beneath, inside
@@ -51,6 +51,7 @@ from skillbelt.values import Capabilities
 from skillbelt.workspace import SKILLS, VENV, Workspace, name_of, open_workspace, place_of, places
 
 INSIDE = "/workspace"
+NO_ARTIFACTS = "none"
 _DAY_SECONDS = 24 * 3600.0
 _NET = "/run/net"
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -106,8 +107,15 @@ class Workbench:
         """The lists of commands of the settings."""
         return policy_from(self.settings.allowed_commands, self.settings.denied_commands)
 
+    @property
+    def has_artifacts(self) -> bool:
+        """Whether there is a store of artifacts; the settings may say `none`."""
+        return self._artifacts is not None or self.settings.artifacts_url != NO_ARTIFACTS
+
     def artifacts(self, key: SessionKey) -> SessionArtifacts:
-        """The artifacts of a conversation."""
+        """The artifacts of a conversation; ArtifactError when there is no store of them."""
+        if not self.has_artifacts:
+            raise ArtifactError("there is no store of artifacts (artifacts_url)")
         if self._artifacts is None:
             self._artifacts = open_artifacts(self.settings, self.settings.artifacts_url)
         return SessionArtifacts(self._artifacts, key)
@@ -196,6 +204,7 @@ class Workbench:
         argv = self._argv(call)
         check_stdin(call, self.settings.limits)
         wanted, sandbox = wanted_outputs(call), self.sandbox
+        self._saving(wanted, who)  # a store that can not be used is told before anything runs
         with ExitStack() as stack:
             workspace = stack.enter_context(self.workspace(who.key))
             with span("workspace.stage.dir", **_skill_facts(skill)):
@@ -284,7 +293,7 @@ class Workbench:
             staged = stage_inputs(
                 workspace,
                 call.inputs,
-                artifacts=self.artifacts(who.key),
+                artifacts=self.artifacts(who.key) if self.has_artifacts else None,
                 host_roots=self.host_roots,
                 permit_host=permit,
                 stage_skill=lambda name: stage(workspace, self._find(name), self.settings.limits),
@@ -366,7 +375,7 @@ class Workbench:
         return Job(
             argv,
             self._environment(call, skill, workspace, run, root, packages),
-            os.path.join(root, cwd),
+            os.path.normpath(os.path.join(root, cwd)),
             mounts,
             workspace.path,
             capabilities,
@@ -439,8 +448,14 @@ class Workbench:
             run=ready.run,
             exit_code=outcome.exit_code,
             omit_content=omit,
-            save=self.artifacts(who.key).save if ready.wanted.save else None,
+            save=self._saving(ready.wanted, who),
         )
+
+    def _saving(self, wanted: Wanted | None, who: Who) -> Save | None:
+        """What keeps a file, when files are to be kept and there is somewhere to keep them."""
+        if wanted is None or not wanted.save or not self.has_artifacts:
+            return None
+        return self.artifacts(who.key).save
 
 
 def _waited(running: Running) -> Outcome:
