@@ -183,10 +183,7 @@ class Workbench:
     ) -> Outcome:
         """Start the command that was made ready, and wait for its end."""
         with span("workspace.run", **_run_facts(skill, ready)):
-            running = self.sandbox.start(ready.job, listener)
-            if started is not None:
-                started(running)
-            return _waited(running)
+            return _waited(self.sandbox.start(ready.job, listener), started)
 
     @contextmanager
     def ready(
@@ -458,9 +455,11 @@ class Workbench:
         return self.artifacts(who.key).save
 
 
-def _waited(running: Running) -> Outcome:
+def _waited(running: Running, started: Callable[[Running], None] | None) -> Outcome:
     """The outcome; whoever is interrupted meanwhile leaves nothing running."""
     try:
+        if started is not None:
+            started(running)
         outcome = running.wait()
     except BaseException:
         running.kill()
