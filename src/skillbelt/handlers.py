@@ -416,14 +416,22 @@ def _about(skill: Skill) -> str:
 
 def run(call: Call) -> ToolResult:
     """Run a command of a skill."""
-    from skillbelt.running import run_command
+    from skillbelt.running import run_command, skills_given
 
     skill, access = find(call), call.access
-    loaded = {one.name for one in access.session.loaded()} if access.session else {skill.name}
-    if access.settings.require_load and skill.name not in loaded:
+    if access.settings.require_load and skill.name not in _given_to_model(access, skill):
         name, loader = (access.names.get(kind, kind) for kind in ("skill_run", "skill_load"))
         raise Refused(f'{name} requires {loader} first for "{skill.name}"')
+    for name in skills_given(call.arguments):
+        approved(access, access.called.get(name) or lookup(access, name))
     return run_command(call, skill)
+
+
+def _given_to_model(access: Access, skill: Skill) -> set[str]:
+    """The skills whose text the model has; where nothing is kept of that, the one it asks for."""
+    if access.session is None:
+        return {skill.name}
+    return {*access.called, *(one.name for one in access.session.loaded())}
 
 
 HANDLERS: Mapping[str, Handler] = {

@@ -19,6 +19,7 @@ from skillbelt.tools import Call, Runs, ToolResult
 if TYPE_CHECKING:
     from skillbelt.skill import Skill
 
+_SKILL = "skill://"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 # A model needs to know what came of it; what was enforced is for the host, in `data`.
 _FOR_HOSTS = ("enforced",)
@@ -66,6 +67,14 @@ def run_call(arguments: Mapping[str, object]) -> RunCall:
         stdin.encode("utf-8", "replace") if isinstance(stdin, str) else b"",
         given.get("editor_text"),  # type: ignore[arg-type]
     )
+
+
+def skills_given(arguments: Mapping[str, object]) -> list[str]:
+    """The skills whose files a call wants as its inputs, by name."""
+    inputs = arguments.get("inputs")
+    sources = [str(one.get("from")) for one in inputs] if isinstance(inputs, list) else []
+    wanted = [source.removeprefix(_SKILL) for source in sources if source.startswith(_SKILL)]
+    return [source.partition("/")[0] for source in wanted]
 
 
 def text_left(runs: Runs, name: str) -> str:
