@@ -20,8 +20,9 @@ from skillbelt.sandbox.identity import (
     trusted_program,
 )
 from skillbelt.sandbox.limits import NO_PROCESSES, shell_lines
+from skillbelt.sandbox.mounts import mounts_of
 from skillbelt.sandbox.process import TICK_SECONDS, Plan, Run, check_job
-from skillbelt.sandbox.protocol import Job, Listener, Mount, Running
+from skillbelt.sandbox.protocol import Job, Listener, Running
 from skillbelt.sandbox.watch import Guard
 from skillbelt.values import Limits
 
@@ -126,7 +127,7 @@ def _remedy() -> str:
 
 def _explain_job(job: Job, said: str) -> str:
     """After the preflight, a mount that the run's user can not reach is the usual cause."""
-    for mount in _mounts(job):
+    for mount in mounts_of(job):
         folder = blocking_folder(mount.source)
         if folder is not None:
             uid = current_identity().uid
@@ -140,15 +141,14 @@ def _explain_job(job: Job, said: str) -> str:
 def _plan(job: Job) -> Plan:
     _check(job)
     identity = run_identity()
-    guard = Guard(job.limits, job.workspace, TEMPORARY)
     arguments, fds = bubblewrap_arguments(job)
     # Its own arguments are in a file: every process inside can read the command line of the first.
-    fds.append(_memory_file(os.fsencode("".join(f"{each}\0" for each in arguments))))
+    fds.append(_memory_file(os.fsencode("\0".join((*arguments, "")))))
     argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *_inside(job))
     return Plan(
         argv,
         _enforced(job, identity, hierarchy()),
-        guard,
+        Guard(job.limits, job.workspace, TEMPORARY),
         lambda said: _explain_job(job, said),
         tuple(fds),
         terminal_owner=identity,
@@ -161,18 +161,28 @@ def _check(job: Job) -> None:
     for name in job.env:
         if not (name.isascii() and name.isidentifier()):
             raise RunRefused(f"{name[:100]!r} is not a name for an environment variable")
-    for mount in _mounts(job):
-        if not os.path.isabs(mount.target) or os.path.normpath(mount.target) == "/":
-            raise RunRefused(f"{mount.target[:200]!r} can not be a place for a mount")
 
 
 def bubblewrap_arguments(job: Job) -> tuple[list[str], list[int]]:
     """All flags for the job, and the handles they speak of; whoever asks must close those."""
+    mounts = mounts_of(job)
     network, identity = bool(job.bridge), current_identity()
-    program = seccomp.program(job.capabilities.processes, network)
-    fds = [_memory_file(each) for each in (program, _passwd(identity), _group(identity))]
-    fds += (os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in _copied())
-    return list(_arguments(job, fds)), fds
+    whole_dev = job.capabilities.processes or job.terminal
+    arguments = [*_fixed(whole_dev, network, job.limits.max_temporary_bytes)]
+    for mount in mounts:
+        arguments += ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)
+    for name, value in job.env.items():
+        arguments += ("--setenv", _WAITING + name, value)
+    fds = [_memory_file(seccomp.program(job.capabilities.processes, network))]
+    for path, data in (("/etc/passwd", _passwd(identity)), ("/etc/group", _group(identity))):
+        fds.append(_memory_file(data))
+        arguments += ("--file", str(fds[-1]), path)
+    for path in _copied():
+        fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        arguments += ("--file", str(fds[-1]), path)
+    # The root is in memory, without a size.
+    arguments += ("--remount-ro", "/", "--chdir", job.cwd, "--seccomp", str(fds[0]))
+    return arguments, fds
 
 
 def _prefix(identity: Identity | None) -> Iterator[str]:
@@ -182,34 +192,31 @@ def _prefix(identity: Identity | None) -> Iterator[str]:
     yield str(trusted_program("bwrap"))
 
 
-def _arguments(job: Job, fds: list[int]) -> Iterator[str]:
-    filter_fd, *files = map(str, fds)
-    yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL")
-    yield from ("--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox")
-    yield from _system(bool(job.bridge))
-    for fd, path in zip(files, ("/etc/passwd", "/etc/group", *_copied()), strict=True):
-        yield from ("--file", fd, path)
-    yield from ("--proc", "/proc")
-    yield from _devices(job)
-    yield from ("--size", str(job.limits.max_temporary_bytes), "--tmpfs", TEMPORARY)
-    for mount in _mounts(job):
-        yield from ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)
-    for name, value in job.env.items():
-        yield from ("--setenv", _WAITING + name, value)
-    yield from ("--remount-ro", "/")  # it is in memory, without a size
-    yield from ("--chdir", job.cwd, "--seccomp", filter_fd)
+@lru_cache(maxsize=16)
+def _fixed(whole_dev: bool, network: bool, temporary_bytes: int) -> tuple[str, ...]:
+    """What is the same for most jobs: namespaces, the system, devices, temporary files."""
+    size = ("--size", str(temporary_bytes))
+    devices = (
+        ("--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
+        if whole_dev
+        else _few_devices()
+    )
+    return (
+        *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
+        *("--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"),
+        *_system(network),
+        *("--proc", "/proc", *devices, *size, "--tmpfs", TEMPORARY),
+    )
 
 
-def _devices(job: Job) -> Iterator[str]:
-    """A whole /dev for who can start processes; nobody else could use a terminal made in there."""
-    if job.capabilities.processes or job.terminal:
-        yield from ("--dev", "/dev", "--size", str(job.limits.max_temporary_bytes))
-        yield from ("--tmpfs", "/dev/shm", "--remount-ro", "/dev")
-        return
-    for name in _DEVICES:
-        yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
-    for target, name in _DEVICE_LINKS:
-        yield from ("--symlink", target, f"/dev/{name}")
+def _few_devices() -> tuple[str, ...]:
+    """For who can not start processes: they could not use a terminal made in a whole /dev."""
+    binds = ((f"/dev/{name}", f"/dev/{name}") for name in _DEVICES)
+    links = ((target, f"/dev/{name}") for target, name in _DEVICE_LINKS)
+    return (
+        *(word for pair in binds for word in ("--dev-bind", *pair)),
+        *(word for pair in links for word in ("--symlink", *pair)),
+    )
 
 
 @lru_cache(maxsize=1)
@@ -217,7 +224,6 @@ def _copied() -> tuple[str, ...]:
     return tuple(path for path in _COPIED if os.path.isfile(path))
 
 
-@lru_cache(maxsize=2)
 def _system(network: bool) -> tuple[str, ...]:
     arguments: list[str] = []
     for folder in SYSTEM_FOLDERS:
@@ -231,17 +237,6 @@ def _system(network: bool) -> tuple[str, ...]:
     if os.path.exists("/etc/localtime"):
         arguments += ("--symlink", os.path.realpath("/etc/localtime"), "/etc/localtime")
     return tuple(arguments)
-
-
-def _mounts(job: Job) -> list[Mount]:
-    """Outer folders first. What is granted by name is at its own place, if it is there at all."""
-    wanted = {mount.target: mount for mount in job.mounts}
-    granted = [Mount(path, path, True) for path in job.capabilities.write]
-    granted += [Mount(path, path) for path in job.capabilities.read]
-    for mount in granted:
-        if os.path.lexists(mount.source):
-            wanted.setdefault(mount.target, mount)
-    return sorted(wanted.values(), key=lambda mount: os.path.normpath(mount.target).count("/"))
 
 
 def _inside(job: Job) -> Iterator[str]:
@@ -258,6 +253,7 @@ def _inside(job: Job) -> Iterator[str]:
     yield from job.argv
 
 
+@lru_cache(maxsize=1)
 def _passwd(identity: Identity) -> bytes:
     return (
         f"skill:x:{identity.uid}:{identity.gid}:skill:{TEMPORARY}:/bin/sh\n"
@@ -265,6 +261,7 @@ def _passwd(identity: Identity) -> bytes:
     ).encode()
 
 
+@lru_cache(maxsize=1)
 def _group(identity: Identity) -> bytes:
     return f"skill:x:{identity.gid}:\nnogroup:x:65534:\n".encode()
 

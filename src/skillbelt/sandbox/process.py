@@ -81,7 +81,7 @@ class Run:
         self._outcome: Outcome | None = None
         self._cancelled = False
         self._fds: set[int] = set(plan.fds)
-        self._pid = self._wake = self._inner = -1
+        self._pid = self._wake = self._inner = self._inner_pid = -1
         try:
             self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
             self._bring_up(listener)
@@ -148,8 +148,6 @@ class Run:
         poll.register(said, select.POLLIN)
         if poll.poll(START_SECONDS * 1000) and os.read(said, 1) == READY:
             self._plan.watch.join(self._pid)
-            if not self._plan.supervised:
-                self._inner = self._own(os.pidfd_open(children(self._pid)[0]))
             return
         self._stop()
         words = Sink(errors, "stderr", _LAST_WORDS, None)
@@ -161,6 +159,8 @@ class Run:
     def _set_streams(self, answer: int, said: int, shown: int, listener: Listener | None) -> None:
         with suppress(BrokenPipeError):
             os.write(answer, ANSWER)
+        if not self._plan.supervised:
+            self._find_inner()
         keep, terminal = self._job.limits.max_stream_bytes, self._job.terminal
         if terminal:
             self._close(answer, said)
@@ -171,6 +171,12 @@ class Run:
                 Sink(shown, "stderr", keep, listener),
             ]
         self._feed = Feed(shown if terminal else answer, self._job.stdin, terminal)
+
+    def _find_inner(self) -> None:
+        """The first process of the namespace; it may be over already."""
+        with suppress(OSError, IndexError):
+            self._inner_pid = children(self._pid)[0]
+            self._inner = self._own(os.pidfd_open(self._inner_pid))
 
     def _pump(self) -> None:
         """The thread of the run, from the answer to the outcome."""
@@ -246,10 +252,7 @@ class Run:
     def _conclude(self, ending: _Ending) -> None:
         code, cpu_seconds = _reap(self._pid)
         if self._inner >= 0:
-            # Its parent does not wait for it, and it may have to end some that were left.
-            _end(self._inner, signal.SIGKILL)
-            with suppress(ChildProcessError):  # ours only where we stand in for init
-                os.waitid(os.P_PIDFD, self._inner, os.WEXITED | os.WNOHANG)
+            self._end_inner()
         for sink in self._sinks:
             sink.drain()
         hit = set(self._plan.watch.finish(code, cpu_seconds))
@@ -271,6 +274,19 @@ class Run:
             self._feed.over = True
             self._close(*self._fds)
         self._ended.set()
+
+    def _end_inner(self) -> None:
+        """Its parent does not wait for it; it is alive as long as there are others to end."""
+        kind = os.WEXITED | os.WNOHANG
+        try:
+            ours = os.waitid(os.P_PIDFD, self._inner, kind) is None
+        except ChildProcessError:
+            ours = False  # it is only where we stand in for init
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if ours or children(self._inner_pid):
+                _end(self._inner, signal.SIGKILL)
+        if ours:
+            os.waitid(os.P_PIDFD, self._inner, kind)
 
     def _abandon(self) -> None:
         """Leave nothing behind of a run that did not come up."""
