@@ -283,7 +283,8 @@ class RuntimeSession:
         from skillbelt.workbench import Who
 
         session = self.session
-        return Runs(self.shelf.workbench, Who(session.key, "model", session.agent))
+        who = Who(session.key, "model", session.agent)
+        return Runs(self.shelf.workbench, self.shelf.background, who)
 
     def _called(self) -> dict[str, Skill]:
         """What the user or the host brought in, whether or not the model may bring it in itself."""

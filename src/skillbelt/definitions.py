@@ -193,9 +193,46 @@ DEFINITIONS: Mapping[str, Definition] = {
                 "type": "string",
                 "description": "What $EDITOR writes into the file it is asked to edit.",
             },
+            "background": {
+                "type": "boolean",
+                "description": "Whether to go on while it runs: a run_id is given at once.",
+            },
+            "terminal": {
+                "type": "boolean",
+                "description": "Whether it shall have a terminal, as programs that ask need one.",
+            },
         },
         ("skill", "command"),
         "{skill_run} runs a command that a skill describes; read its result before the next step.",
+    ),
+    "skill_poll": Definition(
+        "poll_skill_run",
+        "See what a run in the background says and whether it has ended; give it more input, or "
+        "end it.",
+        {
+            "run_id": {"type": "string", "description": "The run, as its start gave it."},
+            "stdout_offset": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "Where to read on, as the last answer gave it.",
+            },
+            "stderr_offset": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "The same for stderr.",
+            },
+            "wait": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": 60,
+                "description": "Seconds to wait for something new.",
+            },
+            "stdin": {"type": "string", "description": "What to give it to read."},
+            "close_stdin": {"type": "boolean", "description": "Whether no more input comes."},
+            "kill": {"type": "boolean", "description": "Whether to end it now."},
+        },
+        ("run_id",),
+        "{skill_poll} reads on in a run in the background, answers it, or ends it.",
     ),
     "skill_unload": Definition(
         "unload_skill",

@@ -434,6 +434,13 @@ def _given_to_model(access: Access, skill: Skill) -> set[str]:
     return {*access.called, *(one.name for one in access.session.loaded())}
 
 
+def poll(call: Call) -> ToolResult:
+    """See to a run in the background."""
+    from skillbelt.running import poll
+
+    return poll(call)
+
+
 HANDLERS: Mapping[str, Handler] = {
     "skill": use,
     "skill_load": load,
@@ -442,6 +449,7 @@ HANDLERS: Mapping[str, Handler] = {
     "load_resource": read_resource,
     "read_file": read_file,
     "skill_run": run,
+    "skill_poll": poll,
     "skill_unload": unload,
     "skill_list": list_skills,
 }

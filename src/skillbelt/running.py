@@ -29,12 +29,55 @@ def run_command(call: Call, skill: Skill) -> ToolResult:
     """Run what the call asks for; a command that fails is a result, not an error."""
     if call.access.runs is None:
         raise RunRefused("executor is not configured: this host runs nothing")
-    runs = call.access.runs()
-    result = runs.workbench.run(skill, run_call(call.arguments), runs.who)
+    runs, wanted = call.access.runs(), run_call(call.arguments)
+    if call.arguments.get("background") is True:
+        return _begin(runs, skill, wanted)
+    result = runs.workbench.run(skill, wanted, runs.who)
     document = result.document()
     told = {key: value for key, value in document.items() if key not in _FOR_HOSTS}
     text = json.dumps(told, ensure_ascii=False)
     return ToolResult(text, _failure(result), document)
+
+
+def _begin(runs: Runs, skill: Skill, wanted: RunCall) -> ToolResult:
+    open_ended = "stdin" not in call.arguments
+    run_id = runs.background.start(
+        skill, wanted._replace(stdin=None) if open_ended else wanted, runs.who
+    )
+    data: dict[str, object] = {"run_id": run_id, "running": True}
+    return ToolResult(json.dumps(data), data=data)
+
+
+def poll(call: Call) -> ToolResult:
+    """What a run in the background says since; first it is given input, or ended."""
+    if call.access.runs is None:
+        raise RunRefused("executor is not configured: this host runs nothing")
+    runs, given = call.access.runs(), call.arguments
+    key, run_id = runs.who.key, str(given["run_id"])
+    if given.get("kill") is True:
+        runs.background.kill(key, run_id)
+    elif "stdin" in given or given.get("close_stdin") is True:
+        text = str(given.get("stdin") or "")
+        runs.background.write(key, run_id, text, given.get("close_stdin") is True)
+    polled = runs.background.poll(
+        key,
+        run_id,
+        stdout_offset=_number(given, "stdout_offset"),
+        stderr_offset=_number(given, "stderr_offset"),
+        wait_seconds=_number(given, "wait"),
+    )
+    result = polled.result.document() if polled.result else None
+    told = {**polled._asdict(), "result": result}
+    shown = {key: value for key, value in told.items() if value or key == "running"}
+    if result:
+        shown["result"] = {key: value for key, value in result.items() if key not in _FOR_HOSTS}
+    return ToolResult(json.dumps(shown, ensure_ascii=False), polled.error, told)
+
+
+def _number(given: Mapping[str, object], key: str) -> int:
+    value = given.get(key, 0)
+    assert isinstance(value, int)
+    return value
 
 
 def _failure(result: RunResult) -> str:
@@ -66,6 +109,7 @@ def run_call(arguments: Mapping[str, object]) -> RunCall:
         given.get("omit_inline_content") is True,
         stdin.encode("utf-8", "replace") if isinstance(stdin, str) else b"",
         given.get("editor_text"),  # type: ignore[arg-type]
+        given.get("terminal") is True,
     )
 
 

@@ -47,7 +47,7 @@ class Runtime(Shelf):
             lambda: self.look() and self.available(),
             self._record,
             names=self.names,
-            runs=lambda: Runs(self.workbench, _who("model")),
+            runs=lambda: Runs(self.workbench, self.background, _who("model")),
         )
         return self.run_tool(name, arguments, access, call_id)
 

@@ -36,6 +36,7 @@ from skillbelt.values import Limits
 
 if TYPE_CHECKING:
     from skillbelt.artifacts import ArtifactStore
+    from skillbelt.background import Background
     from skillbelt.workbench import Workbench
 
 # Whether a skill is there at all for whoever asks now.
@@ -95,9 +96,18 @@ class Shelf:
 
         return Workbench(self.settings, self.gate, self.get_skill, artifacts=self._artifacts)
 
+    @cached_property
+    def background(self) -> Background:
+        """The runs that go on while others are made."""
+        from skillbelt.background import Background
+
+        return Background(self.workbench)
+
     def close(self) -> None:
-        """Refuse every request that waits for permission; nothing more is asked after this."""
+        """End what runs in the background; refuse what waits for permission, now and later."""
         self.gate.close()
+        if "background" in self.__dict__:
+            self.background.close()
 
     def __enter__(self) -> Self:
         return self

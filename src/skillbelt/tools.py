@@ -14,6 +14,7 @@ from skillbelt.definitions import DEFINITIONS, PROFILES, Schema
 from skillbelt.errors import ConfigError
 
 if TYPE_CHECKING:
+    from skillbelt.background import Background
     from skillbelt.load import Loaded
     from skillbelt.session import Session
     from skillbelt.settings import Settings
@@ -65,6 +66,7 @@ class Runs(NamedTuple):
     """Where commands run, and for whom."""
 
     workbench: Workbench
+    background: Background
     who: Who
 
 
