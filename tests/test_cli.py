@@ -26,6 +26,7 @@ CALLS = {
     "load": ["pdf"],
     "read": ["pdf", "notes.md"],
     "sessions": ["list"],
+    "artifacts": ["list"],
     "permissions": [],
     "trust": [],
     "log": [],

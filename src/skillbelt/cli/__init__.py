@@ -46,6 +46,12 @@ COMMANDS: dict[str, Command] = {
         "COMMAND...",
     ),
     "sessions": Command("sessions", "list, show and delete the conversations that were kept"),
+    "artifacts": Command(
+        "artifacts",
+        "list the files that runs have kept, and get one",
+        "NAME@V is a version, NAME the newest one; `list NAME` shows every version of it. Without "
+        "--session they are those of runs from the command line.",
+    ),
     "permissions": Command(
         "permissions",
         "list, explain and change what is allowed, and answer who waits for permission",

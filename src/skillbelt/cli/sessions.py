@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     with closing(open_store(load_settings(args.project, config=args.config))) as store:
         if args.action == "list":
             return _list(store, args)
-        key = _key(args)
+        key = parse_id(args.id or "", f"sessions {args.action} needs an ID")
         found = [info for info in store.sessions(key.app, key.user) if info.key == key]
         if not found:
             return _missing(store, key)
@@ -41,18 +41,18 @@ def run(args: argparse.Namespace) -> int:
         return _delete(store, key, args)
 
 
-def _key(args: argparse.Namespace) -> SessionKey:
+def parse_id(text: str, need: str) -> SessionKey:
+    """The session of an ID as `list` prints it; else a ConfigError that begins with the need."""
     try:
-        app, user, session = (
-            unquote(part, errors="surrogatepass") for part in (args.id or "").split("/")
-        )
+        app, user, session = (unquote(part, errors="surrogatepass") for part in text.split("/"))
     except ValueError as error:
-        reason = f"sessions {args.action} needs an ID as `skillbelt sessions list` prints it"
-        raise ConfigError(f"{reason}: app/user/session") from error
+        reason = f"{need} as `skillbelt sessions list` prints it: app/user/session"
+        raise ConfigError(reason) from error
     return SessionKey(app, user, session)
 
 
-def _id(key: SessionKey) -> str:
+def session_id(key: SessionKey) -> str:
+    """The text that `parse_id` reads."""
     return "/".join(_part(part) for part in key)
 
 
@@ -69,9 +69,11 @@ def _part(text: str) -> str:
 def _missing(store: Store, key: SessionKey) -> int:
     from difflib import get_close_matches
 
-    close = get_close_matches(_id(key), [_id(info.key) for info in store.sessions()], n=3)
+    close = get_close_matches(
+        session_id(key), [session_id(info.key) for info in store.sessions()], n=3
+    )
     hint = f"closest: {', '.join(close)}" if close else "see `skillbelt sessions list`"
-    print(f"skillbelt: no session {_id(key)!r}; {hint}", file=sys.stderr)
+    print(f"skillbelt: no session {session_id(key)!r}; {hint}", file=sys.stderr)
     return NOT_FOUND
 
 
@@ -84,7 +86,7 @@ def _list(store: Store, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"sessions": [_info(info) for info in found]})
     elif found:
-        rows = [(_id(info.key), str(info.events), _time(info.updated)) for info in found]
+        rows = [(session_id(info.key), str(info.events), _time(info.updated)) for info in found]
         print_table(("session", "events", "last used"), rows)
     else:
         say("no sessions yet", args)
@@ -93,7 +95,7 @@ def _list(store: Store, args: argparse.Namespace) -> int:
 
 def _info(info: SessionInfo) -> dict[str, object]:
     return {
-        "id": _id(info.key),
+        "id": session_id(info.key),
         **info.key._asdict(),
         "created": info.created,
         "updated": info.updated,
@@ -108,7 +110,7 @@ def _show(store: Store, info: SessionInfo, args: argparse.Namespace) -> int:
         print_json({**_info(info), "state": state, "log": log})
         return 0
     facts = {
-        "id": _id(info.key),
+        "id": session_id(info.key),
         "created": _time(info.created),
         "last used": _time(info.updated),
     }
@@ -130,9 +132,9 @@ def _delete(store: Store, key: SessionKey, args: argparse.Namespace) -> int:
     if not store.delete(key):
         return _missing(store, key)
     if args.json:
-        print_json({"deleted": _id(key)})
+        print_json({"deleted": session_id(key)})
     else:
-        say(f"deleted {_id(key)}", args)
+        say(f"deleted {session_id(key)}", args)
     return 0
 
 

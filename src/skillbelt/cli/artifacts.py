@@ -1,0 +1,134 @@
+"""`skillbelt artifacts`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from skillbelt.artifacts import Artifact, ArtifactStore, open_artifacts, parse_reference, read
+from skillbelt.artifacts.protocol import SCHEME
+from skillbelt.cli.load import print_text
+from skillbelt.cli.output import CLI_SESSION, print_json, print_table, say
+from skillbelt.cli.sessions import parse_id, session_id
+from skillbelt.errors import ArtifactError, ConfigError
+from skillbelt.settings import Settings, load_settings
+from skillbelt.store import SessionKey
+from skillbelt.text import one_line
+
+_SHOWN_VERSIONS = 10
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `artifacts`."""
+    parser.add_argument("action", choices=("list", "get"), help="what to do")
+    parser.add_argument("name", metavar="NAME[@V]", nargs="?", help="the artifact")
+    parser.add_argument(
+        "--session",
+        metavar="ID",
+        default=session_id(SessionKey(*CLI_SESSION)),
+        help="whose artifacts: app/user/session, as `skillbelt sessions list` prints it",
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", help="with get: write the bytes to this file, not to stdout"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """List what was kept, or give one version of it back."""
+    store = _open(load_settings(args.project, config=args.config))
+    key = parse_id(args.session, "--session takes an ID")
+    if args.action == "list":
+        return _list(store, key, args)
+    if args.name is None:
+        raise ConfigError("artifacts get needs a NAME; `skillbelt artifacts list` prints them")
+    return _get(store, key, args)
+
+
+def _open(settings: Settings) -> ArtifactStore:
+    from skillbelt.workbench import NO_ARTIFACTS
+
+    if settings.artifacts_url == NO_ARTIFACTS:
+        raise ArtifactError("there is no store of artifacts: the setting artifacts_url says so")
+    return open_artifacts(settings, settings.artifacts_url)
+
+
+def _list(store: ArtifactStore, key: SessionKey, args: argparse.Namespace) -> int:
+    if args.output is not None:
+        raise ConfigError("artifacts list takes no --output; `artifacts get NAME` does")
+    found = store.latest(key) if args.name is None else _versions(store, key, args.name)
+    if args.json:
+        print_json({"artifacts": [artifact._asdict() for artifact in found]})
+    elif found:
+        head = ("artifact", "version", "size", "kept", "type")
+        print_table(head, [_row(artifact) for artifact in found])
+    else:
+        say(f"no artifacts in {session_id(key)}", args)
+    return 0
+
+
+def _versions(store: ArtifactStore, key: SessionKey, text: str) -> list[Artifact]:
+    name, version = _parsed(text)
+    if version is not None:
+        return [_find(store, key, name, version)]
+    found = store.versions(key, name)
+    return found or [_find(store, key, name, None)]
+
+
+def _row(artifact: Artifact) -> tuple[str, ...]:
+    kept = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(artifact.time))
+    return artifact.name, str(artifact.version), str(artifact.size), kept, artifact.mime
+
+
+def _get(store: ArtifactStore, key: SessionKey, args: argparse.Namespace) -> int:
+    name, version = _parsed(args.name)
+    artifact = _find(store, key, name, version)
+    # The very version that was found: a newer one may have come meanwhile.
+    if args.output is not None:
+        with open(args.output, "wb") as file:
+            file.write(read(store, key, name, artifact.version)[1])
+    elif not args.json:
+        _print(read(store, key, name, artifact.version)[1], artifact)
+    if args.json:
+        print_json(artifact._asdict())
+    return 0
+
+
+def _print(data: bytes, artifact: Artifact) -> None:
+    """The very bytes; a terminal gets text alone, with nothing in it that could play with it."""
+    if not sys.stdout.isatty():
+        sys.stdout.buffer.write(data)
+        return
+    try:
+        text = data.decode()
+        if "\0" in text:
+            raise ValueError
+    except ValueError as error:
+        reason = f"{artifact.name!r} is not text ({artifact.mime}, {artifact.size} bytes)"
+        raise ArtifactError(f"{reason}; write it to a file with --output FILE") from error
+    print_text(text)
+
+
+def _parsed(text: str) -> tuple[str, int | None]:
+    return parse_reference(text if text.startswith(SCHEME) else f"{SCHEME}{text}")
+
+
+def _find(store: ArtifactStore, key: SessionKey, name: str, version: int | None) -> Artifact:
+    try:
+        return store.find(key, name, version)
+    except ArtifactError as error:
+        raise ArtifactError(f"{error}; {_hint(store, key, name)}") from error
+
+
+def _hint(store: ArtifactStore, key: SessionKey, name: str) -> str:
+    """What somebody who asked for something that is not there may have meant."""
+    from difflib import get_close_matches
+
+    known = [str(artifact.version) for artifact in store.versions(key, name)]
+    if known:
+        return f"there is version {', '.join(known[-_SHOWN_VERSIONS:])}"
+    names = [artifact.name for artifact in store.latest(key)]
+    close = get_close_matches(name, names, n=3)
+    if close:
+        return f"closest: {', '.join(map(one_line, close))}"
+    return f"session {session_id(key)} has " + (f"{len(names)} others" if names else "none")
