@@ -12,11 +12,17 @@ from skillbelt.sandbox.spawn import Ends, descendants, spawn
 
 
 def start(*argv: str, others: tuple[int, ...] = ()) -> int:
+    """The pid of a process that was started."""
     null = os.open(os.devnull, os.O_RDWR)
-    try:
-        return spawn(argv, Ends(null, null, null, others))
-    finally:
-        os.close(null)
+    read, write = os.pipe()
+    order = spawn(argv, Ends(null, write, null, others))
+    until = time.monotonic() + 50
+    while order.pid < 0 and order.error is None and time.monotonic() < until:
+        time.sleep(0.001)
+    os.close(read)
+    if order.error is not None:
+        raise order.error
+    return order.pid
 
 
 def ended(pid: int) -> int:
@@ -52,7 +58,8 @@ def test_nothing_is_inherited() -> None:
 def test_a_handle_is_passed_on_by_its_number() -> None:
     read, write = os.pipe()
     assert ended(start("/bin/sh", "-c", f"test -e /proc/self/fd/{read}", others=(read,))) == 0
-    os.close(read)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(read)  # it was handed over
     os.close(write)
 
 
@@ -61,6 +68,24 @@ def test_a_program_that_is_not_there_is_told() -> None:
         start("/no/such/program")
     with pytest.raises(ValueError, match="null"):
         start("/bin/true", "\0")
+
+
+def test_the_end_of_a_stream_comes_with_the_reason() -> None:
+    """Whoever waits for the stream needs to wait for nothing else."""
+    orders = []
+
+    def ask() -> None:
+        read, write = os.pipe()
+        null = os.open(os.devnull, os.O_RDWR)
+        orders.append(spawn(("/no/such/program",), Ends(null, write, null)))
+        assert os.read(read, 1) == b""
+        assert isinstance(orders[0].error, FileNotFoundError)
+        os.close(read)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    assert orders[0].pid == -1
 
 
 def test_it_works_in_a_fork() -> None:

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome
-from skillbelt.sandbox.spawn import Ends, children, spawn
+from skillbelt.sandbox.spawn import Ends, Order, children, spawn
 from skillbelt.sandbox.streams import Feed, Sink
 
 READY = b"1"
@@ -81,7 +81,7 @@ class Run:
         self._outcome: Outcome | None = None
         self._cancelled = False
         self._fds: set[int] = set(plan.fds)
-        self._pid = self._wake = self._inner = self._inner_pid = -1
+        self._pid = self._pidfd = self._wake = self._inner = self._inner_pid = -1
         try:
             self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
             self._bring_up(listener)
@@ -125,10 +125,9 @@ class Run:
         given, answer = self._pipe()
         said, ready = self._pipe()
         shown, errors = self._terminal() if self._job.terminal else self._pipe()
-        self._pid = spawn(self._plan.argv, Ends(given, ready, errors, self._plan.fds))
-        self._close(given, ready, errors, *self._plan.fds)
-        self._pidfd = self._own(os.pidfd_open(self._pid))
-        self._await_ready(said, shown)
+        self._fds -= {given, ready, errors, *self._plan.fds}
+        order = spawn(self._plan.argv, Ends(given, ready, errors, self._plan.fds))
+        self._await_ready(order, said, shown)
         self._set_streams(answer, said, shown, listener)
 
     def _pipe(self) -> tuple[int, int]:
@@ -143,10 +142,15 @@ class Run:
             os.fchown(theirs, *self._plan.terminal_owner)
         return ours, theirs
 
-    def _await_ready(self, said: int, errors: int) -> None:
+    def _await_ready(self, order: Order, said: int, errors: int) -> None:
         poll = select.poll()
         poll.register(said, select.POLLIN)
-        if poll.poll(START_SECONDS * 1000) and os.read(said, 1) == READY:
+        answer = os.read(said, 1) if poll.poll(START_SECONDS * 1000) else b""
+        if order.error is not None:
+            raise order.error
+        if order.pid >= 0:
+            self._pid, self._pidfd = order.pid, self._own(os.pidfd_open(order.pid))
+        if answer == READY:
             self._plan.watch.join(self._pid)
             return
         self._stop()
@@ -243,10 +247,14 @@ class Run:
 
     def _stop(self) -> None:
         """End the whole tree, and wait until all of it is gone."""
+        if self._pidfd < 0:
+            return
+        if self._plan.supervised:
+            _end(self._pidfd, signal.SIGTERM)
+        elif self._inner < 0:
+            self._find_inner()
         if self._inner >= 0:
             _end(self._inner, signal.SIGKILL)
-        elif self._plan.supervised:
-            _end(self._pidfd, signal.SIGTERM)
         _end(self._pidfd, signal.SIGKILL)
 
     def _conclude(self, ending: _Ending) -> None:
@@ -291,8 +299,7 @@ class Run:
     def _abandon(self) -> None:
         """Leave nothing behind of a run that did not come up."""
         if self._pid >= 0:
-            with suppress(AttributeError):
-                self._stop()
+            self._stop()
             _reap(self._pid)
         self._plan.watch.finish(LOST, 0.0)
         self._close(*self._fds)

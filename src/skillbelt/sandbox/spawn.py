@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Ends(NamedTuple):
-    """What the new process has as its three streams, and what else it gets."""
+    """What the new process has as its three streams, and what else it gets; closed here then."""
 
     stdin: int
     stdout: int
@@ -22,24 +22,28 @@ class Ends(NamedTuple):
     others: tuple[int, ...] = ()
 
 
-class _Order:
-    """One process to start, and what became of it."""
+class Order:
+    """One process to start, and what became of it: its pid, or why there is none.
+
+    Either is there when the first stream of the process says something or comes to its end, so
+    nobody needs to wait for it apart.
+    """
 
     def __init__(self, argv: Sequence[str], ends: Ends) -> None:
-        self.argv, self.ends = argv, ends
-        self.done = threading.Lock()
-        self.done.acquire()
-        self.pid = 0
+        self._argv, self._ends = argv, ends
+        self.pid = -1
         self.error: OSError | ValueError | None = None
 
     def carry_out(self) -> None:
         """Start it; nothing of ours is inherited, neither environment nor handles nor terminal."""
         try:
-            self.pid = _popen(self.argv, self.ends)
+            self.pid = _popen(self._argv, self._ends)
         except (OSError, ValueError) as error:
             self.error = error
         finally:
-            self.done.release()
+            stdin, stdout, stderr, others = self._ends
+            for fd in {stdin, stdout, stderr, *others}:
+                os.close(fd)
 
 
 def _popen(argv: Sequence[str], ends: Ends) -> int:
@@ -62,7 +66,7 @@ class _Spawner:
     """The thread, and the process it belongs to: a fork has none."""
 
     def __init__(self) -> None:
-        self.orders: queue.SimpleQueue[_Order] = queue.SimpleQueue()
+        self.orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self.pid = os.getpid()
         threading.Thread(target=self._work, name="skillbelt-spawn", daemon=True).start()
 
@@ -75,20 +79,18 @@ _lock = threading.Lock()
 _spawner: _Spawner | None = None
 
 
-def spawn(argv: Sequence[str], ends: Ends) -> int:
-    """Start the program and give its pid; OSError or ValueError when it can not be."""
+def spawn(argv: Sequence[str], ends: Ends) -> Order:
+    """Start the program, now or in a moment."""
     global _spawner
+    order = Order(argv, ends)
     if threading.current_thread() is threading.main_thread():
-        return _popen(argv, ends)  # it lives as long as the runtime too
+        order.carry_out()  # it lives as long as the runtime too
+        return order
     with _lock:
         if _spawner is None or _spawner.pid != os.getpid():
             _spawner = _Spawner()
-    order = _Order(argv, ends)
     _spawner.orders.put(order)
-    order.done.acquire()
-    if order.error is not None:
-        raise order.error
-    return order.pid
+    return order
 
 
 def descendants(pid: int) -> list[int]:
