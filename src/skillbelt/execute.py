@@ -71,7 +71,6 @@ class Execution(NamedTuple):
             status["reason"] = self.exit_status.reason
         more = {
             "sandbox": self.sandbox,
-            "duration_ms": self.duration_ms,
             "warnings": list(self.warnings),
             "limits_hit": list(self.limits_hit),
         }

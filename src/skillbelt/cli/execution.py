@@ -1,0 +1,110 @@
+"""`skillbelt exec`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from skillbelt.cli.live import Live
+from skillbelt.cli.output import CLI_SESSION, open_catalog, print_json, say
+from skillbelt.cli.run import TIMED_OUT, open_workbench
+from skillbelt.errors import ConfigError, PermissionDenied
+from skillbelt.execute import Execution, denied, execute
+from skillbelt.store import SessionKey
+from skillbelt.text import one_line, shorten
+from skillbelt.workbench import Who
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `exec`."""
+    parser.add_argument("name", metavar="NAME", help="the skill")
+    parser.add_argument(
+        "--input",
+        metavar="JSON",
+        default="null",
+        help="what the script works on: JSON, @FILE, or @- for standard input",
+    )
+    parser.add_argument(
+        "--script", metavar="S", default="", help="which script, by its path or its name"
+    )
+    parser.add_argument(
+        "--timeout-ms", metavar="N", type=int, default=0, help="milliseconds at most"
+    )
+    parser.add_argument("--sandbox", metavar="S", help="which sandbox (default: the setting)")
+    parser.add_argument("--yes", action="store_true", help="say yes to what this run asks for")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Execute the skill; the script's own exit code, or with --json whether it succeeded."""
+    given = _input(args.input)
+    catalog = open_catalog(args)
+    skill = catalog.find(args.name)
+    bench = open_workbench(catalog, args)
+    try:
+        done = execute(
+            bench,
+            skill,
+            given,
+            who=Who(SessionKey(*CLI_SESSION), "user"),
+            script=args.script,
+            timeout_ms=args.timeout_ms,
+            listener=None if args.json else Live(),
+        )
+    except PermissionDenied as error:
+        if args.json:
+            print_json(denied(error).document())
+        raise
+    if args.json:
+        print_json(done.document())
+    else:
+        _tell(done, args)
+    return _exit_code(done, args)
+
+
+def _input(text: str) -> object:
+    """The input that an argument stands for; ConfigError when it is none."""
+    source, content = "--input", text
+    if text.startswith("@"):
+        source = "standard input" if text == "@-" else text[1:]
+        content = _read(text[1:])
+    try:
+        value: object = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        shown = f"{shorten(one_line(content), 40)!r} is not JSON" if content else "there is no JSON"
+        raise ConfigError(f"{source}: {shown}: {error}") from error
+    return value
+
+
+def _read(path: str) -> str:
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read().decode("utf-8-sig")
+        with open(path, encoding="utf-8-sig") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"--input: {path} is not UTF-8") from error
+    except OSError as error:
+        raise ConfigError(f"--input: {path} can not be read: {error.strerror}") from error
+
+
+def _tell(done: Execution, args: argparse.Namespace) -> None:
+    """What there is to say beside what the script printed; that was shown while it ran."""
+    for text in done.warnings:
+        if text not in ("stdout truncated", "stderr truncated"):
+            say(f"skillbelt: {one_line(text)}", args)
+    limits = [name for name in done.limits_hit if name != "max_stream_bytes"]
+    if limits:
+        say(f"skillbelt: limits hit: {', '.join(limits)}", args)
+    if args.verbose:
+        for what, how in done.enforced.items():
+            say(f"{what}: {how}", args)
+    if done.exit_status.kind == "timeout":
+        say(f"skillbelt: timed out after {done.duration_ms / 1000:.1f} s", args)
+
+
+def _exit_code(done: Execution, args: argparse.Namespace) -> int:
+    if done.exit_status.kind == "timeout":
+        return TIMED_OUT
+    code = done.exit_status.code or 0
+    return min(code, 1) if args.json else code

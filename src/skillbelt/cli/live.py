@@ -1,0 +1,45 @@
+"""What a skill's program prints, shown while it prints it."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import sys
+
+from skillbelt.sandbox.protocol import Stream
+from skillbelt.text import hidden, one_line
+
+
+class Live:
+    """A listener for a run. A pipe gets the very bytes; a terminal is not let to be played with."""
+
+    def __init__(self) -> None:
+        self._texts = {"stdout": _Text(), "stderr": _Text()}
+
+    def __call__(self, stream: Stream, data: bytes) -> None:
+        """Show more of a stream."""
+        target = sys.stdout if stream == "stdout" else sys.stderr
+        if target.isatty():
+            target.write(self._texts[stream].more(data))
+        else:
+            target.buffer.write(data)
+        target.flush()
+
+
+class _Text:
+    """The text of a stream that comes in pieces, which may end within a character."""
+
+    def __init__(self) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        # Programs that show progress go back to the start of a line; here each is a line.
+        self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
+
+    def more(self, data: bytes) -> str:
+        return visible(self._decoder.decode(data))
+
+
+def visible(text: str) -> str:
+    """The text with whatever could move the cursor or hide words shown as escapes."""
+    for mark in set(hidden(text)):
+        text = text.replace(mark, one_line(f"a{mark}b")[1:-1].strip())
+    return text

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from tests.terminal import on_terminal
+from tests.tree import Done, Tree
+
+FOLDER = "project/.agents/skills/sums"
+SUM = "import json, sys\nprint(json.dumps({'sum': sum(json.load(sys.stdin)['numbers'])}))\n"
+FAIL = "echo half; echo bad >&2; exit 3\n"
+NUMBERS = '{"numbers": [1, 2]}'
+
+
+@pytest.fixture
+def sums(open_tree: Tree) -> Tree:
+    """A skill with two scripts; the one to be taken is declared."""
+    open_tree.skill(FOLDER, metadata={"script": "scripts/sum.py"}, allowed_tools=["Read"])
+    open_tree.write(f"{FOLDER}/scripts/sum.py", SUM)
+    open_tree.write(f"{FOLDER}/scripts/fail.sh", FAIL)
+    return open_tree
+
+
+def document(tree: Tree, *options: str, code: int = 0) -> dict[str, Any]:
+    done = tree.run("exec", "sums", "--yes", "--json", *options)
+    assert done.exit_code == code, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_json_has_the_promised_keys(sums: Tree) -> None:
+    found = document(sums, "--input", NUMBERS)
+    enforced = found.pop("enforced")
+    assert enforced["network"].startswith("none")
+    assert found == {
+        "output": {"sum": 3},
+        "stdout": '{"sum": 3}\n',
+        "stderr": "",
+        "permissions_used": ["Read"],
+        "exit_status": {"kind": "success", "code": 0},
+        "sandbox": found["sandbox"],
+    }
+
+
+def test_without_json_it_is_the_script_that_speaks(sums: Tree) -> None:
+    assert sums.run("exec", "sums", "--yes", "--input", NUMBERS) == Done(0, '{"sum": 3}\n', "")
+
+
+def test_the_exit_code_is_the_scripts_own(sums: Tree) -> None:
+    assert sums.run("exec", "sums", "--yes", "--script", "fail") == Done(3, "half\n", "bad\n")
+
+
+def test_with_json_the_exit_code_says_that_it_failed(sums: Tree) -> None:
+    found = document(sums, "--script", "fail", code=1)
+    assert found["exit_status"] == {"kind": "failed", "code": 3}
+    assert (found["output"], found["stdout"], found["stderr"]) == (None, "half\n", "bad\n")
+
+
+def test_input_from_a_file(sums: Tree) -> None:
+    sums.write("project/numbers.json", f"\ufeff{NUMBERS}")
+    assert document(sums, "--input", "@numbers.json")["output"] == {"sum": 3}
+
+
+def test_input_from_standard_input(sums: Tree) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "skillbelt", "exec", "sums", "--yes", "--input", "@-"],
+        cwd=sums.project,
+        input=json.dumps({"numbers": [1] * 200_000}).encode(),
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b'{"sum": 200000}\n')
+    assert b"SKILL_INPUT is not set" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("{numbers}", "'{numbers}' is not JSON"),
+        ("", "there is no JSON"),
+        ("@nowhere.json", "nowhere.json can not be read: No such file or directory"),
+        ("@bad.json", "bad.json: '[1' is not JSON"),
+        ("@latin.json", "latin.json is not UTF-8"),
+    ],
+)
+def test_an_input_that_is_none_is_wrong_usage(sums: Tree, value: str, said: str) -> None:
+    sums.write("project/bad.json", "[1")
+    sums.write("project/latin.json", b'"\xff"')
+    done = sums.run("exec", "sums", "--yes", "--input", value)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_more_than_one_script_is_an_answer_of_no(sums: Tree) -> None:
+    sums.skill(FOLDER)
+    done = sums.run("exec", "sums", "--yes")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "(scripts/fail.sh, scripts/sum.py)" in done.stderr
+
+
+def test_an_unknown_skill(sums: Tree) -> None:
+    assert sums.run("exec", "smus", "--yes").exit_code == 3
+
+
+def test_with_nobody_to_ask_it_is_denied(sums: Tree) -> None:
+    done = sums.run("exec", "sums", "--input", NUMBERS)
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert "nobody is there to give it" in done.stderr
+
+
+def test_a_denial_as_json(sums: Tree) -> None:
+    done = sums.run("exec", "sums", "--json")
+    assert done.exit_code == 4
+    status = json.loads(done.stdout)["exit_status"]
+    assert (status["kind"], status["code"]) == ("permission_denied", None)
+    assert status["reason"] in done.stderr
+
+
+def test_yes_does_not_override_a_deny(sums: Tree) -> None:
+    sums.write("home/.config/skillbelt/config.toml", '[permission.run]\n"*" = "deny"\n')
+    done = sums.run("exec", "sums", "--yes", "--input", NUMBERS)
+    assert done.exit_code == 4
+    assert "denied by the user's rules" in done.stderr
+
+
+def test_somebody_at_a_terminal_is_asked(sums: Tree) -> None:
+    screen = on_terminal(sums, "exec", "sums", "--input", NUMBERS, typed="o\n")
+    assert screen.exit_code == 0
+    assert any("run `python3 scripts/sum.py` with the skill sums" in line for line in screen.lines)
+    assert screen.lines[-1].endswith('{"sum": 3}')
+
+
+def test_a_script_that_takes_too_long(sums: Tree) -> None:
+    sums.write(f"{FOLDER}/scripts/slow.sh", "echo begun; exec sleep 60\n")
+    done = sums.run("exec", "sums", "--yes", "--script", "slow", "--timeout-ms", "500")
+    assert (done.exit_code, done.stdout) == (124, "begun\n")
+    assert "timed out after 0." in done.stderr
+    found = document(sums, "--script", "slow", "--timeout-ms", "500", code=124)
+    assert found["exit_status"] == {"kind": "timeout", "code": 124}
+
+
+def test_a_module_needs_a_sandbox_that_is_not_there(sums: Tree) -> None:
+    sums.write(f"{FOLDER}/wasm/skill.wasm", "")
+    done = sums.run("exec", "sums", "--yes")
+    assert (done.exit_code, done.stdout) == (5, "")
+    assert "needs the sandbox 'wasm'" in done.stderr
+
+
+def test_a_sandbox_is_chosen_by_name(sums: Tree) -> None:
+    assert document(sums, "--sandbox", "none", "--input", NUMBERS)["sandbox"] == "none"
+    assert sums.run("exec", "sums", "--yes", "--sandbox", "paper").exit_code == 2
+
+
+def test_verbose_says_what_was_enforced(sums: Tree) -> None:
+    done = sums.run("exec", "sums", "--yes", "-v", "--input", NUMBERS)
+    assert "network: none" in done.stderr
+
+
+def test_who_interrupts_it_leaves_nothing_running(sums: Tree) -> None:
+    sums.write(f"{FOLDER}/scripts/slow.sh", "echo begun; exec sleep 61.25\n")
+    with subprocess.Popen(
+        [sys.executable, "-m", "skillbelt", "exec", "sums", "--yes", "--script", "slow"],
+        cwd=sums.project,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"begun\n"
+        os.kill(child.pid, signal.SIGINT)
+        assert child.wait(20) == 130
+    deadline = time.monotonic() + 10
+    while running("61.25") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not running("61.25")
+
+
+def running(argument: str) -> list[str]:
+    """The processes of this machine that were given the argument."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if argument.encode() in words:
+            found.append(pid)
+    return found
