@@ -8,21 +8,15 @@ import warnings
 
 import pytest
 
-from skillbelt.sandbox.spawn import Ends, descendants, spawn
+from skillbelt.sandbox.spawn import Ends, descendants, order, spawn
 
 
 def start(*argv: str, others: tuple[int, ...] = ()) -> int:
-    """The pid of a process that was started."""
     null = os.open(os.devnull, os.O_RDWR)
-    read, write = os.pipe()
-    order = spawn(argv, Ends(null, write, null, others))
-    until = time.monotonic() + 50
-    while order.pid < 0 and order.error is None and time.monotonic() < until:
-        time.sleep(0.001)
-    os.close(read)
-    if order.error is not None:
-        raise order.error
-    return order.pid
+    try:
+        return spawn(argv, Ends(null, null, null, others))
+    finally:
+        os.close(null)
 
 
 def ended(pid: int) -> int:
@@ -58,8 +52,7 @@ def test_nothing_is_inherited() -> None:
 def test_a_handle_is_passed_on_by_its_number() -> None:
     read, write = os.pipe()
     assert ended(start("/bin/sh", "-c", f"test -e /proc/self/fd/{read}", others=(read,))) == 0
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(read)  # it was handed over
+    os.close(read)
     os.close(write)
 
 
@@ -77,10 +70,12 @@ def test_the_end_of_a_stream_comes_with_the_reason() -> None:
     def ask() -> None:
         read, write = os.pipe()
         null = os.open(os.devnull, os.O_RDWR)
-        orders.append(spawn(("/no/such/program",), Ends(null, write, null)))
+        orders.append(order(("/no/such/program",), Ends(null, write, null)))
         assert os.read(read, 1) == b""
         assert isinstance(orders[0].error, FileNotFoundError)
         os.close(read)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(write)  # it was handed over
 
     thread = threading.Thread(target=ask)
     thread.start()

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome
-from skillbelt.sandbox.spawn import Ends, Order, children, spawn
+from skillbelt.sandbox.spawn import Ends, Order, children, order
 from skillbelt.sandbox.streams import Feed, Sink
 
 READY = b"1"
@@ -126,8 +126,8 @@ class Run:
         said, ready = self._pipe()
         shown, errors = self._terminal() if self._job.terminal else self._pipe()
         self._fds -= {given, ready, errors, *self._plan.fds}
-        order = spawn(self._plan.argv, Ends(given, ready, errors, self._plan.fds))
-        self._await_ready(order, said, shown)
+        started = order(self._plan.argv, Ends(given, ready, errors, self._plan.fds))
+        self._await_ready(started, said, shown)
         self._set_streams(answer, said, shown, listener)
 
     def _pipe(self) -> tuple[int, int]:
@@ -142,14 +142,14 @@ class Run:
             os.fchown(theirs, *self._plan.terminal_owner)
         return ours, theirs
 
-    def _await_ready(self, order: Order, said: int, errors: int) -> None:
+    def _await_ready(self, started: Order, said: int, errors: int) -> None:
         poll = select.poll()
         poll.register(said, select.POLLIN)
         answer = os.read(said, 1) if poll.poll(START_SECONDS * 1000) else b""
-        if order.error is not None:
-            raise order.error
-        if order.pid >= 0:
-            self._pid, self._pidfd = order.pid, self._own(os.pidfd_open(order.pid))
+        if started.error is not None:
+            raise started.error
+        if started.pid >= 0:
+            self._pid, self._pidfd = started.pid, self._own(os.pidfd_open(started.pid))
         if answer == READY:
             self._plan.watch.join(self._pid)
             return

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Ends(NamedTuple):
-    """What the new process has as its three streams, and what else it gets; closed here then."""
+    """What the new process has as its three streams, and what else it gets."""
 
     stdin: int
     stdout: int
@@ -25,12 +25,12 @@ class Ends(NamedTuple):
 class Order:
     """One process to start, and what became of it: its pid, or why there is none.
 
-    Either is there when the first stream of the process says something or comes to its end, so
-    nobody needs to wait for it apart.
+    Its ends are closed then, unless somebody waits for `done`; so either is there when a stream of the process says something or
+    comes to its end, and nobody needs to wait for it apart.
     """
 
-    def __init__(self, argv: Sequence[str], ends: Ends) -> None:
-        self._argv, self._ends = argv, ends
+    def __init__(self, argv: Sequence[str], ends: Ends, done: threading.Event | None) -> None:
+        self._argv, self._ends, self._done = argv, ends, done
         self.pid = -1
         self.error: OSError | ValueError | None = None
 
@@ -40,10 +40,12 @@ class Order:
             self.pid = _popen(self._argv, self._ends)
         except (OSError, ValueError) as error:
             self.error = error
-        finally:
-            stdin, stdout, stderr, others = self._ends
-            for fd in {stdin, stdout, stderr, *others}:
-                os.close(fd)
+        if self._done is not None:
+            self._done.set()
+            return
+        stdin, stdout, stderr, others = self._ends
+        for fd in {stdin, stdout, stderr, *others}:
+            os.close(fd)
 
 
 def _popen(argv: Sequence[str], ends: Ends) -> int:
@@ -79,18 +81,33 @@ _lock = threading.Lock()
 _spawner: _Spawner | None = None
 
 
-def spawn(argv: Sequence[str], ends: Ends) -> Order:
+def spawn(argv: Sequence[str], ends: Ends) -> int:
+    """Start the program and give its pid; OSError or ValueError when it can not be."""
+    done = threading.Event()
+    given = Order(argv, ends, done)
+    _hand_over(given)
+    done.wait()
+    if given.error is not None:
+        raise given.error
+    return given.pid
+
+
+def order(argv: Sequence[str], ends: Ends) -> Order:
     """Start the program, now or in a moment."""
+    given = Order(argv, ends, None)
+    _hand_over(given)
+    return given
+
+
+def _hand_over(given: Order) -> None:
     global _spawner
-    order = Order(argv, ends)
     if threading.current_thread() is threading.main_thread():
-        order.carry_out()  # it lives as long as the runtime too
-        return order
+        given.carry_out()  # it lives as long as the runtime too
+        return
     with _lock:
         if _spawner is None or _spawner.pid != os.getpid():
             _spawner = _Spawner()
-    _spawner.orders.put(order)
-    return order
+    _spawner.orders.put(given)
 
 
 def descendants(pid: int) -> list[int]:
