@@ -25,8 +25,8 @@ class Ends(NamedTuple):
 class Order:
     """One process to start, and what became of it: its pid, or why there is none.
 
-    Its ends are closed then, unless somebody waits for `done`; so either is there when a stream of the process says something or
-    comes to its end, and nobody needs to wait for it apart.
+    Its ends are closed then, unless somebody waits for `done`; so either is there when a stream of
+    the process says something or comes to its end, and nobody needs to wait for it apart.
     """
 
     def __init__(self, argv: Sequence[str], ends: Ends, done: threading.Event | None) -> None:
