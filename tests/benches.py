@@ -22,15 +22,17 @@ ALLOW = Rule("run", "*", "allow")
 USER = 61_999
 # The interpreter may lie where only root can read, so everything is imported before root is left.
 _CHILD = f"""
-import contextlib, encodings.ascii, encodings.idna, gc, importlib, json, os, pkgutil, sys, traceback
+import contextlib, gc, importlib, json, os, pkgutil, sys, traceback
+import encodings.ascii, encodings.idna, encodings.utf_8_sig
 import concurrent.futures.thread, ctypes, difflib, fcntl, logging, mimetypes, pty, random, resource
 import shlex, shutil, signal, sqlite3, subprocess, tempfile, tomllib, uuid, zlib
 import _posixsubprocess, yaml
 import skillbelt
 from skillbelt import Rule, Runtime, Skill
 for module in pkgutil.walk_packages(skillbelt.__path__, "skillbelt."):
-    with contextlib.suppress(ImportError, SystemExit):
-        importlib.import_module(module.name)
+    if not module.name.endswith("__main__"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module.name)
 Skill.from_text("---\\na: [\\n---\\n").frontmatter
 try:
     raise ValueError
