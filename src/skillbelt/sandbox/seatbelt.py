@@ -5,6 +5,7 @@ holds nothing but what stands in this module: every path of a job is a parameter
 a rule. Of two rules that fit, the later one counts.
 """
 
+import fcntl
 import os
 import sys
 import tempfile
@@ -33,6 +34,7 @@ _LINKS = ("/tmp", "/var", "/etc", "/private", "/private/var", "/private/etc")
 _UNVERIFIED = "Seatbelt profile, unverified"
 _UNBOUNDED = 2**62
 _FIRST_LINE = 512
+_MAX_PATH = 1024
 _MAX_ATTEMPTS = 10_000
 _attempts = count()
 
@@ -235,10 +237,28 @@ def canonical(job: Job) -> Job:
 
 
 def _whole(path: str) -> str:
-    found = os.path.realpath(path)
-    if "\0" in path or found == "/":
+    if "\0" in path:
+        raise RunRefused(f"{path[:200]!r} can not be a place for a mount")
+    found = _spelt(os.path.realpath(path))
+    if found == "/":
         raise RunRefused(f"{path[:200]!r} can not be a place for a mount")
     return found
+
+
+def _spelt(path: str) -> str:
+    """The path as the disk spells it: one that ignores case would not be found by its rules."""
+    ask = getattr(fcntl, "F_GETPATH", None)  # macOS alone
+    if ask is None:
+        return path
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return path
+    try:
+        answer: bytes = fcntl.fcntl(handle, ask, bytes(_MAX_PATH))
+    finally:
+        os.close(handle)
+    return os.fsdecode(answer.rstrip(b"\0"))
 
 
 def look_up(name: str, job: Job) -> str | None:
