@@ -1,0 +1,128 @@
+"""What a whole run costs, as an ordinary user: `python -m benchmarks.run`.
+
+A run of `true`, from permission to the line in the audit log, beside bubblewrap alone with the very
+same flags, in turns; as whatever else the machine does only ever adds, the time that one run in ten
+stays below is taken. Exit code 1 when the bar is missed.
+
+`--endurance` instead does thousands of mixed runs and counts what they leave behind, and ends the
+runtime at random moments and counts what goes on; every figure must be 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+
+from benchmarks.sandbox import Row, as_json, leave_root, table
+from skillbelt import Rule, Runtime
+from skillbelt.run import RunCall
+from skillbelt.sandbox import linux
+from skillbelt.sandbox.identity import trusted_program
+from skillbelt.sandbox.protocol import Job
+from skillbelt.skill import Skill
+from skillbelt.store import SessionKey
+from skillbelt.workbench import Who, Workbench
+
+RUNS = 200
+WHO = Who(SessionKey("benchmark", "me", "one"), "user")
+
+
+def workbench(folder: str) -> tuple[Workbench, Skill]:
+    """A workbench and a skill in a project of its own, where everything is allowed and recorded."""
+    place = os.path.join(folder, "project", ".agents", "skills", "echo")
+    os.makedirs(place)
+    with open(os.path.join(place, "SKILL.md"), "w", encoding="utf-8") as file:
+        file.write("---\nname: echo\ndescription: Says something.\n---\n# Echo\n")
+    belt = Runtime(
+        os.path.join(folder, "project"),
+        rules=[Rule("*", "*", "allow")],
+        standard_roots=True,
+        user_roots=False,
+        state_dir=os.path.join(folder, "state"),
+        cache_dir=os.path.join(folder, "cache"),
+    )
+    return Workbench(belt.settings, belt.gate, belt.get_skill), belt.get_skill("echo")
+
+
+def become_user() -> None:
+    """Be an ordinary user from here on.
+
+    The interpreter may lie where only root can read, so all that is ever imported is imported by a
+    run before; what that run found out about root is forgotten.
+    """
+    if os.getuid() != 0:
+        return
+    with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
+        os.chmod(folder, 0o755)
+        bench, skill = workbench(folder)
+        _checked(bench.run(skill, RunCall("true", output_files=("out/*",)), WHO).exit_code)
+    for name, module in list(sys.modules.items()):
+        for found in vars(module).values() if name.startswith("skillbelt") else ():
+            if hasattr(found, "cache_clear"):
+                found.cache_clear()
+    leave_root()
+
+
+def whole_run(folder: str, runs: int) -> Row:
+    """A run of `true` over bubblewrap alone with the flags of that run."""
+    bench, skill = workbench(folder)
+    call = RunCall(("true",))
+    time.sleep(0.2)  # a skill that was just written is not staged for good
+    with bench.ready(skill, call, WHO) as ready:
+        job = ready.job
+        alone, whole = interleaved(
+            runs, lambda: _bubblewrap(job), lambda: _checked(bench.run(skill, call, WHO).exit_code)
+        )
+    detail = f"{whole * 1000:.1f} ms, bubblewrap alone {alone * 1000:.1f} ms"
+    return Row("whole run", whole / alone, 2.0, "times bubblewrap alone", detail)
+
+
+def interleaved(count: int, *calls: Callable[[], None]) -> list[float]:
+    """The first decile of the times of each call; they take turns."""
+    times: list[list[float]] = [[] for _ in calls]
+    for call in calls:
+        call()
+    for _ in range(count):
+        for call, taken in zip(calls, times, strict=True):
+            start = time.perf_counter()
+            call()
+            taken.append(time.perf_counter() - start)
+    return [statistics.quantiles(taken, n=10)[0] for taken in times]
+
+
+def _bubblewrap(job: Job) -> None:
+    arguments, fds = linux.bubblewrap_arguments(job)
+    argv = [str(trusted_program("bwrap")), *arguments, "--", "/bin/true"]
+    try:
+        subprocess.run(argv, env={}, capture_output=True, check=True, pass_fds=fds)
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def _checked(exit_code: int) -> None:
+    assert exit_code == 0, exit_code
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--json", action="store_true", help="every figure, for programs")
+    options = parser.parse_args(argv)
+    os.chdir("/")
+    become_user()
+    with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
+        os.chmod(folder, 0o755)
+        rows = [whole_run(folder, options.runs)]
+    print(as_json(rows) if options.json else table(rows))
+    return 0 if all(row.passed for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
