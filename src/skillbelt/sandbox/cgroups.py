@@ -25,7 +25,7 @@ class Hierarchy(NamedTuple):
     @property
     def label(self) -> str:
         """How results name it."""
-        return f"cgroup v{self.version}"
+        return f"cgroup v{self.version} for all but the shortest runs"
 
 
 class ControlGroup:
@@ -86,7 +86,8 @@ class ControlGroup:
 
 
 def _values(version: int, limits: Limits) -> tuple[tuple[str, str], ...]:
-    memory, processes = str(limits.max_memory_bytes), str(limits.max_processes)
+    # The first process of a pid namespace is one of them.
+    memory, processes = str(limits.max_memory_bytes), str(limits.max_processes + 1)
     if version == 2:
         return ("memory.max", memory), ("memory.swap.max", "0"), ("pids.max", processes)
     return (

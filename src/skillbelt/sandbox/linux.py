@@ -276,7 +276,7 @@ def _memory_file(data: bytes) -> int:
 def _enforced(job: Job, identity: Identity | None, found: Hierarchy | None) -> dict[str, str]:
     network = bool(job.bridge)
     denied = seccomp.denied_count(job.capabilities.processes, network)
-    memory = found.label if found else "watched, all processes together; rlimit for each"
+    memory = "watched, all processes together; rlimit for each"
     uid = current_identity().uid
     return {
         "files": "bubblewrap mount namespace",
@@ -287,8 +287,8 @@ def _enforced(job: Job, identity: Identity | None, found: Hierarchy | None) -> d
         "system calls": f"seccomp, {denied} denied",
         "child processes": "allowed" if job.capabilities.processes else NO_PROCESSES,
         "user": f"uid {uid}" + (", changed from root" if identity else "") + ", no capabilities",
-        "memory": memory,
-        "process count": f"{found.label} and rlimit" if found else "rlimit in a user namespace",
+        "memory": f"{memory}; {found.label}" if found else memory,
+        "process count": "rlimit in a user namespace",
         "cpu": "rlimit for each process, watched for all",
         "file size": "rlimit",
         "open files": "rlimit",

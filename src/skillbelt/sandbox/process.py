@@ -35,9 +35,6 @@ _WINDOW = (24, 80)
 class Watch(Protocol):
     """Looks after the limits that the kernel does not keep by itself."""
 
-    def join(self, pid: int) -> None:
-        """Called with the first program of the chain, while nothing untrusted runs yet."""
-
     def look(self, pid: int) -> str | None:
         """The limit that was passed, so that the run must end; called every TICK_SECONDS."""
 
@@ -151,7 +148,6 @@ class Run:
         if started.pid >= 0:
             self._pid, self._pidfd = started.pid, self._own(os.pidfd_open(started.pid))
         if answer == READY:
-            self._plan.watch.join(self._pid)
             return
         self._stop()
         words = Sink(errors, "stderr", _LAST_WORDS, None)

@@ -87,8 +87,9 @@ def _limits_enforced(identity: Identity | None, found: Hierarchy | None) -> dict
     return {
         "time": "everything is ended at the deadline",
         "user": f"uid {uid}" + (", changed from root" if identity else ""),
-        "memory": found.label if found else "watched, all processes together; rlimit for each",
-        "process count": found.label if found else "rlimit, counted with the user's others",
+        "memory": "watched, all processes together; rlimit for each"
+        + (f"; {found.label}" if found else ""),
+        "process count": "rlimit, counted with the user's others",
         "cpu": "rlimit for each process, watched for all",
         "file size": "rlimit",
         "open files": "rlimit",

@@ -100,8 +100,8 @@ class DiskWatch:
 class ProcessWatch:
     """Bounds what all processes of a run take together, and sees the limits they run into."""
 
-    def __init__(self, limits: Limits, memory_kept: bool, temporary: str | None) -> None:
-        self._limits, self._memory_kept, self._temporary = limits, memory_kept, temporary
+    def __init__(self, limits: Limits, temporary: str | None) -> None:
+        self._limits, self._temporary = limits, temporary
         self._free = free_memory()
         self._next = time.monotonic() + PROCESS_SECONDS
         self.seen: set[str] = set()
@@ -127,8 +127,7 @@ class ProcessWatch:
         self._see_temporary(pids)
         if used.cpu_seconds > limits.max_cpu_seconds:
             return "max_cpu_seconds"
-        over = used.memory_bytes > limits.max_memory_bytes and not self._memory_kept
-        return "max_memory_bytes" if over else None
+        return "max_memory_bytes" if used.memory_bytes > limits.max_memory_bytes else None
 
     def _see_temporary(self, pids: list[int]) -> None:
         if self._temporary is None or not pids:
@@ -142,24 +141,36 @@ class ProcessWatch:
 class Guard:
     """Everything that looks after one run; with a control group where one can be made.
 
-    `temporary` is the path inside of the folder for temporary files, if it has a size.
+    A process is put into its group at the first look, since the kernel may take longer for that
+    than a short command runs. `temporary` is the path inside of the folder for temporary files, if
+    it has a size.
     """
 
     def __init__(self, limits: Limits, workspace: str, temporary: str | None = None) -> None:
         self._limits = limits
         self._disk = DiskWatch(workspace, limits)
-        found = hierarchy()
-        self._processes = ProcessWatch(limits, found is not None, temporary)
-        self._group = ControlGroup(found, limits) if found is not None else None
-
-    def join(self, pid: int) -> None:
-        """Put the run into its control group: the last of the chain, which becomes the command."""
-        if self._group is not None:
-            self._group.join([pid, *descendants(pid)][-1])
+        self._processes = ProcessWatch(limits, temporary)
+        self._group: ControlGroup | None = None
+        self._looked = False
 
     def look(self, pid: int) -> str | None:
         """The limit that was passed, so that the run must end."""
+        if not self._looked:
+            self._looked = True
+            self._join(pid)
         return self._disk.look() or self._group_limit() or self._processes.look(pid)
+
+    def _join(self, pid: int) -> None:
+        """All that is there; what they start from then on is in the group from its birth."""
+        found = hierarchy()
+        joined: set[int] = set()
+        with suppress(OSError):
+            self._group = ControlGroup(found, self._limits) if found is not None else None
+        while self._group is not None and (new := set(descendants(pid)) - joined):
+            for each in new:
+                with suppress(OSError):
+                    self._group.join(each)
+            joined |= new
 
     def _group_limit(self) -> str | None:
         """The kernel ends one process for memory; what is left of the run must go too."""
