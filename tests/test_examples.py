@@ -210,6 +210,42 @@ def test_json_diff_tells_same_different_and_unreadable_apart(tmp_path: Path) -> 
     assert run("json-diff", "diff.py", one, "-", stdin=deep).returncode == 2
 
 
+def counted(script: str, **given: object) -> object:
+    done = run("text-stats", script, stdin=json.dumps(given))
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_text_stats_counts_as_a_reader_would() -> None:
+    text = "Cafe\u0301 \u00e0 c\u00f4te\nOne-way, isn't it?! Yes"
+    assert counted("count.py", text=text, words_per_minute=60) == {
+        "characters": 35,
+        "words": 7,
+        "sentences": 2,
+        "lines": 2,
+        "reading_seconds": 7,
+    }
+
+
+def test_text_stats_lists_what_is_repeated_most_first() -> None:
+    text = "To be, or not to be: that is the question. BE!"
+    assert counted("repeated.py", text=text) == {
+        "distinct": 8,
+        "repeated": [{"word": "be", "count": 3}, {"word": "to", "count": 2}],
+    }
+    short = counted("repeated.py", text=text, most=1, shortest=2)
+    assert short == {"distinct": 8, "repeated": [{"word": "be", "count": 3}]}
+    assert counted("repeated.py", text=text, shortest=3) == {"distinct": 4, "repeated": []}
+
+
+@pytest.mark.parametrize("script", ["count.py", "repeated.py"])
+@pytest.mark.parametrize("stdin", ["", "[]", "{}", '{"text": 1}', "null"])
+def test_text_stats_refuses_what_is_no_text(script: str, stdin: str) -> None:
+    done = run("text-stats", script, stdin=stdin)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("can not count: ")
+
+
 SAYS = {
     "agent_loop.py": "I was told: [Loaded] log-triage",
     "list_skills.py": "csv-report",
