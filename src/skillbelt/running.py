@@ -40,10 +40,7 @@ def run_command(call: Call, skill: Skill) -> ToolResult:
 
 
 def _begin(runs: Runs, skill: Skill, wanted: RunCall) -> ToolResult:
-    open_ended = "stdin" not in call.arguments
-    run_id = runs.background.start(
-        skill, wanted._replace(stdin=None) if open_ended else wanted, runs.who
-    )
+    run_id = runs.background.start(skill, wanted, runs.who)
     data: dict[str, object] = {"run_id": run_id, "running": True}
     return ToolResult(json.dumps(data), data=data)
 
