@@ -196,12 +196,34 @@ def test_nothing_is_tried_once_a_sandbox_works(
     assert doctor(tree) == 0
 
 
+@pytest.mark.parametrize(
+    "wanted, told",
+    [
+        ("landlock", "commands run in the sandbox landlock"),
+        ("none", "commands run without a sandbox, as the settings say"),
+        ("missing", "commands can not be run: the sandbox 'missing' can not be used: nobody has"),
+        ("jail", "commands can not be run: no sandbox named 'jail'; there are: auto, missing"),
+    ],
+)
+def test_the_sandbox_of_the_settings_is_the_one(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    wanted: str, told: str,
+) -> None:  # fmt: skip
+    few(monkeypatch, Missing(), LandlockSandbox(), NoSandbox(), attacks=())
+    tree.setenv("SKILLBELT_SANDBOX", wanted)
+    assert doctor(tree) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(told)
+
+
 def test_without_any_sandbox_that_is_told(
     tree: Tree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     few(monkeypatch, Missing(), NoSandbox(), attacks=FILES[:1])
     assert doctor(tree) == 0
-    assert "commands can not be run: no sandbox works here\n" in capsys.readouterr().out
+    assert capsys.readouterr().out.endswith(
+        "commands can not be run: no sandbox can be used here; missing: nobody has built it: "
+        "\\x1b[2Jbuild it\n"
+    )
     assert doctor(tree, "--sandbox") == 5
     assert doctor(tree, "--sandbox", "--json") == 5
 

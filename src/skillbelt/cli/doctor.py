@@ -16,6 +16,7 @@ from skillbelt.cli.output import (
     show_progress,
     wants_progress,
 )
+from skillbelt.errors import SkillbeltError
 from skillbelt.scan import Scan
 from skillbelt.text import one_line
 from skillbelt.values import Diagnostic
@@ -57,12 +58,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the roots in order of precedence, what each gave, every problem, and the sandboxes."""
     catalog = open_catalog(args)
+    wanted = catalog.settings.sandbox
     everything = args.json or args.verbose or args.sandbox
-    states = _states() if everything else _until_one_works()
+    states = _states() if everything else _until_used(wanted)
     if not args.json:
         _print_roots(catalog, args)
         _print_problems(catalog, args)
-        _print_sandboxes(states)
+        _print_sandboxes(states, wanted)
     matrix = _attack(states, args) if args.sandbox else {}
     if args.json:
         print_json(_document(catalog, states, matrix))
@@ -161,15 +163,15 @@ def _states() -> list[State]:
     return [State(sandbox, sandbox.unavailable()) for sandbox in sandboxes()]
 
 
-def _until_one_works() -> list[State]:
+def _until_used(wanted: str) -> list[State]:
     """The sandbox that commands run in, after those that are stronger and do not work."""
-    from skillbelt.sandbox.registry import sandboxes
+    from skillbelt.sandbox.registry import AUTO, sandboxes
 
     found: list[State] = []
     for sandbox in sandboxes():
-        if sandbox.level > 0:
+        if sandbox.name == wanted or (wanted == AUTO and sandbox.level > 0):
             found.append(State(sandbox, sandbox.unavailable()))
-            if found[-1].attacked:
+            if found[-1].reason is None:
                 break
     return found
 
@@ -184,18 +186,26 @@ def _sandbox_json(state: State) -> dict[str, object]:
     }
 
 
-def _print_sandboxes(states: Sequence[State]) -> None:
-    used = next((state for state in states if state.attacked), None)
-    if used is None:
-        print("commands can not be run: no sandbox works here")
-    else:
-        print(f"commands run in the sandbox {used.sandbox.name}")
+def _print_sandboxes(states: Sequence[State], wanted: str) -> None:
+    from skillbelt.sandbox.registry import choose
+
+    try:
+        used = choose(wanted)
+    except SkillbeltError as error:
+        print(f"commands can not be run: {one_line(str(error))}")
+        return
+    where = (
+        f"in the sandbox {used.name}" if used.level else "without a sandbox, as the settings say"
+    )
+    print(f"commands run {where}")
     for state in states:
+        name = state.sandbox.name
         if state.reason is not None:
-            print(f"  {state.sandbox.name} can not be used: {one_line(state.reason)}")
-        elif state is not used:
-            level = "" if state.sandbox.level else ", but it holds nothing back"
-            print(f"  {state.sandbox.name} works too{level}")
+            print(f"  {name} can not be used: {one_line(state.reason)}")
+        elif name != used.name:
+            print(
+                f"  {name} works too{'' if state.sandbox.level else ', but it holds nothing back'}"
+            )
 
 
 def _attack(states: Sequence[State], args: argparse.Namespace) -> Matrix:
