@@ -25,6 +25,7 @@ CALLS = {
     "prompt": [],
     "load": ["pdf"],
     "read": ["pdf", "notes.md"],
+    "exec": ["pdf", "--yes"],
     "sessions": ["list"],
     "artifacts": ["list"],
     "permissions": [],
@@ -43,6 +44,7 @@ HOSTILE = "Fine\x1b[2J\x1b]0;owned\x07 \u202eevil\u202c \x9b31m \u200bhidden\r\n
 def skills(tree: Tree) -> Tree:
     tree.skill("project/.agents/skills/pdf", description="Reads PDF files.")
     tree.write("project/.agents/skills/pdf/notes.md", "# Notes\n")
+    tree.write("project/.agents/skills/pdf/scripts/answer.sh", "echo {}\n")
     return tree
 
 

@@ -45,6 +45,11 @@ COMMANDS: dict[str, Command] = {
         "The exit code is the command's own.",
         "COMMAND...",
     ),
+    "exec": Command(
+        "execution",
+        "execute a skill on JSON: a script of it answers, in a sandbox",
+        "The exit code is the script's own; with --json it is 1 for any that is not 0.",
+    ),
     "sessions": Command("sessions", "list, show and delete the conversations that were kept"),
     "artifacts": Command(
         "artifacts",
