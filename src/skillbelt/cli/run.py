@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from skillbelt.catalog import Catalog
 from skillbelt.cli.asking import open_gate
+from skillbelt.cli.live import Live
 from skillbelt.cli.output import (
     CLI_SESSION,
     open_catalog,
@@ -17,13 +19,14 @@ from skillbelt.cli.output import (
 )
 from skillbelt.errors import ConfigError
 from skillbelt.run import RunCall, RunResult
-from skillbelt.sandbox.protocol import Stream
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line
 from skillbelt.workbench import Who, Workbench
 
 TIMED_OUT = 124
+# What is shown while it comes is shown to its end, whatever the result keeps of it.
+_SHOWN_WHOLE = ("stdout truncated", "stderr truncated")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,18 +53,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; its exit code, or 124 when it took too long."""
+    """Run the command; its exit code, with --json whether it failed, 124 when it took too long."""
     if not args.words:
         raise ConfigError("run needs a command after --: skillbelt run NAME -- COMMAND...")
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
     bench = open_workbench(catalog, args)
-    listener = None if args.json else _echo
-    result = bench.run(skill, _call(args), Who(SessionKey(*CLI_SESSION), "user"), listener)
+    listener = None if args.json else Live()
+    call = _call(args, bench.settings.limits.max_stdin_bytes)
+    result = bench.run(skill, call, Who(SessionKey(*CLI_SESSION), "user"), listener)
     if args.json:
         print_json(result.document())
-        return 0 if not result.errors else 1
-    return _tell(result, args)
+    else:
+        _tell(result, args)
+    return _exit_code(result, args)
 
 
 def open_workbench(catalog: Catalog, args: argparse.Namespace) -> Workbench:
@@ -75,7 +80,7 @@ def open_workbench(catalog: Catalog, args: argparse.Namespace) -> Workbench:
     )
 
 
-def _call(args: argparse.Namespace) -> RunCall:
+def _call(args: argparse.Namespace, most: int) -> RunCall:
     return RunCall(
         tuple(args.words),
         args.cwd,
@@ -84,8 +89,15 @@ def _call(args: argparse.Namespace) -> RunCall:
         [_input(text) for text in args.input],
         tuple(args.output),
         save_as_artifacts=args.save,
-        stdin=b"" if sys.stdin.isatty() else sys.stdin.buffer.read(),
+        stdin=_stdin(most),
     )
+
+
+def _stdin(most: int) -> bytes:
+    """What is piped in, a byte beyond the limit at most; nobody is waited for at a terminal."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return b""
+    return sys.stdin.buffer.read(most + 1)
 
 
 def _pair(text: str, option: str, form: str) -> tuple[str, str]:
@@ -96,42 +108,36 @@ def _pair(text: str, option: str, form: str) -> tuple[str, str]:
 
 
 def _input(text: str) -> dict[str, object]:
-    """`FROM[=TO]`; a plain path is one of this machine."""
-    import os
-
+    """`FROM[=TO]`; a plain path is one of this machine, whatever its name holds."""
     source, mark, target = text.rpartition("=")
-    if not mark:
+    if not mark or os.path.exists(text):
         source, target = text, ""
     if "://" not in source:
         source = f"host://{os.path.abspath(source)}"
     return {"from": source, "to": target} if target else {"from": source}
 
 
-def _echo(stream: Stream, data: bytes) -> None:
-    """What the command prints, as it prints it; a terminal is not let to be played with."""
-    target = sys.stdout if stream == "stdout" else sys.stderr
-    if target.isatty():
-        lines = data.decode("utf-8", "replace").split("\n")
-        target.write("\n".join(one_line(line) if line else "" for line in lines))
-        target.flush()
-    else:
-        target.buffer.write(data)
-        target.buffer.flush()
-
-
-def _tell(result: RunResult, args: argparse.Namespace) -> int:
+def _tell(result: RunResult, args: argparse.Namespace) -> None:
+    """What there is to say beside what the command printed; that was shown while it ran."""
     for file in result.output_files:
         say(f"{one_line(file.name)}  {file.mime_type}  {file.size_bytes} bytes", args)
     for saved in result.artifact_files:
         say(f"artifact://{one_line(saved.name)}@{saved.version}", args)
     for text in (*result.warnings, *result.errors):
-        say(f"skillbelt: {one_line(text)}", args)
-    if result.limits_hit:
-        say(f"skillbelt: limits hit: {', '.join(result.limits_hit)}", args)
+        if text not in _SHOWN_WHOLE:
+            say(f"skillbelt: {one_line(text)}", args)
+    limits = [name for name in result.limits_hit if name != "max_stream_bytes"]
+    if limits:
+        say(f"skillbelt: limits hit: {', '.join(limits)}", args)
     if args.verbose:
         for what, how in result.enforced.items():
             say(f"{what}: {how}", args)
     if result.timed_out:
         say(f"skillbelt: timed out after {result.duration_ms / 1000:.1f} s", args)
+
+
+def _exit_code(result: RunResult, args: argparse.Namespace) -> int:
+    if result.timed_out:
         return TIMED_OUT
-    return 1 if result.errors and not result.exit_code else result.exit_code
+    code = result.exit_code or (1 if result.errors else 0)
+    return min(code, 1) if args.json else code

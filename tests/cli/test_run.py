@@ -1,0 +1,385 @@
+"""`skillbelt run`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from typing import Any
+
+import pytest
+
+from skillbelt.sandbox.registry import sandboxes
+from tests.benches import FOLDER, SKILL, Bench, alive
+from tests.terminal import on_terminal
+from tests.tree import Done, Tree
+
+KEYS = ["stdout", "stderr", "exit_code", "timed_out", "duration_ms", "output_files", "limits_hit",
+        "sandbox", "enforced"]  # fmt: skip
+
+
+@pytest.fixture
+def kit(bench: Bench) -> Tree:
+    """A project with the skill `kit`; nothing is allowed yet."""
+    return bench.tree
+
+
+def run(tree: Tree, *arguments: str) -> Done:
+    """Run a command that everything is allowed to; options first, the words after `--`."""
+    return tree.run("run", SKILL, "--yes", *arguments)
+
+
+def document(tree: Tree, *arguments: str) -> Any:
+    done = run(tree, "--json", *arguments)
+    return json.loads(done.stdout)
+
+
+def piped(tree: Tree, data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """The same with something on standard input, and all output as bytes."""
+    return subprocess.run(
+        [sys.executable, "-m", "skillbelt", "run", SKILL, "--yes", *arguments],
+        cwd=tree.project,
+        input=data,
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+
+
+# Exit codes
+
+
+def test_a_command_that_went_well(kit: Tree) -> None:
+    assert run(kit, "--", "echo", "hello") == Done(0, "hello\n", "")
+
+
+def test_the_exit_code_is_that_of_the_command(kit: Tree) -> None:
+    done = run(kit, "--", "bash", "-c", "echo out; echo err >&2; exit 7")
+    assert done == Done(7, "out\n", "err\n")
+
+
+def test_a_skill_that_does_not_exist(kit: Tree) -> None:
+    done = kit.run("run", "kid", "--yes", "--", "true")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "closest: kit" in done.stderr
+
+
+def test_where_nobody_can_be_asked_nothing_runs(kit: Tree) -> None:
+    done = kit.run("run", SKILL, "--", "touch", "out/ran")
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert run(kit, "--", "ls", "out").stdout == ""
+
+
+def test_yes_is_no_answer_to_a_rule_that_denies(kit: Tree) -> None:
+    kit.write("home/.config/skillbelt/config.toml", '[permission.run]\n"touch *" = "deny"\n')
+    assert run(kit, "--", "touch", "out/ran").exit_code == 4
+    assert run(kit, "--", "ls", "out") == Done(0, "", "")
+
+
+def test_yes_is_not_remembered(kit: Tree) -> None:
+    assert run(kit, "--", "true").exit_code == 0
+    assert kit.run("run", SKILL, "--", "true").exit_code == 4
+
+
+def test_a_sandbox_that_can_not_be_used_here(kit: Tree) -> None:
+    missing = [sandbox.name for sandbox in sandboxes() if sandbox.unavailable()]
+    if not missing:
+        pytest.skip("every sandbox can be used here")
+    done = run(kit, "--sandbox", missing[-1], "--", "touch", "out/ran")
+    assert (done.exit_code, done.stdout) == (5, "")
+    assert f"the sandbox {missing[-1]!r} can not be used" in done.stderr
+    assert run(kit, "--", "ls", "out").stdout == ""
+
+
+def test_a_command_that_takes_too_long(kit: Tree) -> None:
+    done = run(kit, "--timeout", "1", "--", "bash", "-c", "echo begun; sleep 30")
+    assert (done.exit_code, done.stdout) == (124, "begun\n")
+    assert "skillbelt: timed out after 1." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "run needs a command after --"),
+        (["--"], "run needs a command after --"),
+        (["--env", "NAME", "--", "true"], "--env takes K=V, not 'NAME'"),
+        (["--env", "=x", "--", "true"], "--env takes K=V"),
+        (["--sandbox", "jail", "--", "true"], "no sandbox named 'jail'"),
+        (["--timeout", "soon", "--", "true"], "invalid float value"),
+    ],
+)
+def test_wrong_usage(kit: Tree, arguments: list[str], message: str) -> None:
+    done = run(kit, *arguments)
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--timeout", "-1", "--", "true"], "timeout must be a number of seconds above 0"),
+        (["--input", "http://x", "--", "true"], "unsupported input: http://x"),
+        (["--output", "workspace://out/*", "--", "true"], "is a URI"),
+        (["--cwd", "nowhere", "--", "true"], "can not run in 'skills/kit/nowhere'"),
+        (["--", " "], "skill and command are required"),
+    ],
+)
+def test_what_is_refused_is_told_and_nothing_runs(
+    kit: Tree, arguments: list[str], message: str
+) -> None:
+    done = run(kit, *arguments)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert message in done.stderr
+
+
+def test_a_project_can_not_choose_the_sandbox(kit: Tree) -> None:
+    kit.write("project/skillbelt.toml", 'sandbox = "none"\n')
+    done = run(kit, "--", "true")
+    assert done.exit_code == 2
+    assert "skillbelt.toml:1: sandbox can not be set by a project" in done.stderr
+
+
+# JSON
+
+
+def test_the_document_of_a_run(kit: Tree) -> None:
+    found = document(kit, "--", "bash", "-c", "echo out; echo err >&2")
+    assert list(found) == KEYS
+    assert (found["stdout"], found["stderr"]) == ("out\n", "err\n")
+    assert (found["exit_code"], found["timed_out"]) == (0, False)
+    assert found["enforced"]["network"].startswith("none")
+
+
+def test_the_document_holds_the_files(kit: Tree) -> None:
+    command = ["bash", "-c", "echo hi > out/a.txt"]
+    found = document(kit, "--output", "out/*", "--save", "--", *command)
+    assert list(found) == [*KEYS[:6], "primary_output", "artifact_files", *KEYS[6:]]
+    [file] = found["output_files"]
+    assert (file["name"], file["content"]) == ("out/a.txt", "hi\n")
+    assert found["artifact_files"] == [{"name": "out/a.txt", "version": 0}]
+
+
+@pytest.mark.parametrize(
+    ("command", "own", "code"), [("exit 0", 0, 0), ("exit 7", 7, 1), ("sleep 30", 124, 124)]
+)
+def test_with_a_document_the_exit_code_says_whether_it_failed(
+    kit: Tree, command: str, own: int, code: int
+) -> None:
+    done = run(kit, "--json", "--timeout", "1", "--", "bash", "-c", command)
+    assert done.exit_code == code
+    assert json.loads(done.stdout)["exit_code"] == own
+
+
+def test_a_file_that_could_not_be_saved_is_a_failure(kit: Tree) -> None:
+    kit.setenv("SKILLBELT_MAX_OUTPUT_FILE_BYTES", "2")
+    arguments = ["--output", "out/*", "--save", "--", "bash", "-c", "echo long > out/a.txt"]
+    done = run(kit, *arguments)
+    assert done.exit_code == 1
+    assert "'out/a.txt' was not saved" in done.stderr
+    assert run(kit, "--json", *arguments).exit_code == 1
+
+
+# What goes in
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ("notes.txt", "inputs/notes.txt"),
+        ("notes.txt=work/n.txt", "work/n.txt"),
+        ("./notes.txt=inputs/", "inputs/notes.txt"),
+        ("skill://kit/SKILL.md=work/n.txt", "work/n.txt"),
+        ("a=b.txt", "inputs/a=b.txt"),
+    ],
+)
+def test_an_input(kit: Tree, given: str, place: str) -> None:
+    for name in ("notes.txt", "a=b.txt"):
+        kit.write(f"project/{name}", "# kit\n")
+    done = run(kit, "--input", given, "--", "tail", "-n1", place)
+    assert done == Done(0, "# kit\n", "")
+
+
+def test_an_input_outside_the_project_is_asked_for(kit: Tree) -> None:
+    kit.write("elsewhere.txt", "text\n")
+    kit.write("home/.config/skillbelt/config.toml", '[permission]\nrun = "allow"\n')
+    given = ["--input", "../elsewhere.txt", "--", "cat", "inputs/elsewhere.txt"]
+    assert kit.run("run", SKILL, *given).exit_code == 4
+    assert run(kit, *given).stdout == "text\n"
+
+
+def test_variables(kit: Tree) -> None:
+    done = run(kit, "--env", "A=1=2", "--env", "B=", "--", "bash", "-c", 'echo "$A-$B-$SKILL_NAME"')
+    assert done.stdout == "1=2--kit\n"
+
+
+def test_where_to_run(kit: Tree) -> None:
+    kit.write(f"{FOLDER}/scripts/a.sh")
+    assert run(kit, "--cwd", "scripts", "--", "ls").stdout == "a.sh\n"
+
+
+def test_words_are_no_shell(kit: Tree) -> None:
+    done = run(kit, "--", "printf", "%s\\n", "$HOME;", "*", "a b", "--json")
+    assert done.stdout == "$HOME;\n*\na b\n--json\n"
+
+
+def test_what_is_piped_in_is_read_by_the_command(kit: Tree) -> None:
+    data = bytes(range(256)) * 1000
+    done = piped(kit, data, "--", "cat")
+    assert (done.returncode, done.stdout, done.stderr) == (0, data, b"")
+
+
+def test_more_than_may_be_piped_in_is_refused(kit: Tree) -> None:
+    kit.setenv("SKILLBELT_MAX_STDIN_BYTES", "10")
+    assert piped(kit, b"x" * 10, "--", "cat").stdout == b"x" * 10
+    done = piped(kit, b"x" * 11, "--", "cat")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"stdin is longer than 10 bytes" in done.stderr
+
+
+def test_a_closed_input_is_an_empty_one(kit: Tree) -> None:
+    command = f"{sys.executable} -m skillbelt run {SKILL} --yes -- wc -c <&-"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=kit.project, capture_output=True, timeout=50, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, b"0\n"), done.stderr
+
+
+# What comes out
+
+
+def test_the_files_are_listed_beside_the_output(kit: Tree) -> None:
+    command = ["bash", "-c", "echo text > out/a.txt; echo done"]
+    done = run(kit, "--output", "out/*", "--save", "--", *command)
+    assert done == Done(0, "done\n", "out/a.txt  text/plain  5 bytes\nartifact://out/a.txt@0\n")
+
+
+def test_a_saved_file_can_be_the_input_of_another_run(kit: Tree) -> None:
+    run(kit, "--output", "out/*", "--save", "--", "bash", "-c", "echo kept > out/a.txt")
+    done = run(kit, "--input", "artifact://out/a.txt@0=work/b.txt", "--", "cat", "work/b.txt")
+    assert done.stdout == "kept\n"
+
+
+def test_one_run_finds_what_another_left(kit: Tree) -> None:
+    run(kit, "--", "touch", "out/left")
+    assert run(kit, "--", "ls", "out").stdout == "left\n"
+
+
+def test_all_of_the_output_is_shown_however_long_it_is(kit: Tree) -> None:
+    done = piped(kit, b"", "--", "bash", "-c", "head -c 300000 /dev/zero")
+    assert done.stdout == bytes(300_000)
+    assert done.stderr == b""
+
+
+def test_verbose_says_what_was_enforced(kit: Tree) -> None:
+    done = run(kit, "-v", "--", "true")
+    assert "network: none" in done.stderr
+    assert done.stdout == ""
+
+
+def test_quiet_says_nothing_but_what_the_command_does(kit: Tree) -> None:
+    command = ["bash", "-c", "echo text > out/a.txt; echo err >&2; sleep 30"]
+    done = run(kit, "-q", "--timeout", "1", "--output", "out/*", "--", *command)
+    assert done == Done(124, "", "err\n")
+
+
+def test_output_comes_while_the_command_runs_and_an_interrupt_ends_it(kit: Tree) -> None:
+    mark = f"30.{uuid.uuid4().int % 10**12:012}"
+    command = ["bash", "-c", f"echo begun; (setsid sleep {mark} &); sleep {mark}"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "skillbelt", "run", SKILL, "--yes", "--", *command],
+        cwd=kit.project,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdout.readline() == b"begun\n"
+        assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        assert child.wait(20) == 130
+        assert child.stderr.read() == b""
+    assert alive(mark) == []
+
+
+def test_whoever_stops_reading_stops_the_run(kit: Tree) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    child = subprocess.run(
+        [sys.executable, "-m", "skillbelt", "run", SKILL, "--yes", "--", "yes"],
+        cwd=kit.project,
+        stdin=subprocess.DEVNULL,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        timeout=50,
+        check=False,
+    )
+    os.close(write)
+    assert b"Traceback" not in child.stderr
+
+
+# At a terminal
+
+
+def test_a_terminal_shows_both_streams_in_their_order(kit: Tree) -> None:
+    command = "echo one; sleep 0.3; echo two >&2; sleep 0.3; echo three"
+    screen = on_terminal(kit, "run", SKILL, "--yes", "--", "bash", "-c", command)
+    assert [line for line in screen.lines if line] == ["one", "two", "three"]
+
+
+def test_a_terminal_is_not_played_with(kit: Tree) -> None:
+    command = r"printf '\033[2J\033]0;title\007\033[31mred\033[0m\rover\n\xe2\x80\xae'"
+    screen = on_terminal(kit, "run", SKILL, "--yes", "--", "bash", "-c", command)
+    after = screen.written.rpartition("\x1b[K")[2]
+    assert "\x1b" not in after
+    assert "\x07" not in after
+    assert "\u202e" not in after
+    assert "\\x1b[31mred" in after
+
+
+def test_the_columns_of_a_table_stay_where_they_are(kit: Tree) -> None:
+    command = r"printf 'a   b\n  c d\n\n'; sleep 0.2; printf '\xc3'; sleep 0.2; printf '\xa9 e\n'"
+    screen = on_terminal(kit, "run", SKILL, "--yes", "--", "bash", "-c", command)
+    assert screen.written.replace("\r\n", "\n").endswith("a   b\n  c d\n\né e\n")
+
+
+def test_a_person_is_asked_once(kit: Tree) -> None:
+    screen = on_terminal(kit, "run", SKILL, "--", "echo", "ran", typed="o\n")
+    assert screen.exit_code == 0
+    assert screen.written.count("Permission needed") == 1
+    assert any("run `echo ran` with the skill kit" in line for line in screen.lines)
+    assert screen.lines[-1].endswith("ran")
+    assert kit.run("run", SKILL, "--", "echo", "ran").exit_code == 4
+
+
+def test_a_person_says_no(kit: Tree) -> None:
+    screen = on_terminal(kit, "run", SKILL, "--", "touch", "out/ran", typed="r\nnot now\n")
+    assert screen.exit_code == 4
+    assert "not now" in screen.lines[-1]
+    assert run(kit, "--", "ls", "out").stdout == ""
+
+
+def test_a_person_says_always(kit: Tree) -> None:
+    kit.write(f"{FOLDER}/scripts/a.sh", "echo $1\n")
+    screen = on_terminal(kit, "run", SKILL, "--", "bash", "scripts/a.sh", "1", typed="a\n")
+    assert screen.exit_code == 0
+    assert kit.run("run", SKILL, "--", "bash", "scripts/a.sh", "2") == Done(0, "2\n", "")
+    assert kit.run("run", SKILL, "--", "bash", "-c", "true").exit_code == 4
+    kit.write(f"{FOLDER}/scripts/a.sh", "echo changed\n")
+    assert kit.run("run", SKILL, "--", "bash", "scripts/a.sh", "2").exit_code == 4
+
+
+def test_what_a_person_is_asked_is_shown_as_it_is(kit: Tree) -> None:
+    screen = on_terminal(kit, "run", SKILL, "--", "echo", "\x1b[2J\nfake", typed="r\n\n")
+    assert "\x1b[2J" not in screen.written
+    assert "fake" not in [line.strip() for line in screen.lines]
+
+
+def test_what_is_typed_is_not_the_input_of_the_command(kit: Tree) -> None:
+    screen = on_terminal(kit, "run", SKILL, "--", "wc", "-c", typed="o\nmore\n")
+    assert screen.exit_code == 0
+    assert screen.lines[-1].endswith("0")
