@@ -17,10 +17,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
-from benchmarks.sandbox import Row, as_json, leave_root, table
+from benchmarks import endurance
+from benchmarks.sandbox import Row, as_json, table
 from skillbelt import Rule, Runtime
+from skillbelt.cleanup import remove_tree
 from skillbelt.run import RunCall
 from skillbelt.sandbox import linux
 from skillbelt.sandbox.identity import trusted_program
@@ -29,7 +32,8 @@ from skillbelt.skill import Skill
 from skillbelt.store import SessionKey
 from skillbelt.workbench import Who, Workbench
 
-RUNS = 200
+RUNS, MIXED_RUNS, TRIES = 200, 2_000, 200
+USER = 61_998  # nobody else's, so that what it leaves is seen
 WHO = Who(SessionKey("benchmark", "me", "one"), "user")
 
 
@@ -58,15 +62,15 @@ def become_user() -> None:
     """
     if os.getuid() != 0:
         return
-    with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
-        os.chmod(folder, 0o755)
-        bench, skill = workbench(folder)
-        _checked(bench.run(skill, RunCall("true", output_files=("out/*",)), WHO).exit_code)
+    with scratch() as folder:
+        endurance.each_kind(endurance.Bench(*workbench(folder), folder, "warm"))
     for name, module in list(sys.modules.items()):
         for found in vars(module).values() if name.startswith("skillbelt") else ():
             if hasattr(found, "cache_clear"):
                 found.cache_clear()
-    leave_root()
+    os.setgroups([])
+    os.setgid(USER)
+    os.setuid(USER)
 
 
 def whole_run(folder: str, runs: int) -> Row:
@@ -110,16 +114,64 @@ def _checked(exit_code: int) -> None:
     assert exit_code == 0, exit_code
 
 
+def measure(runs: int) -> list[Row]:
+    """The bars of this page."""
+    with scratch() as folder:
+        return [whole_run(folder, runs)]
+
+
+def endure(runs: int, tries: int, root: bool) -> list[Row]:
+    """What is left after many runs, and after their ends."""
+    mark = f"mark-{os.urandom(8).hex()}"
+    child = [sys.executable, "-m", "benchmarks.run", *(["--root"] if root else []), "--work"]
+    with scratch(0o1777) as folder:
+        figures = endurance.shot(child, mark, folder, tries)
+    if not root:
+        become_user()
+    with scratch() as folder:
+        bench = endurance.Bench(*workbench(folder), folder, mark)
+        figures += endurance.ended(bench, tries)
+        figures += endurance.mixed(bench, runs)
+    return [
+        Row(one.name, one.value, 0, "left", f"{one.of} tries {one.detail}".strip())
+        for one in figures
+    ]
+
+
+def work(mark: str) -> None:
+    """Be the runtime that is shot."""
+    with scratch() as folder:
+        endurance.work_until_shot(endurance.Bench(*workbench(folder), folder, mark))
+
+
+@contextmanager
+def scratch(mode: int = 0o755) -> Iterator[str]:
+    """A folder that everybody can reach, and that is gone afterwards whatever is in it."""
+    folder = tempfile.mkdtemp(prefix="skillbelt-")
+    os.chmod(folder, mode)
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--runs", type=int, default=0, help=f"{RUNS}, or {MIXED_RUNS} to endure")
+    parser.add_argument("--tries", type=int, default=TRIES, help="how often runs are ended early")
+    parser.add_argument("--endurance", action="store_true", help="count what runs leave behind")
+    parser.add_argument("--root", action="store_true", help="stay root")
     parser.add_argument("--json", action="store_true", help="every figure, for programs")
+    parser.add_argument("--work", metavar="MARK", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    os.chdir("/")
-    become_user()
-    with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
-        os.chmod(folder, 0o755)
-        rows = [whole_run(folder, options.runs)]
+    if not options.root and not options.endurance:
+        become_user()
+    if options.work:
+        work(options.work)
+    if options.endurance:
+        rows = endure(options.runs or MIXED_RUNS, options.tries, options.root)
+    else:
+        rows = measure(options.runs or RUNS)
     print(as_json(rows) if options.json else table(rows))
     return 0 if all(row.passed for row in rows) else 1
 

@@ -1,0 +1,296 @@
+"""What runs leave behind, over thousands of them; every figure must be 0.
+
+Each command bears a mark in its words and in its environment, by which any process that outlives it
+is known. Whatever the runtime keeps for itself is compared before and after.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from skillbelt.background import Background
+from skillbelt.errors import RunRefused
+from skillbelt.run import RunCall, RunResult
+from skillbelt.sandbox.cgroups import MOUNT
+from skillbelt.sandbox.protocol import Running
+from skillbelt.skill import Skill
+from skillbelt.store import SessionKey
+from skillbelt.workbench import Who, Workbench
+
+SESSIONS, THREADS = 3, 4
+SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/run")
+GONE_SECONDS = 5.0  # the kernel ends a sandbox soon after its runtime, not at once
+# Two that leave their group, of which one does not listen to anybody.
+DAEMONS = "setsid sleep 300 & setsid bash -c 'trap \"\" TERM HUP INT; sleep 300; :' & "
+ODD = (
+    'd=work/odd-$RANDOM$RANDOM; mkdir -p $d/a/b $d/c; touch "$d/new\nline" $d/c/x;'
+    " mkfifo $d/pipe; ln -s /etc/passwd $d/link; chmod 0 $d/a/b $d/a $d/c/x; chmod 4777 $d/c;"
+    " mkdir -p $RUN_DIR/k/l; chmod 0 $RUN_DIR/k/l; touch /tmp/x /dev/shm/y"
+)
+# What a command is told to do, by turns.
+KINDS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("true", {}),
+    ("echo wrong >&2; exit 3", {}),
+    (f"{DAEMONS} sleep 300", {"timeout_seconds": 0.05}),
+    (f"{DAEMONS} echo left", {}),
+    (ODD, {}),
+    ("head -c 2000000 /dev/zero; head -c 200000 /dev/urandom >&2", {}),
+    (f"{DAEMONS} sleep 300", {"stdin": None}),  # killed
+    ("echo hi > $RUN_DIR/a.txt", {"output_files": ("$RUN_DIR/*",)}),
+    ("$EDITOR $RUN_DIR/e; cat > /dev/null", {"editor_text": "text", "stdin": b"x" * 100_000}),
+    ("tty; read -t 0.01 line", {"terminal": True}),
+    ("true", {"inputs": [{"from": "http://nowhere"}]}),  # refused
+    ("true", {"stdin": b"x" * 1_000_000}),
+    ("no-such-program", {}),
+    ("kill -9 $$", {}),
+    ("exec 1>&- 2>&-; sleep 0.02", {}),
+)
+
+
+class Figure(NamedTuple):
+    """How many of something are left, and the first of them; `of` is how often it was tried."""
+
+    name: str
+    value: int
+    of: int
+    detail: str = ""
+
+
+class Bench(NamedTuple):
+    """What runs are made with, and the mark they bear."""
+
+    workbench: Workbench
+    skill: Skill
+    folder: str
+    mark: str
+
+    def call(self, command: str, **more: Any) -> RunCall:
+        return RunCall(f": {self.mark}; {command}", env={"MARK": self.mark}, **more)
+
+    def run(self, command: str, who: Who, delay: float | None = None, **more: Any) -> RunResult:
+        """One run; with a delay it is killed so many seconds after its start."""
+        timers: list[threading.Timer] = []
+
+        def kill_later(running: Running) -> None:
+            timers.append(threading.Timer(delay or 0.0, running.kill))
+            timers[0].start()
+
+        started = kill_later if delay is not None else None
+        try:
+            return self.workbench.run(self.skill, self.call(command, **more), who, None, started)
+        finally:
+            for timer in timers:
+                timer.join()
+
+
+def who(number: int) -> Who:
+    return Who(SessionKey("endurance", "me", str(number % SESSIONS)), "user")
+
+
+# --- many runs -----------------------------------------------------------------------------------
+
+
+def mixed(bench: Bench, runs: int) -> list[Figure]:
+    """Runs of every kind, several at a time, and what is left after all of them."""
+    tempfile.tempdir = os.path.join(bench.folder, "tmp")
+    os.makedirs(tempfile.tempdir, exist_ok=True)
+    each_kind(bench)
+    before = _state(bench)
+    with ThreadPoolExecutor(THREADS) as pool:
+        for done in [pool.submit(_one, bench, number) for number in range(runs)]:
+            done.result()
+    after = _settled(bench, before)
+    tempfile.tempdir = None
+    left = {name: sorted(after[name] - before[name]) for name in before}
+    return [Figure(name, len(one), runs, ", ".join(one[:3])) for name, one in left.items()]
+
+
+def each_kind(bench: Bench) -> None:
+    """One run of every kind, so that everything is imported and made that stays."""
+    for number in range(2 * len(KINDS)):
+        _one(bench, number)
+
+
+def _one(bench: Bench, number: int) -> None:
+    command, more = KINDS[number % len(KINDS)]
+    if number % 29 == 28:
+        _in_background(bench, number)
+        return
+    delay = random.random() * 0.05 if "stdin" in more and more["stdin"] is None else None
+    try:
+        bench.run(command, who(number), delay, **more)
+    except RunRefused:
+        assert "inputs" in more
+
+
+def _in_background(bench: Bench, number: int) -> None:
+    background, key = Background(bench.workbench), who(number).key
+    id = background.start(bench.skill, bench.call(f"{DAEMONS} cat"), who(number))
+    background.write(key, id, "hello")
+    background.poll(key, id, wait_seconds=1)
+    background.close()
+
+
+def _state(bench: Bench) -> dict[str, set[str]]:
+    """All that could be left, by what it is."""
+    gc.collect()
+    return {
+        "descriptors": set(_descriptors()),
+        "mounts": set(_lines("/proc/self/mountinfo")),
+        "cgroups": set(_groups()),
+        "temporary files": set(_entries(os.path.join(bench.folder, "tmp"))),
+        "shared files": set(_shared()),
+        "files outside the workspaces": set(_outside(bench)),
+        "processes": {str(pid) for pid in marked(bench.mark)},
+        "threads": {f"{one.name} {one.ident}" for one in threading.enumerate()},
+    }
+
+
+def _settled(bench: Bench, before: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The state once nothing changes to the better any more."""
+    until = time.monotonic() + GONE_SECONDS
+    while True:
+        after = _state(bench)
+        if time.monotonic() > until or all(after[name] <= before[name] for name in before):
+            return after
+        time.sleep(0.05)
+
+
+def _descriptors() -> Iterator[str]:
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            # Its number is part of it: two handles of one file are two.
+            yield f"{name} {os.readlink(f'/proc/self/fd/{name}').partition(':')[0]}"
+        except FileNotFoundError:
+            continue  # the handle of this very listing
+
+
+def _lines(path: str) -> list[str]:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read().splitlines()
+
+
+def _groups() -> Iterator[str]:
+    """The control groups that bear the number of this process."""
+    for folder, names, _ in os.walk(MOUNT):
+        yield from (f"{folder}/{name}" for name in names if f"-{os.getpid()}-" in f"-{name}")
+
+
+def _entries(folder: str) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def _shared() -> Iterator[str]:
+    """What this user has in the folders of everybody; root has too much of it."""
+    for folder in SHARED:
+        for entry in os.scandir(folder) if os.getuid() and os.path.isdir(folder) else ():
+            if entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                yield entry.path
+
+
+def _outside(bench: Bench) -> Iterator[str]:
+    """Every file but those that a run may write, and what is there for each session."""
+    for folder, names, files in os.walk(bench.folder):
+        if os.path.basename(os.path.dirname(folder)) == "workspaces":
+            names[:] = [name for name in names if name in ("private", "skills")]
+        names[:] = [name for name in names if name != ".venv"]
+        yield from (os.path.join(folder, name) for name in (*names, *files))
+
+
+def marked(mark: str) -> list[int]:
+    """The processes that bear the mark, by their words or their environment."""
+    found, wanted = [], mark.encode()
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid() and wanted in _told(name):
+            found.append(int(name))
+    return found
+
+
+def _told(pid: str) -> bytes:
+    told = b""
+    for file in ("cmdline", "environ"):
+        try:
+            with open(f"/proc/{pid}/{file}", "rb") as handle:
+                told += handle.read()
+        except OSError:
+            continue
+    return told
+
+
+# --- ends ----------------------------------------------------------------------------------------
+
+
+def ended(bench: Bench, tries: int) -> list[Figure]:
+    """Processes that are alive when a run that was timed out, or killed, gives its result."""
+    left: dict[str, list[int]] = {"alive after a time-out": [], "alive after a cancel": []}
+    for number in range(tries):
+        seconds = random.random() * 0.15
+        result = bench.run(f"{DAEMONS} sleep 300", who(0), timeout_seconds=seconds + 0.01)
+        assert result.timed_out
+        left["alive after a time-out"] += marked(bench.mark)
+        result = bench.run(f"{DAEMONS} sleep 300", who(number), delay=seconds)
+        assert result.cancelled
+        left["alive after a cancel"] += marked(bench.mark)
+    return [Figure(name, len(pids), tries) for name, pids in left.items()]
+
+
+def shot(command: list[str], mark: str, folder: str, tries: int) -> list[Figure]:
+    """Processes that outlive a runtime which is ended by SIGKILL at a random moment.
+
+    The command is one that calls `work_until_shot` with the mark, in a folder for temporary files.
+    """
+    left: list[int] = []
+    seen = 0
+    environ = {**os.environ, "TMPDIR": folder}
+    for _ in range(tries):
+        with subprocess.Popen([*command, mark], stdout=subprocess.PIPE, env=environ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"working\n"
+            time.sleep(random.random() * 0.5)
+            seen += len(marked(mark)) - 1
+            process.send_signal(signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL, "the runtime ended by itself"
+        left += _survivors(mark)
+    return [Figure("alive after a kill of the runtime", len(left), tries, f"with {seen} processes")]
+
+
+def _survivors(mark: str) -> list[int]:
+    until = time.monotonic() + GONE_SECONDS
+    while (found := marked(mark)) and time.monotonic() < until:
+        time.sleep(0.01)
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    return found
+
+
+def work_until_shot(bench: Bench) -> None:
+    """Run one command after the other in several threads, and never come back."""
+    kinds: tuple[Callable[[int], object], ...] = (
+        lambda number: bench.run("true", who(number)),
+        lambda number: bench.run(f"{DAEMONS} sleep 300", who(number), timeout_seconds=0.2),
+        lambda number: bench.run(f"{DAEMONS} echo left", who(number)),
+    )
+
+    def work(first: int) -> None:
+        try:
+            for number in range(first, 10**9):
+                kinds[number % len(kinds)](number)
+        finally:
+            os._exit(1)  # whoever is to shoot must not take this for a success
+
+    for first in range(len(kinds)):
+        threading.Thread(target=work, args=(first,), daemon=True).start()
+    print("working", flush=True)
+    time.sleep(600)
+    sys.exit("nobody ended this")
