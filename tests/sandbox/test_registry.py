@@ -10,6 +10,7 @@ from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.registry import choose, sandboxes
+from skillbelt.sandbox.sandlock import SandlockSandbox
 
 
 def broken(self: object) -> str:
@@ -29,12 +30,14 @@ def test_auto_is_the_strongest() -> None:
 
 def test_auto_takes_the_next_one_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LinuxSandbox, "unavailable", broken)
+    monkeypatch.setattr(SandlockSandbox, "unavailable", broken)
     assert choose().name == "landlock"
 
 
 def test_auto_never_takes_one_that_holds_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Case 93."""
     monkeypatch.setattr(LinuxSandbox, "unavailable", broken)
+    monkeypatch.setattr(SandlockSandbox, "unavailable", broken)
     monkeypatch.setattr(LandlockSandbox, "unavailable", broken)
     with pytest.raises(SandboxUnavailable, match=r"bubblewrap: it is broken.*landlock: it is"):
         choose()

@@ -5,6 +5,7 @@ from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.protocol import Sandbox
+from skillbelt.sandbox.sandlock import SandlockSandbox
 from skillbelt.sandbox.seatbelt import SeatbeltSandbox
 from skillbelt.settings import Settings
 
@@ -13,7 +14,7 @@ AUTO = "auto"
 
 def sandboxes() -> tuple[Sandbox, ...]:
     """Every sandbox there is, the strongest first, whether it can be used here or not."""
-    return LinuxSandbox(), LandlockSandbox(), SeatbeltSandbox(), NoSandbox()
+    return LinuxSandbox(), SandlockSandbox(), LandlockSandbox(), SeatbeltSandbox(), NoSandbox()
 
 
 def choose(wanted: str = AUTO, settings: Settings | None = None) -> Sandbox:
