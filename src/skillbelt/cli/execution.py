@@ -42,15 +42,16 @@ def run(args: argparse.Namespace) -> int:
     skill = catalog.find(args.name)
     bench = open_workbench(catalog, args)
     try:
-        done = execute(
-            bench,
-            skill,
-            given,
-            who=Who(SessionKey(*CLI_SESSION), "user"),
-            script=args.script,
-            timeout_ms=args.timeout_ms,
-            listener=None if args.json else Live(),
-        )
+        with Live() as live:
+            done = execute(
+                bench,
+                skill,
+                given,
+                who=Who(SessionKey(*CLI_SESSION), "user"),
+                script=args.script,
+                timeout_ms=args.timeout_ms,
+                listener=None if args.json else live,
+            )
     except PermissionDenied as error:
         if args.json:
             print_json(denied(error).document())

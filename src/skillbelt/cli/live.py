@@ -4,20 +4,43 @@ from __future__ import annotations
 
 import codecs
 import io
+import signal
 import sys
+import threading
 
 from skillbelt.sandbox.protocol import Stream
 from skillbelt.text import hidden, one_line
 
 
 class Live:
-    """A listener for a run. A pipe gets the very bytes; a terminal is not let to be played with."""
+    """A listener for a run. A pipe gets the very bytes; a terminal is not let to be played with.
+
+    A run in its context ends when nobody reads any more, and BrokenPipeError says so.
+    """
 
     def __init__(self) -> None:
         self._texts = {"stdout": _Text(), "stderr": _Text()}
+        self._unread = False
+
+    def __enter__(self) -> Live:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is KeyboardInterrupt and self._unread:
+            raise BrokenPipeError
 
     def __call__(self, stream: Stream, data: bytes) -> None:
         """Show more of a stream."""
+        if self._unread:
+            return
+        try:
+            self._show(stream, data)
+        except BrokenPipeError:
+            self._unread = True
+            # Whoever waits for the run is another thread, which only a signal can reach.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def _show(self, stream: Stream, data: bytes) -> None:
         target = sys.stdout if stream == "stdout" else sys.stderr
         if target.isatty():
             target.write(self._texts[stream].more(data))

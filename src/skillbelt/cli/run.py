@@ -59,9 +59,10 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
     bench = open_workbench(catalog, args)
-    listener = None if args.json else Live()
     call = _call(args, bench.settings.limits.max_stdin_bytes)
-    result = bench.run(skill, call, Who(SessionKey(*CLI_SESSION), "user"), listener)
+    who = Who(SessionKey(*CLI_SESSION), "user")
+    with Live() as live:
+        result = bench.run(skill, call, who, None if args.json else live)
     if args.json:
         print_json(result.document())
     else:
