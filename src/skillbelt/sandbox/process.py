@@ -157,10 +157,10 @@ class Run:
         )
 
     def _set_streams(self, answer: int, said: int, shown: int, listener: Listener | None) -> None:
-        with suppress(BrokenPipeError):
-            os.write(answer, ANSWER)
         if not self._plan.supervised:
             self._find_inner()
+        with suppress(BrokenPipeError):
+            os.write(answer, ANSWER)
         keep, terminal = self._job.limits.max_stream_bytes, self._job.terminal
         if terminal:
             self._close(answer, said)
@@ -173,7 +173,7 @@ class Run:
         self._feed = Feed(shown if terminal else answer, self._job.stdin, terminal)
 
     def _find_inner(self) -> None:
-        """The first process of the namespace; it may be over already."""
+        """The first process of the namespace; until the answer it is there, if all is well."""
         with suppress(OSError, IndexError):
             self._inner_pid = children(self._pid)[0]
             self._inner = self._own(os.pidfd_open(self._inner_pid))
