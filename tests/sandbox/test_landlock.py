@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from skillbelt.sandbox.conformance import SandboxConformance
+from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.sandbox import landlock
+from skillbelt.sandbox.conformance import Place, SandboxConformance
 from skillbelt.sandbox.landlock import LandlockSandbox
+from skillbelt.sandbox.protocol import Mount, run
+from skillbelt.values import Capabilities
 from tests.sandbox.ordinary import conformance_as_user
 
 
@@ -11,6 +17,46 @@ class TestLandlock(SandboxConformance):
     @pytest.fixture
     def sandbox(self) -> LandlockSandbox:
         return LandlockSandbox()
+
+
+def test_a_link_that_a_command_made_grants_nothing(place: Place) -> None:
+    """It would be followed by who grants, with the rights of the user."""
+    outside = place.beside("outside")
+    os.symlink(outside, os.path.join(place.folder, "data"))
+    inner = os.path.join(place.folder, "data")
+    mounts = (Mount(place.folder, place.target, True), Mount(inner, inner))
+    with pytest.raises(RunRefused, match="there is a link on the way"):
+        run(LandlockSandbox(), place.job("true", mounts=mounts))
+
+
+def test_granted_paths_can_be_used_and_others_not(place: Place) -> None:
+    read, write, other = (place.beside(name) for name in ("read", "write", "other"))
+    granted = Capabilities((read,), (write,), processes=True)
+    script = f"ls {read} && echo x > {write}/made && ! echo x > {read}/made && ! ls {other}"
+    outcome = run(LandlockSandbox(), place.shell(script, capabilities=granted))
+    assert outcome.exit_code == 0, outcome
+    assert (os.listdir(read), os.listdir(write)) == ([], ["made"])
+
+
+def test_it_shows_nothing_at_another_place(place: Place) -> None:
+    with pytest.raises(SandboxUnavailable, match="at another place"):
+        run(LandlockSandbox(), place.job("true", mounts=(Mount(place.folder, "/work", True),)))
+
+
+def test_it_says_what_it_does_not_hold(place: Place) -> None:
+    fixed = os.path.join(place.folder, "fixed")
+    os.mkdir(fixed)
+    mounts = (Mount(place.folder, place.target, True), Mount(fixed, fixed))
+    enforced = run(LandlockSandbox(), place.job("true", mounts=mounts)).enforced
+    assert "not for read-only folders inside writable ones" in enforced["files"]
+    assert enforced["file modes"].startswith("not enforced")
+    assert enforced["temporary files"].startswith("not enforced")
+
+
+def test_a_kernel_without_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "version", lambda: 2)
+    landlock._preflight.cache_clear()
+    assert "no Landlock of version 3 or newer" in str(LandlockSandbox().unavailable())
 
 
 def test_an_ordinary_user_gets_the_same() -> None:

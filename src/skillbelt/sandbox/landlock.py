@@ -17,6 +17,7 @@ from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox import seccomp
 from skillbelt.sandbox.identity import SYSTEM_FOLDERS, current_identity
 from skillbelt.sandbox.limits import NO_PROCESSES
+from skillbelt.sandbox.mounts import mounts_of
 from skillbelt.sandbox.process import Run
 from skillbelt.sandbox.protocol import Job, Listener, Running
 from skillbelt.sandbox.supervised import supervised_plan
@@ -138,12 +139,8 @@ def _granted(job: Job, all_files: int) -> Iterator[Rule]:
     yield Rule("/proc", _READ_FILE | _READ_FOLDER)
     for device in _DEVICES:
         yield Rule(device, _READ_FILE | _READ_FOLDER | _WRITE_FILE | _DEVICE_CONTROL)
-    for mount in job.mounts:
+    for mount in mounts_of(job):
         yield Rule(mount.source, everything if mount.writable else _READ)
-    for path in job.capabilities.read:
-        yield Rule(path, _READ)
-    for path in job.capabilities.write:
-        yield Rule(path, everything)
 
 
 def _enforced(job: Job) -> dict[str, str]:
