@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from shutil import which
 from typing import Any, NamedTuple
 
 import pytest
@@ -27,6 +28,7 @@ FOLDER = "project/.agents/skills/tool"
 ECHO = "import json, sys\njson.dump(json.load(sys.stdin), sys.stdout)\n"
 WHO = Who(SessionKey("tests", "somebody", "one"), "user")
 RUN = Rule("run", "*", "allow")
+NODE = pytest.mark.skipif(not which("node", path="/usr/bin:/bin"), reason="needs Node.js")
 
 
 class Kit(NamedTuple):
@@ -123,8 +125,12 @@ def test_an_input_in_a_circle_is_refused(make: Make) -> None:
         ("scripts/run.py", ECHO),
         ("scripts/run.sh", "cat"),
         ("scripts/run.bash", 'printf %s "$SKILL_INPUT"'),
-        ("scripts/run.js", "process.stdin.pipe(process.stdout)"),
-        ("src/index.mjs", "import fs from 'node:fs'; console.log(fs.readFileSync(0, 'utf8'))"),
+        pytest.param("scripts/run.js", "process.stdin.pipe(process.stdout)", marks=NODE),
+        pytest.param(
+            "src/index.mjs",
+            "import fs from 'node:fs'; console.log(fs.readFileSync(0, 'utf8'))",
+            marks=NODE,
+        ),
     ],
 )
 def test_each_language_is_run_by_its_interpreter(make: Make, path: str, text: str) -> None:
@@ -309,6 +315,39 @@ def test_what_the_host_denies_is_not_granted_and_that_is_said(make: Make) -> Non
     assert done.output == NOT_STARTED
     assert done.permissions_used == ()
     assert done.warnings[0].startswith("not granted: Bash: ")
+
+
+REACH = """
+import json, urllib.error, urllib.request
+def tried(url):
+    try:
+        return urllib.request.urlopen(url, timeout=20).status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return None
+print(json.dumps([tried("http://named.invalid/"), tried("http://other.invalid/")]))
+"""
+NET = (RUN, Rule("tool", "*", "allow"))
+ALLOWED = Rule("network", "named.invalid", "allow")
+
+
+@pytest.mark.parametrize(
+    ("tool", "rules", "answers"),
+    [
+        ("WebFetch(domain:named.invalid)", (*NET, ALLOWED), [502, 403]),
+        ("WebFetch(domain:named.invalid)", NET, [None, None]),
+        ("WebFetch", (*NET, ALLOWED), [None, None]),
+        ("WebFetch(domain:named.invalid)", (RUN, ALLOWED), [None, None]),
+    ],
+    ids=["named and allowed", "not allowed", "not named", "tool not granted"],
+)
+def test_a_host_is_reached_when_it_is_named_and_allowed(
+    make: Make, tool: str, rules: tuple[Rule, ...], answers: list[int | None]
+) -> None:
+    """The proxy answers 403 for what it does not let through, 502 for what it can not find."""
+    done = make({"scripts/run.py": REACH}, rules, allowed_tools=[tool])()
+    assert done.output == answers, done.stderr
 
 
 def test_a_tool_that_reads_opens_the_roots_of_the_settings_and_no_others(make: Make) -> None:

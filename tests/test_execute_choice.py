@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -199,3 +201,17 @@ PATHS = st.builds(
 @given(st.lists(PATHS, unique=True, max_size=8))
 def test_the_order_in_which_files_are_found_does_not_matter(paths: list[str]) -> None:
     assert candidates(paths) == candidates(reversed(paths)) == tuple(sorted(candidates(paths)))
+
+
+@given(name=st.text(), action=st.text())
+def test_no_text_leads_elsewhere(name: str, action: str) -> None:
+    with TemporaryDirectory() as root:
+        (Path(root) / "scripts").mkdir()
+        for path in ("scripts/a.py", "scripts/b.py"):
+            (Path(root) / path).touch()
+        (Path(root) / "SKILL.md").write_text("---\nname: x\ndescription: y\n---\n")
+        try:
+            chosen = detect(Skill.from_folder(root), {"action": action}, script=name)
+        except (RunRefused, PathEscape):
+            return
+        assert chosen.path in ("scripts/a.py", "scripts/b.py")
