@@ -106,7 +106,14 @@ class Tail:
 class _Kept:
     """One run. Whatever is set here is set by its thread, under the lock of all."""
 
-    def __init__(self, skill: Skill, call: RunCall, who: Who, changed: threading.Condition) -> None:
+    def __init__(
+        self,
+        workbench: Workbench,
+        skill: Skill,
+        call: RunCall,
+        who: Who,
+        changed: threading.Condition,
+    ) -> None:
         self.id, self.skill, self.who = os.urandom(16).hex(), skill, who
         self.call, self._first = call._replace(stdin=None), call.stdin or b""
         self.started, self.changed = time.time(), changed
@@ -116,9 +123,14 @@ class _Kept:
         self.result: RunResult | None = None
         self.error: Exception | None = None
         self.given = len(self._first)
-        self.thread: threading.Thread | None = None
+        self.thread = threading.Thread(
+            target=copy_context().run,  # whoever traces sees it below what started it
+            args=(self._carry, workbench),
+            name="skillbelt-background",
+            daemon=True,
+        )
 
-    def carry(self, workbench: Workbench) -> None:
+    def _carry(self, workbench: Workbench) -> None:
         """The thread of the run, from permission to result."""
         result, error = None, None
         try:
@@ -178,21 +190,14 @@ class Background:
         Refused as `Workbench.run` refuses, and when too many runs go on.
         """
         check_stdin(call, self._workbench.settings.limits)
-        kept = _Kept(skill, call, who, self._changed)
-        context = copy_context()
-        kept.thread = threading.Thread(
-            target=lambda: context.run(kept.carry, self._workbench),
-            name="skillbelt-background",
-            daemon=True,
-        )
+        kept = _Kept(self._workbench, skill, call, who, self._changed)
         self._admit(kept)
         try:
-            kept.thread.start()
             self._await_start(kept)
         except BaseException:
             with self._changed:
                 kept.end()
-                if kept.ended or kept.thread.ident is None:
+                if kept.ended:
                     del self._runs[kept.id]
             raise
         return kept.id
@@ -210,6 +215,8 @@ class Background:
                     "in all, and there can not be more; end one of them first"
                 )
             self._forget(kept.who.key)
+            # Here, so that whoever closes meets either nothing or a thread to wait for.
+            kept.thread.start()
             self._runs[kept.id] = kept
 
     def _forget(self, key: SessionKey) -> None:
@@ -297,8 +304,7 @@ class Background:
                 one.end()
         until = time.monotonic() + _END_SECONDS
         for one in runs:
-            if one.thread is not None and one.thread.ident is not None:
-                one.thread.join(max(0.0, until - time.monotonic()))
+            one.thread.join(max(0.0, until - time.monotonic()))
 
     def _found(self, key: SessionKey, id: str) -> _Kept:
         kept = self._runs.get(id)
