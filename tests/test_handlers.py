@@ -11,11 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from skillbelt import Rule
 from skillbelt.conversation import RuntimeSession
-from skillbelt.handlers import HANDLERS, MAX_MISSES, STORED
+from skillbelt.definitions import DEFINITIONS
+from skillbelt.handlers import HANDLERS, MAX_MISSES, STORED, dispatch
 from skillbelt.runtime import Runtime
 from skillbelt.store.memory import MemoryStore
-from skillbelt.tools import DEFINITIONS
+from tests.benches import FOLDER, SKILL, Bench
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"
@@ -330,10 +332,10 @@ def test_another_conversation_can_not_read_what_is_stored(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("name", ["workspace://out/a", "artifact://a"])
-def test_places_to_come_are_told_as_such(tree: Tree, name: str) -> None:
-    scheme = name.partition(":")[0]
-    text = call(tree, "read_file", file_name=name)
-    assert text == f"{scheme}:// is not available in this release"
+def test_a_host_without_runs_has_no_files_of_them(tree: Tree, name: str) -> None:
+    access = conversation(tree)._access()._replace(runs=None)
+    result = dispatch("read_file", HANDLERS["read_file"], {"file_name": name}, access, "")
+    assert result.error.startswith("executor is not configured")
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "a.md", "", "stored:", "stored:x", "file:///etc"])
@@ -402,3 +404,54 @@ def test_no_arguments_raise(tree: Tree, data: st.DataObject) -> None:
     result = session.call_sync(tool, arguments)
     assert result.text
     assert result.error in ("", result.text)
+
+
+# skill_run
+
+
+def test_a_host_that_runs_nothing_says_so(tree: Tree) -> None:
+    access = conversation(tree)._access()._replace(runs=None)
+    for kind, arguments in (
+        ("skill_run", {"skill": "pdf", "command": "true"}),
+        ("skill_poll", {"run_id": "1"}),
+    ):
+        result = dispatch(kind, HANDLERS[kind], arguments, access, "")
+        assert result.error == "executor is not configured: this host runs nothing"
+
+
+def test_a_command_of_an_unknown_skill_is_not_run(bench: Bench) -> None:
+    result = bench.call("skill_run", skill="kid", command="touch out/ran")
+    assert result.error == "unknown skill: kid"
+
+
+def test_a_model_reads_why_it_may_not_run_a_command(bench: Bench) -> None:
+    bench.runtime = bench.open(rules=[Rule("run", "rm *", "deny")])
+    result = bench.tool("rm -rf work")
+    assert "is denied by the host's rules (run 'rm *')" in result.error
+    assert result.text == result.error
+
+
+def test_what_the_user_brought_in_counts_as_loaded(bench: Bench) -> None:
+    """Case 71."""
+    bench.tree.skill(FOLDER, disable_model_invocation=True)
+    bench.runtime = bench.open(require_load=True)
+    session = bench.runtime.session("ada", "chat")
+    assert session.user_command(f"/{SKILL}") is not None
+    assert bench.tool("true").data["exit_code"] == 0
+
+
+def test_what_another_agent_loaded_does_not_count(bench: Bench) -> None:
+    """Case 71."""
+    belt = bench.open(require_load=True)
+    arguments = {"skill": SKILL, "command": "true"}
+    belt.session("ada", "chat", agent="one").call_sync("skill_load", {"skill": SKILL})
+    other = belt.session("ada", "chat", agent="two")
+    assert "requires skill_load first" in other.call_sync("skill_run", arguments).error
+
+
+def test_a_skill_that_was_used_counts_as_loaded(bench: Bench) -> None:
+    """Case 71."""
+    bench.runtime = bench.open(require_load=True, tools=["skill", "skill_run"])
+    assert bench.tool("true").error == f'skill_run requires skill first for "{SKILL}"'
+    assert not bench.call("skill", name=SKILL).error
+    assert bench.tool("true").data["exit_code"] == 0

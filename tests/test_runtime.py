@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import pytest
 
 from skillbelt import ConfigError
+from skillbelt.definitions import DEFINITIONS
+from skillbelt.errors import PermissionDenied, RunRefused, SkillNotFound
 from skillbelt.runtime import Runtime
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.sqlite import SqliteStore
+from tests.benches import SKILL, Bench
 from tests.tree import Tree
 
 ROOT = Path(__file__).parents[1]
@@ -75,7 +79,7 @@ def test_settings_choose_the_tools_and_their_names(tree: Tree) -> None:
     def names(**options: Any) -> list[str]:
         return [tool.name for tool in runtime(tree, **options).tools()]
 
-    assert len(names()) == 8
+    assert names() == list(DEFINITIONS)
     assert names(tool_profile="simple") == ["skill"]
     assert names(tool_profile="simple", tool_names="common") == ["load_skill"]
     assert "read_skill_resource" in names(tool_names="common")
@@ -117,3 +121,75 @@ def test_the_loop_of_the_examples(tree: Tree) -> None:
     done = tree.python(str(ROOT / "examples" / "agent_loop.py"))
     assert done.exit_code == 0, done.stderr
     assert done.stdout.startswith("I was told: [Loaded] log-triage\n")
+
+
+# Running
+
+
+def test_a_text_is_read_by_a_shell_and_words_are_not(bench: Bench) -> None:
+    assert bench.run("echo $((1 + 1))").stdout == "2\n"
+    assert bench.run(["echo", "$((1 + 1))"]).stdout == "$((1 + 1))\n"
+
+
+def test_a_coroutine_waits_for_a_run(bench: Bench) -> None:
+    result = asyncio.run(bench.runtime.run(SKILL, "echo ran"))
+    assert result.stdout == "ran\n"
+
+
+def test_runs_without_a_conversation_share_a_workspace_of_their_own(bench: Bench) -> None:
+    belt = bench.runtime
+    belt.run_sync(SKILL, "touch out/left")
+    assert belt.run_sync(SKILL, "ls out").stdout == "left\n"
+    assert bench.run("ls out").stdout == ""
+    assert belt.dispatch("skill_run", {"skill": SKILL, "command": "ls out"}).data["stdout"] == (
+        "left\n"
+    )
+
+
+def test_a_run_takes_variables_input_and_a_place(bench: Bench) -> None:
+    options: Any = {"env": {"A": "1"}, "stdin": b"given", "cwd": "/work"}
+    assert bench.run("echo $A; cat; pwd", **options).stdout.startswith("1\ngiven/")
+
+
+def test_outputs_are_patterns_or_an_object(bench: Bench) -> None:
+    command = "echo a > out/a.txt; echo b > out/b.txt"
+    assert len(bench.run(command, outputs=["out/*"]).output_files) == 2
+    outputs = {"globs": ["out/*"], "max_files": 1}
+    assert [file.content for file in bench.run(command, outputs=outputs).output_files] == [""]
+
+
+def test_a_listener_hears_the_run(bench: Bench) -> None:
+    heard: list[tuple[str, bytes]] = []
+    bench.run("echo out; echo err >&2", listener=lambda *piece: heard.append(piece))
+    assert sorted(heard) == [("stderr", b"err\n"), ("stdout", b"out\n")]
+
+
+def test_a_skill_that_is_not_there_is_not_run(bench: Bench) -> None:
+    with pytest.raises(SkillNotFound, match="closest: kit"):
+        bench.runtime.run_sync("kid", "true")
+
+
+def test_a_skill_that_the_host_hides_is_not_run(bench: Bench) -> None:
+    """Case 53."""
+    bench.runtime = bench.open(visible=lambda _: False)
+    with pytest.raises(SkillNotFound):
+        bench.run("true")
+    assert bench.tool("true").error == f"unknown skill: {SKILL}"
+
+
+def test_a_user_is_asked_for_a_run_too(bench: Bench) -> None:
+    bench.runtime = bench.open(rules=[])
+    with pytest.raises(PermissionDenied):
+        bench.run("true")
+
+
+@pytest.mark.parametrize("command", ["", "  ", [], [""]])
+def test_a_run_needs_a_command(bench: Bench, command: str | list[str]) -> None:
+    with pytest.raises(RunRefused, match="skill and command are required"):
+        bench.run(command)
+
+
+def test_the_tool_has_the_name_that_is_asked_for(bench: Bench) -> None:
+    bench.runtime = bench.open(tool_names="common", require_load=True)
+    result = bench.call("run_skill_script", skill=SKILL, command="true")
+    assert result.error == f'run_skill_script requires load_skill first for "{SKILL}"'

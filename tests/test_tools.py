@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from skillbelt import ConfigError
+from skillbelt.definitions import DEFINITIONS, PROFILES
 from skillbelt.tools import (
-    DEFINITIONS,
     FORMATS,
-    PROFILES,
     Call,
     Tool,
     ToolFormat,
@@ -68,8 +67,8 @@ def test_a_tool_can_be_allowed_by_its_common_name() -> None:
 
 
 def test_an_unknown_tool_is_a_mistake_of_the_caller() -> None:
-    with pytest.raises(ConfigError, match="there is no tool 'run_skill_script'; there are skill,"):
-        choose(["skill", "run_skill_script"])
+    with pytest.raises(ConfigError, match="there is no tool 'search_skills'; there are skill,"):
+        choose(["skill", "search_skills"])
 
 
 def test_common_names_are_the_ones_models_know() -> None:
@@ -78,8 +77,9 @@ def test_common_names_are_the_ones_models_know() -> None:
     assert names["load_resource"] == "read_skill_resource"
     assert names["skill_list"] == "list_skills"
     assert names["skill_unload"] == "unload_skill"
+    assert names["skill_run"] == "run_skill_script"
     assert len(set(names.values())) == len(names)
-    assert not {"search_skills", "run_skill_script"} & set(names.values())
+    assert "search_skills" not in names.values()
 
 
 def test_the_only_tool_that_loads_has_the_common_name() -> None:
@@ -104,7 +104,7 @@ def test_up_to_256_skills_are_an_enum_and_one_more_is_not() -> None:
     """Case 55."""
     names = [f"s{number:03}" for number in reversed(range(257))]
     for tool in tools(names[:256]):
-        if tool.kind not in ("read_file", "skill_list"):
+        if tool.kind not in ("read_file", "skill_poll", "skill_list"):
             assert enum(tool) == sorted(names[:256])
     assert all(
         enum(tool) is None for tool in tools(names) if "skill" in str(tool.schema["required"])
@@ -228,6 +228,9 @@ def test_no_arguments_at_all(given: object) -> None:
     assert check_arguments("skill_list", given) == ({}, "")
 
 
+RUN = {"skill": "a", "command": "ls"}
+
+
 @pytest.mark.parametrize(
     ("kind", "given", "fault"),
     [
@@ -245,6 +248,16 @@ def test_no_arguments_at_all(given: object) -> None:
         ("read_file", {"file_name": "x", "num_lines": 1.5}, "must be a whole number"),
         ("skill_list", {"limit": 201}, "'limit' must be at most 200. It takes: offset?, limit?"),
         ("skill_select_docs", {"skill": "a", "mode": "x"}, "one of add, replace, clear"),
+        ("skill_run", {"skill": "a"}, "argument 'command' is missing"),
+        ("skill_run", {"skill": "a", "command": ["ls"]}, "argument 'command' must be text"),
+        ("skill_run", {**RUN, "env": [1]}, "argument 'env' must be an object"),
+        ("skill_run", {**RUN, "inputs": ["a"]}, "'inputs' must be a list of objects"),
+        ("skill_run", {**RUN, "inputs": {}}, "argument 'inputs' must be a list"),
+        ("skill_run", {**RUN, "output_files": [{}]}, "'output_files' must be a list of texts"),
+        ("skill_run", {**RUN, "timeout": 0}, "'timeout' must be at least 1"),
+        ("skill_run", {**RUN, "timeout": "9"}, "'timeout' must be a whole number"),
+        ("skill_poll", {}, "argument 'run_id' is missing"),
+        ("skill_poll", {"run_id": "a", "wait": 61}, "'wait' must be at most 60"),
     ],
 )
 def test_arguments_that_do_not_fit_are_told(kind: str, given: object, fault: str) -> None:
@@ -272,7 +285,10 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
-KEYS = st.sampled_from(["name", "skill", "docs", "include_all_docs", "mode", "start_line", "limit"])
+KEYS = st.sampled_from(
+    ["name", "skill", "docs", "include_all_docs", "mode", "start_line", "limit", "command", "env",
+     "timeout", "outputs", "output_files", "stdin", "run_id", "wait"]
+)  # fmt: skip
 
 
 @given(kind=st.sampled_from(KINDS), arguments=JSON | st.dictionaries(KEYS, JSON))

@@ -420,7 +420,8 @@ def run(call: Call) -> ToolResult:
 
     skill, access = find(call), call.access
     if access.settings.require_load and skill.name not in _given_to_model(access, skill):
-        name, loader = (access.names.get(kind, kind) for kind in ("skill_run", "skill_load"))
+        loader = access.names.get("skill_load") or access.names.get("skill", "skill_load")
+        name = access.names.get("skill_run", "skill_run")
         raise Refused(f'{name} requires {loader} first for "{skill.name}"')
     for name in skills_given(call.arguments):
         approved(access, access.called.get(name) or lookup(access, name))
@@ -429,9 +430,12 @@ def run(call: Call) -> ToolResult:
 
 def _given_to_model(access: Access, skill: Skill) -> set[str]:
     """The skills whose text the model has; where nothing is kept of that, the one it asks for."""
-    if access.session is None:
+    session = access.session
+    if session is None:
         return {skill.name}
-    return {*access.called, *(one.name for one in access.session.loaded())}
+    results = [event.data for event in session.events() if event.agent == session.agent]
+    used = (str(data.get("name")) for data in results if data.get("placement") == "result")
+    return {*access.called, *(one.name for one in session.loaded()), *used}
 
 
 def poll(call: Call) -> ToolResult:
