@@ -116,9 +116,9 @@ def mixed(bench: Bench, runs: int) -> list[Figure]:
     return [Figure(name, len(one), runs, ", ".join(one[:3])) for name, one in left.items()]
 
 
-def each_kind(bench: Bench) -> None:
-    """One run of every kind, so that everything is imported and made that stays."""
-    for number in range(2 * len(KINDS)):
+def each_kind(bench: Bench, kinds: int = 2 * len(KINDS)) -> None:
+    """Runs of the first kinds, or of all, so that everything is imported and made that stays."""
+    for number in range(kinds):
         _one(bench, number)
 
 

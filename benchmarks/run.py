@@ -54,7 +54,7 @@ def workbench(folder: str) -> tuple[Workbench, Skill]:
     return Workbench(belt.settings, belt.gate, belt.get_skill), belt.get_skill("echo")
 
 
-def become_user() -> None:
+def become_user(kinds: int = 2 * len(endurance.KINDS)) -> None:
     """Be an ordinary user from here on.
 
     The interpreter may lie where only root can read, so all that is ever imported is imported by a
@@ -63,7 +63,7 @@ def become_user() -> None:
     if os.getuid() != 0:
         return
     with scratch() as folder:
-        endurance.each_kind(endurance.Bench(*workbench(folder), folder, "warm"))
+        endurance.each_kind(endurance.Bench(*workbench(folder), folder, "warm"), kinds)
     for name, module in list(sys.modules.items()):
         for found in vars(module).values() if name.startswith("skillbelt") else ():
             if hasattr(found, "cache_clear"):
@@ -114,8 +114,10 @@ def _checked(exit_code: int) -> None:
     assert exit_code == 0, exit_code
 
 
-def measure(runs: int) -> list[Row]:
+def measure(runs: int, root: bool) -> list[Row]:
     """The bars of this page."""
+    if not root:
+        become_user()
     with scratch() as folder:
         return [whole_run(folder, runs)]
 
@@ -138,8 +140,10 @@ def endure(runs: int, tries: int, root: bool) -> list[Row]:
     ]
 
 
-def work(mark: str) -> None:
+def work(mark: str, root: bool) -> None:
     """Be the runtime that is shot."""
+    if not root:
+        become_user(4)
     with scratch() as folder:
         endurance.work_until_shot(endurance.Bench(*workbench(folder), folder, mark))
 
@@ -164,14 +168,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="every figure, for programs")
     parser.add_argument("--work", metavar="MARK", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    if not options.root and not options.endurance:
-        become_user()
     if options.work:
-        work(options.work)
+        work(options.work, options.root)
     if options.endurance:
         rows = endure(options.runs or MIXED_RUNS, options.tries, options.root)
     else:
-        rows = measure(options.runs or RUNS)
+        rows = measure(options.runs or RUNS, options.root)
     print(as_json(rows) if options.json else table(rows))
     return 0 if all(row.passed for row in rows) else 1
 
