@@ -282,10 +282,8 @@ def test_with_a_tool_for_commands_processes_are_started(make: Make, tool: str) -
     assert done.permissions_used == ("Read", tool)
 
 
-def test_a_tool_for_some_commands_is_asked_for_as_it_opens_all(make: Make) -> None:
-    files, tools = {"scripts/run.py": START}, ["Bash(git *)"]
-    assert make(files, allowed_tools=tools)().output == NOT_STARTED
-    done = make(files, (RUN, Rule("tool", "Bash", "allow")), allowed_tools=tools)()
+def test_a_tool_that_is_declared_for_some_commands_is_granted_like_a_whole_one(make: Make) -> None:
+    done = make({"scripts/run.py": START}, allowed_tools=["Bash(git *)"])()
     assert (done.output, done.permissions_used) == (STARTED, ("Bash(git *)",))
 
 
@@ -338,7 +336,11 @@ ALLOWED = Rule("network", "named.invalid", "allow")
         ("WebFetch(domain:named.invalid)", (*NET, ALLOWED), [502, 403]),
         ("WebFetch(domain:named.invalid)", NET, [None, None]),
         ("WebFetch", (*NET, ALLOWED), [None, None]),
-        ("WebFetch(domain:named.invalid)", (RUN, ALLOWED), [None, None]),
+        (
+            "WebFetch(domain:named.invalid)",
+            (RUN, ALLOWED, Rule("tool", "WebFetch", "deny")),
+            [None, None],
+        ),
     ],
     ids=["named and allowed", "not allowed", "not named", "tool not granted"],
 )

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         SourceError,
     )
     from skillbelt.events import Event, NewEvent
+    from skillbelt.execute import Execution, ExitStatus
     from skillbelt.gate import Gate
     from skillbelt.load import (
         Loaded,
@@ -75,6 +76,7 @@ _HOMES = {
     "run": "RunCall RunResult",
     "audit": "AuditEvent AuditLog",
     "desk": "Pending",
+    "execute": "Execution ExitStatus",
     "gate": "Gate",
     "permission": "Answer Decision Request Rule",
     "trust": "Trust",
@@ -116,6 +118,8 @@ __all__ = [
     "Decision",
     "Diagnostic",
     "Event",
+    "Execution",
+    "ExitStatus",
     "FileEntry",
     "FileTooLarge",
     "FileTypeRefused",

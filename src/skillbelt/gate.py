@@ -230,12 +230,21 @@ class Gate:
             name = tool.partition("(")[0].strip()
             about = f"let the skill {skill.name} use the tool {one_line(tool)}"
             request = like._replace(type="tool", patterns=(name,), always=(name,), summary=about)
-            decision = self.check(request, [skill])
+            decision = self._declared(request, skill)
             if decision.allowed:
                 granted.append(tool)
             else:
                 denied.append((tool, decision.reason))
         return Granted(tuple(granted), tuple(denied))
+
+    def _declared(self, request: Request, skill: Skill) -> Decision:
+        """The decision for a tool that the skill declares, whole or for some uses of it."""
+        action, rule = self.rules.decide(request)
+        if action != "ask" or not (skill.trusted and self.settings.trust_declared_tools):
+            return self.check(request)
+        decision = Decision(True, action, rule, "declared", f"declared by {skill.name}")
+        self.record("decision", request, _told(request, decision))
+        return decision
 
     def _granting(self, request: Request, skills: Iterable[Skill]) -> str:
         """The skill that declares what is wanted; "" when none that may does."""

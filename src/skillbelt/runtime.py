@@ -16,6 +16,7 @@ from skillbelt.store import SessionKey
 from skillbelt.tools import Access, Runs, ToolResult
 
 if TYPE_CHECKING:
+    from skillbelt.execute import Execution
     from skillbelt.run import RunResult
     from skillbelt.sandbox.protocol import Listener
     from skillbelt.workbench import Who
@@ -96,6 +97,31 @@ class Runtime(Shelf):
         return self.workbench.run(self.get_skill(name), call, _who("user", session), listener)
 
     run = in_thread(run_sync)
+
+    def execute_skill_sync(
+        self,
+        name: str,
+        input: object = None,
+        *,
+        script: str = "",
+        timeout_ms: int = 0,
+        session: RuntimeSession | None = None,
+        listener: Listener | None = None,
+    ) -> Execution:
+        """Run a skill's own script on JSON, as the user; what it prints as JSON is the output."""
+        from skillbelt.execute import execute
+
+        return execute(
+            self.workbench,
+            self.get_skill(name),
+            input,
+            who=_who("user", session),
+            script=script,
+            timeout_ms=timeout_ms,
+            listener=listener,
+        )
+
+    execute_skill = in_thread(execute_skill_sync)
 
     def session(
         self,

@@ -170,3 +170,9 @@ def test_a_machine_without_a_table_is_not_supported(monkeypatch: pytest.MonkeyPa
     assert seccomp.supported()
     monkeypatch.setattr("platform.machine", lambda: "vax")
     assert not seccomp.supported()
+
+
+def test_limits_are_set_for_oneself_alone(machine: str) -> None:
+    prlimit = (302, 261)
+    assert ask(machine, prlimit, 0, 0, 0, 0) == ALLOWED
+    assert ask(machine, prlimit, 1234, 0, 0, 0) == errno.EPERM

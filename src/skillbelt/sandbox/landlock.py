@@ -75,7 +75,7 @@ def _start(job: Job, listener: Listener | None) -> Running:
         if os.path.normpath(mount.source) != os.path.normpath(mount.target):
             raise SandboxUnavailable("landlock can not show a folder at another place than its own")
     filter_program = seccomp.program(job.capabilities.processes, network=False)
-    plan = supervised_plan(job, _enforced(job), _rules(job), filter_program)
+    plan = supervised_plan(job, enforced(job), rules(job), filter_program)
     return Run(plan, job, listener)
 
 
@@ -116,7 +116,8 @@ def _preflight() -> None:
         raise SandboxUnavailable(f"a program in it ends with {outcome.exit_code}: {said}")
 
 
-def _rules(job: Job) -> dict[str, object]:
+def rules(job: Job) -> dict[str, object]:
+    """What the launcher tells the kernel for this job."""
     known = version()
     all_files = (1 << _BITS.get(known, 16)) - 1
     network = _NETWORK if known >= 4 else 0
@@ -143,7 +144,8 @@ def _granted(job: Job, all_files: int) -> Iterator[Rule]:
         yield Rule(mount.source, everything if mount.writable else _READ)
 
 
-def _enforced(job: Job) -> dict[str, str]:
+def enforced(job: Job) -> dict[str, str]:
+    """What is held, and what can not be."""
     known = version()
     signals = "no tracing, no signals" if known >= _SIGNALS_VERSION else "no tracing"
     denied = seccomp.denied_count(job.capabilities.processes, network=False)

@@ -70,7 +70,7 @@ def _check(job: Job) -> None:
 def _plan(job: Job) -> Plan:
     """The plan of Landlock alone, with the supervisor between the launcher and the command."""
     more = job.limits._replace(max_processes=job.limits.max_processes + _OWN_TASKS)
-    rules = landlock._rules(job)
+    rules = landlock.rules(job)
     program = seccomp.program(job.capabilities.processes, network=False)
     plan = supervised_plan(job._replace(limits=more), _enforced(job), rules, program)
     *python, launcher, fd = plan.argv
@@ -94,7 +94,7 @@ def _policy(rules: dict[str, object]) -> dict[str, object]:
 
 def _enforced(job: Job) -> dict[str, str]:
     return {
-        **landlock._enforced(job),
+        **landlock.enforced(job),
         "network": "none: seccomp and sandlock",
         "other processes": "Landlock: no tracing, no signals; sandlock: they are not shown",
     }

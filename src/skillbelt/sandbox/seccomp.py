@@ -26,6 +26,7 @@ _TERMINAL_INPUT, _TERMINAL_LINUX = 0x5412, 0x541C  # TIOCSTI and TIOCLINUX put w
 _UNIX, _INET, _INET6 = 1, 2, 10
 _DATAGRAM = 2
 _SAME_PERSONALITY = (0, 0xFFFFFFFF)
+_PRLIMIT = (302, 261)
 
 # Each call: its number on x86-64 and on arm64, -1 where it does not exist.
 _DENIED: dict[str, tuple[int, int]] = {
@@ -201,6 +202,8 @@ def _checks(
     yield _block(_IOCTL[column], [_argument(1), *terminal])
     personality = [_argument(0), *_only(_SAME_PERSONALITY, errno.EPERM)]
     yield _block(_PERSONALITY[column], personality)
+    # On another process of the same user, which the runtime may be, a limit can be an end.
+    yield _block(_PRLIMIT[column], [_argument(0), *_only((0,), errno.EPERM)])
     yield from _set_id_checks(column)
 
 
