@@ -1,7 +1,7 @@
 # `make demo` shows the product at work, `make test` tests it; both set themselves up.
 VENV := .venv
 PYTHON_IN_VENV := $(VENV)/bin/python
-LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --all-extras --group build --universal \
+LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --extra all --group build --universal \
 	--python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
