@@ -27,6 +27,7 @@ from skillbelt.workbench import Who, Workbench
 TIMED_OUT = 124
 # What is shown while it comes is shown to its end, whatever the result keeps of it.
 _SHOWN_WHOLE = ("stdout truncated", "stderr truncated")
+_TOLD_OTHERWISE = ("max_stream_bytes", "run_timeout_seconds")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +128,7 @@ def _tell(result: RunResult, args: argparse.Namespace) -> None:
     for text in (*result.warnings, *result.errors):
         if text not in _SHOWN_WHOLE:
             say(f"skillbelt: {one_line(text)}", args)
-    limits = [name for name in result.limits_hit if name != "max_stream_bytes"]
+    limits = [name for name in result.limits_hit if name not in _TOLD_OTHERWISE]
     if limits:
         say(f"skillbelt: limits hit: {', '.join(limits)}", args)
     if args.verbose:
