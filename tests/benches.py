@@ -10,14 +10,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from skillbelt import Rule, Runtime
 from skillbelt.run import RunResult
+from skillbelt.sandbox.registry import sandboxes
 from skillbelt.tools import ToolResult
 from tests.tree import Tree
 
 SKILL = "kit"
 FOLDER = f"project/.agents/skills/{SKILL}"
 ALLOW = Rule("run", "*", "allow")
+# The sandboxes that hold something back, on whatever machine.
+GUARDING = [sandbox.name for sandbox in sandboxes() if sandbox.level > 0]
 # Not the number that commands get when root starts them, so that the two can not be mixed up.
 USER = 61_999
 # The interpreter may lie where only root can read, so everything is imported before root is left.
@@ -119,6 +124,13 @@ class Bench:
         )
         assert done.returncode == 0, done.stderr.decode()
         return json.loads(done.stdout)
+
+
+def need(sandbox: str) -> None:
+    """Skip the test where the sandbox of that name can not be used, with the reason."""
+    [found] = [one for one in sandboxes() if one.name == sandbox]
+    if reason := found.unavailable():
+        pytest.skip(reason)
 
 
 def alive(mark: str) -> list[str]:

@@ -16,18 +16,7 @@ from skillbelt.errors import ConfigError, RunRefused, SandboxUnavailable
 from skillbelt.sandbox import registry
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
-from skillbelt.sandbox.protocol import Sandbox
-from tests.benches import SKILL, Bench
-
-GUARDING = [sandbox.name for sandbox in registry.sandboxes() if sandbox.level > 0]
-
-
-def available(name: str) -> Sandbox:
-    [sandbox] = [one for one in registry.sandboxes() if one.name == name]
-    if reason := sandbox.unavailable():
-        pytest.skip(reason)
-    return sandbox
-
+from tests.benches import GUARDING, SKILL, Bench, need
 
 # Which commands
 
@@ -277,7 +266,7 @@ def listening(folder: Path) -> Iterator[dict[str, tuple[socket.socket, list[str]
 @pytest.mark.parametrize("kind", ["tcp", "udp", "tcp6", "abstract"])
 def test_there_is_no_network_unless_it_is_granted(bench: Bench, sandbox: str, kind: str) -> None:
     """Case 94."""
-    available(sandbox)
+    need(sandbox)
     bench.write("scripts/connect.py", CONNECT)
     bench.runtime = bench.open(sandbox=sandbox)
     with listening(bench.tree.root) as servers:
@@ -307,7 +296,7 @@ def test_the_same_attempt_works_where_nothing_is_held_back(bench: Bench) -> None
 @pytest.mark.parametrize("sandbox", GUARDING)
 def test_an_ordinary_user_has_no_network_either(bench: Bench, sandbox: str) -> None:
     """Case 94."""
-    available(sandbox)
+    need(sandbox)
     bench.write("scripts/connect.py", CONNECT)
     bench.tree.setenv("SKILLBELT_SANDBOX", sandbox)
     with listening(bench.tree.root) as servers:

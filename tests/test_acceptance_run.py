@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import stat
-import time
 import uuid
 
 import pytest
 
 from skillbelt import Rule
 from skillbelt.errors import RunRefused, SkillNotFound
-from tests.benches import SKILL, Bench, alive
+from tests.benches import GUARDING, SKILL, Bench, alive, need
 
 KIB = 2**10
 STREAM = 16 * KIB
@@ -136,7 +135,7 @@ def nap() -> str:
     return f"30.{uuid.uuid4().int % 10**12:012}"
 
 
-@pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize("sandbox", GUARDING)
 @pytest.mark.parametrize(
     "command",
     [
@@ -150,12 +149,12 @@ def test_a_run_that_takes_too_long_leaves_nobody_behind(
     bench: Bench, command: str, sandbox: str
 ) -> None:
     """Case 63."""
+    need(sandbox)
     mark = nap()
     bench.runtime = bench.open(sandbox=sandbox)
-    started = time.monotonic()
     result = bench.run(command.replace("{}", mark), timeout_seconds=1)
-    assert time.monotonic() - started < 3
     assert result.timed_out
+    assert result.duration_ms < 3000
     assert result.exit_code == 124
     assert alive(mark) == []
 
@@ -167,16 +166,16 @@ def test_what_is_left_in_the_background_ends_with_the_command(bench: Bench) -> N
     assert alive(mark) == []
 
 
-@pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize("sandbox", GUARDING)
 def test_a_child_that_ignores_the_polite_signal_dies_too(bench: Bench, sandbox: str) -> None:
     """Case 64."""
+    need(sandbox)
     mark = nap()
     bench.runtime = bench.open(sandbox=sandbox)
-    started = time.monotonic()
     command = f"trap '' TERM INT HUP; while :; do sleep {mark}; done"
     result = bench.run(command, timeout_seconds=1)
-    assert time.monotonic() - started < 10
     assert result.timed_out
+    assert result.duration_ms < 10_000
     assert alive(mark) == []
 
 
