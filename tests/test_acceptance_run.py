@@ -11,6 +11,9 @@ import pytest
 
 from skillbelt import Rule
 from skillbelt.errors import RunRefused, SkillNotFound
+from skillbelt.run import RunCall
+from skillbelt.store import SessionKey
+from skillbelt.workbench import Who
 from tests.benches import GUARDING, SKILL, Bench, alive, need
 
 KIB = 2**10
@@ -314,18 +317,26 @@ def test_what_is_put_away_is_loaded_again_before_it_is_run(bench: Bench) -> None
     assert "requires skill_load first" in bench.tool("true").error
 
 
-def test_a_name_that_leads_out_is_not_staged(bench: Bench) -> None:
+@pytest.mark.parametrize("name", ["../evil", "..", "a/b", "/evil", ""])
+def test_a_name_that_leads_out_is_not_staged(bench: Bench, name: str) -> None:
+    """Case 72."""
+    skill = bench.runtime.get_skill(SKILL)._replace(name=name)
+    who = Who(SessionKey("skillbelt", "ada", "chat"), "user")
+    with pytest.raises(RunRefused, match="is no name for a skill"):
+        bench.runtime.workbench.run(skill, RunCall("true"), who)
+    assert {path.name for path in bench.tree.root.glob("**/evil")} == set()
+
+
+def test_a_skill_that_says_such_a_name_has_that_of_its_folder(bench: Bench) -> None:
     """Case 72."""
     bench.tree.skill("project/.agents/skills/evil", name="../evil")
-    names = [skill.name for skill in bench.runtime.discover_skills()]
-    for name in {*names, "../evil"} - {SKILL}:
-        try:
-            bench.runtime.run_sync(name, "touch here")
-        except (RunRefused, SkillNotFound):
-            continue
-        assert "/" not in name
-    state = bench.tree.home / ".local/state/skillbelt/workspaces"
-    assert list(state.glob("*/evil")) == []
+    with pytest.raises(SkillNotFound):
+        bench.runtime.run_sync("../evil", "true")
+    assert bench.call("skill_run", skill="../evil", command="true").error == (
+        "unknown skill: ../evil"
+    )
+    result = bench.runtime.run_sync("evil", 'test "$PWD" = "$SKILLS_DIR/evil"')
+    assert result.exit_code == 0
 
 
 # As an ordinary user

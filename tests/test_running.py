@@ -149,6 +149,13 @@ def test_a_model_reads_letters_as_they_are(bench: Bench) -> None:
     assert '"stdout": "grüße 你好\\n"' in bench.tool("echo grüße 你好").text
 
 
+def test_what_is_no_text_is_shown_as_far_as_it_is(bench: Bench) -> None:
+    result = bench.tool(r"printf 'a\xffb\0c'; head -c 100 /dev/urandom >&2")
+    document = json.loads(result.text)
+    assert document["stdout"] == "a\ufffdb\0c"
+    document["stderr"].encode()
+
+
 def test_what_could_not_be_saved_is_an_error_with_the_result(bench: Bench) -> None:
     arguments = {"output_files": ["out/*"], "save_as_artifacts": True, "artifact_prefix": "\n"}
     result = bench.tool("echo a > out/a.txt; exit 3", **arguments)
