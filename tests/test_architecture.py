@@ -41,7 +41,17 @@ ORDER = [
 ]  # fmt: skip
 
 # Tests of the whole rather than of one module; `acceptance_remote` is a part of `acceptance`.
-WHOLE = ["acceptance", "architecture", "benchmarks", "docs", "examples", "fuzz", "hostile", "init"]
+WHOLE = [
+    "acceptance",
+    "architecture",
+    "benchmarks",
+    "docs",
+    "endurance",
+    "examples",
+    "fuzz",
+    "hostile",
+    "init",
+]
 
 AT_IMPORT = ("yaml", "httpx2", "rich", "sqlite3", "json", "asyncio", "dataclasses", "threading")
 AT_LIST = ("wasmtime", "mcp", "httpx2", "rich", "yaml")

@@ -107,8 +107,8 @@ class Capabilities(NamedTuple):
     """What a run may do beyond reading the system and writing to its workspace and `/tmp`.
 
     Paths are absolute and as on the host. A host is a name or an address, with `:port` for another
-    port than 443 and 80; none means no network. Without `processes` only the program that is
-    started, and what it needs to start, can be executed.
+    port than 443 and 80; none means no network. Without `processes` the program that is started can
+    not start others beside it.
     """
 
     read: tuple[str, ...] = ()

@@ -405,11 +405,13 @@ class Workbench:
         home = os.path.join(root, "skills", skill.name)
         venv = os.path.join(home, VENV)
         path = [f"{venv}/bin", packages.bin if packages else "", _SYSTEM_PATH, _python_folder()]
+        # Where nothing is mounted elsewhere, /tmp is everybody's, and closed.
+        temporary = "/tmp" if root == INSIDE else os.path.join(root, run)
         env = {
             "PATH": ":".join(filter(None, (*path, f"{home}/bin"))),
             "VIRTUAL_ENV": packages.path if packages else venv,
-            "HOME": "/tmp",
-            "TMPDIR": "/tmp",
+            "HOME": temporary,
+            "TMPDIR": temporary,
             "LANG": "C.UTF-8",
             "PYTHONNOUSERSITE": "1",
             "PYTHONDONTWRITEBYTECODE": "1",

@@ -30,7 +30,7 @@ def task(folder: Path, *argv: str) -> dict[str, object]:
         "parent": os.getpid(),
         "identity": None,
         "terminal": False,
-        "rules": landlock._rules(job),
+        "rules": landlock.rules(job),
         "filter": seccomp.program(True, network=False).hex(),
         "limits": process_limits(Limits(max_open_files=77), 10_000),
     }
