@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from skillbelt import ConfigError
+from skillbelt import ConfigError, Rule
 from skillbelt.definitions import DEFINITIONS
 from skillbelt.errors import PermissionDenied, RunRefused, SkillNotFound
 from skillbelt.runtime import Runtime
@@ -175,6 +175,38 @@ def test_a_skill_that_the_host_hides_is_not_run(bench: Bench) -> None:
     with pytest.raises(SkillNotFound):
         bench.run("true")
     assert bench.tool("true").error == f"unknown skill: {SKILL}"
+
+
+def test_a_skill_that_is_hidden_from_a_conversation_is_not_run_in_it(bench: Bench) -> None:
+    """Case 53."""
+    session = bench.runtime.session("ada", "chat", visible=lambda _: False)
+    with pytest.raises(SkillNotFound):
+        bench.runtime.run_sync(SKILL, "true", session=session)
+    with pytest.raises(SkillNotFound):
+        bench.runtime.execute_skill_sync(SKILL, session=session)
+    assert session.call_sync("skill_run", {"skill": SKILL, "command": "true"}).error
+
+
+def test_a_rule_of_a_conversation_counts_for_its_runs(bench: Bench) -> None:
+    belt = bench.runtime
+    session = belt.session("ada", "chat", rules=[Rule("run", "touch *", "deny")])
+    arguments = {"skill": SKILL, "command": "touch out/ran"}
+    assert "denied" in session.call_sync("skill_run", arguments).error
+    begun = session.call_sync("skill_run", {**arguments, "background": True})
+    if not begun.error:
+        wait = {"run_id": begun.data["run_id"], "wait": 20}
+        begun = session.call_sync("skill_poll", wait)
+    assert "denied" in begun.error
+    with pytest.raises(PermissionDenied):
+        belt.run_sync(SKILL, "touch out/ran", session=session)
+    assert belt.run_sync(SKILL, "ls out", session=session).stdout == ""
+
+
+def test_a_conversation_may_be_allowed_what_others_are_not(bench: Bench) -> None:
+    bench.runtime = bench.open(rules=[])
+    session = bench.runtime.session("ada", "chat", rules=[Rule("run", "*", "allow")])
+    assert bench.runtime.run_sync(SKILL, "echo ran", session=session).stdout == "ran\n"
+    assert bench.tool("echo ran").error
 
 
 def test_a_user_is_asked_for_a_run_too(bench: Bench) -> None:

@@ -283,7 +283,7 @@ class RuntimeSession:
         from skillbelt.workbench import Who
 
         session = self.session
-        who = Who(session.key, "model", session.agent)
+        who = Who(session.key, "model", session.agent, self.gate)
         return Runs(self.shelf.workbench, self.shelf.background, who)
 
     def _called(self) -> dict[str, Skill]:

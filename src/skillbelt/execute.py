@@ -114,7 +114,7 @@ def execute(
         _refuse_wasm(skill, target)
     seconds, text = _seconds(timeout_ms, limits), _json(input)
     call = RunCall(_command(target.path), timeout_seconds=seconds, stdin=text)
-    grant = _Grant(workbench, skill)
+    grant = _Grant(workbench, skill, who)
     with workbench.ready(skill, call, who, grant) as ready:
         job, warnings = _prepared(ready.job, skill, text, limits)
         ready = ready._replace(job=job, warnings=(*ready.warnings, *grant.warnings, *warnings))
@@ -283,14 +283,15 @@ def _json(value: object) -> bytes:
 class _Grant:
     """What the run may do, once it is known which of the declared tools the skill may have."""
 
-    def __init__(self, workbench: Workbench, skill: Skill) -> None:
-        self._workbench, self._skill = workbench, skill
+    def __init__(self, workbench: Workbench, skill: Skill, who: Who) -> None:
+        self._settings, self._gate = workbench.settings, workbench.gate_of(who)
+        self._skill = skill
         self.granted = Granted(())
         self.warnings: tuple[str, ...] = ()
 
     def __call__(self, request: Request) -> Capabilities:
-        settings, declared = self._workbench.settings, self._skill.frontmatter.allowed_tools
-        self.granted = self._workbench.gate.declared(self._skill, request)
+        settings, declared = self._settings, self._skill.frontmatter.allowed_tools
+        self.granted = self._gate.declared(self._skill, request)
         # A skill that was denied every tool it declares is not one that declares none.
         empty = "deny" if declared else settings.empty_allowed_tools
         given = Grants(read=settings.host_roots)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from skillbelt.conversation import RuntimeSession, in_thread
+from skillbelt.errors import SkillNotFound
 from skillbelt.load import Loaded
 from skillbelt.permission import Initiator, Rule
 from skillbelt.session import Session
@@ -94,7 +95,8 @@ class Runtime(Shelf):
             omit_inline_content=omit_inline_content,
             stdin=stdin,
         )
-        return self.workbench.run(self.get_skill(name), call, _who("user", session), listener)
+        skill = self._seen_by(name, session)
+        return self.workbench.run(skill, call, _who("user", session), listener)
 
     run = in_thread(run_sync)
 
@@ -113,7 +115,7 @@ class Runtime(Shelf):
 
         return execute(
             self.workbench,
-            self.get_skill(name),
+            self._seen_by(name, session),
             input,
             who=_who("user", session),
             script=script,
@@ -122,6 +124,14 @@ class Runtime(Shelf):
         )
 
     execute_skill = in_thread(execute_skill_sync)
+
+    def _seen_by(self, name: str, session: RuntimeSession | None) -> Skill:
+        """The skill of that name, unless it is hidden from the conversation."""
+        skill, visible = self.get_skill(name), session.visible if session else None
+        if not self.there(skill, visible):
+            seen = (one for one in self.skills().values() if self.there(one, visible))
+            raise SkillNotFound(name, [one.name for one in seen])
+        return skill
 
     def session(
         self,
@@ -163,4 +173,4 @@ def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Who:
 
     if session is None:
         return Who(SessionKey(APP, "", "shared"), initiator)
-    return Who(session.session.key, initiator, session.session.agent)
+    return Who(session.session.key, initiator, session.session.agent, session.gate)

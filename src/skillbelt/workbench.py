@@ -60,11 +60,12 @@ _EDITOR = b'#!/bin/sh\ncat "${0%/*}/editor-text" > "$1"\n'
 
 
 class Who(NamedTuple):
-    """Whose run it is: the conversation, who asked for it, and the agent."""
+    """Whose run it is: the conversation, who asked for it, the agent; and a gate of its own."""
 
     key: SessionKey
     initiator: Initiator = "model"
     agent: str = ""
+    gate: Gate | None = None
 
 
 class Ready(NamedTuple):
@@ -119,6 +120,10 @@ class Workbench:
         if self._artifacts is None:
             self._artifacts = open_artifacts(self.settings, self.settings.artifacts_url)
         return SessionArtifacts(self._artifacts, key)
+
+    def gate_of(self, who: Who) -> Gate:
+        """Where it is decided what that run may do: the conversation may have rules of its own."""
+        return who.gate or self.gate
 
     @property
     def owner(self) -> tuple[int, int] | None:
@@ -212,9 +217,9 @@ class Workbench:
             if call.editor_text is not None:
                 _write_editor(workspace, run, call.editor_text)
             warnings = self._inputs(call, workspace, run, request, who)
-            packages = self._packages(skill, call, workspace, staged, request)
+            packages = self._packages(skill, call, workspace, staged, request, who)
             granted = grant(request) if grant else _command(skill)
-            hosts = tuple(host for host in granted.hosts if self._reaches(request, host))
+            hosts = tuple(host for host in granted.hosts if self._reaches(request, host, who))
             egress = self._egress(hosts, stack)
             job = self._job(
                 argv, call, skill, workspace, staged, run, sandbox, granted._replace(hosts=hosts),
@@ -236,7 +241,7 @@ class Workbench:
         # With a PATH of the caller's, the interpreter may be any program.
         script = "" if "PATH" in call.env else self._script(skill, call, workspace)
         shown = shorten(one_line(call.text), _SHOWN)
-        return self.gate.require(
+        return self.gate_of(who).require(
             Request(
                 "run",
                 simple_commands(call.text),
@@ -284,7 +289,7 @@ class Workbench:
 
         def permit(path: str) -> None:
             about = f"give the file {one_line(path)} to the skill {request.skill}"
-            self.gate.require(self._ask(request, "host_file", path, about))
+            self.gate_of(who).require(self._ask(request, "host_file", path, about))
 
         with span("workspace.stage.files", count=len(call.inputs)):
             staged = stage_inputs(
@@ -305,7 +310,13 @@ class Workbench:
         return self.settings.host_roots or (self.settings.project,)
 
     def _packages(
-        self, skill: Skill, call: RunCall, workspace: Workspace, staged: Staged, request: Request
+        self,
+        skill: Skill,
+        call: RunCall,
+        workspace: Workspace,
+        staged: Staged,
+        request: Request,
+        who: Who,
     ) -> Environment | None:
         """The packages that the skill declares, installed outside the sandbox, once allowed."""
         folder = os.path.join(workspace.path, staged.path)
@@ -313,7 +324,7 @@ class Workbench:
         if needs is None or not needs.requirements:
             return None
         cache = place_of(os.path.join(self.settings.cache_dir, "packages"), self.owner)
-        self.gate.require(self._install(request, needs))
+        self.gate_of(who).require(self._install(request, needs))
         python = interpreter()
         return provision(
             needs,
@@ -331,9 +342,9 @@ class Workbench:
             type="install", patterns=needs.requirements, always=needs.requirements, summary=about
         )
 
-    def _reaches(self, request: Request, host: str) -> bool:
+    def _reaches(self, request: Request, host: str, who: Who) -> bool:
         about = f"let the skill {request.skill} reach {host}"
-        return self.gate.check(self._ask(request, "network", host, about)).allowed
+        return self.gate_of(who).check(self._ask(request, "network", host, about)).allowed
 
     def _egress(self, hosts: tuple[str, ...], stack: ExitStack) -> Egress | None:
         if not hosts:
@@ -432,7 +443,7 @@ class Workbench:
         ):
             collected = self._collected(ready, outcome, who)
         result = _result(ready, outcome, collected, self.sandbox.name)
-        self.gate.record("run", ready.request, _recorded(result, ready.call))
+        self.gate_of(who).record("run", ready.request, _recorded(result, ready.call))
         return result
 
     def _collected(self, ready: Ready, outcome: Outcome, who: Who) -> Collected:
