@@ -15,6 +15,7 @@ from skillbelt.files import read_handle, too_large
 from skillbelt.paths import check_relative, open_beneath
 from skillbelt.run import RunCall, RunResult
 from skillbelt.tools import Call, Runs, ToolResult
+from skillbelt.tracing import span
 
 if TYPE_CHECKING:
     from skillbelt.skill import Skill
@@ -120,7 +121,8 @@ def skills_given(arguments: Mapping[str, object]) -> list[str]:
 
 def text_left(runs: Runs, name: str) -> str:
     """The text of a file in the workspace, or of an artifact; never of anything else."""
-    data = _workspace_file(runs, name) if name.startswith(SCHEME) else _artifact(runs, name)
+    with span("workspace.inline", path=name):
+        data = _workspace_file(runs, name) if name.startswith(SCHEME) else _artifact(runs, name)
     if b"\0" in data:
         raise FileUnreadable(name, "is not text")
     try:

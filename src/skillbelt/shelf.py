@@ -50,7 +50,7 @@ class Shelf:
     of any file; `ask` answers what they leave open. `visible` hides skills from the model and its
     user alike. `tools` is an exact list in place of the profile, `always` are skills whose text
     every conversation begins with, and `guidance` stands in place of the text about the tools (""
-    for none).
+    for none). `progress` is told each stage of a scan and of a run, as a line of text.
     """
 
     def __init__(
@@ -66,9 +66,17 @@ class Shelf:
         tools: Iterable[str] | None = None,
         always: Iterable[str] = (),
         guidance: str | None = None,
+        progress: Callable[[str], None] | None = None,
         **overrides: object,
     ) -> None:
-        self.catalog = Catalog(project, settings=settings, permit=self._permits, **overrides)  # type: ignore[arg-type]
+        self.catalog = Catalog(
+            project,
+            settings=settings,
+            permit=self._permits,
+            progress=progress,
+            **overrides,  # type: ignore[arg-type]
+        )
+        self._progress = progress
         self.settings = self.catalog.settings
         self.gate = Gate(self.settings, lambda: self.store, rules=rules, ask=ask)
         self._store, self._artifacts, self.visible = store, artifacts, visible
@@ -94,7 +102,13 @@ class Shelf:
         """Where the commands of skills run."""
         from skillbelt.workbench import Workbench
 
-        return Workbench(self.settings, self.gate, self.get_skill, artifacts=self._artifacts)
+        return Workbench(
+            self.settings,
+            self.gate,
+            self.get_skill,
+            artifacts=self._artifacts,
+            progress=self._progress,
+        )
 
     @cached_property
     def background(self) -> Background:

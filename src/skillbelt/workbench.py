@@ -46,7 +46,7 @@ from skillbelt.skill import Skill
 from skillbelt.staging import Staged, stage
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
-from skillbelt.tracing import span
+from skillbelt.tracing import skill_attributes, span
 from skillbelt.values import Capabilities
 from skillbelt.workspace import SKILLS, VENV, Workspace, name_of, open_workspace, place_of, places
 
@@ -187,8 +187,15 @@ class Workbench:
         started: Callable[[Running], None] | None = None,
     ) -> Outcome:
         """Start the command that was made ready, and wait for its end."""
-        with span("workspace.run", **_run_facts(skill, ready)):
-            return _waited(self.sandbox.start(ready.job, listener), started)
+        self._say(f"running {skill.name}: {ready.call.text}")
+        with span("workspace.run", **_run_facts(skill, ready)) as running:
+            outcome = _waited(self.sandbox.start(ready.job, listener), started)
+            running.set(exit_code=outcome.exit_code, timed_out=outcome.timed_out)
+            return outcome
+
+    def _say(self, text: str) -> None:
+        if self._progress is not None:
+            self._progress(text)
 
     @contextmanager
     def ready(
@@ -209,6 +216,7 @@ class Workbench:
         self._saving(wanted, who)  # a store that can not be used is told before anything runs
         with ExitStack() as stack:
             workspace = stack.enter_context(self.workspace(who.key))
+            self._say(f"staging {skill.name}")
             with span("workspace.stage.dir", **_skill_facts(skill)):
                 staged = stage(workspace, skill, self.settings.limits)
             request = self._allowed(skill, call, staged, workspace, who)
@@ -291,6 +299,7 @@ class Workbench:
             about = f"give the file {one_line(path)} to the skill {request.skill}"
             self.gate_of(who).require(self._ask(request, "host_file", path, about))
 
+        self._say(f"bringing in {len(call.inputs)} inputs")
         with span("workspace.stage.files", count=len(call.inputs)):
             staged = stage_inputs(
                 workspace,
@@ -438,9 +447,9 @@ class Workbench:
 
     def finish(self, ready: Ready, outcome: Outcome, who: Who) -> RunResult:
         """Collect what the run left, write it down, and put the result together."""
-        with span(
-            "workspace.collect", patterns=", ".join(ready.wanted.globs if ready.wanted else ())
-        ):
+        patterns = ready.wanted.globs if ready.wanted else ()
+        self._say("collecting")
+        with span("workspace.collect", patterns=", ".join(patterns), count=len(patterns)):
             collected = self._collected(ready, outcome, who)
         result = _result(ready, outcome, collected, self.sandbox.name)
         self.gate_of(who).record("run", ready.request, _recorded(result, ready.call))
@@ -548,7 +557,7 @@ def _recorded(result: RunResult, call: RunCall) -> dict[str, object]:
 
 
 def _skill_facts(skill: Skill) -> Mapping[str, str]:
-    return {"gen_ai.skill.name": skill.name, "gen_ai.skill.source.uri": f"file://{skill.location}"}
+    return skill_attributes(skill.name, skill.location, skill.origin.url)
 
 
 def _run_facts(skill: Skill, ready: Ready) -> Mapping[str, object]:
