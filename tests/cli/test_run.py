@@ -346,6 +346,24 @@ def test_the_columns_of_a_table_stay_where_they_are(kit: Tree) -> None:
     assert screen.written.replace("\r\n", "\n").endswith("a   b\n  c d\n\né e\n")
 
 
+def test_what_goes_on_is_said_until_there_is_output(kit: Tree) -> None:
+    screen = on_terminal(kit, "run", SKILL, "--yes", "--", "bash", "-c", "printf no-newline")
+    before, _, after = screen.written.rpartition("\x1b[K")
+    assert "staging kit" in before
+    assert after == "no-newline"
+
+
+def test_nothing_of_it_is_left_when_there_is_no_output(kit: Tree) -> None:
+    screen = on_terminal(kit, "run", SKILL, "--yes", "--", "true")
+    assert screen.written.endswith("\r\x1b[K")
+    assert screen.lines == []
+
+
+def test_a_question_begins_its_own_line(kit: Tree) -> None:
+    screen = on_terminal(kit, "run", SKILL, "--", "true", typed="o\n")
+    assert "Permission needed" in screen.lines
+
+
 def test_a_person_is_asked_once(kit: Tree) -> None:
     screen = on_terminal(kit, "run", SKILL, "--", "echo", "ran", typed="o\n")
     assert screen.exit_code == 0

@@ -6,6 +6,7 @@ import argparse
 import sys
 import threading
 
+from skillbelt.cli.output import show_progress
 from skillbelt.desk import Desk, Pending
 from skillbelt.gate import Gate
 from skillbelt.permission import TYPES, Answer, Request
@@ -44,6 +45,8 @@ def ask(pending: Pending, desk: Desk) -> Answer | None:
     with _LOCK:
         if pending.id not in {waiting.id for waiting in desk.pending()}:
             return None
+        if sys.stderr.isatty():
+            show_progress("")
         print(question(pending.request), file=sys.stderr)
         for _ in range(_TRIES):
             kind = _read(bool(pending.request.always))

@@ -40,11 +40,10 @@ def run(args: argparse.Namespace) -> int:
     given = _input(args.input)
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
-    bench = open_workbench(catalog, args)
     try:
         with Live() as live:
             done = execute(
-                bench,
+                open_workbench(catalog, args, live),
                 skill,
                 given,
                 who=Who(SessionKey(*CLI_SESSION), "user"),

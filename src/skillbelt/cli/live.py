@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 
+from skillbelt.cli.output import show_progress
 from skillbelt.sandbox.protocol import Stream
 from skillbelt.text import hidden, one_line
 
@@ -20,19 +21,33 @@ class Live:
 
     def __init__(self) -> None:
         self._texts = {"stdout": _Text(), "stderr": _Text()}
-        self._unread = False
+        self._unread = self._begun = self._said = False
 
     def __enter__(self) -> Live:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._wipe()
         if kind is KeyboardInterrupt and self._unread:
             raise BrokenPipeError
+
+    def progress(self, text: str) -> None:
+        """Say what goes on, as long as there is nothing else to show."""
+        if not self._begun:
+            self._said = True
+            show_progress(text)
+
+    def _wipe(self) -> None:
+        if self._said:
+            show_progress("")
+        self._said = False
 
     def __call__(self, stream: Stream, data: bytes) -> None:
         """Show more of a stream."""
         if self._unread:
             return
+        self._begun = True
+        self._wipe()
         try:
             self._show(stream, data)
         except BrokenPipeError:

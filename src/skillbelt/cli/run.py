@@ -14,7 +14,6 @@ from skillbelt.cli.output import (
     open_catalog,
     print_json,
     say,
-    show_progress,
     wants_progress,
 )
 from skillbelt.errors import ConfigError
@@ -59,10 +58,10 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("run needs a command after --: skillbelt run NAME -- COMMAND...")
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
-    bench = open_workbench(catalog, args)
-    call = _call(args, bench.settings.limits.max_stdin_bytes)
+    call = _call(args, catalog.settings.limits.max_stdin_bytes)
     who = Who(SessionKey(*CLI_SESSION), "user")
     with Live() as live:
+        bench = open_workbench(catalog, args, live)
         result = bench.run(skill, call, who, None if args.json else live)
     if args.json:
         print_json(result.document())
@@ -71,15 +70,14 @@ def run(args: argparse.Namespace) -> int:
     return _exit_code(result, args)
 
 
-def open_workbench(catalog: Catalog, args: argparse.Namespace) -> Workbench:
+def open_workbench(catalog: Catalog, args: argparse.Namespace, live: Live) -> Workbench:
     """Where a command of the command line runs: asks at the terminal, shows what takes long."""
     settings: Settings = catalog.settings
     if args.sandbox:
         settings = settings._replace(sandbox=args.sandbox)
     gate = open_gate(settings, args)
-    return Workbench(
-        settings, gate, catalog.find, progress=show_progress if wants_progress(args) else None
-    )
+    progress = live.progress if wants_progress(args) else None
+    return Workbench(settings, gate, catalog.find, progress=progress)
 
 
 def _call(args: argparse.Namespace, most: int) -> RunCall:
