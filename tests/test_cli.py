@@ -13,7 +13,7 @@ import pytest
 from skillbelt import __version__
 from skillbelt.cli import COMMANDS
 from tests.terminal import on_terminal
-from tests.tree import Tree
+from tests.tree import Done, Tree
 
 # Each command with what it needs to do its work; `watch` does not end by itself.
 CALLS = {
@@ -25,6 +25,7 @@ CALLS = {
     "prompt": [],
     "load": ["pdf"],
     "read": ["pdf", "notes.md"],
+    "run": ["pdf", "--yes"],
     "exec": ["pdf", "--yes"],
     "sessions": ["list"],
     "artifacts": ["list"],
@@ -34,10 +35,20 @@ CALLS = {
     "refresh": [],
     "config": [],
 }
+WORDS = {"run": ["--", "true"]}  # what stands after all options
 every_call = pytest.mark.parametrize("name", CALLS)
 # Everything that moves a cursor, hides text or turns it round.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 HOSTILE = "Fine\x1b[2J\x1b]0;owned\x07 \u202eevil\u202c \x9b31m \u200bhidden\r\nnext\x08"
+
+
+def called(name: str, *options: str) -> list[str]:
+    """A command with what it needs, and options."""
+    return [name, *CALLS.get(name, []), *options, *WORDS.get(name, [])]
+
+
+def timeless(done: Done) -> Done:
+    return done._replace(stdout=re.sub(r'"duration_ms": \d+', "", done.stdout))
 
 
 @pytest.fixture
@@ -101,7 +112,7 @@ def test_an_option_before_the_command_is_answered_with_its_place(tree: Tree) -> 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_unknown_option_is_wrong_usage(tree: Tree, name: str) -> None:
-    done = tree.run(name, *CALLS.get(name, []), "--no-such-option")
+    done = tree.run(*called(name, "--no-such-option"))
     assert (done.exit_code, done.stdout) == (2, "")
     assert "--no-such-option" in done.stderr
     assert f"usage: skillbelt {name}" in done.stderr
@@ -116,21 +127,21 @@ def test_options_are_not_abbreviated(tree: Tree) -> None:
 def test_json_is_one_document_and_nothing_else(skills: Tree, name: str) -> None:
     tree = skills
     tree.write("project/.agents/skills/broken/SKILL.md", "Only text.\n")
-    done = tree.run(name, *CALLS[name], "--json")
+    done = tree.run(*called(name, "--json"))
     assert isinstance(json.loads(done.stdout), dict)
     assert done.exit_code == 0
 
 
 @every_call
 def test_json_with_verbose_is_still_one_document(skills: Tree, name: str) -> None:
-    assert isinstance(json.loads(skills.run(name, *CALLS[name], "--json", "-v").stdout), dict)
+    assert isinstance(json.loads(skills.run(*called(name, "--json", "-v")).stdout), dict)
 
 
 @every_call
 def test_quiet_says_nothing_beside_the_answer(skills: Tree, name: str) -> None:
     tree = skills
     tree.write("project/.agents/skills/broken/SKILL.md", "Only text.\n")
-    assert tree.run(name, *CALLS[name], "-q").stderr == ""
+    assert tree.run(*called(name, "-q")).stderr == ""
 
 
 @every_call
@@ -138,23 +149,22 @@ def test_project_is_another_folder(skills: Tree, name: str) -> None:
     elsewhere = skills.path("elsewhere")
     elsewhere.mkdir()
     skills.run("list")  # so that all of them find the index as it will be
-    here = skills.run(name, *CALLS[name], "--json")
-    there = skills.run(
-        name, *CALLS[name], "--json", "--project", str(skills.project), project=elsewhere
-    )
-    assert there == here
+    here = skills.run(*called(name, "--json"))
+    arguments = called(name, "--json", "--project", str(skills.project))
+    there = skills.run(*arguments, project=elsewhere)
+    assert timeless(there) == timeless(here)
 
 
 @every_call
 def test_a_project_that_is_not_there_is_wrong_usage(skills: Tree, name: str) -> None:
-    done = skills.run(name, *CALLS[name], "--project", "nowhere")
+    done = skills.run(*called(name, "--project", "nowhere"))
     assert (done.exit_code, done.stdout) == (2, "")
     assert "nowhere: no such folder" in done.stderr
 
 
 @every_call
 def test_a_config_that_is_not_there_is_wrong_usage(skills: Tree, name: str) -> None:
-    done = skills.run(name, *CALLS[name], "--config", "nowhere.toml")
+    done = skills.run(*called(name, "--config", "nowhere.toml"))
     assert (done.exit_code, done.stdout) == (2, "")
     assert "nowhere.toml: no such file" in done.stderr
 
@@ -162,7 +172,7 @@ def test_a_config_that_is_not_there_is_wrong_usage(skills: Tree, name: str) -> N
 @every_call
 def test_a_wrong_setting_names_file_and_line(skills: Tree, name: str) -> None:
     file = skills.write("project/skillbelt.toml", "# mine\nmax_dept = 3\n")
-    done = skills.run(name, *CALLS[name])
+    done = skills.run(*called(name))
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"{file}:2: unknown setting 'max_dept'; did you mean 'max_depth'?" in done.stderr
 
@@ -184,7 +194,7 @@ def hostile(tree: Tree) -> None:
 def test_nothing_from_a_skill_reaches_the_terminal(tree: Tree, name: str, more: list[str]) -> None:
     hostile(tree)
     extra = ["--all"] if name == "list" else []
-    screen = on_terminal(tree, name, *CALLS[name], *extra, *more)
+    screen = on_terminal(tree, *called(name, *extra, *more))
     assert screen.exit_code in (0, 1)
     assert not CONTROL.search("\n".join(screen.lines))
     assert "\x1b]" not in screen.written
@@ -195,7 +205,7 @@ def test_nothing_from_a_skill_reaches_the_terminal(tree: Tree, name: str, more: 
 def test_nothing_from_a_skill_reaches_a_pipe(tree: Tree, name: str) -> None:
     """`where` gives the very path, for scripts."""
     hostile(tree)
-    done = tree.run(name, *CALLS[name], "-v")
+    done = tree.run(*called(name, "-v"))
     assert not CONTROL.search((done.stdout + done.stderr).replace("\t", ""))
 
 
@@ -205,7 +215,7 @@ def test_a_closed_pipe_is_no_error(skills: Tree, name: str) -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [sys.executable, "-m", "skillbelt", name, *CALLS[name]],
+        [sys.executable, "-m", "skillbelt", *called(name)],
         cwd=skills.project,
         stdout=write,
         stderr=subprocess.PIPE,
@@ -233,7 +243,7 @@ def test_a_closed_pipe_is_no_error_for_help(tree: Tree, words: list[str]) -> Non
 def test_a_full_disk_is_told_in_a_line(skills: Tree, name: str) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "skillbelt", name, *CALLS[name], "--json"],
+            [sys.executable, "-m", "skillbelt", *called(name, "--json")],
             cwd=skills.project,
             stdout=full,
             stderr=subprocess.PIPE,
@@ -255,7 +265,7 @@ def test_any_locale_will_do(tree: Tree, name: str, encoding: str) -> None:
     environ = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
     for more in ([], ["--json"], ["-v"]):
         done = subprocess.run(
-            [sys.executable, "-m", "skillbelt", name, *CALLS[name], *more],
+            [sys.executable, "-m", "skillbelt", *called(name, *more)],
             cwd=tree.project,
             env=environ,
             capture_output=True,
@@ -270,9 +280,9 @@ def test_any_locale_will_do(tree: Tree, name: str, encoding: str) -> None:
 def test_a_folder_whose_name_is_no_text(tree: Tree) -> None:
     name = os.fsdecode(b"pdf-\xff")
     tree.skill(f"project/.agents/skills/{name}", name="pdf", text="Text.\n")
-    for command, arguments in CALLS.items():
+    for command in CALLS:
         for more in ([], ["--json"]):
-            done = tree.run(command, *arguments, *more)
+            done = tree.run(*called(command, *more))
             assert done.exit_code in (0, 1)
             assert "Traceback" not in done.stderr
     assert os.fsencode(tree.run("where", "pdf").stdout).endswith(b"pdf-\xff\n")
