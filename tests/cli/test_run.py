@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -319,6 +320,25 @@ def test_a_run_ends_when_nobody_reads_any_more(kit: Tree) -> None:
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"y\n", b"")
     assert alive(mark) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+@pytest.mark.parametrize("size", [1, 300_000])
+def test_output_that_can_not_be_written_is_told(kit: Tree, size: int) -> None:
+    command = ["bash", "-c", f"head -c {size} /dev/zero"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "skillbelt", "run", SKILL, "--yes", "--", *command],
+            cwd=kit.project,
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=50,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert b"No space left" in done.stderr
+    assert done.stderr.count(b"\n") == 1
 
 
 # At a terminal

@@ -16,20 +16,21 @@ from skillbelt.text import hidden, one_line
 class Live:
     """A listener for a run. A pipe gets the very bytes; a terminal is not let to be played with.
 
-    A run in its context ends when nobody reads any more, and BrokenPipeError says so.
+    A run in its context ends when its output can not be written any more, and an OSError says so.
     """
 
     def __init__(self) -> None:
         self._texts = {"stdout": _Text(), "stderr": _Text()}
-        self._unread = self._begun = self._said = False
+        self._begun = self._said = False
+        self._fault: OSError | None = None
 
     def __enter__(self) -> Live:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._wipe()
-        if kind is KeyboardInterrupt and self._unread:
-            raise BrokenPipeError
+        if kind in (None, KeyboardInterrupt) and self._fault is not None:
+            raise self._fault
 
     def progress(self, text: str) -> None:
         """Say what goes on, as long as there is nothing else to show."""
@@ -44,14 +45,14 @@ class Live:
 
     def __call__(self, stream: Stream, data: bytes) -> None:
         """Show more of a stream."""
-        if self._unread:
+        if self._fault is not None:
             return
         self._begun = True
         self._wipe()
         try:
             self._show(stream, data)
-        except BrokenPipeError:
-            self._unread = True
+        except OSError as fault:
+            self._fault = fault
             # Whoever waits for the run is another thread, which only a signal can reach.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
