@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 
 from skillbelt import Answer, PermissionDenied, Rule
 from skillbelt.background import (
-    KEPT_BYTES,
     MAX_SESSION_ENDED,
-    MAX_SESSION_RUNS,
     Background,
     Polled,
     Tail,
@@ -26,6 +24,7 @@ from skillbelt.background import (
 from skillbelt.errors import RunRefused
 from skillbelt.run import RunCall
 from skillbelt.store import SessionKey
+from skillbelt.values import Limits
 from skillbelt.workbench import Who
 from tests.bench import KEY, ME, Bench
 from tests.tree import Tree
@@ -115,7 +114,7 @@ def test_of_a_flood_the_end_is_kept_and_the_loss_is_said(desk: Desk) -> None:
     desk.ended(id := desk.start("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end"))
     polled = desk.poll(id)
     total = 3_000_005
-    assert (polled.stdout_dropped, polled.more) == (total - KEPT_BYTES, True)
+    assert (polled.stdout_dropped, polled.more) == (total - Limits().max_background_bytes, True)
     last = desk.poll(id, stdout_offset=total - 8)
     assert (last.stdout, last.stdout_dropped, last.more) == ("xxx\nend\n", 0, False)
 
@@ -318,8 +317,8 @@ def test_runs_are_listed_with_their_commands(desk: Desk) -> None:
 
 @linux
 def test_so_many_runs_go_on_at_once_and_no_more(desk: Desk) -> None:
-    ids = [desk.start("cat") for _ in range(MAX_SESSION_RUNS)]
-    assert len(set(ids)) == MAX_SESSION_RUNS
+    ids = [desk.start("cat") for _ in range(Limits().max_session_runs)]
+    assert len(set(ids)) == Limits().max_session_runs
     with pytest.raises(RunRefused, match="end one of them first"):
         desk.start("cat")
     desk.start("cat", Who(OTHER))

@@ -22,12 +22,9 @@ from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
 from skillbelt.workbench import Who, Workbench
 
-MAX_SESSION_RUNS = 8
-MAX_RUNS = 64
 # What ended is forgotten when there is more of it, of one conversation and in all.
 MAX_SESSION_ENDED = 8
 MAX_ENDED = 128
-KEPT_BYTES = 256 * 2**10  # of each stream of each run
 MAX_WAIT_SECONDS = 60.0
 _END_SECONDS = 30.0
 
@@ -73,7 +70,7 @@ class Piece(NamedTuple):
 class Tail:
     """The end of a stream, so much of it as is kept."""
 
-    def __init__(self, keep: int = KEPT_BYTES) -> None:
+    def __init__(self, keep: int) -> None:
         self._keep, self._data, self.total = keep, bytearray(), 0
 
     def add(self, data: bytes) -> None:
@@ -117,7 +114,8 @@ class _Kept:
         self.id, self.skill, self.who = os.urandom(16).hex(), skill, who
         self.call, self._first = call._replace(stdin=None), call.stdin or b""
         self.started, self.changed = time.time(), changed
-        self.streams: dict[Stream, Tail] = {"stdout": Tail(), "stderr": Tail()}
+        keep = workbench.settings.limits.max_background_bytes
+        self.streams: dict[Stream, Tail] = {"stdout": Tail(keep), "stderr": Tail(keep)}
         self.running: Running | None = None
         self.unwanted = self.ended = False
         self.result: RunResult | None = None
@@ -209,7 +207,8 @@ class Background:
                 raise RunRefused("no run can be started any more: the runtime was closed")
             going = [one for one in self._runs.values() if not one.ended]
             mine = [one for one in going if one.who.key == kept.who.key]
-            if len(mine) >= MAX_SESSION_RUNS or len(going) >= MAX_RUNS:
+            limits = self._workbench.settings.limits
+            if len(mine) >= limits.max_session_runs or len(going) >= limits.max_background_runs:
                 raise RunRefused(
                     f"{len(mine)} runs of this conversation go on in the background, {len(going)} "
                     "in all, and there can not be more; end one of them first"

@@ -173,6 +173,9 @@ class Limits(NamedTuple):
     max_output_bytes: int = 64 * 2**20
     max_primary_bytes: int = 32 * 2**10
     max_primary_files: int = 20
+    max_session_runs: int = 8
+    max_background_runs: int = 64
+    max_background_bytes: int = 256 * 2**10
     workspace_idle_seconds: float = 7 * 24 * 3600.0
     max_workspaces_bytes: int = 10 * 2**30
     permission_timeout_seconds: float = 300.0
