@@ -11,7 +11,9 @@ import pytest
 from skillbelt import Rule
 from skillbelt.artifacts import ArtifactStore, read
 from skillbelt.artifacts.memory import MemoryArtifacts
+from skillbelt.desk import Pending
 from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused
+from skillbelt.permission import Answer
 from skillbelt.store import SessionKey
 from tests.benches import ALLOW, SKILL, Bench
 
@@ -175,6 +177,25 @@ def test_a_file_of_another_skill_can_be_an_input(bench: Bench) -> None:
     bench.tree.skill("project/.agents/skills/other", text="Its text.\n")
     given = [{"from": "skill://other/SKILL.md", "to": "work/inputs/"}]
     assert "Its text." in bench.tool("cat inputs/SKILL.md", inputs=given).text
+
+
+def test_a_file_of_another_skill_is_as_it_is_now(bench: Bench) -> None:
+    for text in ("old\n", "new\n"):
+        bench.tree.skill("project/.agents/skills/other", text=text)
+        given = ["skill://other/SKILL.md"]
+        assert bench.run("tail -n1 inputs/SKILL.md", inputs=given).stdout == text
+
+
+def test_the_skill_that_runs_stays_the_copy_that_was_asked_for(bench: Bench) -> None:
+    bench.write("a.sh", "echo old\n")
+
+    def ask(_: Pending) -> Answer:
+        bench.write("a.sh", "echo new\n")
+        return Answer("once")
+
+    bench.runtime = bench.open(rules=[], ask=ask)
+    result = bench.run("bash a.sh; cat inputs/a.sh", inputs=[f"skill://{SKILL}/a.sh"])
+    assert result.stdout == "old\necho old\n"
 
 
 @pytest.mark.parametrize("name", ["hidden", "denied", "nowhere"])

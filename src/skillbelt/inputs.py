@@ -89,7 +89,7 @@ def stage_inputs(
     """Put each input where it is wanted; RunRefused, before anything is done, for what is unclear.
 
     `permit_host` is called with the real path of what is not below `host_roots`, and raises to
-    refuse it. `stage_skill` is called with the name of a skill that is not staged yet.
+    refuse it. `stage_skill` is called with the name of a skill whose files are wanted.
     """
     wanted = [_read(item, run) for item in inputs]
     job = _Inputs(workspace, artifacts, tuple(host_roots), permit_host, stage_skill, limits)
@@ -268,11 +268,10 @@ class _Inputs:
         return path
 
     def need_skill(self, name: str) -> None:
-        if name in self.workspace.metadata().staged:
-            return
-        if self.stage_skill is None:
+        if self.stage_skill is not None:
+            self.stage_skill(name)
+        elif name not in self.workspace.metadata().staged:
             raise RunRefused(f"skill {name!r} is not staged in this session")
-        self.stage_skill(name)
 
     def open_inner(self, path: str) -> int:
         # Below the first folder, not the workspace: a link to its metadata leads out too.

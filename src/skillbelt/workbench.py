@@ -299,6 +299,11 @@ class Workbench:
             about = f"give the file {one_line(path)} to the skill {request.skill}"
             self.gate_of(who).require(self._ask(request, "host_file", path, about))
 
+        def stage_other(name: str) -> None:
+            # The skill that runs stays the copy that was asked for.
+            if name != request.skill:
+                stage(workspace, self._find(name), self.settings.limits)
+
         self._say(f"bringing in {len(call.inputs)} inputs")
         with span("workspace.stage.files", count=len(call.inputs)):
             staged = stage_inputs(
@@ -307,7 +312,7 @@ class Workbench:
                 artifacts=self.artifacts(who.key) if self.has_artifacts else None,
                 host_roots=self.host_roots,
                 permit_host=permit,
-                stage_skill=lambda name: stage(workspace, self._find(name), self.settings.limits),
+                stage_skill=stage_other,
                 run=run,
                 limits=self.settings.limits,
             )
