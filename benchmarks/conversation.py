@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from skillbelt.catalog import Catalog
+from skillbelt.definitions import PROFILES
 from skillbelt.disclose import default_budget, overview, visible
 from skillbelt.errors import LoadError, PathEscape
 from skillbelt.load import list_docs, load_resource, load_skill_body
@@ -17,7 +18,7 @@ from skillbelt.skill import Skill
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.protocol import SessionKey
 from skillbelt.text import tokens
-from skillbelt.tools import PROFILES, Call, ToolResult, build, offered_names, render
+from skillbelt.tools import Call, ToolResult, build, offered_names, render
 
 HOST = (
     "You are a careful assistant in a software project. Say what you did and what you left out. "

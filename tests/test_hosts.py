@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.hosts import Private, Rule, host_name, parse_rule, split_port
+from skillbelt.hosts import Private, Rule, host_name, leads_inside, parse_rule, split_port
 
 
 @pytest.mark.parametrize(
@@ -151,3 +151,15 @@ def test_a_metadata_service_needs_its_very_address(address: str) -> None:
 def test_a_wrong_entry_is_refused() -> None:
     with pytest.raises(ValueError, match="intranet"):
         Private(("intranet",))
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:5432", "[::1]:80", "10.0.0.1", "169.254.169.254"]
+)
+def test_addresses_that_are_not_public_lead_inside(host: str) -> None:
+    assert leads_inside(host)
+
+
+@pytest.mark.parametrize("host", ["example.com", "1.1.1.1", "1.1.1.1:443", "[2606:4700::1]"])
+def test_names_and_public_addresses_do_not(host: str) -> None:
+    assert not leads_inside(host)

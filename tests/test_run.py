@@ -15,6 +15,7 @@ from skillbelt.run import (
     RunCall,
     RunResult,
     check_stdin,
+    described,
     remembered_as,
     script_of,
     stream,
@@ -139,19 +140,19 @@ def test_a_script_is_told_from_other_commands(command: str, script: str) -> None
 
 
 def test_a_script_is_remembered_with_any_arguments() -> None:
-    first = remembered_as("python3 scripts/a.py x", "scripts/a.py")
-    assert first == remembered_as("python3 scripts/a.py y z", "scripts/a.py")
+    first = remembered_as(RunCall("python3 scripts/a.py x"), "scripts/a.py")
+    assert first == remembered_as(RunCall("python3 scripts/a.py y z"), "scripts/a.py")
 
 
 def test_other_commands_are_remembered_one_by_one_and_to_the_letter() -> None:
-    assert remembered_as("git add . && git push", "") == ("git add .", "git push")
+    assert remembered_as(RunCall("git add . && git push"), "") == ("git add .", "git push")
 
 
 @given(st.text(), st.sampled_from(["run.sh", "scripts/a b.py"]))
 def test_no_command_is_remembered_as_what_a_script_is(command: str, script: str) -> None:
-    of_script = remembered_as("", script)
-    assert not set(of_script) & set(remembered_as(command, ""))
-    assert remembered_as(of_script[0], "") != of_script
+    of_script = remembered_as(RunCall(""), script)
+    assert not set(of_script) & set(remembered_as(RunCall(command), ""))
+    assert remembered_as(RunCall(of_script[0]), "") != of_script
 
 
 @given(st.text(), st.text())
@@ -240,3 +241,14 @@ def test_a_document_is_json() -> None:
     assert document["enforced"] == {"files": "held"}
     assert document["hosts"] == ["example.com:443"]
     assert (document["cancelled"], document["errors"]) == (True, ["not saved"])
+
+
+@pytest.mark.parametrize("call", [RunCall("bash", stdin=b"x"), RunCall("bash", env={"A": "1"})])
+def test_a_command_with_more_than_its_text_is_not_remembered(call: RunCall) -> None:
+    assert remembered_as(call, "") == ()
+
+
+def test_whoever_is_asked_is_told_what_does_not_stand_in_the_command() -> None:
+    call = RunCall("bash", "$WORK_DIR", {"A": "secret"}, stdin=b"xyz", terminal=True)
+    assert described(call) == ", in $WORK_DIR, with A set, with 3 bytes of input, with a terminal"
+    assert described(RunCall("ls")) == ""

@@ -175,3 +175,12 @@ def _inside(address: Address) -> bool:
         return False
     unused = any(address in network for network in _UNUSED)
     return unused or address not in _UNICAST or not address.is_global
+
+
+def leads_inside(host: str) -> bool:
+    """Whether the host, with or without a port, is an address that is not public."""
+    address = address_of(split_port(host)[0].strip("[]"))
+    return address is not None and bool(_PUBLIC_ONLY.fault(address))
+
+
+_PUBLIC_ONLY = Private()

@@ -10,9 +10,11 @@ from skillbelt.collect import OutputFile, Saved, Wanted, parse_output_files, par
 from skillbelt.errors import RunRefused
 from skillbelt.sandbox.protocol import Captured, Outcome
 from skillbelt.shell import simple_commands
+from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_SHOWN = 80
 # Programs whose first argument is the program that really runs.
 _INTERPRETERS = frozenset(("python", "python3", "bash", "sh", "node", "perl", "ruby"))
 
@@ -128,13 +130,27 @@ def script_of(command: str, is_file: Callable[[str], bool]) -> str:
     return path if plain and is_file(path) else ""
 
 
-def remembered_as(command: str, script: str) -> tuple[str, ...]:
+def remembered_as(call: RunCall, script: str) -> tuple[str, ...]:
     """What "always" remembers: a script of the skill with any arguments, else the very command.
 
     A script is part of the content that a remembered answer is bound to; a command is not. No
     command comes out of `simple_commands` with such brackets in it, so none can pass for a script.
+    A command with an input or variables of its own is more than its text, so it is not remembered.
     """
-    return (f"{script} <any arguments>",) if script else simple_commands(command)
+    if script:
+        return (f"{script} <any arguments>",)
+    return () if call.stdin or call.env else simple_commands(call.text)
+
+
+def described(call: RunCall) -> str:
+    """What belongs to the command and does not stand in it, for whoever is asked."""
+    told = [
+        f"in {shorten(one_line(call.cwd), _SHOWN)}" if call.cwd else "",
+        f"with {shorten(one_line(', '.join(call.env)), _SHOWN)} set" if call.env else "",
+        f"with {len(call.stdin)} bytes of input" if call.stdin else "",
+        "with a terminal" if call.terminal else "",
+    ]
+    return "".join(f", {one}" for one in told if one)
 
 
 def stream(captured: Captured) -> str:

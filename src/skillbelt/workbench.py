@@ -22,6 +22,7 @@ from skillbelt.dependencies import Needs, describe, needs_of
 from skillbelt.environments import Environment, provision
 from skillbelt.errors import ArtifactError, RunRefused
 from skillbelt.gate import Gate, session_id
+from skillbelt.hosts import leads_inside
 from skillbelt.inputs import stage_inputs
 from skillbelt.paths import create_beneath, inside
 from skillbelt.permission import Initiator, Request
@@ -29,6 +30,7 @@ from skillbelt.run import (
     RunCall,
     RunResult,
     check_stdin,
+    described,
     remembered_as,
     script_of,
     stream,
@@ -117,9 +119,11 @@ class Workbench:
         """The artifacts of a conversation; ArtifactError when there is no store of them."""
         if not self.has_artifacts:
             raise ArtifactError("there is no store of artifacts (artifacts_url)")
-        if self._artifacts is None:
-            self._artifacts = open_artifacts(self.settings, self.settings.artifacts_url)
-        return SessionArtifacts(self._artifacts, key)
+        return SessionArtifacts(self._store, key)
+
+    @cached_property
+    def _store(self) -> ArtifactStore:
+        return self._artifacts or open_artifacts(self.settings, self.settings.artifacts_url)
 
     def gate_of(self, who: Who) -> Gate:
         """Where it is decided what that run may do: the conversation may have rules of its own."""
@@ -212,6 +216,7 @@ class Workbench:
         """
         argv = self._argv(call)
         check_stdin(call, self.settings.limits)
+        timeout_of(call, self.settings.limits.run_timeout_seconds)
         wanted, sandbox = wanted_outputs(call), self.sandbox
         self._saving(wanted, who)  # a store that can not be used is told before anything runs
         with ExitStack() as stack:
@@ -253,8 +258,8 @@ class Workbench:
             Request(
                 "run",
                 simple_commands(call.text),
-                remembered_as(call.text, script),
-                f"run `{shown}` with the skill {skill.name}",
+                remembered_as(call, script),
+                f"run `{shown}` with the skill {skill.name}{described(call)}",
                 who.initiator,
                 who.agent,
                 session_id(who.key),
@@ -358,7 +363,10 @@ class Workbench:
 
     def _reaches(self, request: Request, host: str, who: Who) -> bool:
         about = f"let the skill {request.skill} reach {host}"
-        return self.gate_of(who).check(self._ask(request, "network", host, about)).allowed
+        decision = self.gate_of(who).check(self._ask(request, "network", host, about))
+        # The skill named the address. One that is not public needs more than a rule about all.
+        by_the_way = decision.by == "rule" and decision.rule.pattern != host
+        return decision.allowed and not (by_the_way and leads_inside(host))
 
     def _egress(self, hosts: tuple[str, ...], stack: ExitStack) -> Egress | None:
         if not hosts:

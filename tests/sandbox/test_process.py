@@ -7,18 +7,21 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.sandbox import spawn
 from skillbelt.sandbox.conformance import DAEMON, Place
 from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.process import Plan, Run
 from skillbelt.sandbox.protocol import Sandbox, run
-from skillbelt.sandbox.spawn import descendants
+from skillbelt.sandbox.spawn import Ends, descendants
 from skillbelt.sandbox.watch import Guard
 
 KILLS = 12
@@ -193,3 +196,20 @@ print(children(os.getpid()))
         [sys.executable, "-c", code], capture_output=True, timeout=50, check=True, text=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_a_process_that_is_quicker_than_whoever_notes_it_is_looked_after(
+    sandbox: Sandbox, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    popen = spawn._popen
+
+    def slow(argv: Sequence[str], ends: Ends) -> int:
+        pid = popen(argv, ends)
+        time.sleep(0.3)
+        return pid
+
+    run(sandbox, place.job("true"))
+    monkeypatch.setattr(spawn, "_popen", slow)
+    with ThreadPoolExecutor(1) as pool:
+        outcome = pool.submit(run, sandbox, place.shell("sleep 0.5; exit 3")).result(50)
+    assert (outcome.exit_code, outcome.cancelled) == (3, False)

@@ -143,6 +143,7 @@ class Run:
         poll = select.poll()
         poll.register(said, select.POLLIN)
         answer = os.read(said, 1) if poll.poll(START_SECONDS * 1000) else b""
+        started.settled.acquire(timeout=START_SECONDS)
         if started.error is not None:
             raise started.error
         if started.pid >= 0:
@@ -335,6 +336,8 @@ def check_job(job: Job) -> None:
 
 def _reap(pid: int) -> tuple[int, float]:
     """The exit code and the processor time of the chain and all that it waited for."""
+    if pid < 0:  # would be any child of ours
+        return LOST, 0.0
     try:
         _, status, usage = os.wait4(pid, 0)
     except ChildProcessError:  # whoever embeds us has taken it

@@ -25,12 +25,15 @@ class Ends(NamedTuple):
 class Order:
     """One process to start, and what became of it: its pid, or why there is none.
 
-    Its ends are closed then, unless somebody waits for `done`; so either is there when a stream of
-    the process says something or comes to its end, and nobody needs to wait for it apart.
+    Its ends are closed then, unless somebody waits for `done`; so a stream of the process comes to
+    its end without it. Which of the two is known once `settled` can be had: the process may say
+    something before this thread gets round to noting its pid.
     """
 
     def __init__(self, argv: Sequence[str], ends: Ends, done: threading.Event | None) -> None:
         self._argv, self._ends, self._done = argv, ends, done
+        self.settled = threading.Lock()
+        self.settled.acquire()
         self.pid = -1
         self.error: OSError | ValueError | None = None
 
@@ -40,6 +43,8 @@ class Order:
             self.pid = _popen(self._argv, self._ends)
         except (OSError, ValueError) as error:
             self.error = error
+        finally:
+            self.settled.release()
         if self._done is not None:
             self._done.set()
             return
