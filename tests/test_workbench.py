@@ -496,3 +496,11 @@ def test_whoever_is_interrupted_leaves_nothing_running(
     with pytest.raises(KeyboardInterrupt):
         echo.run("sleep 60", bench=bench)
     assert waits[0].wait().cancelled
+
+
+def test_a_secret_that_a_run_was_given_is_in_neither_result_nor_log(echo: Bench) -> None:
+    command = 'echo "$MY_TOKEN" | tee out/a.txt; echo s3cr3t-value >&2'
+    result = echo.run(command, env={"MY_TOKEN": "s3cr3t-value"}, output_files=("out/*.txt",))
+    assert (result.stdout, result.stderr) == ("[MY_TOKEN]\n", "[MY_TOKEN]\n")
+    assert result.output_files[0].content == "[MY_TOKEN]\n"
+    assert "s3cr3t-value" not in str(echo.events("run"))

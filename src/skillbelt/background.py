@@ -15,6 +15,7 @@ from contextvars import copy_context
 from typing import NamedTuple
 
 from skillbelt.errors import RunRefused
+from skillbelt.redact import redacted, secrets_of
 from skillbelt.run import RunCall, RunResult, check_stdin, unfinished
 from skillbelt.sandbox.protocol import Running, Stream
 from skillbelt.skill import Skill
@@ -167,10 +168,10 @@ class _Kept:
         two = err.read(stderr_offset, most, self.ended)
         ahead = (out.read(one.offset, most, self.ended), err.read(two.offset, most, self.ended))
         more = any(piece.text for piece in ahead)
-        return Polled(
-            one.text, two.text, one.offset, two.offset, one.dropped, two.dropped, more,
-            not self.ended, self.result, str(self.error or ""),
-        )  # fmt: skip
+        secrets = secrets_of(self.call.env)
+        said = (redacted(one.text, secrets), redacted(two.text, secrets))
+        places = (one.offset, two.offset, one.dropped, two.dropped)
+        return Polled(*said, *places, more, not self.ended, self.result, str(self.error or ""))
 
 
 class Background:

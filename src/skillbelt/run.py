@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from skillbelt.collect import OutputFile, Saved, Wanted, parse_output_files, parse_outputs
 from skillbelt.errors import RunRefused
+from skillbelt.redact import redacted, secrets_of
 from skillbelt.sandbox.protocol import Captured, Outcome
 from skillbelt.shell import simple_commands
 from skillbelt.text import one_line, shorten
@@ -175,3 +176,31 @@ def stream_warnings(outcome: Outcome) -> list[str]:
     """A word for each stream of which something is missing."""
     named = (("stdout", outcome.stdout), ("stderr", outcome.stderr))
     return [f"{name} truncated" for name, captured in named if captured.truncated]
+
+
+def without_secrets(result: RunResult, call: RunCall) -> RunResult:
+    """The result without the secrets that the run was given."""
+    secrets = secrets_of(call.env)
+
+    def shown(file: OutputFile) -> OutputFile:
+        return file._replace(content=redacted(file.content, secrets))
+
+    return result._replace(
+        stdout=redacted(result.stdout, secrets),
+        stderr=redacted(result.stderr, secrets),
+        output_files=tuple(map(shown, result.output_files)),
+        primary_output=shown(result.primary_output) if result.primary_output else None,
+    )
+
+
+def record_of(result: RunResult, call: RunCall) -> dict[str, object]:
+    """What the log holds of a run."""
+    return {
+        "command": redacted(call.text, secrets_of(call.env)),
+        "exit_code": result.exit_code,
+        "timed_out": result.timed_out,
+        "duration_ms": result.duration_ms,
+        "sandbox": result.sandbox,
+        "limits_hit": list(result.limits_hit),
+        "hosts": list(result.hosts),
+    }

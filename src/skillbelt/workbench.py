@@ -31,12 +31,14 @@ from skillbelt.run import (
     RunResult,
     check_stdin,
     described,
+    record_of,
     remembered_as,
     script_of,
     stream,
     stream_warnings,
     timeout_of,
     wanted_outputs,
+    without_secrets,
 )
 from skillbelt.sandbox.egress import Egress, bridge
 from skillbelt.sandbox.identity import interpreter, run_identity
@@ -464,8 +466,8 @@ class Workbench:
         self._say("collecting")
         with span("workspace.collect", patterns=", ".join(patterns), count=len(patterns)):
             collected = self._collected(ready, outcome, who)
-        result = _result(ready, outcome, collected, self.sandbox.name)
-        self.gate_of(who).record("run", ready.request, _recorded(result, ready.call))
+        result = without_secrets(_result(ready, outcome, collected, self.sandbox.name), ready.call)
+        self.gate_of(who).record("run", ready.request, record_of(result, ready.call))
         return result
 
     def _collected(self, ready: Ready, outcome: Outcome, who: Who) -> Collected:
@@ -555,18 +557,6 @@ def _result(ready: Ready, outcome: Outcome, collected: Collected, sandbox: str) 
         outcome.cancelled,
         tuple(collected.errors),
     )
-
-
-def _recorded(result: RunResult, call: RunCall) -> dict[str, object]:
-    return {
-        "command": call.text,
-        "exit_code": result.exit_code,
-        "timed_out": result.timed_out,
-        "duration_ms": result.duration_ms,
-        "sandbox": result.sandbox,
-        "limits_hit": list(result.limits_hit),
-        "hosts": list(result.hosts),
-    }
 
 
 def _skill_facts(skill: Skill) -> Mapping[str, str]:
