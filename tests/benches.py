@@ -21,8 +21,9 @@ from tests.tree import Tree
 SKILL = "kit"
 FOLDER = f"project/.agents/skills/{SKILL}"
 ALLOW = Rule("run", "*", "allow")
-# The sandboxes that hold something back, on whatever machine.
-GUARDING = [sandbox.name for sandbox in sandboxes() if sandbox.level > 0]
+# The sandboxes that hold something back, and are for this kind of system.
+FOREIGN = ("seatbelt",) if sys.platform != "darwin" else ("bubblewrap", "sandlock", "landlock")
+GUARDING = [one.name for one in sandboxes() if one.level > 0 and one.name not in FOREIGN]
 # Not the number that commands get when root starts them, so that the two can not be mixed up.
 USER = 61_999
 # The interpreter may lie where only root can read, so everything is imported before root is left.

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from skillbelt.cleanup import remove_tree
 from skillbelt.settings import DEFAULTS
 
 ROOT = Path(__file__).parents[1]
@@ -63,9 +65,18 @@ def trimmed(text: str) -> str:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def reachable() -> Iterator[Path]:
+    """A folder that whoever runs commands can reach; pytest's own are closed to others."""
+    folder = Path(tempfile.mkdtemp(prefix="skillbelt-docs-"))
+    folder.chmod(0o755)
+    yield folder
+    remove_tree(str(folder))
+
+
+@pytest.fixture
+def project(reachable: Path) -> Path:
     """A project with the example skills, and beside them a folder with a skill that has faults."""
-    folder = tmp_path / "project"
+    folder = reachable / "project"
     shutil.copytree(
         ROOT / "examples" / "skills",
         folder / ".agents" / "skills",
@@ -73,7 +84,7 @@ def project(tmp_path: Path) -> Path:
     )
     (folder / "drafts" / "note-taker").mkdir(parents=True)
     (folder / "drafts" / "note-taker" / "SKILL.md").write_text(BROKEN)
-    tool = tmp_path / "bin" / "skillbelt"
+    tool = reachable / "bin" / "skillbelt"
     tool.parent.mkdir()
     main = "import sys; from skillbelt.cli import main; sys.exit(main())"
     tool.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{main}" "$@"\n')

@@ -208,9 +208,11 @@ def test_a_file_is_read_wherever_a_run_may_leave_it(bench: Bench, name: str) -> 
     assert bench.read(f"workspace://{name}") == "text\n"
 
 
-def test_a_staged_file_of_a_skill_can_be_read(bench: Bench) -> None:
+def test_a_staged_file_of_a_skill_is_read_as_the_skills(bench: Bench) -> None:
+    """Where it is looked at who may see the skill."""
     bench.run("true")
-    assert "name: kit" in bench.read(f"workspace://skills/{SKILL}/SKILL.md")
+    refused = bench.call("read_file", file_name=f"workspace://skills/{SKILL}/SKILL.md")
+    assert "is not a file of a run" in refused.error
 
 
 def test_an_artifact_is_read_in_the_version_that_is_named(bench: Bench) -> None:

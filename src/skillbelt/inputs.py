@@ -35,6 +35,7 @@ from skillbelt.workspace import (
 Mode = Literal["copy", "link"]
 _SCHEMES = ("artifact", "host", "workspace", "skill")
 _LIMITS = Limits()
+_SKILL = "skill://"
 _CHUNK = 2**20
 _MOST_DIGITS = 18
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -97,6 +98,14 @@ def stage_inputs(
 
 
 # Arguments
+
+
+def skills_named(inputs: object) -> list[str]:
+    """The skills whose files the inputs want, by name."""
+    listed = inputs if isinstance(inputs, list | tuple) else ()
+    sources = [str(one.get("from")) for one in listed if isinstance(one, Mapping)]
+    wanted = [source.removeprefix(_SKILL) for source in sources if source.startswith(_SKILL)]
+    return [source.partition("/")[0] for source in wanted]
 
 
 def _read(item: object, run: str) -> _Wanted:

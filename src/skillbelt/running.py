@@ -12,15 +12,16 @@ from skillbelt.artifacts import read as read_artifact
 from skillbelt.collect import SCHEME
 from skillbelt.errors import ArtifactError, FileUnreadable, PathEscape, RunRefused
 from skillbelt.files import read_handle, too_large
+from skillbelt.inputs import skills_named
 from skillbelt.paths import check_relative, open_beneath
 from skillbelt.run import RunCall, RunResult
 from skillbelt.tools import Call, Runs, ToolResult
 from skillbelt.tracing import span
+from skillbelt.workspace import WRITABLE
 
 if TYPE_CHECKING:
     from skillbelt.skill import Skill
 
-_SKILL = "skill://"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 # A model needs to know what came of it; what was enforced is for the host, in `data`.
 _FOR_HOSTS = ("enforced",)
@@ -113,10 +114,7 @@ def run_call(arguments: Mapping[str, object]) -> RunCall:
 
 def skills_given(arguments: Mapping[str, object]) -> list[str]:
     """The skills whose files a call wants as its inputs, by name."""
-    inputs = arguments.get("inputs")
-    sources = [str(one.get("from")) for one in inputs] if isinstance(inputs, list) else []
-    wanted = [source.removeprefix(_SKILL) for source in sources if source.startswith(_SKILL)]
-    return [source.partition("/")[0] for source in wanted]
+    return skills_named(arguments.get("inputs"))
 
 
 def text_left(runs: Runs, name: str) -> str:
@@ -135,7 +133,8 @@ def _workspace_file(runs: Runs, name: str) -> bytes:
     path = check_relative(_alias(name.removeprefix(SCHEME)))
     most = runs.workbench.settings.limits.max_resource_file_bytes
     with runs.workbench.workspace(runs.who.key) as workspace:
-        if path.split("/")[0] not in {top for top, _ in workspace.mounts}:
+        # Files of skills are asked for as skill://, where it is looked at who may see them.
+        if path.split("/")[0] not in WRITABLE:
             raise PathEscape(path, ".", "is not a file of a run")
         try:
             handle = open_beneath(workspace.handle, path, _READ)

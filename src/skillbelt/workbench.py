@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from skillbelt.environments import Environment, provision
 from skillbelt.errors import ArtifactError, RunRefused
 from skillbelt.gate import Gate, session_id
 from skillbelt.hosts import leads_inside
-from skillbelt.inputs import stage_inputs
+from skillbelt.inputs import skills_named, stage_inputs
 from skillbelt.paths import create_beneath, inside
 from skillbelt.permission import Initiator, Request
 from skillbelt.run import (
@@ -394,7 +394,7 @@ class Workbench:
         root = INSIDE if sandbox.remaps else workspace.path
         cwd = workspace.resolve_cwd(call.cwd, skill.name, run)
         workspace.enter(cwd)
-        mounts = self._mounts(workspace, staged, root)
+        mounts = self._mounts(workspace, staged, root, skills_named(call.inputs))
         if packages is not None:
             mounts += (Mount(packages.path, packages.path),)
         python = interpreter()
@@ -419,12 +419,15 @@ class Workbench:
         )
 
     @staticmethod
-    def _mounts(workspace: Workspace, staged: Staged, root: str) -> tuple[Mount, ...]:
-        writable = [path for path, may_write in staged.mounts if may_write]
-        paths = [*workspace.mounts, *((path, True) for path in writable)]
+    def _mounts(
+        workspace: Workspace, staged: Staged, root: str, others: Iterable[str]
+    ) -> tuple[Mount, ...]:
+        """The skill itself, those that inputs come from, and what a run may write; nothing else."""
+        named = [(f"{SKILLS}/{name}", False) for name in others]
+        own = [each for each in workspace.mounts if each[0] != SKILLS]
         return tuple(
             Mount(os.path.join(workspace.path, path), os.path.join(root, path), may_write)
-            for path, may_write in paths
+            for path, may_write in dict.fromkeys((*named, *staged.mounts, *own))
         )
 
     def _environment(
