@@ -54,4 +54,5 @@ def result(future: Future[Settled]) -> Settled:
 
 
 def ours() -> list[str]:
-    return [one.name for one in threading.enumerate() if one.name.startswith("skillbelt-")]
+    names = ("skillbelt-desk", "skillbelt-listener")
+    return [one.name for one in threading.enumerate() if one.name.startswith(names)]
