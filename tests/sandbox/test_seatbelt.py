@@ -281,13 +281,10 @@ def test_without_its_program_it_is_not_used() -> None:
     assert reason == "there is no /nowhere/sandbox-exec, which belongs to macOS"
 
 
-def test_a_profile_that_is_not_accepted_is_told(tmp_path: Path) -> None:
-    program = tmp_path / "sandbox-exec"
+def test_a_profile_that_is_not_accepted_is_told(place: Place) -> None:
+    program = Path(place.beside("bin")) / "sandbox-exec"
     program.write_text("#!/bin/sh\necho 'sandbox-exec: bad profile' >&2; exit 65\n")
     program.chmod(0o755)
-    tmp_path.parent.chmod(0o755)
-    tmp_path.parent.parent.chmod(0o755)
-    tmp_path.chmod(0o755)
     reason = SeatbeltSandbox(str(program), "darwin").unavailable()
     assert reason == "a program in it ends with 65: sandbox-exec: bad profile"
 
