@@ -6,7 +6,7 @@ LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --extra all --group build -
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check fix bench bench-permission bench-prompt docs lock clean
+.PHONY: help setup demo test check fix bench bench-run bench-permission bench-prompt docs lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -32,6 +32,12 @@ fix: $(VENV)/.dev ## mends lint and format
 bench: $(VENV)/.dev ## the speed figures of docs/performance.md
 	@$(PYTHON_IN_VENV) -m compileall -q src # where Python may not write bytecode, starts are slow
 	$(PYTHON_IN_VENV) -m benchmarks.discovery $(ARGS)
+
+bench-run: $(VENV)/.dev ## what the sandbox, a whole run and collecting cost; ARGS=--endurance
+	@$(PYTHON_IN_VENV) -m compileall -q src
+	$(PYTHON_IN_VENV) -m benchmarks.sandbox
+	$(PYTHON_IN_VENV) -m benchmarks.run $(ARGS)
+	$(PYTHON_IN_VENV) -m benchmarks.collect
 
 bench-permission: $(VENV)/.dev ## what a decision costs, and a list under many rules
 	$(PYTHON_IN_VENV) -m benchmarks.permission $(ARGS)
