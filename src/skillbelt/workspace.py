@@ -19,7 +19,7 @@ import os
 import posixpath
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
@@ -172,7 +172,9 @@ class Workspace:
         try:
             os.utime(METADATA, dir_fd=handle, follow_symlinks=False)
         except FileNotFoundError:
-            _write(handle, Metadata({}, {}))
+            # Another may have begun it meanwhile, and staged something already.
+            with suppress(FileExistsError):
+                _write(handle, Metadata({}, {}), os.link)
 
     def give(self, handle: int) -> None:
         """Let what was just made belong to whoever commands run as."""
@@ -490,14 +492,13 @@ def _rows(table: object, kinds: list[type]) -> Iterator[tuple[str, list[object]]
             yield str(key), row
 
 
-def _write(folder: int, kept: Metadata) -> None:
+def _write(folder: int, kept: Metadata, place: Callable[..., None] = os.rename) -> None:
     """Write it in one step: a reader sees the old text or the new one."""
     part = f"{PRIVATE}/{METADATA}-{os.urandom(8).hex()}"
     try:
         with open(os.open(part, _NEW_FILE, 0o600, dir_fd=folder), "w", encoding="utf-8") as file:
             json.dump(kept._asdict(), file)
-        os.rename(part, METADATA, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
+        place(part, METADATA, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
         with suppress(FileNotFoundError):
             os.unlink(part, dir_fd=folder)
-        raise
