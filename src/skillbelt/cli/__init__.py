@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"skillbelt: {one_line(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _interrupted()
     except BrokenPipeError:
         _forget_output()
         return 0
@@ -102,6 +102,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_output()
         print(f"skillbelt: {one_line(str(error))}", file=sys.stderr)
         return 1
+
+
+def _interrupted() -> int:
+    """A library may pass on the interrupt that Python is about to raise as well: both are one."""
+    import signal
+
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return INTERRUPTED
 
 
 def _forget_output() -> None:
