@@ -5,10 +5,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from skillbelt import Runtime
 from tests.benches import Bench
+from tests.outputs import workspace as workspace
 from tests.tree import Tree
 
 
@@ -40,3 +43,19 @@ def open_tree(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tree]:
 def bench(open_tree: Tree) -> Bench:
     """A skill whose commands may run, in the sandbox of this machine."""
     return Bench(open_tree)
+
+
+@pytest.fixture
+def closed_runtimes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every runtime is closed again: who listens has a thread that would outlive the test."""
+    made: list[Runtime] = []
+    begin = Runtime.__init__
+
+    def noted(self: Runtime, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        made.append(self)
+
+    monkeypatch.setattr(Runtime, "__init__", noted)
+    yield
+    for belt in made:
+        belt.close()

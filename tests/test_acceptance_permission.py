@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -36,20 +35,7 @@ def answering(*answers: Answer) -> tuple[list[Pending], Callable[[Pending], Answ
     return asked, ask
 
 
-@pytest.fixture(autouse=True)
-def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every runtime is closed again: who listens has a thread that would outlive the test."""
-    made: list[Runtime] = []
-    begin = Runtime.__init__
-
-    def noted(self: Runtime, *given: Any, **named: Any) -> None:
-        begin(self, *given, **named)
-        made.append(self)
-
-    monkeypatch.setattr(Runtime, "__init__", noted)
-    yield
-    for belt in made:
-        belt.close()
+pytestmark = pytest.mark.usefixtures("closed_runtimes")
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skillbelt.commands import (
-    ALLOWED_VARIABLE,
-    DENIED_VARIABLE,
     CommandPolicy,
     clean_environment,
     policy_from,
@@ -21,6 +20,7 @@ from skillbelt.commands import (
     split_words,
 )
 from skillbelt.errors import ConfigError, RunRefused
+from skillbelt.settings import COMMAND_LISTS, load_settings
 
 ECHO = CommandPolicy(allowed=("echo",))
 
@@ -344,29 +344,38 @@ def test_a_listed_wrapper_is_not_handed_a_denied_program(tmp_path: Path) -> None
     assert prepare("env ls", policy)[1:] == ("ls",)
 
 
+ALLOWED, DENIED = COMMAND_LISTS["allowed_commands"], COMMAND_LISTS["denied_commands"]
+
+
 # --- where the lists come from -------------------------------------------------------------------
 
 
-def test_the_environment_gives_lists_separated_by_commas_or_blanks() -> None:
-    environ = {ALLOWED_VARIABLE: "echo, ls  cat", DENIED_VARIABLE: "rm,mv"}
-    assert policy_from(environ=environ) == CommandPolicy(("echo", "ls", "cat"), ("rm", "mv"))
+def policy_of(tmp_path: Path, environ: Mapping[str, str], **lists: list[str]) -> CommandPolicy:
+    """The policy under an environment, with lists set in code."""
+    settings = load_settings(tmp_path, environ={"HOME": str(tmp_path), **environ}, overrides=lists)
+    return policy_from(settings.allowed_commands, settings.denied_commands)
 
 
-def test_lists_in_code_override_the_environment() -> None:
+def test_the_environment_gives_lists_separated_by_commas_or_blanks(tmp_path: Path) -> None:
+    environ = {ALLOWED: "echo, ls  cat", DENIED: "rm,mv"}
+    assert policy_of(tmp_path, environ) == CommandPolicy(("echo", "ls", "cat"), ("rm", "mv"))
+
+
+def test_lists_in_code_override_the_environment(tmp_path: Path) -> None:
     """Case 84."""
-    environ = {ALLOWED_VARIABLE: "ls", DENIED_VARIABLE: "echo"}
-    policy = policy_from(["echo"], ["ls"], environ)
+    environ = {ALLOWED: "ls", DENIED: "echo"}
+    policy = policy_of(tmp_path, environ, allowed_commands=["echo"], denied_commands=["ls"])
     assert policy == CommandPolicy(("echo",), ("ls",))
     assert prepare("echo a", policy)[1:] == ("a",)
 
 
-def test_each_list_is_overridden_by_itself() -> None:
-    environ = {DENIED_VARIABLE: "rm"}
-    assert policy_from(["echo"], environ=environ) == CommandPolicy(("echo",), ("rm",))
+def test_each_list_is_overridden_by_itself(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, {DENIED: "rm"}, allowed_commands=["echo"])
+    assert policy == CommandPolicy(("echo",), ("rm",))
 
 
-def test_no_lists_are_no_policy() -> None:
-    assert not policy_from(environ={ALLOWED_VARIABLE: " , ", DENIED_VARIABLE: ""}).active
+def test_no_lists_are_no_policy(tmp_path: Path) -> None:
+    assert not policy_of(tmp_path, {ALLOWED: " , ", DENIED: ""}).active
 
 
 @pytest.mark.parametrize("entry", ["./tool", "bin/tool", "git status", "a\0b"])

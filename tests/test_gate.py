@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,21 +26,7 @@ from skillbelt import (
 )
 from tests.tree import Tree
 
-
-@pytest.fixture(autouse=True)
-def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every runtime is closed again: who listens has a thread that would outlive the test."""
-    made: list[Runtime] = []
-    begin = Runtime.__init__
-
-    def noted(self: Runtime, *given: Any, **named: Any) -> None:
-        begin(self, *given, **named)
-        made.append(self)
-
-    monkeypatch.setattr(Runtime, "__init__", noted)
-    yield
-    for belt in made:
-        belt.close()
+pytestmark = pytest.mark.usefixtures("closed_runtimes")
 
 
 @pytest.fixture

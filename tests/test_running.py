@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from skillbelt.errors import RunRefused
-from skillbelt.running import run_call, skills_given
+from skillbelt.inputs import skills_named
+from skillbelt.running import run_call
 from tests.benches import SKILL, Bench
 
 LONE = "\ud800"  # half of a character: JSON can write it, nothing else can
@@ -73,8 +74,8 @@ def test_a_variable_is_text(value: object) -> None:
 
 def test_the_skills_that_a_call_takes_files_of() -> None:
     inputs = [{"from": "skill://a/x"}, {"from": "skill://b"}, {"from": "host:///skill://c"}, {}]
-    assert skills_given({"inputs": inputs}) == ["a", "b"]
-    assert skills_given({}) == []
+    assert skills_named(inputs) == ["a", "b"]
+    assert skills_named(None) == []
 
 
 @pytest.mark.parametrize(

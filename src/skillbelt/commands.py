@@ -19,8 +19,6 @@ from typing import NamedTuple
 from skillbelt.errors import ConfigError, RunRefused
 from skillbelt.text import one_line, shorten
 
-ALLOWED_VARIABLE = "TRPC_AGENT_SKILL_RUN_ALLOWED_COMMANDS"
-DENIED_VARIABLE = "TRPC_AGENT_SKILL_RUN_DENIED_COMMANDS"
 # Where programs are looked for under a policy: folders that only the machine's owner fills.
 TRUSTED_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MAX_COMMAND_BYTES = 128 * 2**10 - 1  # the kernel takes no longer word
@@ -79,27 +77,10 @@ class CommandPolicy(NamedTuple):
 _NO_POLICY = CommandPolicy()
 
 
-def policy_from(
-    allowed: Iterable[str] = (),
-    denied: Iterable[str] = (),
-    environ: Mapping[str, str] | None = None,
-) -> CommandPolicy:
-    """The policy of the settings' lists; where one is empty, of the variable in the environment.
-
-    ConfigError for an entry that is neither a name nor an absolute path.
-    """
-    env = environ or {}
-    allow = _entries("allowed_commands", allowed) or _entries(
-        ALLOWED_VARIABLE, _split(env.get(ALLOWED_VARIABLE, ""))
-    )
-    deny = _entries("denied_commands", denied) or _entries(
-        DENIED_VARIABLE, _split(env.get(DENIED_VARIABLE, ""))
-    )
+def policy_from(allowed: Iterable[str] = (), denied: Iterable[str] = ()) -> CommandPolicy:
+    """The policy of the lists; ConfigError for an entry that is neither a name nor a whole path."""
+    allow, deny = _entries("allowed_commands", allowed), _entries("denied_commands", denied)
     return CommandPolicy(allow or None, deny)
-
-
-def _split(text: str) -> list[str]:
-    return text.replace(",", " ").split()
 
 
 def _entries(where: str, words: Iterable[str]) -> tuple[str, ...]:

@@ -416,14 +416,15 @@ def _about(skill: Skill) -> str:
 
 def run(call: Call) -> ToolResult:
     """Run a command of a skill."""
-    from skillbelt.running import run_command, skills_given
+    from skillbelt.inputs import skills_named
+    from skillbelt.running import run_command
 
     skill, access = find(call), call.access
     if access.settings.require_load and skill.name not in _given_to_model(access, skill):
         loader = access.names.get("skill_load") or access.names.get("skill", "skill_load")
         name = access.names.get("skill_run", "skill_run")
         raise Refused(f'{name} requires {loader} first for "{skill.name}"')
-    for name in skills_given(call.arguments):
+    for name in skills_named(call.arguments.get("inputs")):
         approved(access, access.called.get(name) or lookup(access, name))
     return run_command(call, skill)
 

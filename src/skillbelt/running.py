@@ -12,7 +12,6 @@ from skillbelt.artifacts import read as read_artifact
 from skillbelt.collect import SCHEME
 from skillbelt.errors import ArtifactError, FileUnreadable, PathEscape, RunRefused
 from skillbelt.files import read_handle, too_large
-from skillbelt.inputs import skills_named
 from skillbelt.paths import check_relative, open_beneath
 from skillbelt.run import RunCall, RunResult
 from skillbelt.tools import Call, Runs, ToolResult
@@ -110,11 +109,6 @@ def run_call(arguments: Mapping[str, object]) -> RunCall:
         given.get("editor_text"),  # type: ignore[arg-type]
         given.get("terminal") is True,
     )
-
-
-def skills_given(arguments: Mapping[str, object]) -> list[str]:
-    """The skills whose files a call wants as its inputs, by name."""
-    return skills_named(arguments.get("inputs"))
 
 
 def text_left(runs: Runs, name: str) -> str:

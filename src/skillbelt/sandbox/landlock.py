@@ -19,8 +19,8 @@ from skillbelt.sandbox.identity import SYSTEM_FOLDERS, current_identity
 from skillbelt.sandbox.limits import NO_PROCESSES
 from skillbelt.sandbox.mounts import mounts_of
 from skillbelt.sandbox.process import Run
-from skillbelt.sandbox.protocol import Job, Listener, Running
-from skillbelt.sandbox.supervised import supervised_plan
+from skillbelt.sandbox.protocol import Job, Listener, Running, refusal
+from skillbelt.sandbox.supervised import check_places, supervised_plan
 from skillbelt.values import Limits
 
 MIN_VERSION = 3  # before it, a file could be cut to nothing
@@ -58,11 +58,7 @@ class LandlockSandbox:
 
     def unavailable(self) -> str | None:
         """Why it can not be used here, with the remedy; None when it can."""
-        try:
-            _preflight()
-        except SandboxUnavailable as error:
-            return str(error)
-        return None
+        return refusal(_preflight)
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
         """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
@@ -71,9 +67,7 @@ class LandlockSandbox:
 
 
 def _start(job: Job, listener: Listener | None) -> Running:
-    for mount in job.mounts:
-        if os.path.normpath(mount.source) != os.path.normpath(mount.target):
-            raise SandboxUnavailable("landlock can not show a folder at another place than its own")
+    check_places(job, "landlock")
     filter_program = seccomp.program(job.capabilities.processes, network=False)
     plan = supervised_plan(job, enforced(job), rules(job), filter_program)
     return Run(plan, job, listener)

@@ -22,7 +22,7 @@ from skillbelt.sandbox.identity import (
 from skillbelt.sandbox.limits import NO_PROCESSES, shell_lines
 from skillbelt.sandbox.mounts import mounts_of
 from skillbelt.sandbox.process import TICK_SECONDS, Plan, Run, check_job
-from skillbelt.sandbox.protocol import Job, Listener, Running
+from skillbelt.sandbox.protocol import Job, Listener, Running, refusal
 from skillbelt.sandbox.watch import Guard
 from skillbelt.values import Limits
 
@@ -56,11 +56,7 @@ class LinuxSandbox:
 
     def unavailable(self) -> str | None:
         """Why it can not be used here, with the remedy; None when it can."""
-        try:
-            _preflight()
-        except SandboxUnavailable as error:
-            return str(error)
-        return None
+        return refusal(_preflight)
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
         """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""

@@ -19,7 +19,7 @@ from skillbelt.sandbox.limits import process_limits
 from skillbelt.sandbox.process import END_SECONDS, LOST, TICK_SECONDS, TIMED_OUT
 from skillbelt.sandbox.protocol import Job, Listener, Outcome
 from skillbelt.sandbox.spawn import Ends, spawn
-from skillbelt.sandbox.streams import Feed, Sink
+from skillbelt.sandbox.streams import Controls, Feed, Sink
 from skillbelt.sandbox.supervised import launcher_python
 from skillbelt.sandbox.watch import DiskWatch
 
@@ -40,16 +40,13 @@ class Chain(NamedTuple):
     missing: str = ""
 
 
-class PortableRun:
+class PortableRun(Controls):
     """A started command; see `Running`."""
 
     def __init__(self, chain: Chain, job: Job, listener: Listener | None) -> None:
         self._chain, self._job = chain, job
         self._started = time.monotonic()
-        self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._outcome: Outcome | None = None
-        self._cancelled = False
+        super().__init__()
         self._fds: set[int] = set()
         try:
             self._disk = DiskWatch(job.workspace, job.limits)
@@ -61,29 +58,6 @@ class PortableRun:
             self._give_back()
             raise
         threading.Thread(target=self._pump, name="skillbelt-run", daemon=True).start()
-
-    def write(self, data: bytes) -> None:
-        """Give it more input; BrokenPipeError once it does not take any."""
-        with self._lock:
-            self._feed.add(data)
-            self._notify()
-
-    def close_stdin(self) -> None:
-        """Tell it that no more input comes."""
-        with self._lock:
-            self._feed.end()
-            self._notify()
-
-    def kill(self) -> None:
-        """End it and everything that descends from it, at once."""
-        with self._lock:
-            self._cancelled = True
-            self._notify()
-
-    def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
-        """The outcome, when it has ended; None when the time is over first."""
-        self._ended.wait(timeout_seconds)
-        return self._outcome
 
     def _notify(self) -> None:
         if self._nudge in self._fds:

@@ -11,7 +11,6 @@ import os
 import select
 import signal
 import termios
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,7 +19,7 @@ from typing import NamedTuple, Protocol
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome
 from skillbelt.sandbox.spawn import Ends, Order, children, order
-from skillbelt.sandbox.streams import Feed, Sink
+from skillbelt.sandbox.streams import Controls, Feed, Sink
 
 READY = b"1"
 ANSWER = b"go\n"
@@ -67,16 +66,13 @@ class _Ending(NamedTuple):
     limit: str | None = None
 
 
-class Run:
+class Run(Controls):
     """A started command; see `Running`."""
 
     def __init__(self, plan: Plan, job: Job, listener: Listener | None) -> None:
         self._plan, self._job = plan, job
         self._started = time.monotonic()
-        self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._outcome: Outcome | None = None
-        self._cancelled = False
+        super().__init__()
         self._fds: set[int] = set(plan.fds)
         self._pid = self._pidfd = self._wake = self._inner = self._inner_pid = -1
         try:
@@ -89,29 +85,6 @@ class Run:
             self._abandon()
             raise
         _thread.start_new_thread(self._pump, ())
-
-    def write(self, data: bytes) -> None:
-        """Give it more input; BrokenPipeError once it does not take any."""
-        with self._lock:
-            self._feed.add(data)
-            self._notify()
-
-    def close_stdin(self) -> None:
-        """Tell it that no more input comes."""
-        with self._lock:
-            self._feed.end()
-            self._notify()
-
-    def kill(self) -> None:
-        """End it and everything it started, at once."""
-        with self._lock:
-            self._cancelled = True
-            self._notify()
-
-    def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
-        """The outcome, when it has ended; None when the time is over first."""
-        self._ended.wait(timeout_seconds)
-        return self._outcome
 
     def _notify(self) -> None:
         # The handle is closed under the lock, so it is still ours here if it is in the set.

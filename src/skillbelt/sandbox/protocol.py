@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
+from skillbelt.errors import SandboxUnavailable
 from skillbelt.values import Capabilities, Limits
 
 Stream = Literal["stdout", "stderr"]
@@ -115,3 +116,12 @@ def run(sandbox: Sandbox, job: Job, listener: Listener | None = None) -> Outcome
     outcome = sandbox.start(job, listener).wait()
     assert outcome is not None
     return outcome
+
+
+def refusal(attempt: Callable[[], object]) -> str | None:
+    """Why the attempt to use a sandbox fails; None when it does not."""
+    try:
+        attempt()
+    except SandboxUnavailable as error:
+        return str(error)
+    return None

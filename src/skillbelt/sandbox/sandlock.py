@@ -16,8 +16,8 @@ from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox import landlock, seccomp
 from skillbelt.sandbox.identity import Python, current_identity, interpreter
 from skillbelt.sandbox.process import Plan, Run
-from skillbelt.sandbox.protocol import Job, Listener, Running
-from skillbelt.sandbox.supervised import supervised_plan
+from skillbelt.sandbox.protocol import Job, Listener, Running, refusal
+from skillbelt.sandbox.supervised import check_places, supervised_plan
 from skillbelt.values import Limits
 
 MIN_VERSION = 6  # of Landlock; sandlock itself asks for it
@@ -37,11 +37,7 @@ class SandlockSandbox:
 
     def unavailable(self) -> str | None:
         """Why it can not be used here, with the remedy; None when it can."""
-        try:
-            _preflight()
-        except SandboxUnavailable as error:
-            return str(error)
-        return None
+        return refusal(_preflight)
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
         """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
@@ -60,9 +56,7 @@ def _check(job: Job) -> None:
             "sandlock has no network of its own that could be led through the proxy: "
             "named hosts need the sandbox 'bubblewrap'"
         )
-    for mount in job.mounts:
-        if os.path.normpath(mount.source) != os.path.normpath(mount.target):
-            raise SandboxUnavailable("sandlock can not show a folder at another place than its own")
+    check_places(job, "sandlock")
     if len(json.dumps((job.argv, dict(job.env)))) > _MAX_TASK_CHARS:
         raise RunRefused("the command and its environment are too long for sandlock")
 

@@ -2,10 +2,11 @@
 
 import errno
 import os
+import threading
 from collections import deque
 from contextlib import suppress
 
-from skillbelt.sandbox.protocol import Captured, Listener, Stream
+from skillbelt.sandbox.protocol import Captured, Listener, Outcome, Stream
 
 _CHUNK = 64 * 2**10
 _READS_AFTER_END = 64  # more than a pipe can hold when nobody is left to write
@@ -111,3 +112,42 @@ class Feed:
             with suppress(OSError):
                 os.write(self.fd, _END_OF_INPUT)
         return not self._terminal
+
+
+class Controls:
+    """What whoever started a run can do with it, whichever way it is carried."""
+
+    _feed: Feed
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._outcome: Outcome | None = None
+        self._cancelled = False
+
+    def write(self, data: bytes) -> None:
+        """Give it more input; BrokenPipeError once it does not take any."""
+        with self._lock:
+            self._feed.add(data)
+            self._notify()
+
+    def close_stdin(self) -> None:
+        """Tell it that no more input comes."""
+        with self._lock:
+            self._feed.end()
+            self._notify()
+
+    def kill(self) -> None:
+        """End it and everything it started, at once."""
+        with self._lock:
+            self._cancelled = True
+            self._notify()
+
+    def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
+        """The outcome, when it has ended; None when the time is over first."""
+        self._ended.wait(timeout_seconds)
+        return self._outcome
+
+    def _notify(self) -> None:
+        """Wake the thread that carries it; the caller holds the lock."""
+        raise NotImplementedError

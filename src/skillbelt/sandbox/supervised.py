@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 
+from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.cgroups import Hierarchy, hierarchy
 from skillbelt.sandbox.identity import Identity, current_identity, interpreter, run_identity
 from skillbelt.sandbox.limits import process_limits
@@ -96,3 +97,12 @@ def _limits_enforced(identity: Identity | None, found: Hierarchy | None) -> dict
         "disk": "watched, the workspace alone",
         "temporary files": "not enforced: there is no private /tmp",
     }
+
+
+def check_places(job: Job, sandbox: str) -> None:
+    """SandboxUnavailable for a mount that would need a view of the files of its own."""
+    for mount in job.mounts:
+        if os.path.normpath(mount.source) != os.path.normpath(mount.target):
+            raise SandboxUnavailable(
+                f"{sandbox} can not show a folder at another place than its own"
+            )
