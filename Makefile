@@ -51,8 +51,8 @@ docs: $(VENV)/.all ## rewrites the generated pages
 	$(PYTHON_IN_VENV) scripts/cli_reference.py --write
 
 lock: $(VENV)/.dev ## renews the locks; ARGS=--upgrade takes newer versions
-	$(LOCK) -o requirements/all.txt $(ARGS)
-	$(LOCK) --group dev -c requirements/all.txt -o requirements/dev.txt $(ARGS)
+	$(LOCK) --group dev -o requirements/dev.txt $(ARGS)
+	$(LOCK) -c requirements/dev.txt -o requirements/all.txt $(ARGS)
 
 clean: ## removes everything that make made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
