@@ -31,7 +31,7 @@ from skillbelt.settings import Settings
 from skillbelt.shelf import Shelf, Visible
 from skillbelt.skill import Skill
 from skillbelt.storage import Storage
-from skillbelt.tools import Access, Runs, Tool, ToolFormat, ToolResult, render
+from skillbelt.tools import Access, Runs, Tool, ToolFormat, ToolResult, Watch, render
 from skillbelt.turns import (
     Mark,
     Note,
@@ -258,9 +258,22 @@ class RuntimeSession:
         made = self.shelf.tools_for(self.skills(), listing=listing)
         return made if format is None else render(made, format)
 
-    def call_sync(self, tool: str, arguments: object = None, call_id: str = "") -> ToolResult:
-        """What a tool call gives. Whatever a model did wrong is a result with an `error`."""
-        return self.shelf.run_tool(tool, arguments, self._access(), call_id)
+    def call_sync(
+        self,
+        tool: str,
+        arguments: object = None,
+        call_id: str = "",
+        *,
+        watch: Watch | None = None,
+    ) -> ToolResult:
+        """What a tool call gives. Whatever a model did wrong is a result with an `error`.
+
+        `watch` follows the command that the call runs, if it runs one.
+        """
+        access = self._access()
+        if watch is not None:
+            access = access._replace(runs=lambda: self._runs()._replace(watch=watch))
+        return self.shelf.run_tool(tool, arguments, access, call_id)
 
     call = in_thread(call_sync)
 

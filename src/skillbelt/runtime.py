@@ -13,7 +13,7 @@ from skillbelt.permission import Initiator, Rule
 from skillbelt.session import Session
 from skillbelt.shelf import Shelf, Visible
 from skillbelt.skill import Skill
-from skillbelt.store import SessionKey
+from skillbelt.store import SessionKey, Store
 from skillbelt.tools import Access, Runs, ToolResult
 
 if TYPE_CHECKING:
@@ -142,15 +142,17 @@ class Runtime(Shelf):
         app: str = APP,
         visible: Visible | None = None,
         rules: Iterable[Rule] = (),
+        store: Store | None = None,
     ) -> RuntimeSession:
         """A conversation, new or as the store has it.
 
-        `visible` hides skills from it alone, and `rules` hold for it on top of all others.
+        `visible` hides skills from it alone, and `rules` hold for it on top of all others. A
+        `store` keeps it in place of the runtime's own.
         """
         settings = self.settings
         key = SessionKey(app, user, session)
         state = Session(
-            self.store,
+            store or self.store,
             key,
             agent=agent,
             mode=settings.load_mode,

@@ -16,6 +16,7 @@ from skillbelt.errors import ConfigError
 if TYPE_CHECKING:
     from skillbelt.background import Background
     from skillbelt.load import Loaded
+    from skillbelt.sandbox.protocol import Listener, Running
     from skillbelt.session import Session
     from skillbelt.settings import Settings
     from skillbelt.skill import Skill
@@ -62,12 +63,20 @@ class Access(NamedTuple):
     runs: Callable[[], Runs] | None = None
 
 
+class Watch(NamedTuple):
+    """Who follows what a call runs: told of its output, and given the command once it runs."""
+
+    listener: Listener | None = None
+    started: Callable[[Running], None] | None = None
+
+
 class Runs(NamedTuple):
-    """Where commands run, and for whom."""
+    """Where commands run, for whom, and who follows them."""
 
     workbench: Workbench
     background: Background
     who: Who
+    watch: Watch = Watch()
 
 
 class Call(NamedTuple):
