@@ -277,6 +277,19 @@ class RuntimeSession:
 
     call = in_thread(call_sync)
 
+    def answer_sync(
+        self, tool: str, arguments: object = None, *, shown: Iterable[str] = ()
+    ) -> ToolResult:
+        """What a call gives to a host that sends its own history as it is, without `request`.
+
+        The text of a skill is in the answer itself, where the history keeps it. `shown` are the
+        answers that the model has before it: a text that is among them is not given again.
+        """
+        access = self._access()._replace(session=None, shown=frozenset(shown))
+        return self.shelf.run_tool(tool, arguments, access, "")
+
+    answer = in_thread(answer_sync)
+
     def _access(self) -> Access:
         return Access(
             self.skills(),

@@ -193,9 +193,13 @@ def use(call: Call) -> ToolResult:
     text = content(skill, loaded.text, sample_files(skill, access.settings.limits))
     data = {"title": f"Loaded skill: {skill.name}", "name": skill.name, "dir": skill.dir}
     if text in access.shown:
-        told = f"Skill {skill.name} is loaded already: its text is in an earlier result, unchanged."
-        return ToolResult(told, data=data)
+        return ToolResult(already(skill), data=data)
     return ToolResult(text, data={**data, "report": report(loaded)})
+
+
+def already(skill: Skill) -> str:
+    """The answer to who asks again for a text that it has before it."""
+    return f"Skill {skill.name} is loaded already: its text is in an earlier result, unchanged."
 
 
 def _log(call: Call, skill: Skill) -> None:
@@ -244,7 +248,8 @@ def load(call: Call) -> ToolResult:
     if access.session is None:
         chosen = list_docs(skill, access.settings.limits) if every else docs or []
         texts = tuple((path, document(skill, path, access)) for path in chosen)
-        return ToolResult(block(Material(skill.name, loaded.text, texts)))
+        text = block(Material(skill.name, loaded.text, texts))
+        return ToolResult(already(skill) if text in access.shown else text)
     evicted = access.session.load(skill.name, docs, every, call.id or UNNAMED)
     data = {"name": skill.name, "evicted": list(evicted), "report": report(loaded)}
     told = [f"put away, the limit is reached: {', '.join(evicted)}"] if evicted else []

@@ -1,0 +1,65 @@
+"""Skills as plain functions, for whatever takes functions with names, types and docstrings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from skillbelt.integrations.kit import Kit
+from skillbelt.tools import Tool
+
+if TYPE_CHECKING:
+    from skillbelt.conversation import RuntimeSession
+
+_TYPES: dict[object, Any] = {
+    "string": str,
+    "integer": int,
+    "boolean": bool,
+    "array": list[Any],
+    "object": dict[str, Any],
+}
+
+
+def skill_functions(session: RuntimeSession) -> dict[str, Callable[..., str]]:
+    """A function for each tool, by name: it takes what the tool takes and gives a text."""
+    kit = Kit(session)
+    return {tool.name: _function(kit, tool) for tool in kit.tools()}
+
+
+def skill_instructions(session: RuntimeSession) -> str:
+    """What a system prompt says of the skills and of these functions."""
+    return Kit(session).instructions()
+
+
+def _function(kit: Kit, tool: Tool) -> Callable[..., str]:
+    def call(**arguments: Any) -> str:
+        return kit.call_sync(tool.name, arguments).text
+
+    parameters = _parameters(tool.schema)
+    call.__name__ = call.__qualname__ = tool.name
+    call.__doc__ = _docstring(tool)
+    call.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": str}
+    call.__signature__ = inspect.Signature(parameters, return_annotation=str)  # type: ignore[attr-defined]
+    return call
+
+
+def _parameters(schema: dict[str, Any]) -> list[inspect.Parameter]:
+    made = []
+    for name, value in schema["properties"].items():
+        kind, required = _TYPES[value["type"]], name in schema["required"]
+        made.append(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if required else None,
+                annotation=kind if required else kind | None,
+            )
+        )
+    return made
+
+
+def _docstring(tool: Tool) -> str:
+    properties: dict[str, Any] = tool.schema["properties"]  # type: ignore[assignment]
+    lines = [f"    {name}: {value.get('description', '')}" for name, value in properties.items()]
+    return "\n".join([tool.description, "", "Args:", *lines])

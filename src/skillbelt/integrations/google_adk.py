@@ -1,0 +1,89 @@
+"""Skills for Google's Agent Development Kit: `LlmAgent(tools=[SkillToolset(Runtime())])`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.events.event import Event
+from google.adk.models.llm_request import LlmRequest
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from skillbelt.integrations.kit import Kit, Kits
+from skillbelt.tools import Tool
+
+if TYPE_CHECKING:
+    from skillbelt.runtime import Runtime
+
+# What is loaded, in the state of ADK's session: for callbacks and other agents to look at.
+LOADED = "skills_loaded"
+_RESULT = "result"
+
+
+class SkillToolset(BaseToolset):
+    """The skills of a runtime as a toolset.
+
+    A conversation is ADK's own session, whose events hold what was loaded.
+    """
+
+    def __init__(self, belt: Runtime, **options: Any) -> None:
+        """The options are those of `Runtime.session`: `agent`, `visible`, `rules`, `app`."""
+        super().__init__()
+        self._kits = Kits(belt, **options)
+
+    def _kit(self, context: ReadonlyContext | None) -> Kit:
+        if context is None:
+            return self._kits.of("", "")
+        return self._kits.of(context.user_id, context.session.id)
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        """The tools for what the conversation may see now."""
+        kit = self._kit(readonly_context)
+        return [SkillTool(kit, tool) for tool in kit.tools()]
+
+    async def process_llm_request(
+        self, *, tool_context: ToolContext, llm_request: LlmRequest
+    ) -> None:
+        """Add what there is to the system instruction."""
+        text = self._kit(tool_context).instructions()
+        if text:
+            llm_request.append_instructions([text])
+
+
+class SkillTool(BaseTool):
+    """One of the tools."""
+
+    def __init__(self, kit: Kit, tool: Tool) -> None:
+        super().__init__(name=tool.name, description=tool.description)
+        self._kit, self._tool = kit, tool
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        schema = {k: v for k, v in self._tool.schema.items() if k != "$schema"}
+        return types.FunctionDeclaration(
+            name=self.name, description=self.description, parameters_json_schema=schema
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """What the call gives; a skill that was loaded is in the session's state from then on."""
+        answer = await self._kit.call(self._tool.name, args, shown(tool_context.session.events))
+        if self._tool.kind == "skill_load" and not answer.failed:
+            loaded = [*tool_context.state.get(LOADED, []), str(args["skill"])]
+            tool_context.state[LOADED] = list(dict.fromkeys(loaded))
+        return {"error" if answer.failed else _RESULT: answer.text}
+
+
+def shown(events: Iterable[Event]) -> list[str]:
+    """The answers of tools that a model has before it."""
+    return list(_answers(events))
+
+
+def _answers(events: Iterable[Event]) -> Iterator[str]:
+    for event in events:
+        for answer in event.get_function_responses():
+            text = (answer.response or {}).get(_RESULT)
+            if isinstance(text, str):
+                yield text

@@ -1,0 +1,88 @@
+"""What all frameworks share: the tools of one conversation, whose answers hold the text itself.
+
+A framework keeps its own history and sends it as it is. So the text of a skill goes where that
+history keeps it: into the answer to the call that loaded it. It stays there byte for byte, whatever
+comes after it, so that a prompt cache can serve it and whoever resumes the history has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from skillbelt.disclose import GUIDANCE_HEADER
+from skillbelt.tools import Tool, guidance
+
+if TYPE_CHECKING:
+    from skillbelt.conversation import RuntimeSession
+    from skillbelt.runtime import Runtime
+
+# What is in an answer stays there; these would take it away or add to it later.
+_NEED_REQUESTS = ("skill_select_docs", "skill_unload")
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class Answer(NamedTuple):
+    """What a call gave: a text for the model, whether the call failed, facts for programs."""
+
+    text: str
+    failed: bool = False
+    data: Mapping[str, object] = _NOTHING
+
+
+class Kit:
+    """The tools and the instructions of one conversation, for a framework to offer."""
+
+    def __init__(self, session: RuntimeSession) -> None:
+        self.session = session
+        self._instructions: str | None = None
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What each tool that is offered is called, by its kind."""
+        known = self.session.shelf.names
+        left_out = {*_NEED_REQUESTS, "skill"} if "skill_load" in known else {*_NEED_REQUESTS}
+        return {kind: name for kind, name in known.items() if kind not in left_out}
+
+    def tools(self) -> list[Tool]:
+        """The tools for what the conversation may see now."""
+        names = self.names
+        return [tool for tool in self.session.tools() if tool.kind in names]
+
+    def instructions(self) -> str:
+        """What the system prompt says of skills: the same for as long as the conversation lasts."""
+        if self._instructions is None:
+            shelf = self.session.shelf
+            shelf.look()
+            parts = [shelf.overview_of(self.session.skills()).text]
+            if parts[0] and shelf.settings.overview_format != "plain":
+                parts.append(f"{GUIDANCE_HEADER}\n{guidance(self.names)}")
+            self._instructions = "\n\n".join(filter(None, parts))
+        return self._instructions
+
+    async def call(self, tool: str, arguments: object, shown: Iterable[str] = ()) -> Answer:
+        """What a call gives; whatever a model did wrong is an answer too."""
+        result = await self.session.answer(tool, arguments, shown=shown)
+        return Answer(result.text, bool(result.error), result.data)
+
+    def call_sync(self, tool: str, arguments: object, shown: Iterable[str] = ()) -> Answer:
+        """The same, where there is no event loop."""
+        result = self.session.answer_sync(tool, arguments, shown=shown)
+        return Answer(result.text, bool(result.error), result.data)
+
+
+class Kits:
+    """A kit for each conversation of a framework, by its user and its session."""
+
+    def __init__(self, belt: Runtime, agent: str = "", **options: Any) -> None:
+        self._belt, self._agent, self._options = belt, agent, options
+        self._kits: dict[tuple[str, str], Kit] = {}
+
+    def of(self, user: str, session: str) -> Kit:
+        """The kit of that conversation; the same one each time."""
+        key = (user, session)
+        if key not in self._kits:
+            made = self._belt.session(user, session, agent=self._agent, **self._options)
+            self._kits[key] = Kit(made)
+        return self._kits[key]

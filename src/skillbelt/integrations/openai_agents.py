@@ -1,0 +1,67 @@
+"""Skills for the OpenAI Agents SDK: `skill_agent(Runtime(), name=..., instructions=...)`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from agents import Agent, FunctionTool, RunContextWrapper
+from agents.tool_context import ToolContext
+
+from skillbelt.integrations.kit import Kit
+from skillbelt.tools import Tool
+
+if TYPE_CHECKING:
+    from skillbelt.conversation import RuntimeSession
+
+Instructions = Callable[[RunContextWrapper[Any], Agent[Any]], str]
+
+
+def skill_agent(session: RuntimeSession, *, instructions: str = "", **options: Any) -> Agent[Any]:
+    """An agent that has the skills of a conversation; the options are those of `Agent`.
+
+    What the SDK's own session keeps is enough to go on: the text of a skill is in the answer to the
+    call that loaded it.
+    """
+    kit = Kit(session)
+    tools = [*options.pop("tools", ()), *skill_tools(kit)]
+    return Agent(instructions=skill_instructions(kit, instructions), tools=tools, **options)
+
+
+def skill_instructions(kit: Kit, before: str = "") -> Instructions:
+    """What the system prompt says: one's own text first, then what there is."""
+
+    def told(context: RunContextWrapper[Any], agent: Agent[Any]) -> str:
+        return "\n\n".join(filter(None, [before, kit.instructions()]))
+
+    return told
+
+
+def skill_tools(kit: Kit) -> list[FunctionTool]:
+    """The tools of one conversation."""
+    return [_tool(kit, tool) for tool in kit.tools()]
+
+
+def _tool(kit: Kit, tool: Tool) -> FunctionTool:
+    return FunctionTool(
+        name=tool.name,
+        description=tool.description,
+        params_json_schema={k: v for k, v in tool.schema.items() if k != "$schema"},
+        on_invoke_tool=_caller(kit, tool.name),
+        # Strict schemas have no optional arguments.
+        strict_json_schema=False,
+    )
+
+
+def _caller(kit: Kit, name: str) -> Callable[[ToolContext[Any], str], Awaitable[str]]:
+    async def call(context: ToolContext[Any], arguments: str) -> str:
+        return (await kit.call(name, arguments, shown(context.turn_input))).text
+
+    return call
+
+
+def shown(items: list[Any]) -> list[str]:
+    """The answers of tools that a model has before it."""
+    outputs = (item for item in items if isinstance(item, dict))
+    answers = [one.get("output") for one in outputs if one.get("type") == "function_call_output"]
+    return [text for text in answers if isinstance(text, str)]

@@ -1,0 +1,74 @@
+"""Skills for Pydantic AI: `Agent(model, toolsets=[SkillToolset(Runtime())])`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic_ai import RunContext
+from pydantic_ai.messages import InstructionPart, ModelMessage, ToolReturn, ToolReturnPart
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+from pydantic_core import SchemaValidator, core_schema
+
+from skillbelt.integrations.kit import Kit, Kits
+from skillbelt.tools import Tool
+
+if TYPE_CHECKING:
+    from skillbelt.runtime import Runtime
+
+# A call that does not fit is answered by the tool itself, in words a model can act on.
+_ANYTHING = SchemaValidator(schema=core_schema.any_schema())
+
+
+class SkillToolset(AbstractToolset[Any]):
+    """The skills of a runtime as a toolset.
+
+    A conversation is the agent's own: `conversation_id`, which goes on with its message history.
+    """
+
+    def __init__(
+        self, belt: Runtime, *, user: str = "", id: str = "skills", **options: Any
+    ) -> None:
+        """The options are those of `Runtime.session`: `agent`, `visible`, `rules`, `app`."""
+        self._kits, self._user, self._id = Kits(belt, **options), user, id
+
+    @property
+    def id(self) -> str:
+        """What this toolset is called among those of an agent."""
+        return self._id
+
+    def _kit(self, ctx: RunContext[Any]) -> Kit:
+        return self._kits.of(self._user, ctx.conversation_id or ctx.run_id or "")
+
+    async def get_instructions(self, ctx: RunContext[Any]) -> InstructionPart | None:
+        """What there is and how it is used; the same for the whole conversation."""
+        text = self._kit(ctx).instructions()
+        return InstructionPart(text, on_change="append", name="skills") if text else None
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        """The tools, by name."""
+        return {tool.name: self._offered(tool) for tool in self._kit(ctx).tools()}
+
+    def _offered(self, tool: Tool) -> ToolsetTool[Any]:
+        definition = ToolDefinition(
+            name=tool.name,
+            description=tool.description,
+            parameters_json_schema={k: v for k, v in tool.schema.items() if k != "$schema"},
+        )
+        return ToolsetTool(
+            toolset=self, tool_def=definition, max_retries=1, args_validator=_ANYTHING
+        )
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> ToolReturn[str]:
+        """What the call gives; its facts are in the metadata, which no model sees."""
+        answer = await self._kit(ctx).call(name, tool_args, shown(ctx.messages))
+        return ToolReturn(answer.text, metadata=dict(answer.data) or None)
+
+
+def shown(messages: list[ModelMessage]) -> list[str]:
+    """The answers of tools that a model has before it."""
+    parts = (part for message in messages for part in message.parts)
+    answers = (part.content for part in parts if isinstance(part, ToolReturnPart))
+    return [text for text in answers if isinstance(text, str)]

@@ -1,0 +1,128 @@
+"""Skills in a real LangChain agent and a LangGraph checkpointer, with their own fake model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.outputs import ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from pydantic import Field
+
+from skillbelt import Runtime
+from skillbelt.integrations.kit import Kit
+from skillbelt.integrations.langchain import SkillMiddleware, skill_tools
+
+
+class Scripted(GenericFakeChatModel):
+    """Their fake model, which notes what it is sent and lets tools be bound."""
+
+    sent: list[list[BaseMessage]] = Field(default_factory=list)
+
+    def bind_tools(
+        self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **_: Any
+    ) -> Runnable[Any, AIMessage]:
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *given: Any, **named: Any) -> ChatResult:
+        self.sent.append(list(messages))
+        return super()._generate(messages, *given, **named)
+
+
+def model(*steps: AIMessage) -> Scripted:
+    return Scripted(messages=iter(steps), sent=[])
+
+
+def call(tool: str, id: str = "c1", **arguments: object) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": tool, "args": arguments, "id": id}])
+
+
+def thread(name: str) -> Any:
+    return {"configurable": {"thread_id": name}}
+
+
+def ask(text: str) -> Any:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+def answers(messages: Sequence[BaseMessage]) -> list[str]:
+    return [str(one.content) for one in messages if isinstance(one, ToolMessage)]
+
+
+LOAD = call("skill_load", skill="greet")
+
+
+def test_a_skill_is_loaded_and_its_text_is_sent(belt: Runtime) -> None:
+    fake = model(LOAD, AIMessage("done"))
+    result = create_agent(fake, middleware=[SkillMiddleware(belt)]).invoke(ask("greet me"))
+    assert result["messages"][-1].text == "done"
+    assert "mellifluous" in answers(fake.sent[1])[0]
+
+
+def test_the_system_prompt_tells_what_there_is_and_stays(belt: Runtime) -> None:
+    fake = model(LOAD, AIMessage("done"))
+    made = create_agent(fake, system_prompt="Be kind.", middleware=[SkillMiddleware(belt)])
+    made.invoke(ask("greet me"))
+    first, second = (sent[0].text for sent in fake.sent)
+    assert first == second
+    assert first.startswith("Be kind.") and "<name>greet</name>" in first
+
+
+def test_the_graphs_own_checkpointer_keeps_it(belt: Runtime) -> None:
+    saver = InMemorySaver()
+    first = create_agent(
+        model(LOAD, AIMessage("one")), middleware=[SkillMiddleware(belt)], checkpointer=saver
+    )
+    first.invoke(ask("greet me"), thread("a"))
+    fake = model(call("skill_load", "c2", skill="greet"), AIMessage("two"))
+    second = create_agent(fake, middleware=[SkillMiddleware(belt)], checkpointer=saver)
+    second.invoke(ask("again"), thread("a"))
+    assert "mellifluous" in answers(fake.sent[0])[0]
+    assert "loaded already" in answers(fake.sent[1])[1]
+
+
+def test_threads_have_workspaces_of_their_own(belt: Runtime) -> None:
+    write = call("skill_run", skill="greet", command="echo mine > work/note")
+    read = call("skill_run", skill="greet", command="cat work/note")
+    fake = model(write, AIMessage("-"), read, AIMessage("-"), read, AIMessage("-"))
+    made = create_agent(fake, middleware=[SkillMiddleware(belt)])
+    for name in ("a", "a", "b"):
+        made.invoke(ask("go"), thread(name))
+    assert json.loads(answers(fake.sent[3])[0])["stdout"] == "mine\n"
+    assert json.loads(answers(fake.sent[5])[0])["exit_code"] == 1
+
+
+def test_a_call_that_goes_wrong_is_an_answer(belt: Runtime) -> None:
+    fake = model(call("skill_load", skill="nothing"), call("skill_load"), AIMessage("sorry"))
+    create_agent(fake, middleware=[SkillMiddleware(belt)]).invoke(ask("greet me"))
+    unknown, wrong = answers(fake.sent[2])
+    assert unknown == "unknown skill: nothing"
+    assert "argument 'skill' is missing" in wrong
+
+
+def test_in_a_coroutine_while_it_streams(belt: Runtime) -> None:
+    async def main() -> list[str]:
+        made = create_agent(model(LOAD, AIMessage("done")), middleware=[SkillMiddleware(belt)])
+        stream = made.astream(ask("greet me"), stream_mode="updates")
+        return [key async for update in stream for key in update]
+
+    assert anyio.run(main) == ["model", "tools", "model"]
+
+
+def test_the_tools_in_a_graph_of_ones_own(belt: Runtime) -> None:
+    tools = skill_tools(Kit(belt.session("ada", "chat")))
+    graph = StateGraph(MessagesState)
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_edge(START, "tools")
+    graph.add_edge("tools", END)
+    result = graph.compile().invoke({"messages": [LOAD]})
+    assert "mellifluous" in answers(result["messages"])[0]

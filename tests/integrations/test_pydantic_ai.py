@@ -1,0 +1,108 @@
+"""Skills in a real Pydantic AI agent, with its own test models."""
+
+from __future__ import annotations
+
+import anyio
+from pydantic_ai import Agent, AgentRunResult, ModelMessagesTypeAdapter
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from skillbelt import Runtime
+from skillbelt.integrations.pydantic_ai import SkillToolset
+
+
+def run(agent: Agent, text: str, history: list[ModelMessage] | None = None) -> AgentRunResult[str]:
+    async def main() -> AgentRunResult[str]:
+        return await agent.run(text, message_history=history)
+
+    return anyio.run(main)
+
+
+def answers(messages: list[ModelMessage]) -> list[ToolReturnPart]:
+    return [p for m in messages for p in m.parts if isinstance(p, ToolReturnPart)]
+
+
+def script(*steps: ToolCallPart | str) -> tuple[FunctionModel, list[list[ModelMessage]]]:
+    """A model that makes these calls and then says this; what it was sent is kept."""
+    left, sent = list(steps), list[list[ModelMessage]]()
+
+    def reply(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        sent.append(list(messages))
+        step = left.pop(0)
+        return ModelResponse([TextPart(step) if isinstance(step, str) else step])
+
+    return FunctionModel(reply), sent
+
+
+def load(name: str = "greet") -> ToolCallPart:
+    return ToolCallPart("skill_load", {"skill": name})
+
+
+def instructions(sent: list[list[ModelMessage]]) -> list[str]:
+    requests = [batch[-1] for batch in sent]
+    return [one.instructions or "" for one in requests if isinstance(one, ModelRequest)]
+
+
+def test_a_skill_is_loaded_and_its_text_is_in_the_history(belt: Runtime) -> None:
+    model, sent = script(load(), "done")
+    result = run(Agent(model, toolsets=[SkillToolset(belt)]), "greet me")
+    assert result.output == "done"
+    (answer,) = answers(result.all_messages())
+    assert "mellifluous" in str(answer.content)
+    assert answers(sent[1])[0].content == answer.content
+
+
+def test_the_system_prompt_tells_what_there_is_and_stays(belt: Runtime) -> None:
+    model, sent = script(load(), "done")
+    run(Agent(model, instructions="Be kind.", toolsets=[SkillToolset(belt)]), "greet me")
+    first, second = instructions(sent)
+    assert first == second
+    assert first.startswith("Be kind.") and "<name>greet</name>" in first
+
+
+def test_the_next_run_has_what_the_framework_kept(belt: Runtime) -> None:
+    """The history goes through JSON, as between two processes."""
+    model, sent = script(load(), "one", load(), "two")
+    agent = Agent(model, toolsets=[SkillToolset(belt)])
+    kept = run(agent, "greet me").all_messages_json()
+    history = ModelMessagesTypeAdapter.validate_json(kept)
+    run(agent, "again", history)
+    assert "mellifluous" in str(answers(sent[2])[0].content)
+    assert "loaded already" in str(answers(sent[3])[1].content)
+
+
+def test_a_conversation_keeps_its_workspace(belt: Runtime) -> None:
+    def shell(command: str) -> ToolCallPart:
+        return ToolCallPart("skill_run", {"skill": "greet", "command": command})
+
+    model, sent = script(shell("echo kept > work/note"), "one", shell("cat work/note"), "two")
+    agent = Agent(model, toolsets=[SkillToolset(belt)])
+    first = run(agent, "write")
+    run(agent, "read", first.all_messages())
+    assert '"stdout": "kept\\n"' in str(answers(sent[3])[1].content)
+
+
+def test_a_call_that_goes_wrong_is_an_answer(belt: Runtime) -> None:
+    bad = ToolCallPart("skill_load", {"name": 3})
+    model, _ = script(load("nothing"), bad, "sorry")
+    result = run(Agent(model, toolsets=[SkillToolset(belt)]), "greet me")
+    unknown, wrong = answers(result.all_messages())
+    assert unknown.content == "unknown skill: nothing"
+    assert "argument 'skill' is missing" in str(wrong.content)
+
+
+def test_while_it_streams(belt: Runtime) -> None:
+    async def main() -> list[str]:
+        agent = Agent(TestModel(call_tools=["skill_list"]), toolsets=[SkillToolset(belt)])
+        async with agent.run_stream("what is there?") as stream:
+            return [text async for text in stream.stream_text()]
+
+    assert "greet" in anyio.run(main)[-1]
