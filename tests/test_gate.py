@@ -24,6 +24,7 @@ from skillbelt import (
     Rule,
     Runtime,
 )
+from skillbelt.gate import ASKER
 from tests.tree import Tree
 
 pytestmark = pytest.mark.usefixtures("closed_runtimes")
@@ -265,3 +266,21 @@ def test_an_unknown_type_is_denied_with_its_name_when_nobody_answers(tree: Tree)
     decision: Decision = gate.check(Request("teleport", ("home",)))
     assert not decision.allowed
     assert "teleport home" in decision.reason
+
+
+def test_a_host_finds_its_own_mark_in_what_is_asked_for(pdf: Tree) -> None:
+    seen: list[object] = []
+    belt = runtime(pdf, ask=lambda pending: seen.append(pending.request.metadata))
+
+    async def load(chat: str) -> None:
+        ASKER.set({"chat": chat})
+        await belt.session("ada", chat).call("skill_load", {"skill": "pdf"})
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            for chat in "ab":
+                group.start_soon(load, chat)
+
+    anyio.run(main)
+    belt.session("ada", "c").call_sync("skill_load", {"skill": "pdf"})
+    assert sorted(map(str, seen)) == ["{'chat': 'a'}", "{'chat': 'b'}", "{}"]

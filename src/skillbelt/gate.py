@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 from skillbelt.audit import AuditEvent, AuditLog, open_audit, user_name
@@ -36,6 +38,9 @@ from skillbelt.values import Diagnostic
 
 # Answers a request, or leaves it to others with None.
 Ask = Callable[[Pending], Answer | None]
+# What a host finds again in the `metadata` of whatever is asked for in its context: which call of
+# which client it comes from.
+ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingProxyType({}))
 _MAX_AGENTS = 64  # whose view of the catalogue is kept
 _SOURCES = {
     "default": "the built-in rules",
@@ -175,7 +180,10 @@ class Gate:
             return Decision(True, action, rule, "declared", f"declared by {granting}")
         if self.ledger.covering(request):
             return Decision(True, action, rule, "remembered")
-        settled = self.desk.ask(request)
+        asker = ASKER.get()
+        settled = self.desk.ask(
+            request._replace(metadata={**request.metadata, **asker}) if asker else request
+        )
         if settled.by in ("once", "always"):
             return Decision(True, action, rule, settled.by)
         return Decision(False, action, rule, settled.by, _unanswered(request, settled))
