@@ -468,3 +468,19 @@ def test_a_body_is_read_again_only_when_its_file_changed(tree: Tree) -> None:
     assert "The body of pdf." in sent()
     tree.skill(f"{SKILLS}/pdf", "Reads PDF files.", text="Another body.\n")
     assert "Another body." in sent()
+
+
+def test_a_host_without_requests_has_the_text_in_the_answer_and_the_load_in_the_store(
+    tree: Tree,
+) -> None:
+    session = Runtime(tree.project).session("u", "s")
+    loaded = session.call_sync("skill_load", {"skill": "pdf"}, inline=True)
+    assert loaded.text.startswith("[Loaded] pdf")
+    assert "The body of pdf." in loaded.text
+    assert [one.name for one in session.loaded()] == ["pdf"]
+    chosen = {"skill": "pdf", "docs": ["guide.md"]}
+    selected = session.call_sync("skill_select_docs", chosen, inline=True)
+    assert selected.text == "[Doc] guide.md\n\nThe guide of pdf.\n"
+    assert selected.data["selected_docs"] == ("guide.md",)
+    put_away = session.call_sync("skill_unload", {"skill": "pdf"}, inline=True)
+    assert put_away.text == "unloaded: pdf"

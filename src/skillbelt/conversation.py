@@ -265,12 +265,14 @@ class RuntimeSession:
         call_id: str = "",
         *,
         watch: Watch | None = None,
+        inline: bool = False,
     ) -> ToolResult:
         """What a tool call gives. Whatever a model did wrong is a result with an `error`.
 
-        `watch` follows the command that the call runs, if it runs one.
+        `watch` follows the command that the call runs, if it runs one. With `inline` the text of
+        what is loaded is in the answer, for a host that makes its requests without `request`.
         """
-        access = self._access()
+        access = self._access()._replace(inline=inline)
         if watch is not None:
             access = access._replace(runs=lambda: self._runs()._replace(watch=watch))
         return self.shelf.run_tool(tool, arguments, access, call_id)

@@ -245,15 +245,24 @@ def load(call: Call) -> ToolResult:
     loaded = body(skill, access)
     docs, every = _documents(call, skill)
     access.record(skill, loaded)
+    given = f"loaded: {skill.name}"
+    if access.session is None or access.inline:
+        text = block(Material(skill.name, loaded.text, _texts(skill, docs, every, access)))
+        given = already(skill) if text in access.shown else text
     if access.session is None:
-        chosen = list_docs(skill, access.settings.limits) if every else docs or []
-        texts = tuple((path, document(skill, path, access)) for path in chosen)
-        text = block(Material(skill.name, loaded.text, texts))
-        return ToolResult(already(skill) if text in access.shown else text)
+        return ToolResult(given)
     evicted = access.session.load(skill.name, docs, every, call.id or UNNAMED)
     data = {"name": skill.name, "evicted": list(evicted), "report": report(loaded)}
     told = [f"put away, the limit is reached: {', '.join(evicted)}"] if evicted else []
-    return ToolResult("\n".join([*told, f"loaded: {skill.name}"]), data=data)
+    return ToolResult("\n".join([*told, given]), data=data)
+
+
+def _texts(
+    skill: Skill, docs: list[str] | None, every: bool, access: Access
+) -> tuple[tuple[str, str], ...]:
+    """The chosen documents, each with its text."""
+    chosen = list_docs(skill, access.settings.limits) if every else docs or []
+    return tuple((path, document(skill, path, access)) for path in chosen)
 
 
 def _documents(call: Call, skill: Skill) -> tuple[list[str] | None, bool]:
@@ -284,10 +293,12 @@ def select_docs(call: Call) -> ToolResult:
     """Change which documents of a loaded skill are there."""
     skill, access = find(call), call.access
     docs, every = _documents(call, skill)
+    given = ""
+    if access.session is None or access.inline:
+        texts = _texts(skill, docs, every, access)
+        given = "\n\n".join(f"[Doc] {path}\n\n{text}" for path, text in texts)
     if access.session is None:
-        chosen = list_docs(skill, access.settings.limits) if every else docs or []
-        given = [f"[Doc] {path}\n\n{document(skill, path, access)}" for path in chosen]
-        return ToolResult("\n\n".join(given) or "no documents")
+        return ToolResult(given or "no documents")
     if skill.name not in {loaded.name for loaded in access.session.loaded()}:
         loader = access.names.get("skill_load")
         raise Refused(f"{skill.name} is not loaded" + (f"; call {loader} first" if loader else ""))
@@ -295,7 +306,7 @@ def select_docs(call: Call) -> ToolResult:
     assert mode in ("add", "replace", "clear")
     selected = access.session.select_docs(skill.name, docs or (), every, mode, call.id or UNNAMED)
     facts: dict[str, object] = selected._asdict()
-    return ToolResult(json.dumps(facts, ensure_ascii=False), data=facts)
+    return ToolResult(given or json.dumps(facts, ensure_ascii=False), data=facts)
 
 
 def docs_of(call: Call) -> ToolResult:

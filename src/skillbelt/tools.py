@@ -47,7 +47,8 @@ class Access(NamedTuple):
     `names` gives the offered name of each tool, `look` scans again and gives what can be seen then,
     `shown` holds the tool results the model has before it, `called` the skills whose files it may
     read because the user brought them in, `record` is told of each skill whose text is given.
-    Without `runs` nothing can be run.
+    Without `runs` nothing can be run. With `inline` the text of what is loaded is in the answer
+    itself, as there is no later request that it could go into.
     """
 
     skills: Mapping[str, Skill]
@@ -61,6 +62,7 @@ class Access(NamedTuple):
     shown: Collection[str] = ()
     called: Mapping[str, Skill] = MappingProxyType({})
     runs: Callable[[], Runs] | None = None
+    inline: bool = False
 
 
 class Watch(NamedTuple):
