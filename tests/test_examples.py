@@ -57,7 +57,7 @@ def test_frontmatter_follows_the_format_to_the_letter(skill: Path) -> None:
 @pytest.mark.parametrize("skill", SKILLS, ids=lambda path: path.name)
 def test_every_file_a_skill_names_is_there_and_every_file_is_named(skill: Path) -> None:
     text = (skill / "SKILL.md").read_text("utf-8")
-    named = set(re.findall(r"\b(?:scripts|references)/[\w.-]+\w", text))
+    named = set(re.findall(r"\b(?:scripts|references|assets)/[\w.-]+\w", text))
     kept = {
         path.relative_to(skill).as_posix()
         for path in skill.rglob("*")
@@ -274,3 +274,48 @@ def test_every_example_program_runs(script: Path, tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert SAYS[script.name] in done.stdout
+
+
+SAMPLE = str(EXAMPLES / "skills" / "pdf-text" / "assets" / "sample.pdf")
+
+
+def test_pdf_text_gives_facts_and_pages() -> None:
+    done = run("pdf-text", "extract.py", stdin=json.dumps({"path": SAMPLE}))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["title"], found["page_count"]) == ("The lighthouse at Tern Point", 2)
+    assert [page["page"] for page in found["pages"]] == [1, 2]
+    assert "34 metres tall" in found["pages"][0]["text"]
+
+
+def test_pdf_text_gives_only_the_pages_that_are_asked_for() -> None:
+    done = run("pdf-text", "extract.py", stdin=json.dumps({"path": SAMPLE, "pages": "2"}))
+    (page,) = json.loads(done.stdout)["pages"]
+    assert page["text"].startswith("What the log says")
+
+
+def test_pdf_text_stops_where_it_would_be_too_much() -> None:
+    done = run("pdf-text", "extract.py", stdin=json.dumps({"path": SAMPLE, "max_chars": 210}))
+    found = json.loads(done.stdout)
+    assert (len(found["pages"]), found["truncated"], found["next_page"]) == (1, True, 2)
+
+
+def test_pdf_text_as_a_command_writes_pages_apart() -> None:
+    done = run("pdf-text", "extract.py", SAMPLE)
+    assert [part.strip()[:8] for part in done.stdout.split("\f")] == ["The ligh", "What the"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"path": "nothing.pdf"}, "nothing.pdf can not be read"),
+        ({"path": SAMPLE, "pages": "3"}, "there is no page 3, there are 2"),
+        ({"path": SAMPLE, "pages": "x"}, "'x' is not like 1-3,7"),
+        ({"path": __file__}, "can not be read"),
+        ({}, 'give an object with a "path"'),
+    ],
+)
+def test_pdf_text_says_what_is_wrong(given: dict[str, str], told: str) -> None:
+    done = run("pdf-text", "extract.py", stdin=json.dumps(given))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
