@@ -266,31 +266,22 @@ class RuntimeSession:
         *,
         watch: Watch | None = None,
         inline: bool = False,
+        shown: Iterable[str] | None = None,
     ) -> ToolResult:
         """What a tool call gives. Whatever a model did wrong is a result with an `error`.
 
         `watch` follows the command that the call runs, if it runs one. With `inline` the text of
-        what is loaded is in the answer, for a host that makes its requests without `request`.
+        what is loaded is in the answer, for a host that makes its requests without `request`;
+        `shown` are then the answers that the model has before it, which are not given again.
         """
         access = self._access()._replace(inline=inline)
+        if shown is not None:
+            access = access._replace(shown=frozenset(shown))
         if watch is not None:
             access = access._replace(runs=lambda: self._runs()._replace(watch=watch))
         return self.shelf.run_tool(tool, arguments, access, call_id)
 
     call = in_thread(call_sync)
-
-    def answer_sync(
-        self, tool: str, arguments: object = None, *, shown: Iterable[str] = ()
-    ) -> ToolResult:
-        """What a call gives to a host that sends its own history as it is, without `request`.
-
-        The text of a skill is in the answer itself, where the history keeps it. `shown` are the
-        answers that the model has before it: a text that is among them is not given again.
-        """
-        access = self._access()._replace(session=None, shown=frozenset(shown))
-        return self.shelf.run_tool(tool, arguments, access, "")
-
-    answer = in_thread(answer_sync)
 
     def _access(self) -> Access:
         return Access(

@@ -63,12 +63,12 @@ class Kit:
 
     async def call(self, tool: str, arguments: object, shown: Iterable[str] = ()) -> Answer:
         """What a call gives; whatever a model did wrong is an answer too."""
-        result = await self.session.answer(tool, arguments, shown=shown)
+        result = await self.session.call(tool, arguments, inline=True, shown=shown)
         return Answer(result.text, bool(result.error), result.data)
 
     def call_sync(self, tool: str, arguments: object, shown: Iterable[str] = ()) -> Answer:
         """The same, where there is no event loop."""
-        result = self.session.answer_sync(tool, arguments, shown=shown)
+        result = self.session.call_sync(tool, arguments, inline=True, shown=shown)
         return Answer(result.text, bool(result.error), result.data)
 
 
