@@ -15,7 +15,7 @@ from skillbelt.cli import COMMANDS
 from tests.terminal import on_terminal
 from tests.tree import Done, Tree
 
-# Each command with what it needs to do its work; `watch` does not end by itself.
+# Each command with what it needs to do its work.
 CALLS = {
     "list": [],
     "show": ["pdf"],
@@ -35,6 +35,7 @@ CALLS = {
     "refresh": [],
     "config": [],
 }
+ENDLESS: dict[str, list[str]] = {"serve": ["mcp"], "watch": []}  # do not end by themselves
 WORDS = {"run": ["--", "true"]}  # what stands after all options
 every_call = pytest.mark.parametrize("name", CALLS)
 # Everything that moves a cursor, hides text or turns it round.
@@ -44,7 +45,7 @@ HOSTILE = "Fine\x1b[2J\x1b]0;owned\x07 \u202eevil\u202c \x9b31m \u200bhidden\r\n
 
 def called(name: str, *options: str) -> list[str]:
     """A command with what it needs, and options."""
-    return [name, *CALLS.get(name, []), *options, *WORDS.get(name, [])]
+    return [name, *(CALLS | ENDLESS)[name], *options, *WORDS.get(name, [])]
 
 
 def timeless(done: Done) -> Done:
@@ -60,7 +61,7 @@ def skills(tree: Tree) -> Tree:
 
 
 def test_every_command_is_tried_here() -> None:
-    assert COMMANDS.keys() == CALLS.keys() | {"watch"}
+    assert COMMANDS.keys() == CALLS.keys() | ENDLESS.keys()
 
 
 def test_no_command_gives_the_overview(tree: Tree) -> None:

@@ -332,6 +332,15 @@ class RuntimeSession:
             self.session.store.append(self.session.key, [], granted)
         return None if decision.allowed else decision.reason
 
+    def approve(self, skill: Skill) -> str | None:
+        """Why the model may not read in the skill, asking where a rule says so; None: it may."""
+        return self._approve(skill, False)
+
+    def gave(self, skill: Skill, path: str, sha256: str) -> None:
+        """Write down that a file of a skill was given, whole and as it is."""
+        facts: dict[str, object] = {"path": path, "sha256": sha256, "truncated": False}
+        self.gate.record("load", self._request(skill, "model"), facts)
+
     def _record(self, skill: Skill, loaded: Loaded) -> None:
         self.gate.record_load(self._request(skill, "model"), loaded)
 

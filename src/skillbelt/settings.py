@@ -38,6 +38,7 @@ class Settings(NamedTuple):
 
     paths: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
+    mcp_commands: tuple[str, ...] = ()
     standard_roots: bool = True
     project_roots: bool = True
     user_roots: bool = True
@@ -124,9 +125,10 @@ _RULES = ("permission", "agent")
 USER_ONLY = frozenset(
     ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir", "denied_commands",
      "empty_allowed_tools", "host_roots", "max_audit_bytes", "max_audit_files", "max_cpu_seconds",
-     "max_memory_bytes", "max_open_files", "max_processes", "max_temporary_bytes",
-     "max_workspace_bytes", "max_workspace_files", "max_workspaces_bytes",
-     "max_written_file_bytes", "permission_timeout_seconds", "run_timeout_seconds", "sandbox",
+     "max_memory_bytes", "max_open_files", "max_processes", "max_request_bytes",
+     "max_served_sessions", "max_temporary_bytes", "max_workspace_bytes", "max_workspace_files",
+     "max_workspaces_bytes", "max_written_file_bytes", "mcp_commands",
+     "permission_timeout_seconds", "run_timeout_seconds", "sandbox", "served_idle_seconds",
      "state_dir", "trust_declared_tools", "trust_project")
 )  # fmt: skip
 # Environment variables of other tools that list commands; a setting of ours stands before them.

@@ -180,5 +180,8 @@ class Limits(NamedTuple):
     max_workspaces_bytes: int = 10 * 2**30
     permission_timeout_seconds: float = 300.0
     max_parallel_calls: int = 1_000
+    max_request_bytes: int = 4 * 2**20
+    max_served_sessions: int = 1_000
+    served_idle_seconds: float = 1_800.0
     max_audit_bytes: int = 64 * 2**20
     max_audit_files: int = 4

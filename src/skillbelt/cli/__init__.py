@@ -72,6 +72,12 @@ COMMANDS: dict[str, Command] = {
     ),
     "trust": Command("trust", "say which project folders and origins are trusted"),
     "log": Command("log", "print what was decided, loaded and run, and why"),
+    "serve": Command(
+        "serve",
+        "serve skills to MCP clients",
+        "Over standard input and output one client is served, which starts this program. Over HTTP "
+        "there may be many; each sends the token, which is printed to stderr when none is given.",
+    ),
     "refresh": Command("refresh", "scan again, ask remote sources again, and say what changed"),
     "watch": Command("watch", "print changes of the catalogue as they happen, until interrupted"),
     "config": Command("config", "print the merged settings and where each came from"),

@@ -1,0 +1,76 @@
+"""How a person at a client is asked for permission: what the form says, and what its answer means.
+
+Pure. `carry` sends the form and waits.
+"""
+
+from __future__ import annotations
+
+from mcp_types import ClientCapabilities, ElicitRequestFormParams, ElicitResult
+
+from skillbelt.permission import TYPES, Answer, Request
+from skillbelt.text import one_line, shorten
+
+_SHOWN = 300  # characters of what a skill or a model says
+_MESSAGE = 1_000
+_BY = "mcp"
+
+
+def can_be_asked(capabilities: ClientCapabilities | None) -> bool:
+    """Whether the client can show a form. One that names no kind of form means this one."""
+    found = capabilities.elicitation if capabilities is not None else None
+    return found is not None and (found.form is not None or found.url is None)
+
+
+def form(request: Request) -> ElicitRequestFormParams:
+    """The question, and the answers that can be given."""
+    kinds = ["once", "always", "reject"] if request.always else ["once", "reject"]
+    properties: dict[str, object] = {
+        "answer": {"type": "string", "title": "May it happen?", "enum": kinds},
+        "message": {
+            "type": "string",
+            "title": "If not: why, in a word for the model",
+            "maxLength": _MESSAGE,
+        },
+    }
+    schema = {"type": "object", "properties": properties, "required": ["answer"]}
+    return ElicitRequestFormParams(message=question(request), requested_schema=schema)
+
+
+def question(request: Request) -> str:
+    """What a person has to know: what wants to happen, who asked, what "always" covers."""
+    what = request.summary or f"{request.type}: {', '.join(request.patterns)}"
+    who = "You asked" if request.initiator == "user" else "A model asks"
+    lines = [f"{who} to {_shown(what)}."]
+    lines += [f"{request.type}: {_shown(text)}" for text in request.patterns if text not in what]
+    if request.type not in TYPES:
+        lines.append(f"This version does not know what {_shown(request.type)!r} is.")
+    if not request.trusted:
+        lines.append("The origin of the skill is not trusted.")
+    if request.always:
+        texts = ", ".join(map(_shown, request.always))
+        until = " until the skill changes" if request.skill else ""
+        lines.append(f"Always would cover {request.type} {texts} in this project{until}.")
+    return "\n".join(lines)
+
+
+def answer(request: Request, result: ElicitResult) -> Answer | None:
+    """What the person said; None when they closed the form, or said nothing that can be meant."""
+    if result.action == "decline":
+        return Answer("reject", by=_BY)
+    content = result.content or {}
+    kind, message = content.get("answer"), content.get("message")
+    if result.action != "accept" or not isinstance(kind, str):
+        return None
+    match kind:
+        case "reject":
+            said = message if isinstance(message, str) else ""
+            return Answer("reject", shorten(said, _MESSAGE), _BY)
+        case "once":
+            return Answer("once", by=_BY)
+        case "always" if request.always:
+            return Answer("always", by=_BY)
+    return None
+
+
+def _shown(text: str) -> str:
+    return shorten(one_line(text), _SHOWN)

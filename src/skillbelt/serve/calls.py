@@ -1,0 +1,86 @@
+"""The tools: the same as everywhere, for clients that know nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+
+from skillbelt.serve.carry import Carrier, Context
+from skillbelt.serve.sessions import Sessions
+from skillbelt.tools import Tool as OwnTool
+from skillbelt.tools import ToolResult, Watch
+
+_RUNNING = ("skill_run", "skill_poll")
+_CHANGING = ("skill_load", "skill_select_docs", "skill_unload", *_RUNNING)
+# Those whose text is JSON, so that it says no more and no less as a document.
+_STRUCTURED = ("skill_list_docs", *_RUNNING)
+
+
+class Calls:
+    """What answers `tools/list` and `tools/call`."""
+
+    def __init__(self, sessions: Sessions, carrier: Carrier, kinds: Mapping[str, str]) -> None:
+        """`kinds` gives what a tool is by the name it is offered under."""
+        self._sessions, self._carrier, self._kinds = sessions, carrier, kinds
+
+    async def list_all(
+        self, ctx: Context, params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        """All tools at once; the one that loads has the list of skills in its description."""
+        session = self._sessions.of(ctx)
+
+        def job(_watch: Watch) -> list[OwnTool]:
+            session.shelf.look()
+            return session.tools(listing=True)
+
+        made = await self._carrier.plain(job)
+        return ListToolsResult(tools=[_shaped(tool) for tool in made])
+
+    async def call(
+        self, ctx: Context, params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        """What a call gives. Whatever a model did wrong, and a refusal, is a result too."""
+        session = self._sessions.of(ctx)
+
+        def job(watch: Watch) -> ToolResult:
+            return session.call_sync(
+                params.name, params.arguments, str(ctx.request_id), watch=watch, inline=True
+            )
+
+        given = await self._carrier.carry(ctx, params, job)
+        if isinstance(given, InputRequiredResult):
+            return given
+        return CallToolResult(
+            content=[TextContent(text=given.text)],
+            structured_content=self._document(params.name, given),
+            is_error=bool(given.error),
+        )
+
+    def _document(self, name: str, given: ToolResult) -> dict[str, object] | None:
+        if self._kinds.get(name) not in _STRUCTURED or not given.data:
+            return None
+        document: dict[str, object] = json.loads(json.dumps(dict(given.data), default=str))
+        return document
+
+
+def _shaped(tool: OwnTool) -> Tool:
+    hints = ToolAnnotations(
+        read_only_hint=tool.kind not in _CHANGING,
+        destructive_hint=tool.kind in _RUNNING,
+        open_world_hint=tool.kind in _RUNNING,
+    )
+    schema = {key: value for key, value in tool.schema.items() if value != []}
+    return Tool(
+        name=tool.name, description=tool.description, input_schema=schema, annotations=hints
+    )

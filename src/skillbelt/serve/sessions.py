@@ -1,0 +1,55 @@
+"""Which conversation a request belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp_types import Implementation
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from skillbelt.conversation import RuntimeSession
+from skillbelt.runtime import Runtime
+
+USER = "mcp"
+# By this key of `_meta` a client that keeps no connection names its conversation.
+META_KEY = "skillbelt/session"
+_HEADER = "mcp-session-id"
+
+
+class Sessions:
+    """The conversations of one server: each connection has one, and all of it is in the store.
+
+    A client of the newer protocol has no connection over HTTP. It names its conversation, or has
+    the one of all clients that call themselves as it does and know the same token.
+    """
+
+    def __init__(self, belt: Runtime) -> None:
+        self._belt = belt
+        self._server = os.urandom(8).hex()
+
+    def of(self, ctx: ServerRequestContext[Any, Any]) -> RuntimeSession:
+        """The conversation of a request."""
+        return self._belt.session(USER, self.name(ctx))
+
+    def name(self, ctx: ServerRequestContext[Any, Any]) -> str:
+        """What the conversation is called in the store."""
+        if ctx.request is None:
+            return f"stdio-{self._server}"
+        own = (ctx.meta or {}).get(META_KEY)
+        if isinstance(own, str) and own:
+            return f"named-{_digest(own)}"
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            client = ctx.session.client_params
+            return f"http-{self._server}-{_digest(_called(client.client_info if client else None))}"
+        return f"http-{_digest(ctx.request.headers.get(_HEADER, ''))}"
+
+
+def _called(client: Implementation | None) -> str:
+    return f"{client.name}\0{client.version}" if client is not None else ""
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

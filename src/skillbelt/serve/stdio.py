@@ -1,0 +1,172 @@
+"""MCP over standard input and output: one client, one message a line.
+
+The two are taken away from everything else in this process while it serves, so that nothing but
+messages is ever written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import NamedTuple
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from pydantic import ValidationError
+
+from skillbelt.runtime import Runtime
+from skillbelt.serve.server import SkillServer
+
+_CHUNK = 64 * 2**10
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+Read = MemoryObjectReceiveStream[SessionMessage | Exception]
+Write = MemoryObjectSendStream[SessionMessage]
+
+
+class Wire(NamedTuple):
+    """Handles that carry messages."""
+
+    read: int
+    write: int
+
+
+async def serve_stdio(belt: Runtime) -> None:
+    """Serve until the input ends or a signal comes; everything that runs is ended then."""
+    with taken() as wire:
+        served = SkillServer(belt)
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_until_signal, group.cancel_scope)
+                served.start()
+                async with streams(wire, belt.settings.limits.max_request_bytes) as (read, write):
+                    await served.server.run(
+                        read, write, served.server.create_initialization_options()
+                    )
+                group.cancel_scope.cancel()
+        finally:
+            served.close()
+
+
+async def _until_signal(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(*_SIGNALS) as signals:
+        async for _ in signals:
+            scope.cancel()
+
+
+@contextmanager
+def taken() -> Iterator[Wire]:
+    """The process's own input and output. Others read nothing meanwhile, and write to stderr."""
+    wire = Wire(os.dup(0), os.dup(1))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    try:
+        yield wire
+    finally:
+        os.dup2(wire.read, 0)
+        os.dup2(wire.write, 1)
+        # The reader may still wait in the one, so it is left to the end of the process.
+        os.close(wire.write)
+
+
+@asynccontextmanager
+async def streams(wire: Wire, most: int) -> AsyncIterator[tuple[Read, Write]]:
+    """Messages of at most so many bytes, in and out. A line that is none is answered here."""
+    given, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, sent = anyio.create_memory_object_stream[SessionMessage](0)
+    reader = _Reader(wire.read, most, given, write.clone())
+    threading.Thread(target=reader.run, name="skillbelt-stdin", daemon=True).start()
+    async with anyio.create_task_group() as group:
+        group.start_soon(_write_all, wire.write, sent)
+        yield read, write
+        write.close()
+        reader.close()
+
+
+async def _write_all(handle: int, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async with sent:
+        async for message in sent:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            # A client that does not read holds up its own answers, and nothing else here.
+            await anyio.to_thread.run_sync(
+                _write, handle, f"{text}\n".encode(), abandon_on_cancel=True
+            )
+
+
+def _write(handle: int, data: bytes) -> None:
+    with suppress(OSError):  # the client has gone; its input ends as well
+        while data:
+            data = data[os.write(handle, data) :]
+
+
+class _Reader:
+    """Reads lines in a thread of its own, as nothing else can be made to stop waiting for them."""
+
+    def __init__(
+        self,
+        handle: int,
+        most: int,
+        given: MemoryObjectSendStream[SessionMessage | Exception],
+        answers: Write,
+    ) -> None:
+        self._handle, self._most = handle, most
+        self._given, self._answers = given, answers
+        self._loop = asyncio.get_running_loop()
+
+    def close(self) -> None:
+        """Take no more, and give none."""
+        self._given.close()
+        self._answers.close()
+
+    def run(self) -> None:
+        with suppress(RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+            for line in self._lines():
+                self._take(line)
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.close)
+
+    def _lines(self) -> Iterator[bytes | None]:
+        """Each line; None for one that is too long, which is never held whole."""
+        rest, too_long = bytearray(), False
+        while chunk := os.read(self._handle, _CHUNK):
+            *ends, last = chunk.split(b"\n")
+            for end in ends:
+                rest += end
+                yield None if too_long or len(rest) > self._most else bytes(rest)
+                rest, too_long = bytearray(), False
+            rest += last
+            if len(rest) > self._most:
+                rest, too_long = bytearray(), True
+        if rest and not too_long:
+            yield bytes(rest)
+
+    def _take(self, line: bytes | None) -> None:
+        if line is None:
+            message = f"the message has more than {self._most} bytes (max_request_bytes)"
+            return self._refuse(INVALID_REQUEST, message)
+        if not line.strip():
+            return None
+        try:
+            found = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except (ValidationError, ValueError, RecursionError):
+            return self._refuse(PARSE_ERROR, "the line is no message of JSON-RPC")
+        self._wait(self._given.send(SessionMessage(found)))
+
+    def _refuse(self, code: int, message: str) -> None:
+        error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=message))
+        self._wait(self._answers.send(SessionMessage(error)))
+
+    def _wait(self, sending: Coroutine[None, None, None]) -> None:
+        """Until it was taken, so that a client can not fill the memory."""
+        try:
+            asyncio.run_coroutine_threadsafe(sending, self._loop).result()
+        except RuntimeError:
+            sending.close()
+            raise
