@@ -235,7 +235,7 @@ def _skill(arguments: object) -> str:
 
         try:
             arguments = json.loads(arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             return ""
     if not isinstance(arguments, Mapping):
         return ""

@@ -1,0 +1,42 @@
+"""An agent around a model: what it is told, what its calls give, what is kept of it."""
+
+from skillbelt.agent.agents import Agent, HostTool
+from skillbelt.agent.events import (
+    AgentEvent,
+    Compaction,
+    Final,
+    PermissionRequest,
+    Retry,
+    RunOutput,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+    ToolResponse,
+    Usage,
+    document,
+)
+from skillbelt.agent.models import Called, Model, ModelFailure, Prompt, Reply
+from skillbelt.agent.runner import Runner
+
+__all__ = [
+    "Agent",
+    "AgentEvent",
+    "Called",
+    "Compaction",
+    "Final",
+    "HostTool",
+    "Model",
+    "ModelFailure",
+    "PermissionRequest",
+    "Prompt",
+    "Reply",
+    "Retry",
+    "RunOutput",
+    "Runner",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolCall",
+    "ToolResponse",
+    "Usage",
+    "document",
+]

@@ -1,0 +1,69 @@
+"""An agent as a value: a runtime, a model, what it is told, and how far it may go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from skillbelt.agent.models import OFFLINE, Model
+from skillbelt.definitions import Schema
+from skillbelt.permission import Rule
+from skillbelt.runtime import Runtime
+from skillbelt.shelf import Visible
+from skillbelt.tools import Tool, ToolResult
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model as ProviderModel
+
+_NO_ARGUMENTS: Schema = {"type": "object", "properties": {}}
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class HostTool(NamedTuple):
+    """A tool of the host's own, beside those for skills.
+
+    The function is called in a thread of its own, with an object for arguments. What it raises is
+    told to the model.
+    """
+
+    name: str
+    description: str
+    function: Callable[[dict[str, object]], str]
+    schema: Schema = _NO_ARGUMENTS
+
+    def offered(self) -> Tool:
+        """The tool as a model is told of it."""
+        return Tool(self.name, self.description, self.schema, _never, "")
+
+
+class Agent(NamedTuple):
+    """Who works on a conversation, and how far.
+
+    `model` is a name (`skillbelt.agent.models.provided` says which), a model of pydantic-ai, or
+    anything that can be asked as one. `agents` work on the skills that name one of them. `settings`
+    are for the model. With `run_code`, fenced code of an answer is run. `rules` and `visible` hold
+    for its conversations. `max_repeats` is how often one call may give one result in a turn, and
+    `max_depth` how deep forks go; a request of more than `compact_share` of what a model takes is
+    shortened first.
+    """
+
+    runtime: Runtime
+    model: str | Model | ProviderModel = OFFLINE
+    name: str = ""
+    instructions: str = ""
+    tools: tuple[HostTool, ...] = ()
+    agents: Mapping[str, Agent] = MappingProxyType({})
+    settings: Mapping[str, object] = _NOTHING
+    run_code: bool = False
+    rules: Iterable[Rule] = ()
+    visible: Visible | None = None
+    max_steps: int = 50
+    max_repeats: int = 3
+    max_retries: int = 2
+    max_depth: int = 3
+    compact_share: float = 0.8
+
+
+def _never(_call: object) -> ToolResult:
+    raise NotImplementedError

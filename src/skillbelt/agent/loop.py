@@ -1,0 +1,332 @@
+"""One run of an agent in one session: ask the model, carry out its calls, keep both, until done.
+
+Each step is kept whole: what a request changes with the answer to it, what calls change with their
+results. Whatever ends a run, the session is as after its last whole step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from skillbelt.agent import code, compaction
+from skillbelt.agent.calls import Outlet
+from skillbelt.agent.channel import Listening
+from skillbelt.agent.events import AgentEvent, Compaction, Final, Reason, Retry, ToolCall, Usage
+from skillbelt.agent.forks import Fork, Relay, fork, forks, returned
+from skillbelt.agent.models import Called, Model, ModelFailure, Prompt, Reply, named_apart
+from skillbelt.agent.place import CANCELLED, INTERRUPTED, NONE, Place, answer_to
+from skillbelt.agent.work import Job, Own, Workshop
+from skillbelt.conversation import Command, in_thread
+from skillbelt.errors import ConfigError
+from skillbelt.gate import session_id
+from skillbelt.handlers import failed
+from skillbelt.materialize import Message
+from skillbelt.settings import Settings
+from skillbelt.skill import Skill
+from skillbelt.text import one_line, shorten
+from skillbelt.tools import Tool, ToolResult, Watch
+
+_WAIT_SECONDS = 0.5  # before the first request that is made again; the next waits twice as long
+_RUNS = ("skill_run",)  # what is not done twice without anybody having seen how the first ended
+_SHOWN = 300
+_EMPTY = "the model gave no answer"
+
+# A model for a place, and its tools beside those for skills.
+Outfit = Callable[[Place], tuple[Model, Mapping[str, tuple[Tool, Own]]]]
+
+
+class Turn:
+    """The run itself. `answered`: whoever is told answers requests for permission."""
+
+    def __init__(self, place: Place, outfit: Outfit, told: Listening, *, answered: bool) -> None:
+        self.place, self.agent, self._told = place, place.agent, told
+        self._outfit, self._answered = outfit, answered
+        self.model, own = outfit(place)
+        self._more = tuple(tool for tool, _ in own.values())
+        functions = {name: function for name, (_, function) in own.items()}
+        self._shop = Workshop(place, functions, self._fork)
+        self._usage, self._text = NONE, ""
+        self._fault, self._again = "", False
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the runtime."""
+        return self.place.settings
+
+    async def play(self, message: Message | None) -> None:
+        """Go on from the message, or without one from where the last run was ended."""
+        try:
+            reason, error = await self._play(message)
+            await self._told.tell(Final(self._text, reason, error, self._usage))
+        finally:
+            self.place.drop()
+
+    async def _tell(self, event: AgentEvent) -> None:
+        if isinstance(event, Usage):
+            self._usage = self._usage.plus(event)
+        await self._told.tell(event)
+
+    async def _play(self, message: Message | None) -> tuple[Reason, str]:
+        await self._open()
+        if message is None:
+            ended = await self._resumed()
+        else:
+            ended = await self._begun(message)
+        return ended or await self._steps()
+
+    # How it begins
+
+    @in_thread
+    def _open(self) -> None:
+        self.place.read()
+
+    async def _begun(self, message: Message) -> tuple[Reason, str] | None:
+        """Keep what the user says; how it ends, if no model is needed for that."""
+        command = await self._commanded(str(message["content"]))
+        if command is None:
+            await self._say(message)
+            return None
+        if command.error:
+            self._text = command.error
+            return "error", command.error
+        said = str(message["content"])
+        await self._say({**message, "content": command.text, "said": said})
+        skill = self.agent.runtime.get_skill(command.skill)
+        if not forks(self.place, skill):
+            return None
+        return await self._forked_by_user(skill, command.text)
+
+    async def _commanded(self, text: str) -> Command | None:
+        """What `/name arguments` asks for, if the text is of that kind."""
+        if text.lstrip()[:1] not in ("/", "$"):
+            return None
+        found: list[Command | None] = []
+
+        async def work() -> None:
+            found.append(await self._command(text))
+
+        await self._outlet().all([work()])
+        return found[0]
+
+    @in_thread
+    def _command(self, text: str) -> Command | None:
+        return self.place.session.user_command(text)
+
+    @in_thread
+    def _say(self, message: Message) -> None:
+        """Keep a message, and an answer to each call that an earlier run left open."""
+        place = self.place
+        left = [answer_to(call, INTERRUPTED, INTERRUPTED) for call in place.pending()]
+        place.commit([*left, message])
+
+    async def _resumed(self) -> tuple[Reason, str] | None:
+        """Carry out what an earlier run could not; how it ended, if there is nothing left."""
+        place = self.place
+        if not place.history:
+            return "error", "there is nothing to go on with in this session"
+        calls = place.pending()
+        if calls:
+            await self._carry_out(calls, again=True)
+        elif place.history[-1]["role"] == "assistant":
+            self._text = str(place.history[-1]["content"])
+            return "answer", ""
+        return None
+
+    # Steps
+
+    async def _steps(self) -> tuple[Reason, str]:
+        for _ in range(max(self.agent.max_steps, 1)):
+            reply = await self._asked()
+            if reply is None:
+                return "error", self._fault
+            self._text = reply.text
+            blocks = code.blocks(reply.text) if self.agent.run_code and not reply.calls else []
+            if reply.calls:
+                await self._carry_out(reply.calls, reply.finished)
+            elif blocks:
+                await self._run(blocks)
+            else:
+                return "answer", reply.fault or ("" if reply.text else _EMPTY)
+            if self._shop.repeats.endless:
+                return "loop", "the model made the same calls again and again"
+        return "max_steps", f"the model wanted more than {self.agent.max_steps} steps (max_steps)"
+
+    async def _asked(self) -> Reply | None:
+        """One answer of the model, kept; None when it could not be had."""
+        most = max(self.agent.max_retries, 0)
+        for attempt in range(most + 1):
+            reply = await self._attempt()
+            if reply is not None:
+                if reply.usage != NONE:
+                    await self._tell(reply.usage)
+                return reply
+            if not self._again or attempt == most:
+                break
+            await self._tell(Retry(self._fault))
+            await asyncio.sleep(_WAIT_SECONDS * 2**attempt)
+        return None
+
+    async def _attempt(self) -> Reply | None:
+        prompt = await self._prompt()
+        if self._is_long(prompt) and await self._compact():
+            prompt = await self._prompt()
+        try:
+            found = await self._pieces(prompt)
+        except ModelFailure as failure:
+            self.place.drop()
+            self._fault = str(failure)
+            self._again = await self._compact() if failure.too_long else failure.again
+            return None
+        return await self._kept(found)
+
+    async def _pieces(self, prompt: Prompt) -> Reply:
+        """Tell the pieces of an answer and give the whole; whatever a model raises is a failure."""
+        found: Reply | None = None
+        try:
+            async for piece in self.model.ask(prompt):
+                if isinstance(piece, Reply):
+                    found = piece
+                else:
+                    await self._tell(piece)
+        except (ModelFailure, ConfigError):
+            raise
+        except Exception as error:
+            reason = shorten(one_line(str(error)), _SHOWN)
+            raise ModelFailure(f"{type(error).__name__}: {reason}", again=True) from error
+        if found is None:
+            raise ModelFailure(_EMPTY, again=True)
+        return found
+
+    @in_thread
+    def _prompt(self) -> Prompt:
+        return self.place.prompt(self._more)
+
+    @in_thread
+    def _kept(self, reply: Reply) -> Reply:
+        reply = named_apart(reply)
+        self.place.answered(reply)
+        return reply
+
+    # What is too long
+
+    @property
+    def _window_tokens(self) -> int:
+        own, most = self.model.window_tokens, self.settings.context_window_tokens
+        return min(own, most) if own and most else own or most
+
+    def _is_long(self, prompt: Prompt) -> bool:
+        most = self._window_tokens * self.agent.compact_share
+        return bool(most) and compaction.size_of(prompt.messages) > most
+
+    async def _compact(self) -> bool:
+        """Tell the older part of the history in short from now on; whether there was one."""
+        history = self.place.history
+        start = compaction.kept_from(history, self._window_tokens)
+        if not start:
+            return False
+        summary = await compaction.summary_of(history[:start], self.model, self._window_tokens)
+        await self._shorten(len(history) - start, summary)
+        await self._tell(Compaction(start, summary))
+        return True
+
+    @in_thread
+    def _shorten(self, kept: int, summary: str) -> None:
+        self.place.shorten(kept, summary)
+
+    # Calls
+
+    def _outlet(self) -> Outlet:
+        gate, session = self.place.session.gate, session_id(self.place.key)
+        return Outlet(self._told, lambda: gate.desk, session, self._answered)
+
+    async def _carry_out(
+        self, calls: Sequence[Called], finished: bool = True, *, again: bool = False
+    ) -> None:
+        """Carry out the calls at the same time; their results are kept and told in their order.
+
+        What is done `again` after a crash may have been done before, so nothing is run twice.
+        """
+        jobs, outlet = self._shop.jobs(calls, finished), self._outlet()
+        for job in jobs:
+            await self._tell(ToolCall(job.call.id, job.call.name, job.call.arguments))
+            if again and self._shop.kind(job.call.name) in _RUNS:
+                job.result = failed(INTERRUPTED)
+        try:
+            await outlet.all(
+                [
+                    self._shop.carry_out(job, outlet, number)
+                    for number, job in enumerate(jobs)
+                    if job.result is None
+                ]
+            )
+        except BaseException:
+            self._keep(jobs)
+            raise
+        await self._keep_soon(jobs)
+        for job in jobs:
+            self._shop.repeats.note(job)
+            await self._tell(job.response())
+
+    def _keep(self, jobs: Sequence[Job]) -> None:
+        """Keep what came of the jobs; those that were ended are answered, so that none is open."""
+        done = [job for job in jobs if job.result is not None]
+        events = [event for job in done for event in job.page.written]
+        results = [(job.call, job.result or failed(CANCELLED)) for job in jobs]
+        answers = [answer_to(call, result.text, result.error) for call, result in results]
+        self.place.commit(answers, events, [job.page for job in done])
+
+    _keep_soon = in_thread(_keep)
+
+    # Code in answers
+
+    async def _run(self, blocks: Sequence[code.Block]) -> None:
+        """Run fenced code, one block after the other, and tell the model what came of it."""
+        results: list[ToolResult] = []
+        outlet = self._outlet()
+
+        async def work() -> None:
+            for number, block in enumerate(blocks, 1):
+                results.append(await self._run_block(block, outlet.watch(f"code-{number}")))
+
+        await outlet.all([work()])
+        text = code.told(blocks, results)
+        await self._say({"role": "user", "content": text, "goes_on": True})
+
+    @in_thread
+    def _run_block(self, block: code.Block, watch: Watch) -> ToolResult:
+        return code.run(self.place.session, block, watch)
+
+    # Forks
+
+    async def _fork(self, skill: Skill, job: Job, outlet: Outlet, wanted: str = "") -> ToolResult:
+        """Work on the skill in a session of its own; only questions and the bill come through."""
+        made = await self._forked(skill, wanted)
+        relay = Relay(self._told)
+        turn = Turn(made.place, self._outfit, relay, answered=self._answered)
+        task = asyncio.current_task()
+        if task is not None:
+            outlet.on_stop(task.cancel)
+        await turn.play({"role": "user", "content": made.message})
+        self._usage = self._usage.plus(relay.usage)
+        result, noted = returned(made, skill, relay.final)
+        job.page.append(self.place.key, [noted._replace(agent=self.agent.name)])
+        return result
+
+    @in_thread
+    def _forked(self, skill: Skill, wanted: str) -> Fork:
+        return fork(self.place, skill, wanted)
+
+    async def _forked_by_user(self, skill: Skill, wanted: str) -> tuple[Reason, str]:
+        """What a fork gives that the user asked for is the answer itself."""
+        job, outlet = Job(Called("", "fork", {}), self.place.journal.page()), self._outlet()
+
+        async def work() -> None:
+            job.result = await self._fork(skill, job, outlet, wanted)
+
+        await outlet.all([work()])
+        result = job.result or failed(CANCELLED)
+        self._text = result.text
+        answer: Message = {"role": "assistant", "content": result.text}
+        self.place.commit([answer], job.page.written, [job.page])
+        return "error" if result.error else "answer", result.error

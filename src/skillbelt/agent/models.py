@@ -1,0 +1,278 @@
+"""What an agent asks of a model, and the models of providers behind one layer, by name.
+
+Every provider is reached through pydantic-ai, which is imported when the first model is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from skillbelt.agent.events import TextDelta, ThinkingDelta, Usage
+from skillbelt.errors import ConfigError, MissingExtra, SkillbeltError
+from skillbelt.materialize import Message
+from skillbelt.settings import process_environment
+from skillbelt.text import one_line, shorten
+from skillbelt.tools import Tool
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponse, ModelResponseStreamEvent
+    from pydantic_ai.models import Model as ProviderModel
+    from pydantic_ai.settings import ModelSettings
+
+OFFLINE = "offline"
+EXTRA = "agent"
+OLLAMA_URL = "http://localhost:11434/v1"
+# A key of its own: the one for OpenAI is not for whoever answers at another address.
+COMPATIBLE_KEY = "OPENAI_COMPATIBLE_API_KEY"
+_OFFICIAL = "api.openai.com"
+_SHOWN = 300
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class Prompt(NamedTuple):
+    """One request: all messages, the tools that may be called, and a key that is the session's."""
+
+    messages: Sequence[Message]
+    tools: Sequence[Tool] = ()
+    session: str = ""
+
+
+class Called(NamedTuple):
+    """A call as the model wrote it; `arguments` are an object, or its JSON text."""
+
+    id: str
+    name: str
+    arguments: object
+
+
+class Reply(NamedTuple):
+    """A whole answer. `kept` is what its provider wants to see again, None for nothing special.
+
+    Not `finished` means that the provider did not say that this is the end; `fault` is what it
+    says of a cut.
+    """
+
+    text: str = ""
+    calls: tuple[Called, ...] = ()
+    usage: Usage = Usage()
+    kept: Mapping[str, object] | None = None
+    finished: bool = True
+    fault: str = ""
+
+
+Piece = TextDelta | ThinkingDelta | Reply
+
+
+class ModelFailure(SkillbeltError):
+    """The model gave no whole answer. `again` says whether asking once more may help.
+
+    `too_long` says that the request was more than the model takes.
+    """
+
+    def __init__(self, reason: str, *, again: bool = False, too_long: bool = False) -> None:
+        self.again, self.too_long = again, too_long
+        super().__init__(reason)
+
+
+class Model(Protocol):
+    """Something that answers prompts. A Reply is the last piece; ModelFailure when there is none.
+
+    `window_tokens` is how much it takes at once, 0 when that is not known.
+    """
+
+    name: str
+    window_tokens: int
+
+    def ask(self, prompt: Prompt) -> AsyncIterator[Piece]:
+        """The pieces of the answer, as they come."""
+
+
+class Provided:
+    """A model of a provider."""
+
+    def __init__(self, model: ProviderModel, settings: Mapping[str, object] = _NOTHING) -> None:
+        self._model, self._settings = model, settings
+        self.name: str = model.model_id
+        self.window_tokens: int = model.context_window or 0
+        self._tools: tuple[Sequence[Tool], list[Any]] = ((), [])
+
+    async def ask(self, prompt: Prompt) -> AsyncIterator[Piece]:
+        """The pieces of the answer, as they come."""
+        from pydantic_ai.direct import model_request_stream
+        from pydantic_ai.exceptions import AgentRunError, UserError
+        from pydantic_ai.models import ModelRequestParameters
+
+        from skillbelt.agent.wire import history
+
+        sent = history(prompt.messages)
+        parameters = ModelRequestParameters(
+            function_tools=self._defined(prompt.tools), instruction_parts=list(sent.instructions)
+        )
+        settings = settings_for(self._model, prompt.session, self._settings)
+        try:
+            async with model_request_stream(
+                self._model,
+                sent.messages,
+                model_settings=settings,
+                model_request_parameters=parameters,
+                instrument=False,
+            ) as stream:
+                async for event in stream:
+                    piece = _piece(event)
+                    if piece is not None:
+                        yield piece
+                response = stream.get()
+        except UserError as error:
+            raise ConfigError(_told(error)) from error
+        except AgentRunError as error:
+            raise _failure(error) from error
+        yield _reply(response)
+
+    def _defined(self, tools: Sequence[Tool]) -> list[Any]:
+        """The tools as the layer takes them, made once for as long as they last."""
+        from skillbelt.agent.wire import definition
+
+        if self._tools[0] != tools:
+            self._tools = (tools, [definition(tool) for tool in tools])
+        return self._tools[1]
+
+
+def _piece(event: ModelResponseStreamEvent) -> TextDelta | ThinkingDelta | None:
+    match event.event_kind:
+        case "part_start" if event.part.part_kind == "text" and event.part.content:
+            return TextDelta(event.part.content)
+        case "part_start" if event.part.part_kind == "thinking" and event.part.content:
+            return ThinkingDelta(event.part.content)
+        case "part_delta" if event.delta.part_delta_kind == "text" and event.delta.content_delta:
+            return TextDelta(event.delta.content_delta)
+        case "part_delta" if (
+            event.delta.part_delta_kind == "thinking" and event.delta.content_delta
+        ):
+            return ThinkingDelta(event.delta.content_delta)
+    return None
+
+
+def _reply(response: ModelResponse) -> Reply:
+    """The answer as it was given; ModelFailure for one that broke off."""
+    from skillbelt.agent.wire import kept
+
+    if response.state != "complete":
+        raise ModelFailure("the answer broke off before its end", again=True)
+    counted = response.usage
+    details = response.provider_details or {}
+    # Of a stream that ends without a word of its end the layer says `stop`, in want of better.
+    finished = response.finish_reason is None or "finish_reason" in details or not details
+    return Reply(
+        "".join(part.content for part in response.parts if part.part_kind == "text"),
+        tuple(
+            Called(part.tool_call_id, part.tool_name, part.args)
+            for part in response.parts
+            if part.part_kind == "tool-call"
+        ),
+        Usage(
+            counted.input_tokens,
+            counted.output_tokens,
+            counted.cache_read_tokens,
+            counted.cache_write_tokens,
+        ),
+        kept(response),
+        finished,
+        _FAULTS.get(response.finish_reason or "", ""),
+    )
+
+
+_FAULTS = {
+    "length": "the answer was cut: the model may not write more tokens at once",
+    "content_filter": "the provider's filter kept the answer back",
+    "error": "the provider ended the answer with an error",
+}
+
+
+def _failure(error: Exception) -> ModelFailure:
+    from pydantic_ai import exceptions
+
+    too_long = isinstance(error, exceptions.ModelContextWindowExceededError)
+    lasting = (exceptions.ModelRequestRejectedError, exceptions.ModelQuotaExceededError)
+    return ModelFailure(_told(error), again=not isinstance(error, lasting), too_long=too_long)
+
+
+def _told(error: Exception) -> str:
+    """What a provider says of a failure, in one line of a bounded length."""
+    return shorten(one_line(str(error)), _SHOWN) or type(error).__name__
+
+
+def settings_for(
+    model: ProviderModel, session: str, own: Mapping[str, object] = _NOTHING
+) -> ModelSettings:
+    """What a request asks of the provider: to cache all that the next one begins with.
+
+    Where breakpoints are taken they are set behind the tools, the system text and the history; what
+    caches by itself needs none. Requests of one session share a key at OpenAI itself.
+    """
+    settings: dict[str, object] = {"cache": True}
+    if session and model.system == "openai" and _OFFICIAL in (model.base_url or ""):
+        settings["openai_prompt_cache_key"] = session
+    return settings | dict(own)  # type: ignore[return-value]
+
+
+def named_apart(reply: Reply) -> Reply:
+    """The answer with a name for each call that no other of it has; some servers repeat one."""
+    if len({call.id for call in reply.calls if call.id}) == len(reply.calls):
+        return reply
+    calls = tuple(
+        call._replace(id=f"{call.id or 'call'}-{number}")
+        for number, call in enumerate(reply.calls, 1)
+    )
+    return reply._replace(calls=calls, kept=None)
+
+
+# By name
+
+
+def provided(name: str, settings: Mapping[str, object] = _NOTHING) -> Provided:
+    """The model of a name: `provider:model`, or `model@URL` for a server that speaks as OpenAI's.
+
+    ConfigError when there is none, or its key is missing; MissingExtra when its package is.
+    """
+    try:
+        from pydantic_ai.exceptions import UserError
+    except ImportError as error:
+        raise MissingExtra(EXTRA, f"the model {one_line(name)!r}") from error
+    try:
+        return Provided(_inferred(name), settings)
+    except UserError as error:
+        reason = _told(error).partition(" If you're")[0]
+        raise ConfigError(
+            f"the model {one_line(name)!r} can not be used: {reason} ({OFFLINE!r} needs no key)"
+        ) from error
+    except ImportError as error:
+        raise MissingExtra(EXTRA, f"the model {one_line(name)!r}") from error
+
+
+def _inferred(name: str) -> ProviderModel:
+    from pydantic_ai.models import infer_model
+
+    environ = process_environment()
+    model, _, url = name.partition("@")
+    if "://" in url:
+        return _compatible(model, url, environ.get(COMPATIBLE_KEY) or "none")
+    kind, _, model = name.partition(":")
+    if kind == "openai" and _OFFICIAL not in environ.get("OPENAI_BASE_URL", _OFFICIAL):
+        # Other servers speak the chat protocol, few of them the newer one.
+        return infer_model(f"openai-chat:{model}")
+    if kind == "ollama" and not environ.get("OLLAMA_BASE_URL"):
+        from pydantic_ai.models.ollama import OllamaModel
+        from pydantic_ai.providers.ollama import OllamaProvider
+
+        return OllamaModel(model, provider=OllamaProvider(base_url=OLLAMA_URL))
+    return infer_model(name)
+
+
+def _compatible(model: str, url: str, key: str) -> ProviderModel:
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    provider = OpenAICompatibleProvider("compatible", base_url=url, api_key=key)
+    return OpenAIChatModel(model, provider=provider)

@@ -1,0 +1,187 @@
+"""An answer without a language model: the skill whose words fit best, and what it says or does.
+
+It is honest about itself. It needs no key and no network, and reads the skill as a model would.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from skillbelt.agent.events import TextDelta
+from skillbelt.agent.files import attached
+from skillbelt.agent.models import OFFLINE, Called, Piece, Prompt, Reply
+from skillbelt.agent.place import NONE, Place
+from skillbelt.agent.ranking import ranked
+from skillbelt.agent.work import Own
+from skillbelt.errors import SkillbeltError
+from skillbelt.execute import Execution, detect, execute
+from skillbelt.handlers import failed
+from skillbelt.materialize import Message
+from skillbelt.permission import Request
+from skillbelt.run import RunCall
+from skillbelt.sandbox.protocol import Listener, Outcome, Running
+from skillbelt.skill import Skill
+from skillbelt.text import one_line, shorten
+from skillbelt.tools import Tool, ToolResult, Watch
+from skillbelt.values import Capabilities
+from skillbelt.workbench import Ready, Who, Workbench
+
+HONEST = "No language model was used."
+EXECUTE = "execute_skill"
+_LOADED = re.compile(r'^(?:\[Loaded\] (\S+)$|<skill_content name="([^"]+)">$)', re.MULTILINE)
+_OTHERS = 5
+_SHOWN = 100
+
+
+class Offline:
+    """Stands where a model stands: loads the skill that fits, has it executed, shows what came."""
+
+    name = OFFLINE
+    window_tokens = 0
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        tool = Tool(EXECUTE, "Run a skill's own script.", {"type": "object"}, _never, "")
+        self.tools: Mapping[str, tuple[Tool, Own]] = {EXECUTE: (tool, self._execute)}
+
+    async def ask(self, prompt: Prompt) -> AsyncIterator[Piece]:
+        """What comes next: a call while there is something to do, then the answer."""
+        reply = self._next(_turn_of(prompt.messages))
+        if reply.text:
+            yield TextDelta(reply.text)
+        yield reply._replace(usage=NONE)
+
+    def _next(self, turn: Sequence[Message]) -> Reply:
+        question, last = turn[0], turn[-1]
+        called = _LOADED.search(str(last["content"]))
+        if called:
+            return self._acted(called[1] or called[2], question, str(last["content"]))
+        if last["role"] == "tool":
+            return Reply(f"{HONEST}\n\n{last['content']}")
+        return self._chosen(question)
+
+    def _chosen(self, question: Message) -> Reply:
+        """Load the skill that fits best; say so when none does."""
+        session = self._place.session
+        found = ranked(session, str(question.get("said") or question["content"]))
+        if not found:
+            known = ", ".join(sorted(session.skills())[:_OTHERS])
+            there = f"There are, among others: {known}." if known else "There are none here."
+            return Reply(f"{HONEST}\n\nThe words of no skill fit this question. {there}")
+        names = session.shelf.names
+        loader, key = ("skill_load", "skill") if "skill_load" in names else ("skill", "name")
+        call = Called("load", names.get(loader, loader), {key: found[0].skill.name})
+        return Reply(f"By its words, {found[0].skill.name} fits best.\n\n", (call,))
+
+    def _acted(self, name: str, question: Message, text: str) -> Reply:
+        """Have the skill executed; show its text when there is nothing to execute."""
+        about = name
+        try:
+            skill = self._place.agent.runtime.get_skill(name)
+            about = f"{name}: {shorten(one_line(skill.description), _SHOWN)}"
+            limits = self._place.settings.limits
+            script = detect(skill, _input(question, self._place), limits=limits).path
+        except SkillbeltError as error:
+            why = f"It is for a model to follow ({one_line(str(error))}):"
+            return Reply(f"{HONEST}\n\n{about}\n\n{why}\n\n{text}")
+        takes = _takes_files(script, text)
+        if takes and not question.get("files"):
+            return Reply(f"{HONEST}\n\n{about}\n\nIt works on a file: give one with the question.")
+        arguments = {"skill": name, "takes_files": takes}
+        return Reply(calls=(Called("execute", EXECUTE, arguments),))
+
+    def _execute(self, arguments: dict[str, object], watch: Watch) -> ToolResult:
+        """Run the script of a skill on what the user gave, as the user."""
+        place, session = self._place, self._place.session
+        skill = place.agent.runtime.get_skill(str(arguments["skill"]))
+        question = place.question()
+        files = [str(path) for path in question.get("files") or ()]
+        bench = _Followed(
+            place.agent.runtime.workbench, files, arguments.get("takes_files") is True, watch
+        )
+        who = Who(place.key, "user", place.agent.name, session.gate)
+        given = _input(question, place)
+        try:
+            done = execute(bench, skill, given, who=who, listener=watch.listener)
+        except SkillbeltError as error:
+            return failed(str(error))._replace(data={"exit_code": error.exit_code})
+        return _told(skill, done)
+
+
+class _Followed(Workbench):
+    """A workbench whose runs get the user's files, and can be ended by whoever follows them."""
+
+    def __init__(self, behind: Workbench, files: Sequence[str], named: bool, watch: Watch) -> None:
+        self.__dict__.update(behind.__dict__)
+        self._files, self._named, self._watch = files, named, watch
+
+    @contextmanager
+    def ready(
+        self,
+        skill: Skill,
+        call: RunCall,
+        who: Who,
+        grant: Callable[[Request], Capabilities] | None = None,
+    ) -> Iterator[Ready]:
+        """The run with the files among its inputs; a script that takes arguments is given them."""
+        inputs = [{"from": f"host://{path}"} for path in self._files]
+        words = tuple(map(_inside, self._files)) if self._named else ()
+        command = (*call.command, *words) if isinstance(call.command, tuple) else call.command
+        call = call._replace(command=command, inputs=inputs)
+        with super().ready(skill, call, who, grant) as ready:
+            yield ready
+
+    def carry_out(
+        self,
+        skill: Skill,
+        ready: Ready,
+        listener: Listener | None = None,
+        started: Callable[[Running], None] | None = None,
+    ) -> Outcome:
+        """The command, which whoever follows may end."""
+        return super().carry_out(skill, ready, listener, started or self._watch.started)
+
+
+def _turn_of(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages since the user last spoke, that one first."""
+    said = [index for index, one in enumerate(messages) if one["role"] == "user"]
+    return messages[said[-1] :]
+
+
+def _input(question: Message, place: Place) -> dict[str, object]:
+    """What a script that reads JSON is given: what to work on, and the question."""
+    asked = str(question.get("said") or question["content"])
+    files = [str(path) for path in question.get("files") or ()]
+    texts = [one.text for one in attached(files, place.settings.limits)]
+    given: dict[str, object] = {"text": texts[0] if any(texts) else asked, "question": asked}
+    return given | {"files": [_inside(path) for path in files]} if files else given
+
+
+def _inside(path: str) -> str:
+    """Where a run finds a file that was given to it."""
+    return f"inputs/{os.path.basename(path)}"
+
+
+def _takes_files(script: str, text: str) -> bool:
+    """Whether the skill's text shows the script with a file behind it."""
+    return re.search(rf"{re.escape(script)}[ \t]+[^\s`|<>&;-]", text) is not None
+
+
+def _told(skill: Skill, done: Execution) -> ToolResult:
+    status, output = done.exit_status, done.stdout.strip()
+    if done.output is not None:
+        output = json.dumps(done.output, indent=2, ensure_ascii=False)
+    about = f"{skill.name}: {shorten(one_line(skill.description), _SHOWN)}"
+    how = f"(ran in the sandbox {done.sandbox}, exit code {status.code})"
+    said = "\n\n".join(filter(None, (about, output, done.stderr.strip(), how)))
+    data: dict[str, Any] = {**done.document(), "exit_code": status.code}
+    return ToolResult(said, "" if status.kind == "success" else said, data)
+
+
+def _never(_call: object) -> ToolResult:
+    raise NotImplementedError

@@ -1,0 +1,226 @@
+"""Runs agents: a message goes in, events come out, the session remembers."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, cast
+
+from skillbelt.agent.agents import Agent, HostTool
+from skillbelt.agent.channel import Channel, begun, settled
+from skillbelt.agent.events import AgentEvent, Final
+from skillbelt.agent.files import attached, message_with, rules_for
+from skillbelt.agent.loop import Turn
+from skillbelt.agent.models import OFFLINE, Model, Provided, provided
+from skillbelt.agent.place import Place
+from skillbelt.agent.work import Own
+from skillbelt.materialize import Message
+from skillbelt.permission import Answer, Rule
+from skillbelt.runtime import APP
+from skillbelt.store import SessionKey, Store
+from skillbelt.tools import Tool, ToolResult, Watch
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
+
+_Given = ParamSpec("_Given")
+_BUSY = "another run goes on in this session; wait for its end, or end it"
+_END_SECONDS = 30.0
+# The sessions that a run of this process writes to right now.
+_ACTIVE: set[tuple[int, SessionKey]] = set()
+_LOCK = threading.Lock()
+
+
+def _in_thread(
+    method: Callable[Concatenate[Runner, _Given], AsyncIterator[AgentEvent]],
+) -> Callable[Concatenate[Runner, _Given], Iterator[AgentEvent]]:
+    """The method for code that has no event loop: one of the runner's own runs in a thread.
+
+    Whoever stops iterating, or is interrupted, ends the run before they go on.
+    """
+
+    @wraps(method)
+    def iterate(
+        self: Runner, /, *args: _Given.args, **kwargs: _Given.kwargs
+    ) -> Iterator[AgentEvent]:
+        found: queue.SimpleQueue[AgentEvent | None] = queue.SimpleQueue()
+        begins = threading.Event()
+
+        async def pump() -> None:
+            begins.set()
+            try:
+                async for event in method(self, *args, **kwargs):
+                    found.put(event)
+            finally:
+                found.put(None)
+
+        task, ended = self._portal().start_task_soon(pump), False
+        try:
+            while (event := found.get()) is not None:
+                yield event
+            ended = True
+            task.result()
+        finally:
+            if not ended:
+                begins.wait(_END_SECONDS)
+                task.cancel()
+                while found.get(timeout=_END_SECONDS) is not None:
+                    pass
+
+    return iterate
+
+
+class Runner:
+    """Runs an agent in any number of sessions, which a store keeps; the runtime's own by default.
+
+    With `interactive`, requests for permission that no rule decides wait until they are answered
+    with `answer`; without, they are told, and whoever else may answer does.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        store: Store | None = None,
+        *,
+        interactive: bool = False,
+        app: str = APP,
+    ) -> None:
+        self.agent, self.interactive, self._app = agent, interactive, app
+        self.store: Store = agent.runtime.store if store is None else store
+        self._models: dict[object, Model] = {}
+        self._open: tuple[BlockingPortal, Callable[[], object]] | None = None
+
+    async def run(
+        self,
+        user: str,
+        session: str,
+        message: str,
+        *,
+        files: Sequence[str | os.PathLike[str]] = (),
+    ) -> AsyncIterator[AgentEvent]:
+        """What happens until the message is answered, as it happens; a Final comes last.
+
+        What a model does wrong never raises. ConfigError: the model can not be used at all, or a
+        file is not there. Whoever stops iterating ends the run; what was whole by then is kept.
+        """
+        given = attached(files, self.agent.runtime.settings.limits)
+        said = message_with(message, given)
+        async for event in self._played(user, session, said, rules_for(given)):
+            yield event
+
+    async def resume(self, user: str, session: str) -> AsyncIterator[AgentEvent]:
+        """Go on where a run was cut off: by a crash, a limit, or a model that could not be had."""
+        async for event in self._played(user, session, None, ()):
+            yield event
+
+    run_sync = _in_thread(run)
+    resume_sync = _in_thread(resume)
+
+    def answer(self, id: str, answer: Answer) -> bool:
+        """Answer a request for permission; False when it waits no more."""
+        return self.agent.runtime.gate.desk.answer(id, answer)
+
+    async def _played(
+        self, user: str, session: str, message: Message | None, rules: Iterable[Rule]
+    ) -> AsyncIterator[AgentEvent]:
+        key = SessionKey(self._app, user, session)
+        with _alone(self.store, key) as alone:
+            if not alone:
+                yield Final("", "error", _BUSY)
+                return
+            agent = self.agent._replace(rules=(*self.agent.rules, *rules))
+            channel = Channel()
+            turn = Turn(
+                Place(agent, self.store, key), self._outfit, channel, answered=self.interactive
+            )
+            task = begun(_ending(turn, message, channel))
+            try:
+                while (event := await channel.next()) is not None:
+                    yield event
+            finally:
+                if not task.done():
+                    task.cancel()
+                    await settled([task])
+            task.result()
+
+    # Models and tools
+
+    def _outfit(self, place: Place) -> tuple[Model, Mapping[str, tuple[Tool, Own]]]:
+        """What an agent works with in a place."""
+        agent = place.agent
+        own = {tool.name: (tool.offered(), _host_tool(tool)) for tool in agent.tools}
+        if agent.model == OFFLINE:
+            from skillbelt.agent.offline import Offline
+
+            model = Offline(place)
+            return model, {**own, **model.tools}
+        return self._model(agent), own
+
+    def _model(self, agent: Agent) -> Model:
+        """The model of an agent, made once."""
+        name = agent.model if isinstance(agent.model, str) else id(agent.model)
+        key = (name, id(agent.settings))
+        if key not in self._models:
+            wanted = agent.model
+            if isinstance(wanted, str):
+                self._models[key] = provided(wanted, agent.settings)
+            elif hasattr(wanted, "ask"):
+                self._models[key] = cast(Model, wanted)
+            else:
+                self._models[key] = Provided(wanted, agent.settings)
+        return self._models[key]
+
+    # The loop of those who have none
+
+    def _portal(self) -> BlockingPortal:
+        if self._open is None:
+            from anyio.from_thread import start_blocking_portal
+
+            made = start_blocking_portal()
+            self._open = (made.__enter__(), lambda: made.__exit__(None, None, None))
+        return self._open[0]
+
+    def close(self) -> None:
+        """Let go of what runs were made with; the runtime stays open."""
+        if self._open is not None:
+            close, self._open = self._open[1], None
+            close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+async def _ending(turn: Turn, message: Message | None, channel: Channel) -> None:
+    try:
+        await turn.play(message)
+    finally:
+        channel.end()
+
+
+@contextmanager
+def _alone(store: Store, key: SessionKey) -> Iterator[bool]:
+    """Whether no other run of this process writes to the session; none does until this ends."""
+    mine = (id(store), key)
+    with _LOCK:
+        alone = mine not in _ACTIVE
+        _ACTIVE.add(mine)
+    try:
+        yield alone
+    finally:
+        if alone:
+            with _LOCK:
+                _ACTIVE.discard(mine)
+
+
+def _host_tool(tool: HostTool) -> Own:
+    def call(arguments: dict[str, object], _watch: Watch) -> ToolResult:
+        return ToolResult(tool.function(arguments))
+
+    return call

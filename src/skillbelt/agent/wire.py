@@ -1,0 +1,108 @@
+"""Messages of a session as pydantic-ai takes them, and answers as a session keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pydantic_ai.messages import (
+    InstructionPart,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.tools import ToolDefinition
+
+from skillbelt.materialize import Message
+from skillbelt.tools import Tool
+
+KEPT = "response"  # where a message holds what its provider wants to see again
+_SYSTEM = ("system", "developer")
+
+
+class History(NamedTuple):
+    """The messages, and the texts of the system apart from them."""
+
+    messages: list[ModelMessage]
+    instructions: tuple[InstructionPart, ...]
+
+
+def history(messages: Sequence[Message]) -> History:
+    """The first system message never changes; one behind it may, and so may not be cached."""
+    made: list[ModelMessage] = []
+    system: list[InstructionPart] = []
+    names: dict[str, str] = {}
+    for message in messages:
+        role = message["role"]
+        if role in _SYSTEM:
+            system.append(InstructionPart(_text(message), dynamic=bool(system)))
+        elif role == "assistant":
+            made.append(_response(message, names))
+        else:
+            part = _returned(message, names) if role == "tool" else UserPromptPart(_text(message))
+            if made and isinstance(made[-1], ModelRequest):
+                made[-1] = ModelRequest([*made[-1].parts, part])
+            else:
+                made.append(ModelRequest([part]))
+    return History(made, tuple(system))
+
+
+def _response(message: Message, names: dict[str, str]) -> ModelResponse:
+    calls = message.get("tool_calls") or ()
+    names.update((call["id"], call["name"]) for call in calls)
+    if KEPT in message:
+        [response] = ModelMessagesTypeAdapter.validate_python([message[KEPT]])
+        assert isinstance(response, ModelResponse)
+        return response
+    text = _text(message)
+    parts: list[TextPart | ToolCallPart] = [TextPart(text)] if text else []
+    parts += [ToolCallPart(call["name"], call["arguments"], call["id"]) for call in calls]
+    return ModelResponse(parts or [TextPart("")])
+
+
+def _returned(message: Message, names: Mapping[str, str]) -> ToolReturnPart:
+    call = message["tool_call_id"]
+    return ToolReturnPart(
+        names.get(call, "tool"),
+        _text(message),
+        call,
+        outcome="failed" if message.get("error") else "success",
+    )
+
+
+def _text(message: Message) -> str:
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+
+
+def kept(response: ModelResponse) -> dict[str, object] | None:
+    """What must be kept of an answer beside its text and its calls; None when that is all."""
+    if all(_plain(part) for part in response.parts):
+        return None
+    [dumped] = ModelMessagesTypeAdapter.dump_python([response], mode="json")
+    assert isinstance(dumped, dict)
+    return dumped
+
+
+def _plain(part: object) -> bool:
+    known = isinstance(part, TextPart | ToolCallPart)
+    return known and not getattr(part, "id", None) and not getattr(part, "provider_details", None)
+
+
+def definition(tool: Tool) -> ToolDefinition:
+    """A tool as it is offered."""
+    schema = {key: value for key, value in tool.schema.items() if key != "$schema"}
+    # Strict mode would have a model fill in every argument there is.
+    return ToolDefinition(
+        name=tool.name,
+        parameters_json_schema=schema,
+        description=tool.description,
+        strict=False,
+    )

@@ -1,0 +1,602 @@
+"""Runs as a host meets them: a message in, events out, a session that remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from skillbelt import Answer, ConfigError, Rule, Runtime
+from skillbelt.agent import (
+    Agent,
+    AgentEvent,
+    Final,
+    HostTool,
+    PermissionRequest,
+    Runner,
+    RunOutput,
+    TextDelta,
+    ToolCall,
+    ToolResponse,
+    Usage,
+)
+from skillbelt.store.memory import MemoryStore
+from tests.agent.scripted import Scripted, called, final, of, play, results, said
+from tests.benches import alive
+from tests.tree import Tree
+
+
+def messages(belt: Runtime, session: str = "chat") -> list[dict[str, object]]:
+    """The history as it is kept."""
+    return belt.session("ada", session).session.messages()
+
+
+def roles(belt: Runtime, session: str = "chat") -> list[object]:
+    return [message["role"] for message in messages(belt, session)]
+
+
+# The ordinary course
+
+
+def test_an_answer_is_streamed_and_kept(belt: Runtime) -> None:
+    events = play(Agent(belt, Scripted(said("Hello, Ada."))), "Hello")
+    assert "".join(delta.text for delta in of(events, TextDelta)) == "Hello, Ada."
+    assert final(events) == Final("Hello, Ada.", "answer", "", Usage(100, 10, 80, 0))
+    assert [message["content"] for message in messages(belt)] == ["Hello", "Hello, Ada."]
+
+
+def test_a_call_is_told_carried_out_and_answered(belt: Runtime) -> None:
+    model = Scripted(called(("skill_load", {"skill": "greet"})), said("mellifluous"))
+    events = play(Agent(belt, model))
+    assert of(events, ToolCall) == [ToolCall("c1", "skill_load", {"skill": "greet"})]
+    [response] = of(events, ToolResponse)
+    assert (response.text, response.error) == ("loaded: greet", "")
+    assert model.sent()[-1]["content"].startswith("[Loaded] greet\n\nSay `mellifluous` first.")
+    assert final(events).text == "mellifluous"
+
+
+def test_a_response_carries_what_it_changed_in_the_state(belt: Runtime) -> None:
+    """V01: a tool response may carry a state delta."""
+    model = Scripted(called(("skill_load", {"skill": "greet"})), said("done"))
+    [response] = of(play(Agent(belt, model)), ToolResponse)
+    assert response.state_delta["temp:skill:loaded:greet"] == "1"
+    state = belt.session("ada", "chat").session.state()
+    assert response.state_delta.items() <= state.items()
+
+
+def test_the_stored_history_keeps_the_stub(belt: Runtime) -> None:
+    model = Scripted(called(("skill_load", {"skill": "greet"})), said("done"))
+    play(Agent(belt, model))
+    assert roles(belt) == ["user", "assistant", "tool", "assistant"]
+    assert messages(belt)[2]["content"] == "loaded: greet"
+
+
+def test_the_usage_of_every_request_is_told_and_summed(belt: Runtime) -> None:
+    model = Scripted(called(("skill_list", {})), said("done"))
+    events = play(Agent(belt, model))
+    assert of(events, Usage) == [Usage(100, 10, 80, 0)] * 2
+    assert final(events).usage == Usage(200, 20, 160, 0, 2)
+
+
+def test_a_session_goes_on_with_the_next_message(belt: Runtime) -> None:
+    model = Scripted(said("first"), said("second"))
+    agent = Agent(belt, model, instructions="Be brief.")
+    play(agent, "One")
+    play(agent, "Two")
+    assert [message["role"] for message in model.sent()] == ["system", "user", "assistant", "user"]
+    assert model.sent()[0]["content"].startswith("Be brief.\n\n")
+
+
+def test_sessions_are_apart(belt: Runtime) -> None:
+    model = Scripted(said("hello"))
+    play(Agent(belt, model), session="one")
+    play(Agent(belt, model), session="two")
+    assert len(model.sent()) == 2  # the system's and the user's
+
+
+def test_a_store_of_its_own_keeps_the_session(belt: Runtime) -> None:
+    store = MemoryStore()
+    play(Agent(belt, Scripted(said("hello"))), store=store)
+    assert [info.key.session for info in store.sessions()] == ["chat"]
+    assert belt.store.sessions(app="skillbelt") == []
+
+
+def test_what_is_loaded_in_a_turn_is_gone_in_the_next(belt: Runtime) -> None:
+    model = Scripted(called(("skill_load", {"skill": "greet"})), said("done"), said("again"))
+    agent = Agent(belt, model)
+    play(agent, "One")
+    play(agent, "Two")
+    assert "unloaded since: greet" in model.sent()[3]["content"]
+
+
+def test_the_user_calls_a_skill_by_name(belt: Runtime) -> None:
+    model = Scripted(said("done"))
+    play(Agent(belt, model), "/greet Bob")
+    assert '<skill_content name="greet">' in model.sent()[-1]["content"]
+    assert messages(belt)[0]["said"] == "/greet Bob"
+
+
+def test_a_skill_that_users_may_not_call_is_refused_without_a_request(
+    belt: Runtime, tree: Tree
+) -> None:
+    tree.skill("project/.agents/skills/hidden", user_invocable=False)
+    model = Scripted(said("done"))
+    end = final(play(Agent(belt, model), "/hidden"))
+    assert end.reason == "error"
+    assert "can not be called by the user" in end.error
+    assert model.prompts == []
+
+
+def test_a_slash_that_calls_nothing_is_a_message(belt: Runtime) -> None:
+    model = Scripted(said("done"))
+    play(Agent(belt, model), "/etc/hosts is a file")
+    assert model.sent()[-1]["content"] == "/etc/hosts is a file"
+
+
+def test_a_tool_of_the_host(belt: Runtime) -> None:
+    tool = HostTool("add", "Adds.", lambda given: str(sum(given["of"])))  # type: ignore[call-overload]
+    model = Scripted(called(("add", {"of": [1, 2]})), said("3"))
+    events = play(Agent(belt, model, tools=(tool,)))
+    assert results(events) == ["3"]
+    assert "add" in [tool.name for tool in model.prompts[0].tools]
+
+
+def test_a_file_is_told_of_in_the_message(belt: Runtime, tree: Tree) -> None:
+    path = tree.write("data/a.txt", "Ahoy </attached_file> there")
+    model = Scripted(said("done"))
+    with Runner(Agent(belt, model)) as runner:
+        list(runner.run_sync("ada", "chat", "Read it.", files=[path]))
+    content = model.sent()[-1]["content"]
+    assert f'input="host://{path}"' in content
+    assert content.count("</attached_file>") == 1
+
+
+def test_a_file_that_is_not_there_is_wrong_usage(belt: Runtime) -> None:
+    with Runner(Agent(belt, Scripted(said("x")))) as runner, pytest.raises(ConfigError, match="no"):
+        list(runner.run_sync("ada", "chat", "Read it.", files=["/nowhere/at/all"]))
+    assert messages(belt) == []
+
+
+def test_the_same_events_in_a_coroutine(belt: Runtime) -> None:
+    async def collected() -> list[AgentEvent]:
+        runner = Runner(Agent(belt, Scripted(said("Hello"))))
+        return [event async for event in runner.run("ada", "chat", "Hi")]
+
+    assert final(asyncio.run(collected())).text == "Hello"
+
+
+def test_one_session_has_one_run_at_a_time(belt: Runtime) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def wait(_: object) -> str:
+        inside.set()
+        assert go_on.wait(30)
+        return "waited"
+
+    tool = HostTool("wait", "Waits.", wait)
+    agent = Agent(belt, Scripted(called(("wait", {})), said("done")), tools=(tool,))
+    first: list[AgentEvent] = []
+    thread = threading.Thread(target=lambda: first.extend(play(agent)))
+    thread.start()
+    assert inside.wait(30)
+    second = play(agent)
+    go_on.set()
+    thread.join(30)
+    assert "another run goes on" in final(second).error
+    assert final(first).text == "done"
+    assert final(play(agent)).text == "done"
+
+
+# Calls at the same time
+
+
+def test_calls_of_one_answer_are_carried_out_at_the_same_time(belt: Runtime) -> None:
+    both = threading.Barrier(2, timeout=30)  # passed only when two are there at once
+
+    def meet(given: dict[str, object]) -> str:
+        both.wait()
+        return f"met as {given['as']}"
+
+    tool = HostTool("meet", "Meets.", meet)
+    model = Scripted(called(("meet", {"as": 1}), ("meet", {"as": 2})), said("done"))
+    assert results(play(Agent(belt, model, tools=(tool,)))) == ["met as 1", "met as 2"]
+
+
+def test_results_come_in_the_order_of_the_calls_whichever_is_first(belt: Runtime) -> None:
+    """V01: parallel tool calls are merged."""
+    second = threading.Event()
+
+    def work(given: dict[str, object]) -> str:
+        if given["n"] == 1:
+            assert second.wait(30)
+        else:
+            second.set()
+        return str(given["n"])
+
+    tool = HostTool("work", "Works.", work)
+    model = Scripted(called(("work", {"n": 1}), ("work", {"n": 2})), said("done"))
+    assert results(play(Agent(belt, model, tools=(tool,)))) == ["1", "2"]
+    told = [m["content"] for m in messages(belt) if m["role"] == "tool"]
+    assert told == ["1", "2"]
+
+
+def test_loads_of_one_answer_are_all_there_in_the_next_request(belt: Runtime) -> None:
+    loads = [("skill_load", {"skill": name}) for name in ("greet", "count")]
+    model = Scripted(called(*loads), said("done"))
+    play(Agent(belt, model))
+    assert [m["content"].split("\n")[0] for m in model.sent()[-2:]] == [
+        "[Loaded] greet",
+        "[Loaded] count",
+    ]
+
+
+# What models do wrong
+
+
+def wrong(belt: Runtime, name: str, arguments: object) -> ToolResponse:
+    events = play(Agent(belt, Scripted(called((name, arguments)), said("done"))))
+    assert final(events).reason == "answer"
+    [response] = of(events, ToolResponse)
+    return response
+
+
+def test_a_tool_that_does_not_exist_is_told_with_those_that_do(belt: Runtime) -> None:
+    response = wrong(belt, "launch", {})
+    assert response.error.startswith("there is no tool 'launch'; there are: skill, skill_load")
+
+
+def test_arguments_that_do_not_fit_are_told_with_what_fits(belt: Runtime) -> None:
+    assert "argument 'skill' is missing" in wrong(belt, "skill_load", {"name": "greet"}).error
+
+
+@pytest.mark.parametrize("text", ['{"skill": "gre', "[" * 100_000, "nothing", '{"a": 1}{'])
+def test_arguments_that_are_not_whole_are_told_and_nothing_is_done(
+    belt: Runtime, text: str
+) -> None:
+    """B18: nothing is read before the whole action is validated."""
+    response = wrong(belt, "skill_load", text)
+    assert "not whole JSON" in response.error
+    assert response.state_delta == {}
+
+
+@pytest.mark.parametrize("given", ["[1]", "3", '"text"', [1]])
+def test_arguments_that_are_no_object_are_told(belt: Runtime, given: object) -> None:
+    assert "must be an object" in wrong(belt, "skill_load", given).error
+
+
+def test_a_skill_that_does_not_exist_is_told(belt: Runtime) -> None:
+    assert wrong(belt, "skill_load", {"skill": "nothing"}).error == "unknown skill: nothing"
+
+
+def test_a_tool_of_the_host_that_raises_is_told(belt: Runtime) -> None:
+    def fail(_: object) -> str:
+        raise ValueError("no luck")
+
+    model = Scripted(called(("fail", {})), said("done"))
+    events = play(Agent(belt, model, tools=(HostTool("fail", "Fails.", fail),)))
+    assert results(events) == ["fail failed: ValueError: no luck"]
+    assert final(events).text == "done"
+
+
+def test_a_model_that_makes_one_call_for_ever_is_told_and_then_ended(belt: Runtime) -> None:
+    events = play(Agent(belt, Scripted(called(("skill_list", {})))))
+    assert final(events).reason == "loop"
+    told = results(events)
+    assert [text for text in told if "gave the same each time" in text] == told[3:]
+    assert len(told) == 6
+
+
+def test_a_call_that_gives_something_new_may_be_made_again(belt: Runtime) -> None:
+    numbers = iter(range(100))
+    tool = HostTool("next", "Counts.", lambda _: str(next(numbers)))
+    model = Scripted(*[called(("next", {}))] * 8, said("done"))
+    assert final(play(Agent(belt, model, tools=(tool,)))).text == "done"
+
+
+def test_a_model_that_never_ends_is_bounded(belt: Runtime) -> None:
+    numbers = iter(range(100))
+    model = Scripted(lambda _: called(("skill_list", {"offset": next(numbers)})))
+    end = final(play(Agent(belt, model, max_steps=5)))
+    assert (end.reason, len(model.prompts)) == ("max_steps", 5)
+    assert "max_steps" in end.error
+
+
+def test_an_answer_with_too_many_calls_has_the_first_of_them_carried_out(belt: Runtime) -> None:
+    calls = [("skill_list", {"offset": number}) for number in range(70)]
+    events = play(Agent(belt, Scripted(called(*calls), said("done"))))
+    told = results(events)
+    assert len(told) == 70
+    assert ["may hold 64 calls" in text for text in told] == [False] * 64 + [True] * 6
+
+
+def test_calls_that_share_an_id_are_told_apart(belt: Runtime) -> None:
+    twice = called(("skill_list", {}), ("skill_list", {"offset": 1}))
+    same = twice._replace(calls=tuple(call._replace(id="x") for call in twice.calls))
+    events = play(Agent(belt, Scripted(same, said("done"))))
+    assert [event.id for event in of(events, ToolResponse)] == ["x-1", "x-2"]
+
+
+def test_an_empty_answer_says_so(belt: Runtime) -> None:
+    assert final(play(Agent(belt, Scripted(said(""))))).error == "the model gave no answer"
+
+
+def test_a_model_that_raises_anything_is_an_error_and_not_an_exception(belt: Runtime) -> None:
+    model = Scripted(RuntimeError("out of order"))
+    end = final(play(Agent(belt, model, max_retries=0)))
+    assert (end.reason, end.error) == ("error", "RuntimeError: out of order")
+    assert roles(belt) == ["user"]
+
+
+# Permission
+
+
+def test_a_request_for_permission_is_told_and_can_be_answered(open_tree: Tree) -> None:
+    open_tree.skill("project/.agents/skills/kit")
+    model = Scripted(called(("skill_run", {"skill": "kit", "command": "echo ran"})), said("done"))
+    told: list[AgentEvent] = []
+    with (
+        Runtime(open_tree.project) as belt,
+        Runner(Agent(belt, model), interactive=True) as runner,
+    ):
+        for event in runner.run_sync("ada", "chat", "Run it."):
+            told.append(event)
+            if isinstance(event, PermissionRequest):
+                assert runner.answer(event.pending.id, Answer("once"))
+    assert of(told, PermissionRequest)[0].pending.request.type == "run"
+    assert json.loads(results(told)[0])["stdout"] == "ran\n"
+
+
+def test_nobody_to_answer_is_a_result_the_model_can_read(open_tree: Tree) -> None:
+    open_tree.skill("project/.agents/skills/kit")
+    model = Scripted(called(("skill_run", {"skill": "kit", "command": "echo ran"})), said("done"))
+    with Runtime(open_tree.project) as belt:
+        events = play(Agent(belt, model))
+    assert len(of(events, PermissionRequest)) == 1
+    assert "nobody is there to give it" in results(events)[0]
+    assert final(events).text == "done"
+
+
+def test_whoever_the_runtime_asks_is_still_asked(open_tree: Tree) -> None:
+    open_tree.skill("project/.agents/skills/kit")
+    model = Scripted(called(("skill_run", {"skill": "kit", "command": "echo ran"})), said("done"))
+    with Runtime(open_tree.project, ask=lambda _: Answer("once")) as belt:
+        events = play(Agent(belt, model))
+    assert json.loads(results(events)[0])["exit_code"] == 0
+
+
+def test_the_rules_of_an_agent_hold_for_its_sessions(belt: Runtime) -> None:
+    model = Scripted(called(("skill_load", {"skill": "greet"})), said("done"))
+    agent = Agent(belt, model, rules=[Rule("skill", "greet", "deny")])
+    assert results(play(agent)) == ["unknown skill: greet"]
+
+
+# Runs
+
+
+def test_output_is_told_while_the_command_runs(running: Runtime) -> None:
+    command = "echo first; read line < work/gate; echo second"
+    arguments = {"skill": "kit", "command": f"mkfifo work/gate; {command}"}
+    model = Scripted(called(("skill_run", arguments)), said("done"))
+    told = b""
+    with Runner(Agent(running, model)) as runner:
+        for event in runner.run_sync("ada", "chat", "Run it."):
+            if isinstance(event, RunOutput):
+                told += event.data
+                if told == b"first\n":  # it is still there, and waits for this
+                    running.run_sync(
+                        "kit", "echo go > work/gate", session=running.session("ada", "chat")
+                    )
+    assert told == b"first\nsecond\n"
+
+
+def test_a_secret_of_a_run_is_not_told(running: Runtime) -> None:
+    secret = "hunter2-hunter2"
+    arguments = {"skill": "kit", "command": "echo $API_KEY", "env": {"API_KEY": secret}}
+    events = play(Agent(running, Scripted(called(("skill_run", arguments)), said("done"))))
+    assert b"".join(event.data for event in of(events, RunOutput)) == b"[API_KEY]\n"
+    assert all(secret not in text for text in results(events))
+
+
+# Cancelled
+
+
+def test_whoever_stops_listening_ends_the_command(running: Runtime) -> None:
+    mark = f"7{os.getpid()}.25"
+    arguments = {"skill": "kit", "command": f"echo begun; exec sleep {mark}"}
+    model = Scripted(called(("skill_run", arguments)), said("done"))
+    with Runner(Agent(running, model)) as runner:
+        for event in runner.run_sync("ada", "chat", "Run it."):
+            if isinstance(event, RunOutput):
+                break
+    assert alive(mark) == []
+    assert roles(running) == ["user", "assistant", "tool"]
+    assert json.loads(str(messages(running)[-1]["content"]))["cancelled"] is True
+
+
+def test_a_cancelled_task_ends_the_command(running: Runtime) -> None:
+    mark = f"7{os.getpid()}.35"
+    arguments = {"skill": "kit", "command": f"echo begun; exec sleep {mark}"}
+    model = Scripted(called(("skill_run", arguments)), said("done"))
+
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def follow() -> None:
+            async for event in Runner(Agent(running, model)).run("ada", "chat", "Run it."):
+                if isinstance(event, RunOutput):
+                    begun.set()
+
+        task = asyncio.create_task(follow())
+        await asyncio.wait_for(begun.wait(), 30)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert alive(mark) == []
+    assert roles(running) == ["user", "assistant", "tool"]
+
+
+def test_what_was_done_before_the_cancellation_is_kept(belt: Runtime) -> None:
+    begun, never = threading.Event(), threading.Event()
+
+    def hang(_: object) -> str:
+        begun.set()
+        never.wait(30)
+        return "too late"
+
+    tool = HostTool("hang", "Hangs.", hang)
+    model = Scripted(called(("skill_load", {"skill": "greet"}), ("hang", {})), said("done"))
+
+    async def main() -> None:
+        async with aclosing(
+            Runner(Agent(belt, model, tools=(tool,))).run("ada", "chat", "x")
+        ) as it:
+            async for event in it:
+                if isinstance(event, ToolCall) and event.name == "hang":
+                    while not begun.is_set():
+                        await asyncio.sleep(0.01)
+                    # The load takes a moment of its own.
+                    await asyncio.sleep(0.5)
+                    never.set()
+                    break
+
+    asyncio.run(main())
+    told = [message["content"] for message in messages(belt) if message["role"] == "tool"]
+    assert told[0] == "loaded: greet"
+    assert [one.name for one in belt.session("ada", "chat").loaded()] == ["greet"]
+
+
+def test_a_request_that_waits_for_permission_is_refused_when_cancelled(open_tree: Tree) -> None:
+    open_tree.skill("project/.agents/skills/kit")
+    model = Scripted(called(("skill_run", {"skill": "kit", "command": "echo ran"})), said("done"))
+    with (
+        Runtime(open_tree.project) as belt,
+        Runner(Agent(belt, model), interactive=True) as runner,
+    ):
+        for event in runner.run_sync("ada", "chat", "Run it."):
+            if isinstance(event, PermissionRequest):
+                break
+        assert belt.gate.desk.pending() == []
+        assert roles(belt) == ["user", "assistant", "tool"]
+
+
+def test_the_next_message_after_a_cancellation_is_answered(running: Runtime) -> None:
+    arguments = {"skill": "kit", "command": "echo begun; sleep 60"}
+    model = Scripted(called(("skill_run", arguments)), said("done"))
+    with Runner(Agent(running, model)) as runner:
+        for event in runner.run_sync("ada", "chat", "Run it."):
+            if isinstance(event, RunOutput):
+                break
+        assert final(list(runner.run_sync("ada", "chat", "And now?"))).text == "done"
+
+
+# Crashes
+
+_CRASH = """
+import os, signal, sys, threading
+from skillbelt import Runtime
+from skillbelt.agent import Agent, HostTool, Runner
+from tests.agent.scripted import Scripted, called, said
+
+def crash(_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+steps = eval(sys.argv[2])
+agent = Agent(Runtime(sys.argv[1]), Scripted(*steps), tools=(HostTool("crash", "Crashes.", crash),))
+for event in Runner(agent).run_sync("ada", "chat", "Do it."):
+    if sys.argv[3] and type(event).__name__ == sys.argv[3]:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def crashed(belt: Runtime, steps: str, at: str = "") -> None:
+    """A run in a process that is killed, with `kill -9`."""
+    done = subprocess.run(
+        [sys.executable, "-c", _CRASH, belt.settings.project, steps, at],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+
+
+def resumed(agent: Agent) -> list[AgentEvent]:
+    with Runner(agent) as runner:
+        return list(runner.resume_sync("ada", "chat"))
+
+
+def test_a_crash_while_the_model_answers_resumes_with_the_question(belt: Runtime) -> None:
+    crashed(belt, "[said('half an answer')]", "TextDelta")
+    assert roles(belt) == ["user"]
+    model = Scripted(said("whole"))
+    assert final(resumed(Agent(belt, model))).text == "whole"
+    assert model.sent()[-1]["content"] == "Do it."
+    assert roles(belt) == ["user", "assistant"]
+
+
+def test_a_crash_in_a_call_resumes_with_the_call(belt: Runtime) -> None:
+    steps = "[called(('skill_load', {'skill': 'greet'}), ('crash', {})), said('done')]"
+    crashed(belt, steps)
+    assert roles(belt) == ["user", "assistant"]
+    assert belt.session("ada", "chat").loaded() == []
+    tool = HostTool("crash", "Does not crash.", lambda _: "fine")
+    model = Scripted(said("done"))
+    events = resumed(Agent(belt, model, tools=(tool,)))
+    assert results(events) == ["loaded: greet", "fine"]
+    assert model.sent()[-2]["content"].startswith("[Loaded] greet")
+    assert final(events).text == "done"
+
+
+def test_a_crash_after_the_results_does_not_make_the_calls_again(belt: Runtime) -> None:
+    crashed(belt, "[called(('skill_load', {'skill': 'greet'})), said('done')]", "ToolResponse")
+    assert roles(belt) == ["user", "assistant", "tool"]
+    events = resumed(Agent(belt, Scripted(said("done"))))
+    assert of(events, ToolCall) == []
+    assert final(events).text == "done"
+
+
+def test_a_command_is_not_run_twice(running: Runtime) -> None:
+    run = "('skill_run', {'skill': 'kit', 'command': 'echo ran >> out/log'})"
+    crashed(running, f"[called({run}, ('crash', {{}})), said('done')]")
+    tool = HostTool("crash", "Does not crash.", lambda _: "fine")
+    events = resumed(Agent(running, Scripted(said("done")), tools=(tool,)))
+    assert "may have run in part" in results(events)[0]
+
+
+def test_a_new_message_after_a_crash_closes_what_was_open(belt: Runtime) -> None:
+    crashed(belt, "[called(('crash', {})), said('done')]")
+    model = Scripted(said("Hello"))
+    play(Agent(belt, model), "Forget it. Hello?")
+    assert roles(belt) == ["user", "assistant", "tool", "user", "assistant"]
+    assert "interrupted" in model.sent()[-2]["content"]
+
+
+def test_there_is_nothing_to_resume_in_a_new_session(belt: Runtime) -> None:
+    assert "nothing to go on with" in final(resumed(Agent(belt, Scripted(said("x"))))).error
+
+
+def test_resuming_what_was_answered_gives_the_answer_again(belt: Runtime) -> None:
+    model = Scripted(said("Hello"))
+    play(Agent(belt, model))
+    assert final(resumed(Agent(belt, model))).text == "Hello"
+    assert len(model.prompts) == 1
+
+
+def test_nothing_is_left_behind_by_a_closed_runner(belt: Runtime) -> None:
+    before = threading.active_count()
+    play(Agent(belt, Scripted(called(("skill_list", {})), said("x"))))
+    until = time.monotonic() + 30
+    while threading.active_count() > before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert threading.active_count() <= before

@@ -1,0 +1,264 @@
+"""A server that speaks OpenAI's chat protocol over real sockets, streamed or not, from a script."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+Chunk = dict[str, Any]
+USAGE = {
+    "prompt_tokens": 100,
+    "completion_tokens": 10,
+    "total_tokens": 110,
+    "prompt_tokens_details": {"cached_tokens": 80},
+}
+
+
+class Said(NamedTuple):
+    """An answer of text, in as many pieces as there are."""
+
+    pieces: tuple[str, ...]
+    finish: str = "stop"
+
+
+class Calls(NamedTuple):
+    """An answer of calls: (id, name, arguments as JSON text); the arguments come in two pieces."""
+
+    calls: tuple[tuple[str, str, str], ...]
+    text: str = ""
+    finish: str = "tool_calls"
+
+
+class Broken(NamedTuple):
+    """The connection is cut in the middle of this answer, after so many chunks."""
+
+    answer: Said | Calls
+    after: int
+
+
+class Unfinished(NamedTuple):
+    """The answer just ends after so many chunks, as if that were all; no word of its end."""
+
+    answer: Said | Calls
+    after: int
+
+
+class Garbage(NamedTuple):
+    """Something that is no event of the protocol."""
+
+    text: str = "{not json"
+
+
+class Refused(NamedTuple):
+    """An error in place of an answer."""
+
+    status: int
+    message: str = "no"
+    code: str = ""
+
+
+class Slow(NamedTuple):
+    """An answer that stops after its first piece and goes on when the event is set."""
+
+    answer: Said
+    go_on: threading.Event
+
+
+Answer = Said | Calls | Broken | Unfinished | Garbage | Refused | Slow
+
+
+def said(*pieces: str) -> Said:
+    return Said(pieces)
+
+
+def called(name: str, arguments: object, id: str = "call_1") -> Calls:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return Calls(((id, name, text),))
+
+
+class Server:
+    """Answers in the order of the script; the last answer is given again and again."""
+
+    def __init__(self, answers: Iterable[Answer]) -> None:
+        self.answers = list(answers)
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.gone = threading.Event()  # a client hung up on a slow answer
+        self._lock = threading.Lock()
+        self._http = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Handler", (_Handler,), {"script": self})
+        )
+        self._http.daemon_threads = True
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_port}/v1"
+
+    def next(self, request: dict[str, Any], headers: dict[str, str]) -> Answer:
+        with self._lock:
+            self.requests.append(request)
+            self.headers.append(headers)
+            return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def start(self) -> None:
+        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+
+    def stop(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@contextmanager
+def serving(*answers: Answer) -> Iterator[Server]:
+    """A server with that script, for as long as the block lasts."""
+    server = Server(answers)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _chunks(answer: Said | Calls) -> list[Chunk]:
+    if isinstance(answer, Said):
+        deltas: list[Chunk] = [{"content": piece} for piece in answer.pieces]
+    else:
+        deltas = [{"content": answer.text}] if answer.text else []
+        for index, call in enumerate(answer.calls):
+            deltas += _call_deltas(index, *call)
+    return [{"delta": delta, "finish_reason": None} for delta in deltas] + [
+        {"delta": {}, "finish_reason": answer.finish}
+    ]
+
+
+def _call_deltas(index: int, id: str, name: str, arguments: str) -> list[Chunk]:
+    half = len(arguments) // 2
+    first = {"name": name, "arguments": arguments[:half]}
+    return [
+        {"tool_calls": [{"index": index, "id": id, "type": "function", "function": first}]},
+        {"tool_calls": [{"index": index, "function": {"arguments": arguments[half:]}}]},
+    ]
+
+
+def _message(answer: Said | Calls) -> Chunk:
+    if isinstance(answer, Said):
+        return {"role": "assistant", "content": "".join(answer.pieces)}
+    calls = [
+        {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for id, name, arguments in answer.calls
+    ]
+    return {"role": "assistant", "content": answer.text or None, "tool_calls": calls}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    script: Server
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        size = int(self.headers.get("Content-Length") or 0)
+        request = json.loads(self.rfile.read(size))
+        answer = self.script.next(request, dict(self.headers))
+        if not self.path.endswith("/chat/completions"):
+            self._whole(404, {"error": {"message": f"no {self.path} here"}})
+        elif isinstance(answer, Refused):
+            error = {"message": answer.message, "code": answer.code or None}
+            self._whole(answer.status, {"error": error})
+        elif not request.get("stream"):
+            assert isinstance(answer, Said | Calls)
+            self._whole(200, _completion(request, answer))
+        else:
+            self._stream(request, answer)
+
+    def _whole(self, status: int, document: object) -> None:
+        data = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _stream(self, request: dict[str, Any], answer: Answer) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        match answer:
+            case Garbage():
+                self._events([answer.text])
+            case Broken():
+                self._events(_encoded(request, _chunks(answer.answer)[: answer.after]))
+                self._cut()
+                return
+            case Unfinished():
+                self._events(_encoded(request, _chunks(answer.answer)[: answer.after]))
+            case Slow():
+                self._slow(request, answer)
+                return
+            case Said() | Calls():
+                chunks = _chunks(answer)
+                self._events([*_encoded(request, chunks), *_ending(request)])
+        self._end()
+
+    def _slow(self, request: dict[str, Any], answer: Slow) -> None:
+        chunks = list(_encoded(request, _chunks(answer.answer)))
+        self._events(chunks[:1])
+        while not answer.go_on.wait(0.02):
+            if _hung_up(self.connection):
+                self.script.gone.set()
+                self.close_connection = True
+                return
+        self._events([*chunks[1:], *_ending(request)])
+        self._end()
+
+    def _events(self, events: Iterable[str]) -> None:
+        for event in events:
+            data = f"data: {event}\n\n".encode()
+            self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+            self.wfile.flush()
+
+    def _end(self) -> None:
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _cut(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+
+def _hung_up(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    finally:
+        connection.setblocking(True)
+
+
+def _base(request: dict[str, Any], object: str) -> Chunk:
+    return {"id": "chat-1", "object": object, "created": 1, "model": request["model"]}
+
+
+def _encoded(request: dict[str, Any], chunks: Sequence[Chunk]) -> Iterator[str]:
+    base = _base(request, "chat.completion.chunk")
+    for chunk in chunks:
+        yield json.dumps({**base, "choices": [{"index": 0, **chunk}]})
+
+
+def _ending(request: dict[str, Any]) -> list[str]:
+    base = _base(request, "chat.completion.chunk")
+    return [json.dumps({**base, "choices": [], "usage": USAGE}), "[DONE]"]
+
+
+def _completion(request: dict[str, Any], answer: Said | Calls) -> Chunk:
+    choice = {"index": 0, "message": _message(answer), "finish_reason": answer.finish}
+    return {**_base(request, "chat.completion"), "choices": [choice], "usage": USAGE}
