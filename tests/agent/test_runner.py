@@ -503,7 +503,7 @@ def test_the_next_message_after_a_cancellation_is_answered(running: Runtime) -> 
 # Crashes
 
 _CRASH = """
-import os, signal, sys, threading
+import os, signal, sys
 from skillbelt import Runtime
 from skillbelt.agent import Agent, HostTool, Runner
 from tests.agent.scripted import Scripted, called, said
@@ -511,18 +511,23 @@ from tests.agent.scripted import Scripted, called, said
 def crash(_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-steps = eval(sys.argv[2])
-agent = Agent(Runtime(sys.argv[1]), Scripted(*steps), tools=(HostTool("crash", "Crashes.", crash),))
-for event in Runner(agent).run_sync("ada", "chat", "Do it."):
-    if sys.argv[3] and type(event).__name__ == sys.argv[3]:
-        os.kill(os.getpid(), signal.SIGKILL)
+class Dying(Scripted):
+    async def ask(self, prompt):
+        async for piece in super().ask(prompt):
+            yield piece
+            if len(self.prompts) == int(sys.argv[3]):
+                crash(piece)
+
+model = Dying(*eval(sys.argv[2]))
+agent = Agent(Runtime(sys.argv[1]), model, tools=(HostTool("crash", "Crashes.", crash),))
+list(Runner(agent).run_sync("ada", "chat", "Do it."))
 """
 
 
-def crashed(belt: Runtime, steps: str, at: str = "") -> None:
-    """A run in a process that is killed, with `kill -9`."""
+def crashed(belt: Runtime, steps: str, at: int = 0) -> None:
+    """A run in a process that is killed, with `kill -9`, at latest in that answer of the model."""
     done = subprocess.run(
-        [sys.executable, "-c", _CRASH, belt.settings.project, steps, at],
+        [sys.executable, "-c", _CRASH, belt.settings.project, steps, str(at)],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         timeout=50,
@@ -537,7 +542,7 @@ def resumed(agent: Agent) -> list[AgentEvent]:
 
 
 def test_a_crash_while_the_model_answers_resumes_with_the_question(belt: Runtime) -> None:
-    crashed(belt, "[said('half an answer')]", "TextDelta")
+    crashed(belt, "[said('half an answer')]", 1)
     assert roles(belt) == ["user"]
     model = Scripted(said("whole"))
     assert final(resumed(Agent(belt, model))).text == "whole"
@@ -559,7 +564,7 @@ def test_a_crash_in_a_call_resumes_with_the_call(belt: Runtime) -> None:
 
 
 def test_a_crash_after_the_results_does_not_make_the_calls_again(belt: Runtime) -> None:
-    crashed(belt, "[called(('skill_load', {'skill': 'greet'})), said('done')]", "ToolResponse")
+    crashed(belt, "[called(('skill_load', {'skill': 'greet'})), said('done')]", 2)
     assert roles(belt) == ["user", "assistant", "tool"]
     events = resumed(Agent(belt, Scripted(said("done"))))
     assert of(events, ToolCall) == []

@@ -5,8 +5,16 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, cast
 
@@ -36,8 +44,8 @@ _LOCK = threading.Lock()
 
 
 def _in_thread(
-    method: Callable[Concatenate[Runner, _Given], AsyncIterator[AgentEvent]],
-) -> Callable[Concatenate[Runner, _Given], Iterator[AgentEvent]]:
+    method: Callable[Concatenate[Runner, _Given], AsyncGenerator[AgentEvent, None]],
+) -> Callable[Concatenate[Runner, _Given], Generator[AgentEvent, None, None]]:
     """The method for code that has no event loop: one of the runner's own runs in a thread.
 
     Whoever stops iterating, or is interrupted, ends the run before they go on.
@@ -46,15 +54,16 @@ def _in_thread(
     @wraps(method)
     def iterate(
         self: Runner, /, *args: _Given.args, **kwargs: _Given.kwargs
-    ) -> Iterator[AgentEvent]:
+    ) -> Generator[AgentEvent, None, None]:
         found: queue.SimpleQueue[AgentEvent | None] = queue.SimpleQueue()
         begins = threading.Event()
 
         async def pump() -> None:
             begins.set()
             try:
-                async for event in method(self, *args, **kwargs):
-                    found.put(event)
+                async with aclosing(method(self, *args, **kwargs)) as events:
+                    async for event in events:
+                        found.put(event)
             finally:
                 found.put(None)
 
@@ -101,7 +110,7 @@ class Runner:
         message: str,
         *,
         files: Sequence[str | os.PathLike[str]] = (),
-    ) -> AsyncIterator[AgentEvent]:
+    ) -> AsyncGenerator[AgentEvent, None]:
         """What happens until the message is answered, as it happens; a Final comes last.
 
         What a model does wrong never raises. ConfigError: the model can not be used at all, or a
@@ -109,13 +118,15 @@ class Runner:
         """
         given = attached(files, self.agent.runtime.settings.limits)
         said = message_with(message, given)
-        async for event in self._played(user, session, said, rules_for(given)):
-            yield event
+        async with aclosing(self._played(user, session, said, rules_for(given))) as events:
+            async for event in events:
+                yield event
 
-    async def resume(self, user: str, session: str) -> AsyncIterator[AgentEvent]:
+    async def resume(self, user: str, session: str) -> AsyncGenerator[AgentEvent, None]:
         """Go on where a run was cut off: by a crash, a limit, or a model that could not be had."""
-        async for event in self._played(user, session, None, ()):
-            yield event
+        async with aclosing(self._played(user, session, None, ())) as events:
+            async for event in events:
+                yield event
 
     run_sync = _in_thread(run)
     resume_sync = _in_thread(resume)
@@ -126,7 +137,7 @@ class Runner:
 
     async def _played(
         self, user: str, session: str, message: Message | None, rules: Iterable[Rule]
-    ) -> AsyncIterator[AgentEvent]:
+    ) -> AsyncGenerator[AgentEvent, None]:
         key = SessionKey(self._app, user, session)
         with _alone(self.store, key) as alone:
             if not alone:
