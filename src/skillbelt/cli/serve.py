@@ -6,10 +6,14 @@ import argparse
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from skillbelt.errors import ConfigError, MissingExtra
 from skillbelt.runtime import Runtime
 from skillbelt.settings import load_settings
+
+if TYPE_CHECKING:
+    from skillbelt.serve.wire import Wire
 
 _DEFAULT = "127.0.0.1:8765"
 _MAX_TOKEN_BYTES = 4_096
@@ -44,12 +48,21 @@ def run(args: argparse.Namespace) -> int:
     """Serve until the input ends or a signal comes."""
     if args.http is None and (args.token is not None or args.origin):
         raise ConfigError("--token and --origin are for HTTP; give --http too")
+    if args.http is not None:
+        return _serve(args, partial(_http, args=args))
+    from skillbelt.serve.wire import taken
+
+    with taken() as wire:
+        return _serve(args, partial(_stdio, wire=wire))
+
+
+def _serve(args: argparse.Namespace, serving: Callable[[Runtime], Serving]) -> int:
     _need_extra()
     import anyio
 
     with Runtime(settings=load_settings(args.project, config=args.config)) as belt:
         belt.look()
-        anyio.run(_stdio(belt) if args.http is None else _http(belt, args))
+        anyio.run(serving(belt))
     return 0
 
 
@@ -60,10 +73,10 @@ def _need_extra() -> None:
         raise MissingExtra("mcp", "`skillbelt serve mcp`") from error
 
 
-def _stdio(belt: Runtime) -> Serving:
+def _stdio(belt: Runtime, wire: Wire) -> Serving:
     from skillbelt.serve.stdio import serve_stdio
 
-    return partial(serve_stdio, belt)
+    return partial(serve_stdio, belt, wire)
 
 
 def _http(belt: Runtime, args: argparse.Namespace) -> Serving:

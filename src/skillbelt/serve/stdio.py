@@ -1,8 +1,4 @@
-"""MCP over standard input and output: one client, one message a line.
-
-The two are taken away from everything else in this process while it serves, so that nothing but
-messages is ever written.
-"""
+"""MCP over standard input and output: one client, one message a line."""
 
 from __future__ import annotations
 
@@ -11,8 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import NamedTuple
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -22,6 +17,7 @@ from pydantic import ValidationError
 
 from skillbelt.runtime import Runtime
 from skillbelt.serve.server import SkillServer
+from skillbelt.serve.wire import Wire
 
 _CHUNK = 64 * 2**10
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -29,51 +25,25 @@ Read = MemoryObjectReceiveStream[SessionMessage | Exception]
 Write = MemoryObjectSendStream[SessionMessage]
 
 
-class Wire(NamedTuple):
-    """Handles that carry messages."""
-
-    read: int
-    write: int
-
-
-async def serve_stdio(belt: Runtime) -> None:
+async def serve_stdio(belt: Runtime, wire: Wire) -> None:
     """Serve until the input ends or a signal comes; everything that runs is ended then."""
-    with taken() as wire:
-        served = SkillServer(belt)
-        try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(_until_signal, group.cancel_scope)
-                served.start()
-                async with streams(wire, belt.settings.limits.max_request_bytes) as (read, write):
-                    await served.server.run(
-                        read, write, served.server.create_initialization_options()
-                    )
-                group.cancel_scope.cancel()
-        finally:
-            served.close()
+    served = SkillServer(belt)
+    options = served.server.create_initialization_options()
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_until_signal, group.cancel_scope)
+            served.start()
+            async with streams(wire, belt.settings.limits.max_request_bytes) as (read, write):
+                await served.server.run(read, write, options)
+            group.cancel_scope.cancel()
+    finally:
+        served.close()
 
 
 async def _until_signal(scope: anyio.CancelScope) -> None:
     with anyio.open_signal_receiver(*_SIGNALS) as signals:
         async for _ in signals:
             scope.cancel()
-
-
-@contextmanager
-def taken() -> Iterator[Wire]:
-    """The process's own input and output. Others read nothing meanwhile, and write to stderr."""
-    wire = Wire(os.dup(0), os.dup(1))
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    os.close(nothing)
-    try:
-        yield wire
-    finally:
-        os.dup2(wire.read, 0)
-        os.dup2(wire.write, 1)
-        # The reader may still wait in the one, so it is left to the end of the process.
-        os.close(wire.write)
 
 
 @asynccontextmanager
