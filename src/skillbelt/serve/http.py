@@ -15,6 +15,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 
 from skillbelt.errors import ConfigError
 from skillbelt.runtime import Runtime
+from skillbelt.serve.drain import Drain
 from skillbelt.serve.guard import guarded
 from skillbelt.serve.server import SkillServer
 
@@ -107,8 +108,9 @@ async def serve_http(
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     port = listening.getsockname()[1]
+    drain = Drain(guarded(app, token=token, host=host, port=port, origins=origins))
     config = uvicorn.Config(
-        guarded(app, token=token, host=host, port=port, origins=origins),
+        drain,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -118,7 +120,7 @@ async def serve_http(
     server = _Listening(config)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_until_signal, server, served)
+            group.start_soon(_until_signal, server, served, drain)
             served.start()
             ready()
             await server.serve([listening])
@@ -127,10 +129,11 @@ async def serve_http(
         served.close()
 
 
-async def _until_signal(server: uvicorn.Server, served: SkillServer) -> None:
+async def _until_signal(server: uvicorn.Server, served: SkillServer, drain: Drain) -> None:
     with anyio.open_signal_receiver(*_SIGNALS) as signals:
         async for _ in signals:
             # A second one does not wait for anybody.
             server.force_exit = server.should_exit
             server.should_exit = True
             await anyio.to_thread.run_sync(served.close)
+            drain.end()

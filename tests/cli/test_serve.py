@@ -1,0 +1,109 @@
+"""`skillbelt serve`: what it takes, what it says, and what it says when it can not."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx2
+import pytest
+
+from tests.serve.clients import SERVE
+from tests.tree import Tree
+
+TOKEN = re.compile(r"Authorization: Bearer (\S+)\n")
+
+
+def begun(tree: Tree, *options: str) -> tuple[subprocess.Popen[str], str]:
+    """A server over HTTP, and what it has said so far."""
+    process = subprocess.Popen(
+        [sys.executable, *SERVE, "--http", "127.0.0.1:0", *options],
+        cwd=tree.project,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    told = process.stderr.readline()
+    if "serving MCP" in told and not options:
+        told += process.stderr.readline()
+    return process, told
+
+
+def test_a_new_token_is_told_once_and_nowhere_else(tree: Tree) -> None:
+    process, told = begun(tree)
+    try:
+        [url] = re.findall(r"serving MCP at (\S+);", told)
+        [token] = TOKEN.findall(told)
+        assert len(token) >= 32
+        for given, code in ((token, 400), ("x" * 40, 401)):
+            headers = {"authorization": f"Bearer {given}"}
+            assert httpx2.post(url, headers=headers, timeout=30).status_code == code
+    finally:
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert (out, err) == ("", "")
+
+
+def test_a_token_of_yours_is_not_told(tree: Tree) -> None:
+    tree.write("token", "the-token-of-the-file\n")
+    process, told = begun(tree, "--token", f"@{tree.path('token')}")
+    try:
+        [url] = re.findall(r"serving MCP at (\S+);", told)
+        headers = {"authorization": "Bearer the-token-of-the-file"}
+        assert httpx2.post(url, headers=headers, timeout=30).status_code == 400
+    finally:
+        process.send_signal(signal.SIGINT)
+        rest = process.communicate(timeout=30)
+    assert "the-token" not in told + "".join(rest)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "the following arguments are required: what"),
+        (["http"], "invalid choice: 'http'"),
+        (["mcp", "--token", "x" * 20], "--token and --origin are for HTTP"),
+        (["mcp", "--http", "nonsense:port"], "--http takes HOST:PORT"),
+        (["mcp", "--http", "--token", "short"], "a token has at least 16"),
+        (["mcp", "--http", "--token", "@missing"], "missing: can not be read"),
+        (["mcp", "--http", "127.0.0.1:0", "--origin", "app.example"], "--origin takes an origin"),
+    ],
+)
+def test_wrong_usage(tree: Tree, options: list[str], told: str) -> None:
+    done = tree.run("serve", *options)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert told in done.stderr
+
+
+def test_an_address_in_use(tree: Tree) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = tree.run("serve", "mcp", "--http", f":{port}")
+    assert done.exit_code == 2
+    assert f"can not listen on 127.0.0.1:{port}" in done.stderr
+
+
+def test_without_its_extra_it_says_how_to_get_it(tree: Tree) -> None:
+    code = """
+import sys
+sys.modules["mcp"] = None
+from skillbelt.cli import main
+sys.exit(main(["serve", "mcp"]))
+"""
+    done = tree.python("-c", code)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert "pip install 'skillbelt[mcp]'" in done.stderr
+
+
+def test_a_wrong_setting_is_told_before_anything_is_served(tree: Tree) -> None:
+    tree.write("project/skillbelt.toml", "nonsense = 1\n")
+    done = tree.run("serve", "mcp")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "unknown setting 'nonsense'" in done.stderr
