@@ -165,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         size = int(self.headers.get("Content-Length") or 0)
         request = json.loads(self.rfile.read(size))
-        answer = self.script.next(request, dict(self.headers))
+        answer = self.script.next(request, {k.lower(): v for k, v in self.headers.items()})
         if not self.path.endswith("/chat/completions"):
             self._whole(404, {"error": {"message": f"no {self.path} here"}})
         elif isinstance(answer, Refused):

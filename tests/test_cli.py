@@ -27,6 +27,7 @@ CALLS = {
     "read": ["pdf", "notes.md"],
     "run": ["pdf", "--yes"],
     "exec": ["pdf", "--yes"],
+    "ask": ["Read this PDF.", "--yes"],
     "sessions": ["list"],
     "artifacts": ["list"],
     "permissions": [],
@@ -35,7 +36,7 @@ CALLS = {
     "refresh": [],
     "config": [],
 }
-ENDLESS: dict[str, list[str]] = {"serve": ["mcp"], "watch": []}  # do not end by themselves
+ENDLESS: dict[str, list[str]] = {"chat": [], "serve": ["mcp"], "watch": []}  # do not end by themselves
 WORDS = {"run": ["--", "true"]}  # what stands after all options
 every_call = pytest.mark.parametrize("name", CALLS)
 # Everything that moves a cursor, hides text or turns it round.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from skillbelt.agent import code, compaction
 from skillbelt.agent.calls import Outlet
@@ -36,6 +37,11 @@ _EMPTY = "the model gave no answer"
 Outfit = Callable[[Place], tuple[Model, Mapping[str, tuple[Tool, Own]]]]
 
 
+def _open(model: Model) -> AbstractAsyncContextManager[object]:
+    """The model for as long as it is needed, if it wants to know."""
+    return model if isinstance(model, AbstractAsyncContextManager) else nullcontext()
+
+
 class Turn:
     """The run itself. `answered`: whoever is told answers requests for permission."""
 
@@ -57,7 +63,8 @@ class Turn:
     async def play(self, message: Message | None) -> None:
         """Go on from the message, or without one from where the last run was ended."""
         try:
-            reason, error = await self._play(message)
+            async with _open(self.model):
+                reason, error = await self._play(message)
             await self._told.tell(Final(self._text, reason, error, self._usage))
         finally:
             self.place.drop()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from skillbelt.agent.events import TextDelta, ThinkingDelta, Usage
 from skillbelt.errors import ConfigError, MissingExtra, SkillbeltError
@@ -79,7 +79,8 @@ class ModelFailure(SkillbeltError):
 class Model(Protocol):
     """Something that answers prompts. A Reply is the last piece; ModelFailure when there is none.
 
-    `window_tokens` is how much it takes at once, 0 when that is not known.
+    `window_tokens` is how much it takes at once, 0 when that is not known. One that is an
+    asynchronous context too is entered for as long as a run lasts.
     """
 
     name: str
@@ -90,13 +91,20 @@ class Model(Protocol):
 
 
 class Provided:
-    """A model of a provider."""
+    """A model of a provider. Its connections last as long as it is entered."""
 
     def __init__(self, model: ProviderModel, settings: Mapping[str, object] = _NOTHING) -> None:
         self._model, self._settings = model, settings
         self.name: str = model.model_id
         self.window_tokens: int = model.context_window or 0
         self._tools: tuple[Sequence[Tool], list[Any]] = ((), [])
+
+    async def __aenter__(self) -> Self:
+        await self._model.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._model.__aexit__(None, None, None)
 
     async def ask(self, prompt: Prompt) -> AsyncIterator[Piece]:
         """The pieces of the answer, as they come."""
@@ -195,7 +203,11 @@ def _failure(error: Exception) -> ModelFailure:
 
     too_long = isinstance(error, exceptions.ModelContextWindowExceededError)
     lasting = (exceptions.ModelRequestRejectedError, exceptions.ModelQuotaExceededError)
-    return ModelFailure(_told(error), again=not isinstance(error, lasting), too_long=too_long)
+    # What fails before an answer begins was tried again already, by whoever knows the provider.
+    whole = isinstance(error, exceptions.ModelHTTPError) and not error.in_stream
+    unreached = getattr(error, "phase", None) in ("pool", "connect")
+    again = not (isinstance(error, lasting) or whole or unreached)
+    return ModelFailure(_told(error), again=again, too_long=too_long)
 
 
 def _told(error: Exception) -> str:

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from skillbelt.agent.events import TextDelta
 from skillbelt.agent.files import attached
@@ -109,7 +108,7 @@ class Offline:
         try:
             done = execute(bench, skill, given, who=who, listener=watch.listener)
         except SkillbeltError as error:
-            return failed(str(error))._replace(data={"exit_code": error.exit_code})
+            return failed(str(error))._replace(data={"refused": error.exit_code})
         return _told(skill, done)
 
 
@@ -179,8 +178,7 @@ def _told(skill: Skill, done: Execution) -> ToolResult:
     about = f"{skill.name}: {shorten(one_line(skill.description), _SHOWN)}"
     how = f"(ran in the sandbox {done.sandbox}, exit code {status.code})"
     said = "\n\n".join(filter(None, (about, output, done.stderr.strip(), how)))
-    data: dict[str, Any] = {**done.document(), "exit_code": status.code}
-    return ToolResult(said, "" if status.kind == "success" else said, data)
+    return ToolResult(said, "" if status.kind == "success" else said, done.document())
 
 
 def _never(_call: object) -> ToolResult:

@@ -50,6 +50,17 @@ COMMANDS: dict[str, Command] = {
         "execute a skill on JSON: a script of it answers, in a sandbox",
         "The exit code is the script's own; with --json it is 1 for any that is not 0.",
     ),
+    "ask": Command(
+        "ask",
+        "answer a question with the skills there are, by a model or without one",
+        "Without --model no language model is used: the skill whose words fit best is loaded, and "
+        "what it declares is run. A model needs its provider's key in the environment.",
+    ),
+    "chat": Command(
+        "chat",
+        "talk, with the skills at hand",
+        "/help lists what can be typed there. With --json each event is one line of JSON.",
+    ),
     "sessions": Command("sessions", "list, show and delete the conversations that were kept"),
     "artifacts": Command(
         "artifacts",

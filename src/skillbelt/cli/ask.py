@@ -1,0 +1,213 @@
+"""`skillbelt ask`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from skillbelt.cli.live import visible
+from skillbelt.cli.output import CLI_SESSION, print_json, say
+from skillbelt.errors import ConfigError
+from skillbelt.text import one_line, shorten
+
+if TYPE_CHECKING:
+    from skillbelt.agent import AgentEvent, Final, Runner, ToolCall, ToolResponse
+    from skillbelt.permission import Answer
+    from skillbelt.runtime import Runtime
+
+USER = CLI_SESSION[1]
+OFFLINE = "offline"
+_LONG = 120  # characters of a call that are shown
+_LOADING = ("skill", "skill_load")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `ask`."""
+    parser.add_argument("text", metavar="TEXT", help="the question; - takes it from standard input")
+    parser.add_argument(
+        "--file", metavar="F", action="append", default=[], help="a file the question is about"
+    )
+    model_options(parser)
+
+
+def model_options(parser: argparse.ArgumentParser) -> None:
+    """The options of whatever talks to a model."""
+    parser.add_argument(
+        "--model",
+        metavar="M",
+        default=OFFLINE,
+        help="the model: openai:..., anthropic:..., google:..., ollama:..., NAME@URL for a server "
+        "that speaks as OpenAI's, or offline, which uses none (default: offline)",
+    )
+    parser.add_argument("--session", metavar="S", help="the conversation to go on with")
+    parser.add_argument("--yes", action="store_true", help="say yes to what is asked for")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask one question and print the answer as it comes."""
+    text = _question(args.text)
+    session = args.session or new_session("ask")
+    with (
+        open_runner(args) as runner,
+        closing(runner.run_sync(USER, session, text, files=args.file)) as events,
+    ):
+        told = list(_shown(events, args))
+    final = _final(told)
+    if args.json:
+        print_json(document(told))
+    else:
+        print("" if final.text.endswith("\n") else "\n", end="")
+        _tell(told, session, args)
+    return _exit_code(told, args)
+
+
+def _question(text: str) -> str:
+    if text == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if not text.strip():
+        raise ConfigError("ask needs a question: skillbelt ask TEXT")
+    return text
+
+
+def new_session(kind: str) -> str:
+    """A name for a conversation that nobody has had before."""
+    return f"{kind}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+
+
+@contextmanager
+def open_runner(args: argparse.Namespace, *, interactive: bool = False) -> Iterator[Runner]:
+    """A runner for the model of the options; what is open at the end is closed."""
+    from skillbelt.agent import Agent, Runner
+
+    with (
+        _open_runtime(args, interactive) as belt,
+        Runner(Agent(belt, args.model), interactive=interactive) as runner,
+    ):
+        yield runner
+
+
+def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
+    """The runtime of the options: with `--yes` it says yes once, on a terminal it asks."""
+    from skillbelt.cli.asking import ask
+    from skillbelt.desk import Pending
+    from skillbelt.permission import Answer
+    from skillbelt.runtime import Runtime
+    from skillbelt.settings import load_settings
+
+    def answer(pending: Pending) -> Answer | None:
+        return Answer("once", by="--yes") if args.yes else ask(pending, belt.gate.desk)
+
+    asks = args.yes or (not interactive and sys.stdin.isatty() and sys.stderr.isatty())
+    settings = load_settings(args.project, config=args.config)
+    belt = Runtime(settings=settings, ask=answer if asks else None)
+    return belt
+
+
+def _shown(events: Iterable[AgentEvent], args: argparse.Namespace) -> Iterator[AgentEvent]:
+    """The events, each shown as it comes; nothing but the document at the end with --json."""
+    from skillbelt.agent import Retry, TextDelta, ToolCall
+
+    for event in events:
+        match event:
+            case TextDelta() if not args.json:
+                print(plain(event.text), end="", flush=True)
+            case ToolCall() if args.verbose:
+                say(f"skillbelt: {called(event)}", args)
+            case Retry():
+                say(f"\nskillbelt: asking again: {one_line(event.reason)}", args)
+        yield event
+
+
+def plain(text: str) -> str:
+    """Text of a model or a skill, with nothing in it that a terminal would act on."""
+    return visible(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def called(call: ToolCall) -> str:
+    """A call in a line."""
+    import json
+
+    given = call.arguments
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+    return shorten(one_line(f"{call.name} {text}"), _LONG)
+
+
+def _final(told: Iterable[AgentEvent]) -> Final:
+    from skillbelt.agent import Final
+
+    return [event for event in told if isinstance(event, Final)][-1]
+
+
+def _responses(told: Iterable[AgentEvent]) -> list[ToolResponse]:
+    from skillbelt.agent import ToolResponse
+
+    return [event for event in told if isinstance(event, ToolResponse)]
+
+
+def document(told: list[AgentEvent]) -> dict[str, object]:
+    """What happened, as JSON has it."""
+    from skillbelt.agent import ToolCall
+
+    final, responses = _final(told), _responses(told)
+    errors = {one.id: one.error for one in responses}
+    calls = [event for event in told if isinstance(event, ToolCall)]
+    found: dict[str, object] = {
+        "answer": final.text,
+        "skills": _skills(responses),
+        "tool_calls": [
+            {"name": call.name, "arguments": call.arguments, "error": errors.get(call.id, "")}
+            for call in calls
+        ],
+        "files": _files(responses),
+        "usage": final.usage._asdict(),
+    }
+    if final.error:
+        found["error"] = final.error
+    return found
+
+
+def _skills(responses: Iterable[ToolResponse]) -> list[str]:
+    """The skills that were loaded, in their order."""
+    loaded = [one for one in responses if one.name in _LOADING and not one.error]
+    return list(dict.fromkeys(str(one.data.get("name")) for one in loaded if "name" in one.data))
+
+
+def _files(responses: Iterable[ToolResponse]) -> list[object]:
+    """The files that runs gave back."""
+    found: list[object] = []
+    for one in responses:
+        given = one.data.get("output_files")
+        found += given if isinstance(given, list) else []
+    return found
+
+
+def _tell(told: list[AgentEvent], session: str, args: argparse.Namespace) -> None:
+    """What there is to say beside the answer."""
+    final = _final(told)
+    if final.error and final.error != final.text:
+        say(f"skillbelt: {one_line(final.error)}", args)
+    if args.verbose:
+        used = final.usage
+        say(
+            f"skillbelt: session {one_line(session)}; {used.requests} requests, "
+            f"{used.input_tokens} tokens in ({used.cached_tokens} cached), "
+            f"{used.output_tokens} out",
+            args,
+        )
+
+
+def _exit_code(told: list[AgentEvent], args: argparse.Namespace) -> int:
+    """Whether there was an answer; without a model, whether the skill did its work."""
+    final = _final(told)
+    if final.reason != "answer":
+        return 1
+    faults = [one for one in _responses(told) if one.error and args.model == OFFLINE]
+    refused = [code for one in faults if isinstance(code := one.data.get("refused"), int)]
+    if not faults:
+        return 0
+    return refused[-1] if refused else 1
