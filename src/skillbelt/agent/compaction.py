@@ -44,13 +44,14 @@ def kept_from(messages: Sequence[Message], window_tokens: int) -> int:
     No call is parted from its answers.
     """
     room, start = window_tokens * _KEEP_SHARE, len(messages)
-    for index in range(len(messages) - 1, max(len(messages) - _KEEP, 0) - 1, -1):
+    keep = min(_KEEP, len(messages) // 2)
+    for index in range(len(messages) - 1, len(messages) - keep - 1, -1):
         room -= size_of(messages[index : index + 1])
         if room < 0:
             break
         if messages[index]["role"] != "tool":
             start = index
-    return start if start >= _LEAST else 0
+    return start if len(messages) >= _LEAST else 0
 
 
 def shortened(messages: Sequence[Message], data: Mapping[str, object]) -> list[Message]:

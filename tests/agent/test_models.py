@@ -1,0 +1,352 @@
+"""Models of providers, by name, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from skillbelt import ConfigError, MissingExtra, Runtime
+from skillbelt.agent import (
+    Agent,
+    Called,
+    ModelFailure,
+    Prompt,
+    Reply,
+    Retry,
+    Runner,
+    TextDelta,
+    ToolResponse,
+    Usage,
+)
+from skillbelt.agent import loop as agent_loop
+from skillbelt.agent.models import Piece, Provided, named_apart, provided, settings_for
+from tests.agent.scripted import final, of, play, results
+from tests.openai_server import (
+    Broken,
+    Calls,
+    Garbage,
+    Refused,
+    Said,
+    Server,
+    Slow,
+    Unfinished,
+    called,
+    said,
+    serving,
+)
+
+ASKED = [{"role": "user", "content": "Hello?"}]
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key of this machine's, and no waiting before a request that is made again."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OLLAMA_BASE_URL", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(agent_loop, "_WAIT_SECONDS", 0.0)
+
+
+def name_of(server: Server) -> str:
+    return f"tiny@{server.url}"
+
+
+def asked(name: str, prompt: Prompt | None = None) -> list[Piece]:
+    async def collected() -> list[Piece]:
+        async with provided(name) as model:
+            return [piece async for piece in model.ask(prompt or Prompt(ASKED))]
+
+    return asyncio.run(collected())
+
+
+def reply_of(name: str) -> Reply:
+    [reply] = [piece for piece in asked(name) if isinstance(piece, Reply)]
+    return reply
+
+
+# What comes over the wire
+
+
+def test_an_answer_comes_in_pieces_with_its_usage() -> None:
+    with serving(said("Hel", "lo")) as server:
+        pieces = asked(name_of(server))
+    assert pieces[:2] == [TextDelta("Hel"), TextDelta("lo")]
+    assert pieces[2] == Reply("Hello", usage=Usage(100, 10, 80, 0))
+
+
+def test_calls_come_whole() -> None:
+    two = Calls((("a", "skill_load", '{"skill": "x"}'), ("b", "skill_list", "{}")), "Let me see.")
+    with serving(two) as server:
+        reply = reply_of(name_of(server))
+    assert reply.text == "Let me see."
+    assert [(call.id, call.name) for call in reply.calls] == [
+        ("a", "skill_load"),
+        ("b", "skill_list"),
+    ]
+    assert json.loads(str(reply.calls[0].arguments)) == {"skill": "x"}
+
+
+def test_an_answer_that_was_cut_says_so() -> None:
+    with serving(Said(("Hel",), "length")) as server:
+        assert "was cut" in reply_of(name_of(server)).fault
+
+
+@pytest.mark.parametrize("answer", [Broken(said("Hel", "lo"), 1), Garbage()])
+def test_an_answer_that_breaks_off_is_a_failure_that_may_pass(answer: Any) -> None:
+    with serving(answer) as server, pytest.raises(ModelFailure) as failure:
+        asked(name_of(server))
+    assert failure.value.again
+
+
+@pytest.mark.parametrize("status", [400, 401, 404])
+def test_a_request_that_is_refused_is_not_made_again(status: int) -> None:
+    with serving(Refused(status)) as server, pytest.raises(ModelFailure) as failure:
+        asked(name_of(server))
+    assert not failure.value.again
+    assert len(server.requests) == 1
+
+
+def test_a_server_that_fails_is_asked_again_by_its_own_client() -> None:
+    with serving(Refused(500), said("Hello")) as server:
+        assert reply_of(name_of(server)).text == "Hello"
+
+
+def test_a_request_that_is_too_long_is_known_as_such() -> None:
+    refused = Refused(400, "maximum context length is 10 tokens", "context_length_exceeded")
+    with serving(refused) as server, pytest.raises(ModelFailure) as failure:
+        asked(name_of(server))
+    assert failure.value.too_long
+
+
+def test_a_server_that_is_not_there_is_a_failure() -> None:
+    with pytest.raises(ModelFailure):
+        asked("tiny@http://127.0.0.1:9/v1")
+
+
+# What goes over the wire
+
+
+def test_the_system_text_history_and_tools_are_sent(belt: Runtime) -> None:
+    with serving(called("skill_load", {"skill": "greet"}), said("mellifluous")) as server:
+        events = play(Agent(belt, name_of(server), instructions="Be brief."), "Greet Bob.")
+        first, second = server.requests
+    assert final(events).text == "mellifluous"
+    assert first["messages"][0]["role"] == "system"
+    assert first["messages"][0]["content"].startswith("Be brief.")
+    assert [tool["function"]["name"] for tool in first["tools"]][:2] == ["skill", "skill_load"]
+    roles = [message["role"] for message in second["messages"]]
+    assert roles == ["system", "user", "assistant", "tool"]
+    assert second["messages"][-1]["content"].startswith("[Loaded] greet")
+
+
+def test_a_request_begins_with_all_of_the_one_before(belt: Runtime) -> None:
+    """So that a provider's cache can serve it."""
+    load, listing = called("skill_load", {"skill": "greet"}), called("skill_list", {}, "call_2")
+    with serving(load, listing, said("done")) as server:
+        play(Agent(belt, name_of(server)))
+        sent = server.requests
+    for before, after in pairwise(sent):
+        assert after["messages"][: len(before["messages"])] == before["messages"]
+        assert after["tools"] == before["tools"]
+
+
+def test_a_loaded_skill_without_its_answer_stands_behind_the_system_text(belt: Runtime) -> None:
+    """Case 44. It changes, so it must not be in what is cached before it."""
+    session = belt.session("ada", "chat")
+    session.declare(["greet"])
+    made = session.request([{"role": "user", "content": "Hi"}])
+    with serving(said("done")) as server:
+        asked(name_of(server), Prompt(made))
+        sent = server.requests[0]["messages"]
+    assert [message["role"] for message in sent] == ["system", "system", "user"]
+    assert sent[1]["content"].startswith("Loaded skill context:")
+
+
+# Hostile and broken servers, through a whole run
+
+
+def test_a_broken_answer_is_asked_for_again_and_nothing_of_it_is_kept(belt: Runtime) -> None:
+    broken = Broken(called("skill_load", {"skill": "greet"}), 1)
+    with serving(broken, said("whole")) as server:
+        events = play(Agent(belt, name_of(server)))
+    assert len(of(events, Retry)) == 1
+    assert of(events, ToolResponse) == []
+    assert final(events).text == "whole"
+    assert [m["role"] for m in belt.session("ada", "chat").session.messages()] == [
+        "user",
+        "assistant",
+    ]
+
+
+def test_half_a_call_is_a_tool_error_and_nothing_is_done(belt: Runtime) -> None:
+    """B18. The server ends its answer in the middle of a call, as if that were all."""
+    with serving(Unfinished(called("skill_load", {"skill": "greet"}), 1), said("done")) as server:
+        events = play(Agent(belt, name_of(server)))
+    assert "not whole JSON" in results(events)[0]
+    assert of(events, ToolResponse)[0].state_delta == {}
+    assert final(events).text == "done"
+
+
+def test_a_call_whose_arguments_never_came_is_not_made(belt: Runtime) -> None:
+    begun = Calls((("call_1", "skill_list", ""),))
+    with serving(Unfinished(begun, 1), said("done")) as server:
+        events = play(Agent(belt, name_of(server)))
+    assert "broke off" in results(events)[0]
+
+
+def test_a_server_that_stays_broken_is_an_error_in_the_end(belt: Runtime) -> None:
+    with serving(Garbage()) as server:
+        end = final(play(Agent(belt, name_of(server), max_retries=1)))
+        assert len(server.requests) == 2
+    assert end.reason == "error"
+    assert end.error
+
+
+def test_cancelling_hangs_up(belt: Runtime) -> None:
+    go_on = threading.Event()
+    with serving(Slow(said("Once", " upon a time"), go_on)) as server:
+        with Runner(Agent(belt, name_of(server))) as runner:
+            for event in runner.run_sync("ada", "chat", "Tell me a story."):
+                if isinstance(event, TextDelta):
+                    break
+        assert server.gone.wait(30)
+    assert [m["role"] for m in belt.session("ada", "chat").session.messages()] == ["user"]
+
+
+# By name
+
+
+def test_a_key_for_openai_is_not_sent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    with serving(said("x")) as server:
+        asked(name_of(server))
+        assert "sk-secret" not in str(server.headers)
+
+
+def test_a_compatible_server_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "for-this-one")
+    with serving(said("x")) as server:
+        asked(name_of(server))
+        assert server.headers[0]["authorization"] == "Bearer for-this-one"
+
+
+def test_openai_at_another_address_speaks_the_chat_protocol(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with serving(said("x")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "key")
+        assert reply_of("openai:gpt-5").text == "x"
+
+
+def test_ollama_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(said("x")) as server:
+        monkeypatch.setenv("OLLAMA_BASE_URL", server.url)
+        assert reply_of("ollama:llama3").text == "x"
+
+
+def test_ollama_is_looked_for_where_it_usually_is() -> None:
+    assert provided("ollama:llama3").name == "ollama:llama3"
+
+
+@pytest.mark.parametrize("name", ["openai:gpt-5", "anthropic:claude-haiku-5-5", "google:gemini-3"])
+def test_a_missing_key_is_told_with_its_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(key, raising=False)
+    with pytest.raises(ConfigError, match="_API_KEY") as error:
+        provided(name)
+    assert "'offline' needs no key" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["nothing", "nobody:model", "", "@", "x@y"])
+def test_a_name_that_is_no_model_is_wrong_usage(name: str) -> None:
+    with pytest.raises(ConfigError, match="can not be used"):
+        provided(name)
+
+
+def test_a_missing_package_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_ai.exceptions", None)
+    with pytest.raises(MissingExtra, match=r"skillbelt\[agent\]"):
+        provided("openai:gpt-5")
+
+
+def test_a_run_with_a_model_that_can_not_be_used_raises(belt: Runtime) -> None:
+    with Runner(Agent(belt, "nobody:model")) as runner, pytest.raises(ConfigError):
+        list(runner.run_sync("ada", "chat", "Hi"))
+
+
+# What providers are told of caching
+
+
+def test_openai_itself_has_a_key_for_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pydantic_ai.models import infer_model
+
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    settings = settings_for(infer_model("openai:gpt-5"), "app/ada/chat")
+    assert settings.get("openai_prompt_cache_key") == "app/ada/chat"
+
+
+def test_nobody_else_is_sent_a_field_they_may_not_know() -> None:
+    with serving(said("x")) as server:
+        asked(name_of(server), Prompt(ASKED, session="app/ada/chat"))
+        assert "prompt_cache_key" not in server.requests[0]
+
+
+def test_anthropic_is_told_what_to_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
+    sent = anthropic_request(provided("anthropic:claude-haiku-5-5"))
+    assert sent["system"][0]["cache_control"]["type"] == "ephemeral"
+    assert sent["tools"][-1]["cache_control"]["type"] == "ephemeral"
+
+
+def anthropic_request(model: Provided) -> dict[str, Any]:
+    """What goes to the provider, up to the socket."""
+    import httpx2
+    from anthropic import AsyncAnthropic
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    sent: list[dict[str, Any]] = []
+
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        sent.append(json.loads(request.content))
+        return httpx2.Response(400, json={"error": {"type": "invalid", "message": "enough"}})
+
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(refuse))
+    provider = AnthropicProvider(anthropic_client=AsyncAnthropic(api_key="key", http_client=client))
+    other = Provided(AnthropicModel(model.name.partition(":")[2], provider=provider))
+    messages = [{"role": "system", "content": "Be brief."}, *ASKED]
+    tools = Runtime().tools()
+
+    async def ask() -> None:
+        async with client, other:
+            async for _ in other.ask(Prompt(messages, tools)):
+                pass
+
+    with pytest.raises(ModelFailure):
+        asyncio.run(ask())
+    return sent[0]
+
+
+def test_settings_of_the_host_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pydantic_ai.models.test import TestModel
+
+    assert settings_for(TestModel(), "s", {"cache": False}).get("cache") is False
+
+
+# Small things
+
+
+def test_calls_without_ids_are_given_some() -> None:
+    calls = (Called("", "a", {}), Called("", "b", {}))
+    assert [call.id for call in named_apart(Reply(calls=calls)).calls] == ["call-1", "call-2"]
+
+
+def test_ids_that_differ_stay() -> None:
+    reply = Reply(calls=(Called("a", "x", {}), Called("b", "x", {})), kept={"k": 1})
+    assert named_apart(reply) is reply
