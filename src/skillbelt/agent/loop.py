@@ -53,7 +53,7 @@ class Turn:
         functions = {name: function for name, (_, function) in own.items()}
         self._shop = Workshop(place, functions, self._fork)
         self._usage, self._text = NONE, ""
-        self._fault, self._again = "", False
+        self._fault, self._again, self._wait_seconds = "", False, 0.0
 
     @property
     def settings(self) -> Settings:
@@ -171,7 +171,7 @@ class Turn:
             if not self._again or attempt == most:
                 break
             await self._tell(Retry(self._fault))
-            await asyncio.sleep(_WAIT_SECONDS * 2**attempt)
+            await asyncio.sleep(self._wait_seconds * 2**attempt)
         return None
 
     async def _attempt(self) -> Reply | None:
@@ -184,6 +184,7 @@ class Turn:
             self.place.drop()
             self._fault = str(failure)
             self._again = await self._compact() if failure.too_long else failure.again
+            self._wait_seconds = 0.0 if failure.too_long else _WAIT_SECONDS
             return None
         return await self._kept(found)
 

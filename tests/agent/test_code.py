@@ -1,0 +1,89 @@
+"""Fenced code in answers: run when the host switches it on, in the same way as all else."""
+
+from __future__ import annotations
+
+from skillbelt import Answer, Runtime
+from skillbelt.agent import Agent, PermissionRequest, Runner, RunOutput, Usage
+from skillbelt.agent.code import MAX_BLOCKS, Block, blocks, scratch
+from tests.agent.scripted import Scripted, final, of, play, said
+from tests.tree import Tree
+
+CODE = "Let me see.\n\n```python\nprint(6 * 7)\n```\n"
+
+
+def test_code_is_not_run_unless_the_host_says_so(running: Runtime) -> None:
+    """X04."""
+    model = Scripted(said(CODE))
+    assert final(play(Agent(running, model))).text == CODE
+    assert len(model.prompts) == 1
+
+
+def test_code_is_run_and_the_model_is_told(running: Runtime) -> None:
+    """X04."""
+    model = Scripted(said(CODE), said("It is 42."))
+    events = play(Agent(running, model, run_code=True))
+    assert final(events).text == "It is 42."
+    told = model.sent()[-1]
+    assert told["role"] == "user"
+    assert "1. python:\n42\n(exit code 0)" in told["content"]
+    assert of(events, RunOutput) == [RunOutput("code-1", "stdout", b"42\n")]
+
+
+def test_code_is_run_in_the_sandbox(running: Runtime, open_tree: Tree) -> None:
+    secret = open_tree.write("home/secret", "hidden")
+    model = Scripted(said(f"```bash\ncat {secret}\n```\n"), said("done"))
+    play(Agent(running, model, run_code=True))
+    assert "hidden" not in model.sent()[-1]["content"]
+    assert "No such file" in model.sent()[-1]["content"]
+
+
+def test_code_is_asked_for_and_whoever_is_asked_sees_it(open_tree: Tree) -> None:
+    model = Scripted(said(CODE), said("done"))
+    with (
+        Runtime(open_tree.project) as belt,
+        Runner(Agent(belt, model, run_code=True), interactive=True) as runner,
+    ):
+        for event in runner.run_sync("ada", "chat", "Go."):
+            if isinstance(event, PermissionRequest):
+                assert "print(6 * 7)" in event.pending.request.summary
+                runner.answer(event.pending.id, Answer("reject", "not today"))
+    assert "not today" in model.sent()[-1]["content"]
+
+
+def test_code_again_and_again_is_bounded(running: Runtime) -> None:
+    end = final(play(Agent(running, Scripted(said(CODE)), run_code=True, max_steps=3)))
+    assert end.reason == "max_steps"
+
+
+def test_what_code_gives_begins_no_turn(running: Runtime) -> None:
+    """So that what is loaded stays loaded."""
+    model = Scripted(said(CODE), said("done"))
+    events = play(Agent(running, model, run_code=True), "Compute.")
+    log = running.session("ada", "chat").session.events()
+    assert [event.type for event in log].count("run_started") == 1
+    assert len(of(events, Usage)) == 2
+
+
+def test_only_languages_that_can_be_run_count() -> None:
+    text = "```json\n{}\n```\n```\nplain\n```\n~~~sh\nls\n~~~\n```Python\nx = 1\n```\n"
+    assert blocks(text) == [Block("sh", "ls\n"), Block("python", "x = 1\n")]
+
+
+def test_a_fence_that_never_ends_is_no_code() -> None:
+    assert blocks("```python\nprint(1)\n") == []
+
+
+def test_a_longer_fence_holds_a_shorter_one() -> None:
+    assert blocks("````python\na = '''\n```\n'''\n````\n") == [
+        Block("python", "a = '''\n```\n'''\n")
+    ]
+
+
+def test_no_more_than_so_many_blocks_are_run() -> None:
+    assert len(blocks("```sh\ntrue\n```\n" * 50)) == MAX_BLOCKS
+
+
+def test_the_skill_that_code_belongs_to_is_in_no_catalogue(running: Runtime) -> None:
+    assert scratch().name not in running.skills()
+    assert not scratch().model_visible
+    assert not scratch().user_invocable
