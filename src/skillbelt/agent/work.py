@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from skillbelt.agent.calls import Arguments, Outlet
@@ -34,7 +33,7 @@ class Job:
         self.call, self.page = call, page
         self.arguments = Arguments(call, finished)
         self.result: ToolResult | None = None
-        self.refused = False  # not carried out, whatever its result says
+        self.repeated = False  # not carried out: it gave the same often enough
 
     def response(self) -> ToolResponse:
         """What is told of the result."""
@@ -47,17 +46,17 @@ class Repeats:
     """How often a call gave the same result. A model that goes in a circle is told, then ended."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._seen, self._last = most, Counter[str](), dict[str, str]()
+        self._most, self._last = most, dict[str, tuple[str, int]]()
         self.refused = 0
 
     def refusal(self, job: Job) -> str:
         """What to say to a call that was made often enough; "" to carry it out."""
-        name, last = job.call.name, self._last.get(_key(job))
-        if last is None or self._seen[last] < self._most:
+        _, times = self._last.get(_key(job), ("", 0))
+        if times < self._most:
             return ""
         self.refused += 1
         return (
-            f"{shown(name)} was called with these arguments {self._seen[last]} times and gave the "
+            f"{shown(job.call.name)} was called with these arguments {times} times and gave the "
             "same each time, so it was not called again. Do something else, or answer the user."
         )
 
@@ -67,10 +66,11 @@ class Repeats:
         return self.refused >= self._most
 
     def note(self, job: Job) -> None:
-        """Count a result that came of carrying it out."""
-        if job.result is not None and not job.refused:
-            self._last[_key(job)] = key = f"{_key(job)}\n{job.result.text}"
-            self._seen[key] += 1
+        """Count a result, unless it says only that there were enough of them."""
+        if job.result is not None and not job.repeated:
+            last, times = self._last.get(_key(job), ("", 0))
+            text = job.result.text
+            self._last[_key(job)] = (text, times + 1 if text == last else 1)
 
 
 def _key(job: Job) -> str:
@@ -108,8 +108,10 @@ class Workshop:
     async def carry_out(self, job: Job, outlet: Outlet, number: int = 0) -> None:
         """See to it that the job has a result; whatever goes wrong is one."""
         try:
-            refusal = self._refused(job, number)
-            job.refused = refusal is not None
+            waits = self.kind(job.call.name) == _WAITING
+            repeated = "" if waits else self.repeats.refusal(job)
+            job.repeated = bool(repeated)
+            refusal = failed(repeated) if repeated else self._refused(job, number)
             job.result = refusal or await self._result(job, outlet)
         except SkillbeltError as error:
             job.result = failed(shorten(one_line(str(error)), _SHOWN))
@@ -127,8 +129,7 @@ class Workshop:
         if name not in self._own and name not in self._kinds:
             there = ", ".join([*self._kinds, *self._own]) or "none"
             return failed(f"there is no tool {shown(name)!r}; there are: {there}")
-        repeated = "" if self._kinds.get(name) == _WAITING else self.repeats.refusal(job)
-        return failed(repeated) if repeated else None
+        return None
 
     async def _result(self, job: Job, outlet: Outlet) -> ToolResult:
         call, given = job.call, job.arguments.given
