@@ -68,6 +68,7 @@ class _Chat:
 
     def talk(self, lines: Iterator[str]) -> None:
         """Answer line by line."""
+        self.runner.agent.runtime.look()  # so that names can be completed, and changes be told
         model = self.runner.agent.model
         self.say(f"model {model}; session {one_line(self.session)}; /help lists the commands")
         for line in lines:

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from skillbelt.cli import main
+from tests.openai_server import Refused, Slow, called, said, serving
+from tests.terminal import on_terminal
+from tests.tree import Done, Tree
+
+SKILLS = "project/.agents/skills"
+ECHO = "import json, sys\nprint(json.dumps({'got': json.load(sys.stdin)}))\n"
+
+
+@pytest.fixture
+def skilled(open_tree: Tree) -> Tree:
+    open_tree.skill(f"{SKILLS}/echo", "Gives back what it gets, as an echo.")
+    open_tree.write(f"{SKILLS}/echo/scripts/main.py", ECHO)
+    open_tree.skill(f"{SKILLS}/greet", "Greets people.", text="Say `mellifluous` first.\n")
+    return open_tree
+
+
+Ask = Callable[..., Done]
+
+
+@pytest.fixture
+def ask(skilled: Tree, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """The command in this process: what providers need is imported once for all tests."""
+
+    def asked(*arguments: str) -> Done:
+        code = main(["ask", *arguments, "--project", str(skilled.project)])
+        return Done(code, *capsys.readouterr())
+
+    return asked
+
+
+def test_it_answers_without_a_model_and_says_so(skilled: Tree) -> None:
+    done = skilled.run("ask", "An echo, please", "--yes")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "No language model was used." in done.stdout
+    assert '"question": "An echo, please"' in done.stdout
+
+
+def test_the_document_has_what_is_promised(skilled: Tree) -> None:
+    done = skilled.run("ask", "An echo, please", "--yes", "--json")
+    document = json.loads(done.stdout)
+    assert list(document) == ["answer", "skills", "tool_calls", "files", "usage"]
+    assert document["skills"] == ["echo"]
+    assert [call["name"] for call in document["tool_calls"]] == ["skill_load", "execute_skill"]
+
+
+def test_without_a_terminal_what_must_be_asked_for_is_denied(skilled: Tree) -> None:
+    done = skilled.run("ask", "An echo, please")
+    assert done.exit_code == 4
+    assert "nobody is there to give it" in done.stdout
+
+
+def test_on_a_terminal_it_asks(skilled: Tree) -> None:
+    screen = on_terminal(skilled, "ask", "An echo, please", typed="o\n")
+    assert screen.exit_code == 0
+    assert any("Permission needed" in line for line in screen.lines)
+    assert any('"question": "An echo, please"' in line for line in screen.lines)
+
+
+def test_a_refusal_is_told_with_its_reason(skilled: Tree) -> None:
+    screen = on_terminal(skilled, "ask", "An echo, please", typed="r\nnot today\n")
+    assert screen.exit_code == 4
+    assert any("not today" in line for line in screen.lines)
+
+
+def test_a_script_that_fails_is_an_answer_of_no(skilled: Tree) -> None:
+    skilled.write(f"{SKILLS}/echo/scripts/main.py", "import sys\nsys.exit(5)\n")
+    assert skilled.run("ask", "An echo, please", "--yes").exit_code == 1
+
+
+def test_a_question_from_a_pipe(skilled: Tree) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "skillbelt", "ask", "-", "--yes"],
+        cwd=skilled.project,
+        input=b"An echo, please\n",
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert b"An echo, please" in done.stdout
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_no_question_is_wrong_usage(skilled: Tree, text: str) -> None:
+    done = skilled.run("ask", text)
+    assert (done.exit_code, done.stdout) == (2, "")
+
+
+def test_a_file_that_is_not_there_is_wrong_usage(skilled: Tree) -> None:
+    done = skilled.run("ask", "Read it", "--file", "nowhere.txt")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "nowhere.txt can not be read" in done.stderr
+
+
+def test_a_model_that_does_not_exist_is_wrong_usage(ask: Ask) -> None:
+    done = ask("Hello", "--model", "nobody:x")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "'nobody:x' can not be used" in done.stderr
+
+
+def test_a_model_answers_with_a_skill(ask: Ask) -> None:
+    load = called("skill_load", {"skill": "greet"})
+    with serving(load, said("mellif", "luous, Bob")) as server:
+        done = ask("Greet Bob", "--model", f"tiny@{server.url}", "--json")
+    document = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert document["answer"] == "mellifluous, Bob"
+    assert document["skills"] == ["greet"]
+    assert document["usage"] == {
+        "input_tokens": 200,
+        "output_tokens": 20,
+        "cached_tokens": 160,
+        "cache_write_tokens": 0,
+        "requests": 2,
+    }
+
+
+def test_a_conversation_can_be_gone_on_with(ask: Ask) -> None:
+    with serving(said("One."), said("Two.")) as server:
+        for text in ("First", "Second"):
+            model = f"tiny@{server.url}"
+            ask(text, "--model", model, "--session", "mine")
+        sent = [message["content"] for message in server.requests[1]["messages"][1:]]
+    assert sent == ["First", "One.", "Second"]
+
+
+def test_a_model_that_refuses_is_an_answer_of_no(ask: Ask) -> None:
+    with serving(Refused(400, "no such thing")) as server:
+        done = ask("Hello", "--model", f"tiny@{server.url}")
+    assert done.exit_code == 1
+    assert "no such thing" in done.stderr
+
+
+def test_what_a_model_says_can_not_play_with_the_terminal(skilled: Tree) -> None:
+    with serving(said("Fine\x1b[2J\x1b]0;ow", "ned\x07 \u202eevil\r")) as server:
+        screen = on_terminal(skilled, "ask", "Hello", "--model", f"tiny@{server.url}")
+    assert "\x1b]" not in screen.written
+    assert "\x1b[2J" not in screen.written
+    assert "\u202e" not in screen.written
+
+
+def test_an_interrupt_ends_it_at_once(skilled: Tree) -> None:
+    with serving(Slow(said("Once", " upon"), threading.Event())) as server:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "skillbelt", "ask", "Hi", "--model", f"tiny@{server.url}"],
+            cwd=skilled.project,
+            env=os.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert child.stdout is not None
+        assert child.stdout.read(4) == b"Once"
+        child.send_signal(signal.SIGINT)
+        _, stderr = child.communicate(timeout=30)
+        assert server.gone.wait(30)
+    assert child.returncode == 130
+    assert b"Traceback" not in stderr
+
+
+def test_verbose_says_what_it_cost(ask: Ask) -> None:
+    with serving(said("Hi")) as server:
+        done = ask("Hello", "--model", f"tiny@{server.url}", "-v")
+    assert "1 requests, 100 tokens in (80 cached), 10 out" in done.stderr

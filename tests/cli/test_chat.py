@@ -1,0 +1,304 @@
+"""Talks at a real pseudo-terminal, and through pipes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from skillbelt.cli import main
+from tests.openai_server import Slow, called, said, serving
+from tests.tree import Done, Tree
+
+SKILLS = "project/.agents/skills"
+ECHO = "import json, sys\nprint(json.dumps({'got': json.load(sys.stdin)}))\n"
+# The terminal must be the child's own for Ctrl-C to reach it.
+_LAUNCH = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "skillbelt", "chat", *sys.argv[1:]])
+"""
+HANG_SECONDS = 40
+
+
+class Talk:
+    """Somebody at a terminal."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle, self.written = handle, ""
+        self._seen = 0
+
+    def until(self, text: str) -> str:
+        """Wait until the text is on the screen, after what was waited for before."""
+        end = time.monotonic() + HANG_SECONDS
+        while text not in self.written[self._seen :]:
+            left = end - time.monotonic()
+            assert left > 0, f"{text!r} did not come:\n{self.written}"
+            if select.select([self._handle], [], [], left)[0]:
+                self.written += os.read(self._handle, 65536).decode("utf-8", "replace")
+        start = self._seen
+        self._seen = self.written.index(text, start) + len(text)
+        return self.written[start : self._seen]
+
+    def type(self, text: str) -> None:
+        os.write(self._handle, text.encode())
+
+    def say(self, line: str) -> None:
+        """Type a line at the prompt."""
+        self.until("> ")
+        self.type(f"{line}\n")
+
+
+@contextmanager
+def talking(tree: Tree, *options: str, term: str = "xterm") -> Iterator[Talk]:
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-c", _LAUNCH, *options],
+        cwd=tree.project,
+        env={**os.environ, "TERM": term, "PYTHONUTF8": "1", "NO_COLOR": "1"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    try:
+        yield Talk(ours)
+        assert child.wait(HANG_SECONDS) == 0
+    finally:
+        child.kill()
+        child.wait()
+        os.close(ours)
+
+
+@pytest.fixture
+def skilled(open_tree: Tree) -> Tree:
+    open_tree.skill(f"{SKILLS}/echo", "Gives back what it gets, as an echo.")
+    open_tree.write(f"{SKILLS}/echo/scripts/main.py", ECHO)
+    open_tree.skill(f"{SKILLS}/greet", "Greets people.", text="Say `mellifluous` first.\n")
+    open_tree.skill(f"{SKILLS}/mute", "Is not for users.", user_invocable=False)
+    return open_tree
+
+
+def piped(tree: Tree, text: str, *options: str) -> Done:
+    done = subprocess.run(
+        [sys.executable, "-m", "skillbelt", "chat", *options],
+        cwd=tree.project,
+        input=text.encode(),
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@pytest.fixture
+def chat(
+    skilled: Tree, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Done]:
+    """A talk in this process: what providers need is imported once for all tests."""
+
+    def chatted(text: str, *options: str) -> Done:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        code = main(["chat", *options, "--project", str(skilled.project)])
+        return Done(code, *capsys.readouterr())
+
+    return chatted
+
+
+# At a terminal
+
+
+def test_an_answer_and_the_end(skilled: Tree) -> None:
+    with talking(skilled, "--yes") as talk:
+        talk.say("An echo, please")
+        talk.until("No language model was used.")
+        talk.until('"question": "An echo, please"')
+        talk.say("/quit")
+
+
+def test_the_end_of_the_input_ends_the_talk(skilled: Tree) -> None:
+    with talking(skilled) as talk:
+        talk.until("> ")
+        talk.type("\x04")
+
+
+def test_permission_is_asked_for_between_the_lines(skilled: Tree) -> None:
+    with talking(skilled) as talk:
+        talk.say("An echo, please")
+        talk.until("Permission needed")
+        talk.until("[o]nce")
+        talk.type("o\n")
+        talk.until('"question": "An echo, please"')
+        talk.say("An echo, again")
+        talk.until("[o]nce")
+        talk.type("r\n")
+        talk.until("Enter for none)? ")
+        talk.type("enough\n")
+        talk.until("was refused: enough")
+        talk.say("/quit")
+
+
+def test_names_of_skills_and_commands_are_completed(skilled: Tree) -> None:
+    with talking(skilled) as talk:
+        talk.until("> ")
+        talk.type("/gre\t")
+        talk.until("/greet ")
+        talk.type("\n")
+        talk.until("Say `mellifluous` first.")
+        talk.until("> ")
+        talk.type("/mut\t\n")  # nothing to complete: it is no skill for users
+        talk.until("No language model was used.")
+        talk.until("> ")
+        talk.type("/qu\t\n")
+
+
+def test_an_interrupt_ends_the_answer_and_not_the_talk(skilled: Tree) -> None:
+    slow = Slow(said("Once", " upon a time"), threading.Event())
+    with (
+        serving(slow, said("Here I am.")) as server,
+        talking(skilled, "--model", f"tiny@{server.url}") as talk,
+    ):
+        talk.say("Tell me a story")
+        talk.until("Once")
+        talk.type("\x03")
+        talk.until("cancelled")
+        assert server.gone.wait(HANG_SECONDS)
+        talk.say("Are you there?")
+        talk.until("Here I am.")
+        talk.say("/quit")
+
+
+def test_an_interrupt_at_the_prompt_gives_up_the_line(skilled: Tree) -> None:
+    with talking(skilled) as talk:
+        talk.until("> ")
+        talk.type("half a li\x03")
+        talk.say("/quit")
+
+
+def test_an_interrupt_of_a_question_ends_the_answer(skilled: Tree) -> None:
+    with talking(skilled) as talk:
+        talk.say("An echo, please")
+        talk.until("[o]nce")
+        talk.type("\x03")
+        talk.until("cancelled")
+        talk.say("/quit")
+
+
+def test_what_was_typed_is_remembered_for_the_next_time(skilled: Tree) -> None:
+    with talking(skilled) as talk:
+        talk.say("/help")
+        talk.until("/reload")
+        talk.say("/quit")
+    with talking(skilled) as talk:
+        talk.until("> ")
+        talk.type("\x1b[A\x1b[A\n")  # the line before the last
+        talk.until("/reload")
+        talk.say("/quit")
+    [history] = skilled.root.rglob("chat_history")
+    assert history.stat().st_mode & 0o077 == 0
+
+
+def test_a_dumb_terminal_will_do(skilled: Tree) -> None:
+    with talking(skilled, "--yes", term="dumb") as talk:
+        talk.say("An echo, please")
+        talk.until('"question": "An echo, please"')
+        talk.say("/quit")
+    assert "\x1b" not in talk.written
+
+
+def test_a_new_skill_is_there_after_a_reload(skilled: Tree) -> None:
+    with talking(skilled) as talk:
+        talk.until("> ")
+        skilled.skill(f"{SKILLS}/fresh", "Is new.")
+        talk.type("/reload\n")
+        talk.until("added: fresh")
+        talk.say("/fresh")
+        talk.until("# fresh")
+        talk.say("/quit")
+
+
+# Through pipes
+
+
+def test_lines_of_a_pipe_are_answered_one_after_the_other(skilled: Tree) -> None:
+    done = piped(skilled, "An echo, one\nAn echo, two\n", "--yes")
+    assert done.exit_code == 0
+    assert done.stdout.index("An echo, one") < done.stdout.index("An echo, two")
+    assert "> " not in done.stdout
+
+
+def test_nobody_is_asked_through_a_pipe(skilled: Tree) -> None:
+    assert "nobody is there to give it" in piped(skilled, "An echo\n").stdout
+
+
+def test_each_event_is_a_line_of_json(chat: Callable[..., Done]) -> None:
+    done = chat("An echo\n", "--yes", "--json")
+    types = [json.loads(line)["type"] for line in done.stdout.splitlines()]
+    assert types[-1] == "final"
+    assert {"text", "tool.call", "tool.response", "run.output"} <= set(types)
+
+
+def test_a_model_streams_and_uses_skills(chat: Callable[..., Done]) -> None:
+    load = called("skill_load", {"skill": "greet"})
+    with serving(load, said("mellif", "luous")) as server:
+        done = chat("Greet Bob\n", "--model", f"tiny@{server.url}")
+    assert done.stdout == "mellifluous\n"
+    assert 'skill_load {"skill": "greet"}' in done.stderr
+
+
+def test_conversations_are_listed_and_gone_on_with(chat: Callable[..., Done]) -> None:
+    chat("An echo, please\n", "--yes", "--session", "first")
+    done = chat("/sessions\n/resume fir\n/resume nothing\n/quit\n")
+    assert "first\t" in done.stdout
+    assert "An echo, please" in done.stdout
+    assert "session first, 6 messages" in done.stderr
+    assert "no such conversation: 'nothing'" in done.stderr
+
+
+def test_an_answer_that_was_cut_off_is_gone_on_with(chat: Callable[..., Done]) -> None:
+    with serving(said("Later.")) as server:
+        gone = chat("Hello\n", "--model", "tiny@http://127.0.0.1:9/v1", "--session", "s")
+        model = f"tiny@{server.url}"
+        done = chat("/resume s\n/continue\n", "--model", model)
+    assert "skillbelt: " in gone.stderr
+    assert "was cut off" in done.stderr
+    assert done.stdout == "Later.\n"
+
+
+def test_another_conversation_knows_nothing_of_the_first(chat: Callable[..., Done]) -> None:
+    with serving(said("One."), said("Two.")) as server:
+        chat("First\n/new\nSecond\n", "--model", f"tiny@{server.url}")
+        assert len(server.requests[1]["messages"]) == 2
+
+
+def test_a_model_that_can_not_be_used_is_told_for_each_line(chat: Callable[..., Done]) -> None:
+    done = chat("Hello\n", "--model", "nobody:x")
+    assert "'nobody:x' can not be used" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_slash_that_is_no_command_is_a_message(skilled: Tree) -> None:
+    assert "No language model was used." in piped(skilled, "/etc/passwd\n").stdout
+
+
+def test_text_that_is_no_utf_8_is_taken(skilled: Tree) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "skillbelt", "chat"],
+        cwd=skilled.project,
+        input=b"\xff\xfe\n",
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0
