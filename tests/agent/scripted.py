@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 
+from skillbelt import Runtime
 from skillbelt.agent import (
     Agent,
     AgentEvent,
@@ -81,3 +82,12 @@ def final(events: Sequence[AgentEvent]) -> Final:
 def results(events: Sequence[AgentEvent]) -> list[str]:
     """What the calls gave, in the order they were told."""
     return [event.text for event in of(events, ToolResponse)]
+
+
+def messages(belt: Runtime, session: str = "chat") -> list[dict[str, object]]:
+    """The history as it is kept."""
+    return belt.session("ada", session).session.messages()
+
+
+def roles(belt: Runtime, session: str = "chat") -> list[object]:
+    return [message["role"] for message in messages(belt, session)]
