@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -226,5 +227,34 @@ def test_nothing_is_left_behind_by_a_closed_runner(belt: Runtime) -> None:
     play(Agent(belt, Scripted(called(("skill_list", {})), said("x"))))
     until = time.monotonic() + 30
     while threading.active_count() > before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+
+
+def test_a_program_ends_though_its_runner_was_not_closed(belt: Runtime) -> None:
+    code = (
+        "import sys\n"
+        "from skillbelt import Runtime\n"
+        "from skillbelt.agent import Agent, Runner\n"
+        "runner = Runner(Agent(Runtime(sys.argv[1])))\n"
+        "print(len(list(runner.run_sync('ada', 'chat', 'Greet people'))) > 1)\n"
+        "left = runner.run_sync('ada', 'chat', 'Greet people')\n"
+        "next(left)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, belt.settings.project],
+        capture_output=True,
+        timeout=20,  # less than a runner waits for an end
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == (b"True\n", b"")
+
+
+def test_a_runner_that_nobody_has_any_more_leaves_no_thread(belt: Runtime) -> None:
+    before = threading.active_count()
+    list(Runner(Agent(belt, Scripted(said("x")))).run_sync("ada", "chat", "Hi"))
+    until = time.monotonic() + 30
+    while threading.active_count() > before and time.monotonic() < until:
+        gc.collect()
         time.sleep(0.01)
     assert threading.active_count() <= before

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
+import sys
 import threading
+import weakref
 from collections.abc import (
     AsyncGenerator,
     Callable,
+    Coroutine,
     Generator,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, contextmanager
+from concurrent.futures import Future
+from contextlib import aclosing, contextmanager, suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, cast
+from typing import Concatenate, ParamSpec, Self, cast
 
 from skillbelt.agent.agents import Agent, HostTool
 from skillbelt.agent.channel import Channel, begun, settled
@@ -31,9 +36,6 @@ from skillbelt.permission import Answer, Rule
 from skillbelt.runtime import APP
 from skillbelt.store import SessionKey, Store
 from skillbelt.tools import Tool, ToolResult, Watch
-
-if TYPE_CHECKING:
-    from anyio.from_thread import BlockingPortal
 
 _Given = ParamSpec("_Given")
 _BUSY = "another run goes on in this session; wait for its end, or end it"
@@ -67,20 +69,45 @@ def _in_thread(
             finally:
                 found.put(None)
 
-        task, ended = self._portal().start_task_soon(pump), False
+        task, ended = self._loop().begin(pump()), False
         try:
             while (event := found.get()) is not None:
                 yield event
             ended = True
             task.result()
         finally:
-            if not ended:
+            # Where the interpreter ends there is no thread any more that could answer.
+            if not ended and not sys.is_finalizing():
                 begins.wait(_END_SECONDS)
                 task.cancel()
-                while found.get(timeout=_END_SECONDS) is not None:
-                    pass
+                with suppress(queue.Empty):
+                    while found.get(timeout=_END_SECONDS) is not None:
+                        pass
 
     return iterate
+
+
+class _Loop:
+    """An event loop in a thread that keeps no program from ending."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._running = self._runner.get_loop()
+        self.thread = threading.Thread(target=self._run, name="skillbelt-runner", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        with self._runner:
+            self._running.run_forever()
+
+    def begin(self, work: Coroutine[object, object, None]) -> Future[None]:
+        """The work as a task there; cancelling what this gives cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._running)
+
+    def stop(self) -> None:
+        """End what still goes on, and the thread."""
+        with suppress(RuntimeError):
+            self._running.call_soon_threadsafe(self._running.stop)
 
 
 class Runner:
@@ -101,7 +128,7 @@ class Runner:
         self.agent, self.interactive, self._app = agent, interactive, app
         self.store: Store = agent.runtime.store if store is None else store
         self._models: dict[object, Model] = {}
-        self._open: tuple[BlockingPortal, Callable[[], object]] | None = None
+        self._own_loop: _Loop | None = None
 
     async def run(
         self,
@@ -187,19 +214,18 @@ class Runner:
 
     # The loop of those who have none
 
-    def _portal(self) -> BlockingPortal:
-        if self._open is None:
-            from anyio.from_thread import start_blocking_portal
-
-            made = start_blocking_portal()
-            self._open = (made.__enter__(), lambda: made.__exit__(None, None, None))
-        return self._open[0]
+    def _loop(self) -> _Loop:
+        if self._own_loop is None:
+            self._own_loop = made = _Loop()
+            weakref.finalize(self, made.stop).atexit = False
+        return self._own_loop
 
     def close(self) -> None:
         """Let go of what runs were made with; the runtime stays open."""
-        if self._open is not None:
-            close, self._open = self._open[1], None
-            close()
+        if self._own_loop is not None:
+            loop, self._own_loop = self._own_loop, None
+            loop.stop()
+            loop.thread.join()
 
     def __enter__(self) -> Self:
         return self
