@@ -73,8 +73,18 @@ def test_who_writes_after_the_step_is_over_changes_nothing() -> None:
     late.append(KEY, [NewEvent("late")], {"late": "1"})
     page = journal.page()
     page.append(KEY, [NewEvent("one")], {"one": "1"})
-    journal.commit(page.written, [page, late])
+    assert journal.commit(page.written, [page])
     assert store.state(KEY) == {"one": "1"}
+
+
+def test_a_step_that_is_over_can_not_be_kept() -> None:
+    store = MemoryStore()
+    journal = Journal(store, KEY)
+    page = journal.page()
+    page.append(KEY, [NewEvent("one")], {"one": "1"})
+    journal.drop()
+    assert not journal.commit(page.written, [page])
+    assert store.sessions() == []
 
 
 def test_what_others_add_meanwhile_is_seen_in_the_next_step() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from skillbelt import Runtime
 from skillbelt.agent import Agent, Called, Reply
-from skillbelt.agent.place import Place, answer_to
+from skillbelt.agent.place import INTERRUPTED, Place, answer_to, mended
+from skillbelt.materialize import Message
 from skillbelt.store import SessionKey
 from skillbelt.store.memory import MemoryStore
 from tests.agent.scripted import USAGE
@@ -95,3 +96,39 @@ def test_another_page_of_the_conversation_is_written_apart(place: Place) -> None
 def test_tools_are_made_once_for_as_long_as_the_skills_last(place: Place) -> None:
     place.commit([{"role": "user", "content": "Hi"}])
     assert place.prompt().tools[0] is place.prompt().tools[0]
+
+
+ASKING: Message = {"role": "assistant", "content": "", "tool_calls": [CALL._asdict()]}
+USER: Message = {"role": "user", "content": "Hi"}
+
+
+def test_a_history_that_is_whole_stays_as_it_is() -> None:
+    messages = [USER, ASKING, answer_to(CALL, "done"), USER]
+    assert mended(messages) == messages
+
+
+def test_an_answer_that_nobody_asked_for_is_left_out() -> None:
+    late = answer_to(CALL, "late")
+    assert mended([USER, ASKING, answer_to(CALL, "done"), USER, late]) == [
+        USER,
+        ASKING,
+        answer_to(CALL, "done"),
+        USER,
+    ]
+
+
+def test_a_call_that_was_never_answered_is_answered() -> None:
+    assert mended([USER, ASKING, USER])[2] == answer_to(CALL, INTERRUPTED, "open")
+
+
+def test_the_last_calls_may_be_open() -> None:
+    assert mended([USER, ASKING]) == [USER, ASKING]
+
+
+def test_what_comes_after_the_end_of_a_step_is_not_kept(place: Place) -> None:
+    """As by a thread that is still on its way when the run is ended."""
+    page = place.journal.page()
+    place.drop()
+    place.commit([{"role": "user", "content": "late"}], parts=[page])
+    assert place.history == []
+    assert place.store.events(KEY) == []

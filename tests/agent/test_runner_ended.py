@@ -14,6 +14,7 @@ import time
 from contextlib import aclosing
 from pathlib import Path
 
+import anyio
 import pytest
 
 from skillbelt import Runtime
@@ -26,6 +27,7 @@ from skillbelt.agent import (
     RunOutput,
     ToolCall,
 )
+from skillbelt.agent.place import mended
 from tests.agent.scripted import Scripted, called, final, messages, of, play, results, roles, said
 from tests.benches import alive
 from tests.tree import Tree
@@ -98,6 +100,45 @@ def test_what_was_done_before_the_cancellation_is_kept(belt: Runtime) -> None:
     told = [message["content"] for message in messages(belt) if message["role"] == "tool"]
     assert told[0] == "loaded: greet"
     assert [one.name for one in belt.session("ada", "chat").loaded()] == ["greet"]
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["task", "scope"])
+def test_cancelled_at_any_moment_a_session_is_whole(belt: Runtime, native: bool) -> None:
+    """Whatever is loaded was told, whatever was told is loaded, and the next run goes on."""
+    loads = [("skill_load", {"skill": name}) for name in ("greet", "count")]
+
+    async def cut(number: int, seconds: float) -> None:
+        model = Scripted(called(*loads, text="Let me see."), said("done"))
+        runner, session = Runner(Agent(belt, model)), f"chat-{number}"
+
+        async def follow() -> None:
+            async for _ in runner.run("ada", session, "Go on."):
+                pass
+
+        if native:
+            task = asyncio.create_task(follow())
+            await asyncio.sleep(seconds)
+            task.cancel()
+            await asyncio.wait([task])
+        else:
+            with anyio.move_on_after(seconds):
+                await follow()
+
+    async def main() -> None:
+        for number in range(60):
+            await cut(number, number * 0.0005)
+
+    asyncio.run(main())
+    for number in range(60):
+        name = f"chat-{number}"
+        kept, loaded = messages(belt, name), belt.session("ada", name).loaded()
+        assert mended(kept) == kept
+        told = {message["content"] for message in kept if message["role"] == "tool"}
+        assert {f"loaded: {one.name}" for one in loaded} == told & {
+            "loaded: greet",
+            "loaded: count",
+        }
+        assert final(play(Agent(belt, Scripted(said("fine"))), session=name)).text == "fine"
 
 
 def test_a_request_that_waits_for_permission_is_refused_when_cancelled(open_tree: Tree) -> None:

@@ -106,3 +106,24 @@ def test_tools_are_offered_without_strict_mode(belt: Runtime) -> None:
     assert (tool.name, tool.strict) == ("skill", False)
     assert "$schema" not in tool.parameters_json_schema
     assert tool.parameters_json_schema["properties"]["name"]["enum"] == ["count", "greet"]
+
+
+def test_what_another_version_kept_does_not_stop_the_conversation() -> None:
+    [response] = sent({"role": "assistant", "content": "Hi", KEPT: {"parts": "unknown"}})
+    assert response.parts == [TextPart("Hi")]
+
+
+def test_half_a_character_does_not_stop_the_conversation() -> None:
+    call = {**CALL, "arguments": {"skill": "\ud800"}}
+    _, response = sent(
+        {"role": "user", "content": "\ud800"},
+        {"role": "assistant", "content": "\udfff", "tool_calls": [call]},
+    )
+    assert response.parts[0].content == "?"
+    assert response.parts[1].args_as_json_str() == '{"skill":"?"}'
+
+
+def test_arguments_that_were_not_whole_can_be_sent_again() -> None:
+    call = {**CALL, "arguments": '{"skill": "gre'}
+    [response] = sent({"role": "assistant", "content": "", "tool_calls": [call]})
+    assert response.parts[0].args_as_json_str() == '{"INVALID_JSON":"{\\"skill\\": \\"gre"}'

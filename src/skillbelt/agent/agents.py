@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,7 +56,7 @@ class Agent(NamedTuple):
     agents: Mapping[str, Agent] = MappingProxyType({})
     settings: Mapping[str, object] = _NOTHING
     run_code: bool = False
-    rules: Iterable[Rule] = ()
+    rules: Sequence[Rule] = ()
     visible: Visible | None = None
     max_steps: int = 50
     max_repeats: int = 3

@@ -103,9 +103,15 @@ class Journal:
         with self._lock:
             return dict(self._read_state())
 
-    def commit(self, events: Sequence[NewEvent], pages: Collection[Page]) -> None:
-        """Keep these events, in this order, and what these parts changed; begin the next step."""
+    def commit(self, events: Sequence[NewEvent], pages: Collection[Page]) -> bool:
+        """Keep these events, in this order, and what these parts changed; begin the next step.
+
+        Nothing is kept, and False is given, once the step of a part is over: it was dropped by
+        whoever ended the run, while a thread was still on its way here.
+        """
         with self._lock:
+            if any(page.step != self._step for page in pages):
+                return False
             delta: dict[str, str | None] = {}
             for page, _, changed in self._noted:
                 if page in pages:
@@ -113,6 +119,7 @@ class Journal:
             if events or delta:
                 self.behind.append(self.key, events, delta)
             self.drop()
+            return True
 
     def drop(self) -> None:
         """Forget what was written since the last step that was kept."""

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
+from anyio import CancelScope
+
 from skillbelt.agent import code, compaction
 from skillbelt.agent.calls import Outlet
 from skillbelt.agent.channel import Listening
@@ -19,7 +21,7 @@ from skillbelt.agent.models import Called, Model, ModelFailure, Prompt, Reply, n
 from skillbelt.agent.place import CANCELLED, INTERRUPTED, NONE, Place, answer_to
 from skillbelt.agent.work import Job, Own, Workshop
 from skillbelt.conversation import Command, in_thread
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.gate import session_id
 from skillbelt.handlers import failed
 from skillbelt.materialize import Message
@@ -64,10 +66,19 @@ class Turn:
         """Go on from the message, or without one from where the last run was ended."""
         try:
             async with _open(self.model):
-                reason, error = await self._play(message)
+                reason, error = await self._played(message)
             await self._told.tell(Final(self._text, reason, error, self._usage))
         finally:
             self.place.drop()
+
+    async def _played(self, message: Message | None) -> tuple[Reason, str]:
+        """How it ended. What only a developer can mend is raised."""
+        try:
+            return await self._play(message)
+        except ConfigError:
+            raise
+        except SkillbeltError as error:
+            return "error", one_line(str(error))
 
     async def _tell(self, event: AgentEvent) -> None:
         if isinstance(event, Usage):
@@ -312,10 +323,9 @@ class Turn:
         made = await self._forked(skill, wanted)
         relay = Relay(self._told)
         turn = Turn(made.place, self._outfit, relay, answered=self._answered)
-        task = asyncio.current_task()
-        if task is not None:
-            outlet.on_stop(task.cancel)
-        await turn.play({"role": "user", "content": made.message})
+        with CancelScope() as scope:
+            outlet.on_stop(scope.cancel)
+            await turn.play({"role": "user", "content": made.message})
         self._usage = self._usage.plus(relay.usage)
         result, noted = returned(made, skill, relay.final)
         job.page.append(self.place.key, [noted._replace(agent=self.agent.name)])

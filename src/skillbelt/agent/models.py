@@ -6,6 +6,7 @@ Every provider is reached through pydantic-ai, which is imported when the first 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
@@ -104,7 +105,8 @@ class Provided:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._model.__aexit__(None, None, None)
+        with suppress(Exception):  # what was answered is not lost for a connection
+            await self._model.__aexit__(None, None, None)
 
     async def ask(self, prompt: Prompt) -> AsyncIterator[Piece]:
         """The pieces of the answer, as they come."""

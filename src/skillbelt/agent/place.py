@@ -75,6 +75,7 @@ class Place:
                 self.history.append(dict(event.data))
             elif event.type == compaction.EVENT:
                 self.history = compaction.shortened(self.history, event.data)
+        self.history = mended(self.history)
 
     def commit(
         self,
@@ -89,9 +90,9 @@ class Place:
         if parts is None:
             events, parts = [*self.page.written, *events], (self.page,)
         said = [NewEvent("message", self.agent.name, message) for message in messages]
-        self.journal.commit([*events, *said], parts)
-        self.history += messages
-        self._turn_page()
+        if self.journal.commit([*events, *said], parts):
+            self.history += messages
+            self._turn_page()
 
     def drop(self) -> None:
         """Forget what was written since the last step that was kept."""
@@ -105,9 +106,10 @@ class Place:
         """Keep the last messages as they are from now on, and the rest in short."""
         data = {"kept": kept, "summary": summary}
         self.drop()
-        self.journal.commit([NewEvent(compaction.EVENT, self.agent.name, data)], ())
-        self.history = compaction.shortened(self.history, data)
-        self._turn_page()
+        told = [NewEvent(compaction.EVENT, self.agent.name, data)]
+        if self.journal.commit(told, [self.page]):
+            self.history = compaction.shortened(self.history, data)
+            self._turn_page()
 
     # What a model gets
 
@@ -146,7 +148,7 @@ class Place:
     def pending(self) -> list[Called]:
         """The calls that have no answer: the run that made them was ended before."""
         calls = self.history[-1].get("tool_calls") if self.history else None
-        return [Called(call["id"], call["name"], call["arguments"]) for call in calls or ()]
+        return [_called(call) for call in calls or ()]
 
     def question(self) -> Message:
         """The message with what the user wants now."""
@@ -157,6 +159,33 @@ class Place:
         """What the user wants now, in their words."""
         last = self.question()
         return str(last.get("said") or last.get("content") or "")
+
+
+def mended(messages: Sequence[Message]) -> list[Message]:
+    """The history with an answer to each call and none without one, as every provider wants it.
+
+    Two programs that go on with one session at the same time may leave it otherwise. The calls of
+    the last answer may still be open.
+    """
+    made: list[Message] = []
+    waiting: list[Called] = []
+    for message in messages:
+        if message["role"] == "tool":
+            found = [call for call in waiting if call.id == message["tool_call_id"]]
+            if found:
+                waiting.remove(found[0])
+                made.append(message)
+            continue
+        made += [answer_to(call, INTERRUPTED, INTERRUPTED) for call in waiting]
+        waiting = [_called(call) for call in message.get("tool_calls") or ()]
+        made.append(message)
+    if waiting and made[-1]["role"] == "tool":
+        made += [answer_to(call, INTERRUPTED, INTERRUPTED) for call in waiting]
+    return made
+
+
+def _called(call: Mapping[str, object]) -> Called:
+    return Called(str(call["id"]), str(call["name"]), call["arguments"])
 
 
 def answer_to(call: Called, text: str, error: str = "") -> Message:

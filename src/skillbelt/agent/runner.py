@@ -23,6 +23,8 @@ from contextlib import aclosing, contextmanager, suppress
 from functools import wraps
 from typing import Concatenate, ParamSpec, Self, cast
 
+from anyio import CancelScope
+
 from skillbelt.agent.agents import Agent, HostTool
 from skillbelt.agent.channel import Channel, begun, settled
 from skillbelt.agent.events import AgentEvent, Final
@@ -175,13 +177,15 @@ class Runner:
             turn = Turn(
                 Place(agent, self.store, key), self._outfit, channel, answered=self.interactive
             )
-            task = begun(_ending(turn, message, channel))
+            # Ended through a scope of its own, so that no thread is left in the middle of a write.
+            scope = CancelScope()
+            task = begun(_ending(turn, message, channel, scope))
             try:
                 while (event := await channel.next()) is not None:
                     yield event
             finally:
                 if not task.done():
-                    task.cancel()
+                    scope.cancel()
                     await settled([task])
             task.result()
 
@@ -234,9 +238,12 @@ class Runner:
         self.close()
 
 
-async def _ending(turn: Turn, message: Message | None, channel: Channel) -> None:
+async def _ending(
+    turn: Turn, message: Message | None, channel: Channel, scope: CancelScope
+) -> None:
     try:
-        await turn.play(message)
+        with scope:
+            await turn.play(message)
     finally:
         channel.end()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from pydantic_ai.messages import (
     InstructionPart,
@@ -56,13 +58,34 @@ def _response(message: Message, names: dict[str, str]) -> ModelResponse:
     calls = message.get("tool_calls") or ()
     names.update((call["id"], call["name"]) for call in calls)
     if KEPT in message:
-        [response] = ModelMessagesTypeAdapter.validate_python([message[KEPT]])
-        assert isinstance(response, ModelResponse)
-        return response
+        # One that another version wrote may not be readable: then its text and calls are.
+        with suppress(ValueError):
+            [response] = ModelMessagesTypeAdapter.validate_python([message[KEPT]])
+            if isinstance(response, ModelResponse):
+                return response
     text = _text(message)
     parts: list[TextPart | ToolCallPart] = [TextPart(text)] if text else []
-    parts += [ToolCallPart(call["name"], call["arguments"], call["id"]) for call in calls]
+    parts += [
+        ToolCallPart(call["name"], _sendable(call["arguments"]), call["id"]) for call in calls
+    ]
     return ModelResponse(parts or [TextPart("")])
+
+
+def _sendable(arguments: Any) -> Any:
+    """Arguments that can be written as UTF-8; half a character would make every request fail."""
+    if not isinstance(arguments, dict):
+        return _whole(arguments) if isinstance(arguments, str) else None
+    text = json.dumps(arguments, ensure_ascii=False, default=str)
+    return arguments if (clean := _whole(text)) == text else json.loads(clean)
+
+
+def _whole(text: str) -> str:
+    """The text without halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
 
 
 def _returned(message: Message, names: Mapping[str, str]) -> ToolReturnPart:
@@ -78,8 +101,9 @@ def _returned(message: Message, names: Mapping[str, str]) -> ToolReturnPart:
 def _text(message: Message) -> str:
     content = message.get("content") or ""
     if isinstance(content, str):
-        return content
-    return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+        return _whole(content)
+    texts = (str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return _whole("\n".join(texts))
 
 
 def kept(response: ModelResponse) -> dict[str, object] | None:
