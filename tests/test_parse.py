@@ -360,3 +360,10 @@ def test_no_bytes_raise(data: bytes, derive: bool) -> None:
     parse.key_lines(data)
     found = parse.split(data)
     assert found is None or 0 < found.start <= found.end < found.body <= len(data)
+
+
+def test_what_is_written_stays_as_it_is_written() -> None:
+    data = b"\xef\xbb\xbf---\r\nname: a\r\nallowed-tools: Read, Bash(git *)\r\n---\r\nBody.\r\n"
+    assert parse.written(data) == {"name": "a", "allowed-tools": "Read, Bash(git *)"}
+    for other in (b"no frontmatter", b"---\nname: \xff\n---\n", b"---\na: b: c\n---\n"):
+        assert parse.written(other) is None

@@ -205,3 +205,20 @@ def test_most_files_never_import_yaml() -> None:
         "sys.exit(p.state != 'strict' or 'yaml' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_verbatim_types_every_value_as_yaml_does() -> None:
+    text = "name: 7\nversion: 1.50\non: 2024-01-02\nlist: [a, {b: null}]\n"
+    assert strict.verbatim(text, Limits()) == {
+        "name": 7,
+        "version": 1.5,
+        "on": "2024-01-02",
+        "list": ["a", {"b": None}],
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["a: 1\na: 2\n", "a: !!python/object:os.system x\n", "[a]\n", "a: [\n", "", "a: b: c\n"]
+)
+def test_verbatim_leaves_alone_what_readers_could_disagree_on(text: str) -> None:
+    assert strict.verbatim(text, Limits()) is None

@@ -218,12 +218,30 @@ class Catalog(Mapping[str, Skill]):
         named = [path for path in (*settings.paths, settings.skills_root) if path]
         explicit = [path if "://" in path else resolve(path, settings) for path in named]
         remote = [path for path in explicit if sources.is_remote(path)] + list(settings.urls)
+        remote = self._with_commands(remote, said)
         roots = local_roots(settings, [path for path in explicit if not sources.is_remote(path)])
         remote = self._without_strangers(remote, said)
         if remote and settings.remote_roots:
             roots += self._remote_roots(remote, said, refresh=refresh)
         place = settings.scope_order.index
         return sorted(roots, key=lambda root: place(root.scope))
+
+    def _with_commands(self, remote: list[str], said: list[Diagnostic]) -> list[str]:
+        """The sources and the MCP servers to be started, which stand in a setting of their own."""
+        wrong = [url for url in remote if url.lower().startswith(sources.MCP_COMMAND)]
+        commands = []
+        for text in self.settings.mcp_commands:
+            label, _, command = text.partition("=")
+            made = sources.command_source(label.strip(), command.strip())
+            commands += [made] if made else []
+            wrong += [] if made else [text]
+        for text in wrong:
+            message = f"{text!r} is no MCP server to be started"
+            remedy = "write it into mcp_commands as NAME=COMMAND"
+            said.append(
+                Diagnostic("mcp-command-wrong", "error", "mcp_commands", None, message, remedy)
+            )
+        return [url for url in remote if url not in wrong] + commands
 
     def _without_strangers(self, remote: list[str], said: list[Diagnostic]) -> list[str]:
         """The sources, but for what the files of a project that nobody trusts want to be asked.
@@ -351,4 +369,4 @@ def _plain(overrides: Mapping[str, object]) -> dict[str, object]:
 
 
 def _over_network(source: str) -> bool:
-    return source.startswith(("http://", "https://"))
+    return source.startswith(("http://", "https://", "mcp+"))

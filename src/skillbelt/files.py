@@ -29,6 +29,10 @@ def read_file(skill: Skill, path: str, most: int) -> bytes:
 
     Raises PathEscape when the path leads out, FileTooLarge, FileTypeRefused or FileUnreadable.
     """
+    if skill.origin.kind == "mcp":
+        from skillbelt.foreign import read
+
+        return read(skill, path, most)
     try:
         folder = _folder(skill)
         try:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from skillbelt.errors import LoadError
 from skillbelt.manifest import SKIPPED, build_manifest
 from skillbelt.skill import Skill
 from skillbelt.values import Limits, Manifest
@@ -53,6 +54,8 @@ def fingerprint(skill: Skill, limits: Limits) -> str:
     """
     if not os.path.isabs(skill.location):
         return f"sha256:{hashlib.sha256(skill.source.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    if skill.origin.kind == "mcp":
+        return _listed(skill)
     key = (skill.dir, limits.max_manifest_files, limits.max_manifest_bytes)
     began = time.time_ns()
     look = _look(skill.dir, limits.max_manifest_files)
@@ -65,6 +68,25 @@ def fingerprint(skill: Skill, limits: Limits) -> str:
     if old and _readable(manifest) and _look(skill.dir, key[1]).stamp == look.stamp:
         _keep(key, look.stamp, made)
     return made
+
+
+def manifest_of(skill: Skill, limits: Limits) -> Manifest:
+    """The files of a skill: those in its folder, or those that its server lists."""
+    if skill.origin.kind != "mcp":
+        return build_manifest(skill.dir, limits)
+    from skillbelt.foreign import manifest
+
+    return manifest(skill)
+
+
+def _listed(skill: Skill) -> str:
+    """The hash that the files of a skill will have, once they are fetched as they are listed."""
+    from skillbelt.foreign import manifest
+
+    try:
+        return manifest(skill).hash
+    except LoadError:
+        return f"sha256:{hashlib.sha256(b'').hexdigest()}{PARTIAL}"
 
 
 def is_complete(mark: str) -> bool:

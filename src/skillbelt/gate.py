@@ -248,7 +248,7 @@ class Gate:
     def _declared(self, request: Request, skill: Skill) -> Decision:
         """The decision for a tool that the skill declares, whole or for some uses of it."""
         action, rule = self.rules.decide(request)
-        if action != "ask" or not (skill.trusted and self.settings.trust_declared_tools):
+        if action != "ask" or not (_speaks(skill) and self.settings.trust_declared_tools):
             return self.check(request)
         decision = Decision(True, action, rule, "declared", f"declared by {skill.name}")
         self.record("decision", request, _told(request, decision))
@@ -259,7 +259,7 @@ class Gate:
         if not self.settings.trust_declared_tools:
             return ""
         for skill in skills:
-            if skill.trusted and _covered(request, declared_rules(skill)):
+            if _speaks(skill) and _covered(request, declared_rules(skill)):
                 return skill.name
         return ""
 
@@ -294,6 +294,11 @@ class Gate:
                 data,
             )
         )
+
+
+def _speaks(skill: Skill) -> bool:
+    """Whether what the skill declares counts. What another server wants for its skills is asked."""
+    return skill.trusted and skill.origin.kind != "mcp"
 
 
 def declared_rules(skill: Skill) -> list[Rule]:

@@ -303,7 +303,7 @@ def injection_block(skill: Skill, loaded: Loaded) -> str:
 def _loaded(
     skill: Skill, path: str, data: bytes, chosen: _Chosen, limits: Limits, ref: str = ""
 ) -> Loaded:
-    text = chosen.text
+    text = _told_from(skill) + chosen.text
     report = Report(
         os.path.join(skill.dir, path),
         len(data),
@@ -318,6 +318,13 @@ def _loaded(
         chosen.section_missed,
     )
     return Loaded(skill.name, path, text, report)
+
+
+def _told_from(skill: Skill) -> str:
+    """Whose text it is, where it is another server's; a model must be able to tell."""
+    if skill.origin.kind != "mcp":
+        return ""
+    return f"(Text of the MCP server {one_line(skill.origin.url)}, as it was sent.)\n\n"
 
 
 def _named_files(text: str, limits: Limits) -> list[str]:

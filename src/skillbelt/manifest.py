@@ -51,7 +51,7 @@ def build_manifest(folder: str, limits: Limits | None = None) -> Manifest:
             files.append(entry)
             left -= entry.size
     files.sort()
-    return Manifest(tuple(files), _hash(files), tuple(said))
+    return Manifest(tuple(files), hash_of(files), tuple(said))
 
 
 def kind_of(path: str, head: bytes) -> str:
@@ -120,7 +120,8 @@ def _entry(folder: str, path: str, left: int, said: list[Diagnostic]) -> FileEnt
     return FileEntry(path, size, digest.hexdigest(), kind_of(path, head))
 
 
-def _hash(files: list[FileEntry]) -> str:
+def hash_of(files: list[FileEntry]) -> str:
+    """One hash over the paths and hashes of files, which are sorted by path."""
     digest = hashlib.sha256()
     for entry in files:
         digest.update(entry.path.encode("utf-8", "surrogateescape") + b"\0")

@@ -112,6 +112,18 @@ def parse(
     return Parsed(fields, "strict", found.body, line, diagnostics)
 
 
+def written(data: bytes, limits: Limits = _LIMITS) -> dict[str, object] | None:
+    """The frontmatter to the letter, as any reader of YAML has it; None where there is no such."""
+    found = split(data)
+    if found is None or found.end - found.start > limits.max_frontmatter_bytes:
+        return None
+    try:
+        text = data[found.start : found.end].decode()
+    except UnicodeDecodeError:
+        return None
+    return strict.verbatim(text.replace("\r\n", "\n"), limits)
+
+
 def _slow(file: _File, found: Split, text: str) -> Parsed:
     """A block that the fast reader left alone."""
     clean = repair.without_controls(text)

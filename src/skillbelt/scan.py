@@ -258,10 +258,11 @@ class _Reader:
             return
         hidden = bool(flags & self._hides)
         self.identities.append(found.identity)
+        name = entry.name if root.origin.kind != "mcp" else _labelled(entry.path)
         self.skills.append(
             Skill(
-                entry.name,
-                entry.name if entry.title == entry.name else entry.title,  # one string, not two
+                name,
+                name if entry.title == name else entry.title,  # one string, not two
                 entry.description,
                 entry.path,
                 root.scope,
@@ -277,6 +278,11 @@ class _Reader:
                 diagnostics=diagnostics,
             )
         )
+
+
+def _labelled(path: str) -> str:
+    """What a skill of an MCP server is called here: as the folder that its own one lies in."""
+    return path.split("/")[-3]
 
 
 def _changed_at(path: str) -> int:

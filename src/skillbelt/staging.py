@@ -19,7 +19,8 @@ from itertools import islice
 from typing import NamedTuple, NoReturn
 
 from skillbelt.cleanup import remove_tree
-from skillbelt.errors import RunRefused
+from skillbelt.errors import LoadError, RunRefused
+from skillbelt.fingerprint import fingerprint
 from skillbelt.manifest import SKIPPED
 from skillbelt.paths import MAX_PATH_PARTS, open_folder
 from skillbelt.skill import Skill
@@ -77,19 +78,31 @@ def stage(
     name = checked_name(skill.name)
     if not os.path.isabs(skill.location):
         raise RunRefused(f"skill {name!r} was made from text and has no files to run")
-    most = limits.max_manifest_files
-    seen = stamp(skill.dir, most, skipped=SKIPPED, settled=True)
+    most, folder = limits.max_manifest_files, skill.dir
+    if skill.origin.kind == "mcp":
+        folder, expected_hash = _fetched(skill, limits, expected_hash)
+    seen = stamp(folder, most, skipped=SKIPPED, settled=True)
     kept = workspace.metadata().staged.get(name)
-    reused = kept is not None and _is_current(workspace, name, kept, skill.dir, seen, most)
+    reused = kept is not None and _is_current(workspace, name, kept, folder, seen, most)
     if kept is None or not reused:
         with workspace.locked() as metadata:
-            job = _Staging(workspace, name, skill.dir, seen, limits, expected_hash)
+            job = _Staging(workspace, name, folder, seen, limits, expected_hash)
             kept, reused = job.run(metadata)
     _expect(name, kept.hash, expected_hash)
     home = f"{SKILLS}/{name}"
     mounts = ((home, False), (f"{home}/{VENV}", True))
     path = os.path.join(workspace.path, home)
-    return Staged(path, kept.hash, reused, mounts, tuple(_shadowed(skill.dir)))
+    return Staged(path, kept.hash, reused, mounts, tuple(_shadowed(folder)))
+
+
+def _fetched(skill: Skill, limits: Limits, expected: str) -> tuple[str, str]:
+    """The files of a skill of another server, and the hash that they must have."""
+    from skillbelt.foreign import folder
+
+    try:
+        return folder(skill), expected or fingerprint(skill, limits)
+    except LoadError as error:
+        raise RunRefused(f"skill {skill.name!r} can not be brought here: {error}") from error
 
 
 def _expect(name: str, found: str, expected: str) -> None:

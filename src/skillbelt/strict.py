@@ -78,6 +78,22 @@ def full(text: str, limits: Limits) -> Loaded | Broken:
         return Broken(Problem("yaml-syntax", 1, f"{type(error).__name__}: {error}", ""))
 
 
+def verbatim(text: str, limits: Limits) -> dict[str, object] | None:
+    """The mapping with every value as YAML types it; None where readers could disagree on it."""
+    import yaml
+
+    try:
+        _guard(text, limits)
+        node = yaml.compose(text, Loader=_loader())
+        if not isinstance(node, yaml.MappingNode):
+            return None
+        reader = _Reader(text, limits)
+        found = reader.mapping(node, 1)
+        return None if reader.problems else found
+    except (_Guarded, yaml.YAMLError, RecursionError, ValueError, OverflowError):
+        return None
+
+
 def _loader() -> Any:
     import yaml
 

@@ -45,6 +45,26 @@ def test_an_entry_names_every_file_with_its_digest(offer: Offer, skills: Tree) -
     )
 
 
+def test_the_frontmatter_is_published_to_the_letter(skills: Tree) -> None:
+    skills.write(
+        f"{SKILLS}/odd/SKILL.md",
+        "---\nname: odd\ndescription: Odd.\nversion: 1.5\nallowed-tools: Bash(git *), Read\n"
+        "argument-hint: [file]\nmetadata:\n  since: 2024-01-02\n  n: 7\n---\n",
+    )
+    with Runtime(skills.project) as belt:
+        belt.look()
+        published = Offer(belt).published("odd")
+    assert published is not None
+    assert published.frontmatter == {
+        "name": "odd",
+        "description": "Odd.",
+        "version": 1.5,
+        "allowed-tools": "Bash(git *), Read",
+        "argument-hint": ["file"],
+        "metadata": {"since": "2024-01-02", "n": 7},
+    }
+
+
 def test_a_change_is_another_entry(offer: Offer, skills: Tree) -> None:
     before = offer.published("pdf")
     assert offer.published("pdf") == before

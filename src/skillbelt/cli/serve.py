@@ -61,7 +61,6 @@ def _serve(args: argparse.Namespace, serving: Callable[[Runtime], Serving]) -> i
     import anyio
 
     with Runtime(settings=load_settings(args.project, config=args.config)) as belt:
-        belt.look()
         anyio.run(serving(belt))
     return 0
 

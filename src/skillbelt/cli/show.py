@@ -13,7 +13,7 @@ from skillbelt.cli.output import (
     print_table,
     skill_json,
 )
-from skillbelt.manifest import build_manifest
+from skillbelt.fingerprint import manifest_of
 from skillbelt.skill import Skill
 from skillbelt.text import one_line, tokens, tokens_of_bytes
 from skillbelt.values import SKILL_FILE, Diagnostic, Manifest
@@ -31,8 +31,11 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
     limits = catalog.settings.limits
-    listing = build_manifest(skill.dir, limits)
-    diagnostics = [*check_file(skill.location, limits=limits).diagnostics, *listing.diagnostics]
+    listing = manifest_of(skill, limits)
+    # Of a skill of another server there is a head here, and no text to be checked.
+    foreign = skill.origin.kind == "mcp"
+    checked = () if foreign else check_file(skill.location, limits=limits).diagnostics
+    diagnostics = [*checked, *listing.diagnostics]
     if args.json:
         print_json(_document(skill, listing, diagnostics))
     else:

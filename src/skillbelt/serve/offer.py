@@ -18,7 +18,7 @@ from skillbelt.files import read_handle
 from skillbelt.fingerprint import fingerprint, is_complete
 from skillbelt.head import read_head
 from skillbelt.manifest import build_manifest
-from skillbelt.parse import parse
+from skillbelt.parse import written
 from skillbelt.paths import open_beneath, open_folder
 from skillbelt.serve.uris import segments, uri_of
 from skillbelt.shelf import Shelf
@@ -114,21 +114,21 @@ class Offer:
 
     def _publish(self, skill: Skill) -> Published | None:
         limits = self._shelf.settings.limits
-        folder = os.path.basename(skill.dir)
         try:
             head = read_head(skill.location, limits)
         except OSError:
             return None
-        parsed = parse(head, path=skill.location, folder=folder, limits=limits)
-        name, about = parsed.fields.get("name"), parsed.fields.get("description")
-        plain = isinstance(name, str) and _NAME.fullmatch(name) and isinstance(about, str)
-        if parsed.state != "strict" or not plain or len(str(about)) > _MAX_DESCRIPTION_CHARS:
+        fields = written(head, limits) or {}
+        name, about = fields.get("name"), fields.get("description")
+        if not (isinstance(name, str) and _NAME.fullmatch(name) and isinstance(about, str)):
+            return None
+        if not 0 < len(about) <= _MAX_DESCRIPTION_CHARS:
             return None
         files = {file.path: file for file in build_manifest(skill.dir, limits).files}
         if SKILL_FILE not in files:
             return None
         place = skill.name if skill.name == name else f"{skill.name}/{name}"
-        return Published(skill, place, parsed.fields, files)
+        return Published(skill, place, fields, files)
 
 
 def read_bytes(published: Published, file: FileEntry) -> bytes | None:

@@ -8,14 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skillbelt.sources.located import Located, Pulled, is_remote
+from skillbelt.sources.located import (
+    MCP_COMMAND,
+    Located,
+    Pulled,
+    command_source,
+    is_remote,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from skillbelt.values import Limits
 
-__all__ = ["Located", "Pulled", "is_remote", "pull", "pull_all"]
+__all__ = [
+    "MCP_COMMAND",
+    "Located",
+    "Pulled",
+    "command_source",
+    "is_remote",
+    "pull",
+    "pull_all",
+]
 
 
 def pull(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from skillbelt.errors import ArchiveRefused, SourceError
+from skillbelt.sources.located import MCP_COMMAND
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Diagnostic
 
@@ -34,7 +35,12 @@ class OutOfTime(SourceFailure):
 
 
 def redact(url: str) -> str:
-    """The URL without a user name or password, for everything that is shown or stored."""
+    """The URL without a user name or password, for everything that is shown or stored.
+
+    Of an MCP server that is started, the name alone: its command may hold secrets as well.
+    """
+    if url.lower().startswith(MCP_COMMAND):
+        return url.partition("?")[0]
     try:
         parts = urlsplit(url)
         if "@" not in parts.netloc:

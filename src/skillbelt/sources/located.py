@@ -3,9 +3,11 @@
 import os
 from typing import NamedTuple
 
-from skillbelt.values import Diagnostic, Origin
+from skillbelt.values import Diagnostic, Origin, OriginKind
 
-_SCHEMES = ("http://", "https://", "file://")
+MCP = ("mcp+http://", "mcp+https://")
+MCP_COMMAND = "mcp+stdio://"
+_SCHEMES = ("http://", "https://", "file://", *MCP)
 ARCHIVE_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
 
 
@@ -29,6 +31,29 @@ def is_remote(source: str) -> bool:
     if lowered.startswith(_SCHEMES):
         return True
     return lowered.endswith(ARCHIVE_ENDINGS) and not os.path.isdir(at_home(source))
+
+
+def is_mcp(source: str) -> bool:
+    """Whether the source is an MCP server, by its address or by its command."""
+    return source.strip().lower().startswith((*MCP, MCP_COMMAND))
+
+
+def command_source(label: str, command: str) -> str:
+    """The source that a command stands for; empty when it has no plain name or no word."""
+    if not (command and label.isascii() and label.replace("-", "").isalnum() and len(label) <= 32):
+        return ""
+    from urllib.parse import quote
+
+    return f"{MCP_COMMAND}{label}?{quote(command, safe='')}"
+
+
+def origin_of(kind: OriginKind, url: str) -> Origin:
+    """Where a skill came from, as it is shown and trusted: without user names and commands."""
+    if kind != "mcp":
+        return Origin(kind, url)
+    if url.lower().startswith(MCP_COMMAND):
+        return Origin(kind, url[len("mcp+") :])
+    return Origin(kind, url[len("mcp+") :].partition("#")[0])
 
 
 def at_home(path: str) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from skillbelt.sources.bounds import Budget, Deadline
 from skillbelt.sources.cache import Entry, Ready
 from skillbelt.sources.failure import OutOfTime, SourceFailure, diagnose, redact
-from skillbelt.sources.located import Located, Pulled, at_home
+from skillbelt.sources.located import Located, Pulled, at_home, is_mcp, origin_of
 from skillbelt.values import Origin
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ class Job(NamedTuple):
         return self.url.lower().startswith("file:")
 
 
+# By their place in the cache: whom to ask for the files of skills that MCP servers list.
+SERVERS: dict[str, Job] = {}
+
+
 def run(jobs: list[Job]) -> list[Pulled]:
     """Every job's result, in order; each in a thread of its own unless the cache has it."""
     workers = [_Worker(job) for job in jobs]
@@ -59,6 +63,8 @@ class _Worker:
         self._job = job
         self._deadline = Deadline(job.url, job.limits.source_timeout_seconds)
         self._entry = Entry(job.cache_dir, job.url)
+        if is_mcp(job.url):
+            SERVERS[self._entry.path] = job
         self._result = _from_cache(job, self._entry)
         # Not a pool: its threads would be waited for when the interpreter ends.
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -104,7 +110,7 @@ def _recent(ready: Ready, seconds: float) -> bool:
 
 
 def _given(entry: Entry, ready: Ready, more: tuple[Diagnostic, ...] = ()) -> Pulled:
-    located = Located(entry.folder(ready), Origin(ready.kind, redact(entry.url)))
+    located = Located(entry.folder(ready), origin_of(ready.kind, redact(entry.url)))
     return Pulled((located,), ready.problems + more)
 
 
@@ -166,7 +172,8 @@ def _settled_by_another(job: Job, old: Ready, started: float) -> bool:
 
 def _updated(job: Job, entry: Entry, old: Ready | None, deadline: Deadline) -> Pulled:
     with entry.stage() as stage:
-        found = (_from_file if job.local else _from_web)(job, entry, old, stage, deadline)
+        take = _from_file if job.local else _from_mcp if is_mcp(job.url) else _from_web
+        found = take(job, entry, old, stage, deadline)
         deadline.check()
         return _published(entry, old, stage, found)
 
@@ -198,6 +205,14 @@ def _from_file(
     from skillbelt.sources.local import update
 
     return update(entry.url, old, stage, job.limits, Budget(job.limits, deadline))
+
+
+def _from_mcp(
+    job: Job, entry: Entry, old: Ready | None, stage: Stage, deadline: Deadline
+) -> Update:
+    from skillbelt.sources.mcp import update
+
+    return update(job.url, entry, old, stage, job.limits, deadline)
 
 
 def _from_web(

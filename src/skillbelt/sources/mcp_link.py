@@ -1,0 +1,264 @@
+"""A connection to an MCP server: bounded in time and bytes, over HTTP or to a command.
+
+The official client speaks; what it speaks over is made here, because it would read lines and
+answers of any length.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import anyio
+import httpx2
+from anyio.abc import ByteReceiveStream, Process
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import Implementation, jsonrpc_message_adapter
+
+from skillbelt.settings import ENV_PREFIX, process_environment
+from skillbelt.sources.failure import SourceFailure
+from skillbelt.sources.located import MCP_COMMAND
+from skillbelt.text import one_line, shorten
+
+if TYPE_CHECKING:
+    from skillbelt.values import Limits
+
+# What a command finds in its environment; its own secrets are its own business.
+_KEPT = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+# A server that is skillbelt itself would have the same settings, and start itself in turn.
+_ALONE = {f"{ENV_PREFIX}MCP_COMMANDS": ""}
+_TAIL_BYTES = 2_000
+_END_SECONDS = 2.0
+_LAST_WORDS_SECONDS = 0.3
+_CHUNK = 64 * 2**10
+Streams = tuple[
+    MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
+]
+
+
+class Server(NamedTuple):
+    """An MCP server that was set: what it is called here, and how to get to it."""
+
+    label: str
+    url: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    command: tuple[str, ...] = ()
+
+
+def server_of(source: str) -> Server:
+    """The server that a source means; SourceFailure for one that can not be."""
+    if source.lower().startswith(MCP_COMMAND):
+        label, _, command = source[len(MCP_COMMAND) :].partition("?")
+        try:
+            words = tuple(shlex.split(unquote(command)))
+        except ValueError as error:
+            raise _wrong(source, f"the command can not be read: {error}") from error
+        return Server(label, command=words)
+    parts = urlsplit(source[len("mcp+") :])
+    if not parts.hostname:
+        raise _wrong(source, "is not the address of a server")
+    token = unquote(parts.username or "")
+    if parts.password is not None:
+        raise _wrong(source, "a server takes a token, not a user name and a password")
+    netloc = parts.netloc.rpartition("@")[2]
+    plain = urlunsplit(parts._replace(netloc=netloc, fragment=""))
+    headers = (("Authorization", f"Bearer {token}"),) if token else ()
+    return Server(parts.fragment or _label(netloc, parts.path), plain, headers)
+
+
+def _label(netloc: str, path: str) -> str:
+    """What a server is called that nobody gave a name: its address, in one word."""
+    from skillbelt.sources.mcp_entries import slug_of
+
+    words = [netloc.lower(), *path.removesuffix("/").removesuffix("/mcp").split("/")]
+    return "-".join(slug for word in words if (slug := slug_of(word))) or "mcp"
+
+
+def _wrong(source: str, reason: str) -> SourceFailure:
+    return SourceFailure(source, reason, code="remote-address", remedy="mend the address")
+
+
+@asynccontextmanager
+async def connected(server: Server, source: str, limits: Limits) -> AsyncIterator[Client]:
+    """A client of the server; SourceFailure when it can not be had.
+
+    No answer may have more bytes than the largest list or file may.
+    """
+    most = max(limits.max_remote_index_bytes, limits.max_extracted_file_bytes * 4 // 3) + 2**20
+    async with AsyncExitStack() as stack:
+        if server.command:
+            transport: Any = _command(server.command, source, most)
+        else:
+            http = await stack.enter_async_context(_http(server, limits, most))
+            transport = streamable_http_client(
+                server.url, http_client=http, max_sse_event_size=most
+            )
+        info = Implementation(name="skillbelt", version="1")
+        yield await stack.enter_async_context(
+            Client(
+                transport,
+                client_info=info,
+                cache=None,
+                read_timeout_seconds=limits.http_timeout_seconds,
+            )
+        )
+
+
+# HTTP
+
+
+def _http(server: Server, limits: Limits, most: int) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        headers=dict(server.headers),
+        timeout=limits.http_timeout_seconds,
+        transport=_Bounded(httpx2.AsyncHTTPTransport(), most),
+        follow_redirects=False,
+    )
+
+
+class _Bounded(httpx2.AsyncBaseTransport):
+    """Answers end where they get too long."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, most: int) -> None:
+        self._inner, self._most = inner, most
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self._inner.handle_async_request(request)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _Counted(response.stream, self._most)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Counted(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream, most: int) -> None:
+        self._inner, self._left = inner, most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._inner:
+            self._left -= len(chunk)
+            if self._left < 0:
+                raise httpx2.ReadError("the answer is too long")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+# A command
+
+
+@asynccontextmanager
+async def _command(words: tuple[str, ...], source: str, most: int) -> AsyncIterator[Streams]:
+    """Messages from and to a process, which ends with the block, and all it has started."""
+    process = await _started(words, source)
+    given, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, sent = anyio.create_memory_object_stream[SessionMessage](0)
+    tail, patience = bytearray(), 0.0
+    try:
+        async with anyio.create_task_group() as group, given, read, write, sent:
+            group.start_soon(_read, process, given, most)
+            group.start_soon(_write, process, sent)
+            group.start_soon(_note, process, tail)
+            try:
+                yield read, write
+                patience = _END_SECONDS
+            except Exception as error:
+                with anyio.move_on_after(_LAST_WORDS_SECONDS):
+                    await process.wait()
+                    await anyio.sleep(_LAST_WORDS_SECONDS)
+                raise _ended(source, process, bytes(tail), error) from error
+            finally:
+                group.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _end(process, patience)
+
+
+async def _started(words: tuple[str, ...], source: str) -> Process:
+    environ = process_environment()
+    try:
+        return await anyio.open_process(
+            words,
+            env={**{name: environ[name] for name in _KEPT if name in environ}, **_ALONE},
+            start_new_session=True,
+        )
+    except (OSError, ValueError, IndexError) as error:
+        reason = f"can not be started: {error}"
+        remedy = "check the command in mcp_commands"
+        raise SourceFailure(source, reason, code="mcp-command-failed", remedy=remedy) from error
+
+
+def _ended(source: str, process: Process, tail: bytes, error: Exception) -> Exception:
+    """What to tell of a command that ended by itself; all else stays as it is."""
+    if process.returncode is None:
+        return error
+    last = shorten(one_line(tail.decode("utf-8", "replace").strip()[-200:]), 200)
+    reason = f"the command ended with {process.returncode}" + (f": {last}" if last else "")
+    remedy = "check the command in mcp_commands"
+    return SourceFailure(source, reason, code="mcp-command-failed", remedy=remedy)
+
+
+async def _read(
+    process: Process, given: MemoryObjectSendStream[SessionMessage | Exception], most: int
+) -> None:
+    assert process.stdout is not None
+    rest = bytearray()
+    with suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
+        while True:
+            *ends, last = (await process.stdout.receive(_CHUNK)).split(b"\n")
+            for end in ends:
+                await _give(bytes(rest + end), given)
+                rest.clear()
+            rest += last
+            if len(rest) > most:
+                break
+    given.close()
+
+
+async def _give(line: bytes, given: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    try:
+        message = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError:
+        return  # what is no message is no concern of ours
+    await given.send(message)
+
+
+async def _write(process: Process, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    assert process.stdin is not None
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async for message in sent:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            await process.stdin.send(f"{text}\n".encode())
+
+
+async def _note(process: Process, tail: bytearray) -> None:
+    """The last that a command says beside its messages, for whoever wants to know why it ended."""
+    stream: ByteReceiveStream | None = process.stderr
+    with suppress(anyio.EndOfStream, anyio.ClosedResourceError):
+        while stream is not None:
+            tail += await stream.receive(_CHUNK)
+            del tail[:-_TAIL_BYTES]
+
+
+async def _end(process: Process, patience: float) -> None:
+    """Let it end by itself for so long; then it is ended with all it started."""
+    with suppress(OSError):
+        if process.stdin is not None:
+            await process.stdin.aclose()
+        with anyio.move_on_after(patience):
+            await process.wait()
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+    await process.aclose()

@@ -1,0 +1,117 @@
+"""Connections to MCP servers: what an address means, and commands that misbehave."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from skillbelt.errors import SourceError
+from skillbelt.sources import Pulled, command_source
+from skillbelt.sources.mcp_link import server_of
+from tests.benches import alive
+from tests.sources.conftest import QUICK, Pull
+
+
+def command(code: str, *words: str) -> str:
+    return command_source("local", " ".join([sys.executable, "-c", f"'{code}'", *words]))
+
+
+def codes(pulled: Pulled) -> list[str]:
+    return [problem.code for problem in pulled.diagnostics]
+
+
+@pytest.mark.parametrize(
+    ("source", "label", "url"),
+    [
+        ("mcp+https://Docs.Example/mcp", "docs-example", "https://Docs.Example/mcp"),
+        ("mcp+https://docs.example:8443/team/mcp/", "docs-example-8443-team",
+         "https://docs.example:8443/team/mcp/"),
+        ("mcp+http://token@docs.example/mcp?x=1#team", "team", "http://docs.example/mcp?x=1"),
+    ],
+)  # fmt: skip
+def test_what_an_address_means(source: str, label: str, url: str) -> None:
+    server = server_of(source)
+    assert (server.label, server.url, server.command) == (label, url, ())
+    assert dict(server.headers).get("Authorization", "Bearer token") == "Bearer token"
+
+
+def test_what_a_command_means() -> None:
+    server = server_of(command_source("docs", "npx -y '@acme/my server' --flag=1"))
+    assert server.label == "docs"
+    assert server.command == ("npx", "-y", "@acme/my server", "--flag=1")
+    with pytest.raises(SourceError, match="can not be read"):
+        server_of(command_source("docs", "unclosed 'quote"))
+
+
+@pytest.mark.parametrize("label", ["", "a b", "../x", "a/b", "ü", "x" * 33, "a.b"])
+def test_a_server_has_a_plain_name(label: str) -> None:
+    assert command_source(label, "server") == ""
+    assert command_source("docs", "") == ""
+
+
+def test_a_command_is_served_as_an_address_is(fetch: Pull, tmp_path: Path) -> None:
+    skill = tmp_path / "project" / ".agents" / "skills" / "pdf"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: pdf\ndescription: Reads.\n---\nBody.\n")
+    words = f"{sys.executable} -m skillbelt serve mcp --project {tmp_path / 'project'}"
+    pulled = fetch(command_source("own", words))
+    assert pulled.diagnostics == ()
+    [located] = pulled.located
+    assert str(located.origin) == "mcp:stdio://own"
+    assert os.listdir(located.folder) == ["own.pdf"]
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("raise SystemExit(3)", "the command ended with 3"),
+        ('import sys; sys.exit("no token was given")', "no token was given"),
+        ('print("nonsense"); print("{}"); import time; time.sleep(60)', ""),
+        ("import time; time.sleep(60)", ""),
+        ('while True: print("x" * 10**6, end="")', ""),
+        ('import sys\nwhile True: sys.stderr.write("x" * 10**6)', ""),
+    ],
+    ids=["ends", "says why", "nonsense", "silent", "endless line", "endless errors"],
+)
+def test_a_command_that_misbehaves_is_a_diagnostic(fetch: Pull, code: str, told: str) -> None:
+    mark = str(time.time_ns())
+    limits = QUICK._replace(
+        http_timeout_seconds=1,
+        source_timeout_seconds=2,
+        max_remote_index_bytes=10**6,
+        max_extracted_file_bytes=10**6,
+    )
+    pulled = fetch(command(code, mark), limits=limits)
+    assert pulled.located == ()
+    [problem] = pulled.diagnostics
+    assert problem.code in ("mcp-command-failed", "mcp-failed", "remote-timeout")
+    assert told in problem.message
+    assert problem.path == "mcp+stdio://local", "a command may hold secrets"
+    assert alive(mark) == []
+
+
+def test_a_command_that_is_not_there_is_a_diagnostic(fetch: Pull) -> None:
+    pulled = fetch(command_source("local", "/no/such/program"))
+    assert codes(pulled) == ["mcp-command-failed"]
+
+
+def test_what_a_command_starts_ends_with_it(fetch: Pull) -> None:
+    mark = str(time.time_ns())
+    code = f'import subprocess; subprocess.Popen(["sleep", "{mark}"]); input()'
+    fetch(command(code), limits=QUICK._replace(http_timeout_seconds=1, source_timeout_seconds=2))
+    assert alive(mark) == []
+
+
+def test_a_command_does_not_get_the_secrets_of_this_process(
+    fetch: Pull, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "the-secret")
+    seen = tmp_path / "seen"
+    fetch(command(f'import os; open("{seen}", "w").write(repr(dict(os.environ)))'))
+    assert "PATH" in seen.read_text()
+    assert "the-secret" not in seen.read_text()
+    assert "'SKILLBELT_MCP_COMMANDS': ''" in seen.read_text(), "it can not start itself in turn"
