@@ -114,7 +114,12 @@ def test_the_text_of_a_file_goes_to_a_script_that_reads_json(offline: Agent, ski
     with Runner(offline) as runner:
         events = list(runner.run_sync("ada", "chat", "An echo of this", files=[path]))
     assert of(events, ToolResponse)[1].data["output"] == {
-        "got": {"text": "content", "question": "An echo of this", "files": ["inputs/a.txt"]}
+        "got": {
+            "text": "content",
+            "question": "An echo of this",
+            "path": "inputs/a.txt",
+            "files": ["inputs/a.txt"],
+        }
     }
 
 

@@ -79,7 +79,8 @@ class Journal:
         with self._lock:
             if page.step != self._step:
                 return [_event(0, one) for one in events]
-            state, first = self._read_state(), len(self.events()) + 1
+            noted = sum(len(events) for _, events, _ in self._noted)
+            state, first = self._read_state(), len(self._read_events()) + noted + 1
             page.written += events
             page.delta |= delta
             self._noted.append((page, tuple(events), dict(delta)))

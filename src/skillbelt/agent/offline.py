@@ -158,7 +158,8 @@ def _input(question: Message, place: Place) -> dict[str, object]:
     files = [str(path) for path in question.get("files") or ()]
     texts = [one.text for one in attached(files, place.settings.limits)]
     given: dict[str, object] = {"text": texts[0] if any(texts) else asked, "question": asked}
-    return given | {"files": [_inside(path) for path in files]} if files else given
+    inside = [_inside(path) for path in files]
+    return {**given, "path": inside[0], "files": inside} if inside else given
 
 
 def _inside(path: str) -> str:
