@@ -207,18 +207,47 @@ def test_most_files_never_import_yaml() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_verbatim_types_every_value_as_yaml_does() -> None:
-    text = "name: 7\nversion: 1.50\non: 2024-01-02\nlist: [a, {b: null}]\n"
-    assert strict.verbatim(text, Limits()) == {
-        "name": 7,
-        "version": 1.5,
-        "on": "2024-01-02",
-        "list": ["a", {"b": None}],
-    }
+@pytest.mark.parametrize(
+    ("text", "core", "older"),
+    [
+        ("7", 7, 7),
+        ("-1.50", -1.5, -1.5),
+        ("1e3", 1000.0, "1e3"),
+        ("1.2.3", "1.2.3", "1.2.3"),
+        ("2024-01-02", "2024-01-02", "2024-01-02"),
+        ("true", True, True),
+        ("yes", "yes", True),
+        ("'yes'", "yes", "yes"),
+        ("", None, None),
+        ("~", None, None),
+        ("[a, {b: null}]", ["a", {"b": None}], ["a", {"b": None}]),
+        ("1_000", "1_000", 1000),
+        ("99999999999999999999", 1e20, "99999999999999999999"),
+    ],
+)
+def test_verbatim_types_every_value_as_yaml_does(text: str, core: object, older: object) -> None:
+    block = f"name: {text}\n"
+    for wanted, found in (
+        (core, strict.verbatim(block, Limits())),
+        (older, strict.verbatim(block, Limits(), core=False)),
+    ):
+        assert found == {"name": wanted}
+        assert type(found["name"]) is type(wanted)
 
 
 @pytest.mark.parametrize(
-    "text", ["a: 1\na: 2\n", "a: !!python/object:os.system x\n", "[a]\n", "a: [\n", "", "a: b: c\n"]
+    "text",
+    [
+        "a: 1\na: 2\n",
+        "a: 0x10\n",
+        "a: .inf\n",
+        "a: {<<: {b: 1}}\n",
+        "a: !!python/object:os.system x\n",
+        "[a]\n",
+        "a: [\n",
+        "",
+        "a: b: c\n",
+    ],
 )
 def test_verbatim_leaves_alone_what_readers_could_disagree_on(text: str) -> None:
     assert strict.verbatim(text, Limits()) is None

@@ -109,9 +109,14 @@ def _verified(entry: Entry, path: str, listed: Listed, data: bytes) -> bytes:
     if len(data) != listed.size or hashlib.sha256(data).hexdigest() != listed.sha256:
         reason = "is not what its server listed; `skillbelt refresh` asks for the list again"
         raise FileUnreadable(path, reason)
-    if path == SKILL_FILE and written(data) != entry.frontmatter:
+    if path == SKILL_FILE and not _says(data, entry):
         raise FileUnreadable(path, "has another frontmatter than its server listed")
     return data
+
+
+def _says(data: bytes, entry: Entry) -> bool:
+    """Whether the frontmatter is the one listed; servers type values by either version of YAML."""
+    return any(written(data, core=core) == entry.frontmatter for core in (True, False))
 
 
 # The cache

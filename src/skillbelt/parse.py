@@ -112,8 +112,10 @@ def parse(
     return Parsed(fields, "strict", found.body, line, diagnostics)
 
 
-def written(data: bytes, limits: Limits = _LIMITS) -> dict[str, object] | None:
-    """The frontmatter to the letter, as any reader of YAML has it; None where there is no such."""
+def written(
+    data: bytes, limits: Limits = _LIMITS, *, core: bool = True
+) -> dict[str, object] | None:
+    """The frontmatter to the letter, as `strict.verbatim` reads it; None where there is none."""
     found = split(data)
     if found is None or found.end - found.start > limits.max_frontmatter_bytes:
         return None
@@ -121,7 +123,7 @@ def written(data: bytes, limits: Limits = _LIMITS) -> dict[str, object] | None:
         text = data[found.start : found.end].decode()
     except UnicodeDecodeError:
         return None
-    return strict.verbatim(text.replace("\r\n", "\n"), limits)
+    return strict.verbatim(text.replace("\r\n", "\n"), limits, core=core)
 
 
 def _slow(file: _File, found: Split, text: str) -> Parsed:

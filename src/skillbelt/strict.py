@@ -21,6 +21,11 @@ _CORE = "tag:yaml.org,2002:"
 _SCALARS = {"str", "int", "float", "bool", "null", "timestamp", "merge", "value"}
 _HARMLESS = {_CORE + tag for tag in _SCALARS | {"seq", "map", "set", "omap", "pairs"}}
 _LARGEST = 2**63  # beyond it not every JSON reader keeps the digits
+_CORE_WORDS: dict[str, object] = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("null", "Null", "NULL", "~")),
+}
 _EXPANSION = 16  # how many times its own size a block may grow through aliases
 
 
@@ -78,8 +83,11 @@ def full(text: str, limits: Limits) -> Loaded | Broken:
         return Broken(Problem("yaml-syntax", 1, f"{type(error).__name__}: {error}", ""))
 
 
-def verbatim(text: str, limits: Limits) -> dict[str, object] | None:
-    """The mapping with every value as YAML types it; None where readers could disagree on it."""
+def verbatim(text: str, limits: Limits, *, core: bool = True) -> dict[str, object] | None:
+    """The mapping with every value as YAML types it; None where readers could disagree on it.
+
+    By the core schema of YAML 1.2, in which `yes` is a text; without `core` by YAML 1.1.
+    """
     import yaml
 
     try:
@@ -87,7 +95,7 @@ def verbatim(text: str, limits: Limits) -> dict[str, object] | None:
         node = yaml.compose(text, Loader=_loader())
         if not isinstance(node, yaml.MappingNode):
             return None
-        reader = _Reader(text, limits)
+        reader = (_Core if core else _Reader)(text, limits)
         found = reader.mapping(node, 1)
         return None if reader.problems else found
     except (_Guarded, yaml.YAMLError, RecursionError, ValueError, OverflowError):
@@ -287,3 +295,26 @@ class _Reader:
             return text
         finite = number == number and abs(number) != float("inf")
         return number if finite and (kind == "float" or abs(number) < _LARGEST) else text
+
+
+class _Core(_Reader):
+    """Values by the core schema of YAML 1.2."""
+
+    def pairs(self, node: _Node, depth: int) -> Iterable[tuple[_Node, _Node]]:
+        if any(key.tag == _CORE + "merge" for key, _ in node.value):
+            self.problems.append(Problem("yaml-merge", 1, "`<<` is not in every YAML", ""))
+        return super().pairs(node, depth)
+
+    def scalar(self, node: _Node) -> object:
+        text = self.text_of(node)
+        if node.style or not text:
+            return text if node.style else None
+        if text in _CORE_WORDS:
+            return _CORE_WORDS[text]
+        if re.fullmatch(r"[-+]?[0-9]+", text) and len(text) < 16:
+            return int(text)
+        if re.fullmatch(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,2})?", text):
+            return float(text)
+        if re.fullmatch(r"0o[0-7]+|0x[0-9a-fA-F]+|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", text):
+            self.problems.append(Problem("yaml-number", 1, "not in every YAML, or not in JSON", ""))
+        return text
