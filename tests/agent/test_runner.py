@@ -107,6 +107,18 @@ def test_the_user_calls_a_skill_by_name(belt: Runtime) -> None:
     assert messages(belt)[0]["said"] == "/greet Bob"
 
 
+def test_a_skill_that_is_called_by_name_has_the_files_behind_its_text(
+    belt: Runtime, tree: Tree
+) -> None:
+    tree.skill("project/.agents/skills/about", text="About $ARGUMENTS.\n")
+    model = Scripted(said("done"))
+    with Runner(Agent(belt, model)) as runner:
+        list(runner.run_sync("ada", "chat", "/about Bob", files=[tree.write("a.txt", "x")]))
+    content = model.sent()[-1]["content"]
+    assert "About Bob." in content
+    assert content.endswith("x\n</attached_file>")
+
+
 def test_a_skill_that_users_may_not_call_is_refused_without_a_request(
     belt: Runtime, tree: Tree
 ) -> None:

@@ -44,6 +44,11 @@ def _open(model: Model) -> AbstractAsyncContextManager[object]:
     return model if isinstance(model, AbstractAsyncContextManager) else nullcontext()
 
 
+def _is_command(message: Message) -> bool:
+    """Whether a message may call a skill by name."""
+    return str(message["content"]).lstrip()[:1] in ("/", "$")
+
+
 class Turn:
     """The run itself. `answered`: whoever is told answers requests for permission."""
 
@@ -55,6 +60,7 @@ class Turn:
         functions = {name: function for name, (_, function) in own.items()}
         self._shop = Workshop(place, functions, self._fork)
         self._usage, self._text = NONE, ""
+        self._ready: Prompt | None = None
         self._fault, self._again, self._wait_seconds = "", False, 0.0
 
     @property
@@ -86,39 +92,53 @@ class Turn:
         await self._told.tell(event)
 
     async def _play(self, message: Message | None) -> tuple[Reason, str]:
-        await self._open()
+        plain = message is not None and not _is_command(message)
+        await self._open(message if plain else None)
+        ended = None
         if message is None:
             ended = await self._resumed()
-        else:
-            ended = await self._begun(message)
+        elif not plain:
+            ended = await self._commanded(message)
         return ended or await self._steps()
 
     # How it begins
 
     @in_thread
-    def _open(self) -> None:
+    def _open(self, message: Message | None) -> None:
+        """Take up the history; with a message, all up to the first request in one go."""
         self.place.read()
+        if message is not None:
+            self._keep_said(message)
+            self._ready = self.place.prompt(self._more)
 
-    async def _begun(self, message: Message) -> tuple[Reason, str] | None:
-        """Keep what the user says; how it ends, if no model is needed for that."""
-        command = await self._commanded(str(message["content"]))
+    def _keep_said(self, message: Message) -> None:
+        """Keep a message, and an answer to each call that an earlier run left open."""
+        place = self.place
+        left = [answer_to(call, INTERRUPTED, INTERRUPTED) for call in place.pending()]
+        place.commit([*left, message])
+
+    _say = in_thread(_keep_said)
+
+    async def _commanded(self, message: Message) -> tuple[Reason, str] | None:
+        """Do what `/name arguments` asks for; how it ends, if no model is needed for that."""
+        content = str(message["content"])
+        said = str(message.get("said") or content)
+        command = await self._allowed(said)
         if command is None:
             await self._say(message)
             return None
         if command.error:
             self._text = command.error
             return "error", command.error
-        said = str(message["content"])
-        await self._say({**message, "content": command.text, "said": said})
+        files = content.removeprefix(said)
+        await self._say({**message, "content": f"{command.text}{files}", "said": said})
         skill = self.agent.runtime.get_skill(command.skill)
         if not forks(self.place, skill):
             return None
         return await self._forked_by_user(skill, command.text)
 
-    async def _commanded(self, text: str) -> Command | None:
-        """What `/name arguments` asks for, if the text is of that kind."""
-        if text.lstrip()[:1] not in ("/", "$"):
-            return None
+    async def _allowed(self, text: str) -> Command | None:
+        """The command, once it was asked for what must be."""
         found: list[Command | None] = []
 
         async def work() -> None:
@@ -130,13 +150,6 @@ class Turn:
     @in_thread
     def _command(self, text: str) -> Command | None:
         return self.place.session.user_command(text)
-
-    @in_thread
-    def _say(self, message: Message) -> None:
-        """Keep a message, and an answer to each call that an earlier run left open."""
-        place = self.place
-        left = [answer_to(call, INTERRUPTED, INTERRUPTED) for call in place.pending()]
-        place.commit([*left, message])
 
     async def _resumed(self) -> tuple[Reason, str] | None:
         """Carry out what an earlier run could not; how it ended, if there is nothing left."""
@@ -186,7 +199,8 @@ class Turn:
         return None
 
     async def _attempt(self) -> Reply | None:
-        prompt = await self._prompt()
+        ready, self._ready = self._ready, None
+        prompt = ready or await self._prompt()
         if self._is_long(prompt) and await self._compact():
             prompt = await self._prompt()
         try:
