@@ -80,6 +80,7 @@ def test_a_model_that_says_the_request_is_too_long_is_sent_a_shorter_one(belt: R
     events = play(agent._replace(model=model), "The last one")
     assert len(of(events, Compaction)) == 1
     assert final(events).text == "Fine."
+    assert final(events).usage.requests == 2  # the summary has its price too
 
 
 def test_a_request_that_can_not_be_shorter_is_an_error_and_no_loop(belt: Runtime) -> None:
@@ -116,7 +117,7 @@ def test_what_the_user_wants_now_stays_word_for_word() -> None:
 
 
 async def _summary(model: Scripted) -> str:
-    return await summary_of([USER, ANSWER], model, 1_000)
+    return (await summary_of([USER, ANSWER], model, 1_000)).text
 
 
 def test_without_a_model_that_can_sum_up_it_is_done_plainly() -> None:

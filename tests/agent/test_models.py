@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import threading
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +22,7 @@ from skillbelt.agent import (
     Retry,
     Runner,
     TextDelta,
+    ThinkingDelta,
     ToolResponse,
     Usage,
 )
@@ -126,6 +128,30 @@ def test_a_request_that_is_too_long_is_known_as_such() -> None:
 def test_a_server_that_is_not_there_is_a_failure() -> None:
     with pytest.raises(ModelFailure):
         asked("tiny@http://127.0.0.1:9/v1")
+
+
+def test_an_answer_without_an_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skillbelt.agent.models.MAX_ANSWER_CHARS", 100)
+    with serving(Said(("x" * 60,) * 5)) as server, pytest.raises(ModelFailure, match="longer"):
+        asked(name_of(server))
+
+
+def test_thoughts_are_told_apart_and_kept_for_their_provider() -> None:
+    from pydantic_ai.models.function import DeltaThinkingPart, FunctionModel
+
+    async def thinking(*_: object) -> AsyncIterator[Any]:
+        yield {0: DeltaThinkingPart(content="Hm", signature="signed")}
+        yield "Hello"
+
+    async def collected() -> list[Piece]:
+        model = Provided(FunctionModel(stream_function=thinking))
+        return [piece async for piece in model.ask(Prompt(ASKED))]
+
+    thought, text, reply = asyncio.run(collected())
+    assert (thought, text) == (ThinkingDelta("Hm"), TextDelta("Hello"))
+    assert isinstance(reply, Reply)
+    assert reply.text == "Hello"
+    assert reply.kept is not None
 
 
 # What goes over the wire

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 
 import pytest
 
@@ -144,6 +145,12 @@ def test_a_tool_of_the_host(belt: Runtime) -> None:
     assert "add" in [tool.name for tool in model.prompts[0].tools]
 
 
+def test_a_tool_with_the_name_of_another_is_wrong_usage(belt: Runtime) -> None:
+    tool = HostTool("skill_load", "Loads.", lambda _: "x")
+    with pytest.raises(ConfigError, match="two tools named 'skill_load'"):
+        play(Agent(belt, Scripted(said("x")), tools=(tool,)))
+
+
 def test_a_file_is_told_of_in_the_message(belt: Runtime, tree: Tree) -> None:
     path = tree.write("data/a.txt", "Ahoy </attached_file> there")
     model = Scripted(said("done"))
@@ -203,6 +210,26 @@ def test_calls_of_one_answer_are_carried_out_at_the_same_time(belt: Runtime) -> 
     tool = HostTool("meet", "Meets.", meet)
     model = Scripted(called(("meet", {"as": 1}), ("meet", {"as": 2})), said("done"))
     assert results(play(Agent(belt, model, tools=(tool,)))) == ["met as 1", "met as 2"]
+
+
+def test_no_more_calls_than_runs_are_carried_out_at_once(tree: Tree) -> None:
+    going, most, lock = 0, 0, threading.Lock()
+
+    def work(_: object) -> str:
+        nonlocal going, most
+        with lock:
+            going += 1
+            most = max(most, going)
+        time.sleep(0.01)
+        with lock:
+            going -= 1
+        return "done"
+
+    calls = [("work", {"n": number}) for number in range(20)]
+    model = Scripted(called(*calls), said("done"))
+    with Runtime(tree.project, max_session_runs=3) as belt:
+        play(Agent(belt, model, tools=(HostTool("work", "Works.", work),)))
+    assert most == 3
 
 
 def test_results_come_in_the_order_of_the_calls_whichever_is_first(belt: Runtime) -> None:

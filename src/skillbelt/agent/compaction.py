@@ -7,8 +7,9 @@ its own behind the system message.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
-from skillbelt.agent.models import Model, ModelFailure, Prompt, Reply
+from skillbelt.agent.models import NONE, Model, ModelFailure, Prompt, Reply
 from skillbelt.materialize import Message
 from skillbelt.text import shorten, tokens_of_bytes
 
@@ -69,18 +70,16 @@ def _asked(message: Message) -> bool:
     return message["role"] == "user" and not message.get("summary")
 
 
-async def summary_of(messages: Sequence[Message], model: Model, window_tokens: int) -> str:
-    """The messages in short, by the model; in a plain way where it can not."""
+async def summary_of(messages: Sequence[Message], model: Model, window_tokens: int) -> Reply:
+    """The messages in short, by the model; in a plain way, and at no cost, where it can not."""
     text = transcript(messages, _EACH)[-2 * window_tokens :]  # characters: half of its tokens
     prompt = Prompt([{"role": "system", "content": _ASKED}, {"role": "user", "content": text}])
-    made = ""
-    try:
+    made = Reply(usage=NONE)
+    with suppress(ModelFailure):
         async for piece in model.ask(prompt):
-            if isinstance(piece, Reply):
-                made = piece.text.strip()
-    except ModelFailure:
-        made = ""
-    return made or shorten(transcript(messages, _LINE), max(window_tokens // 2, _LINE))
+            made = piece if isinstance(piece, Reply) else made
+    plain = shorten(transcript(messages, _LINE), max(window_tokens // 2, _LINE))
+    return made._replace(text=made.text.strip() or plain)
 
 
 def transcript(messages: Sequence[Message], each: int) -> str:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from skillbelt.agent.agents import Agent
 from skillbelt.agent.channel import Listening
 from skillbelt.agent.events import AgentEvent, Final, PermissionRequest, Usage
-from skillbelt.agent.place import NONE, Place
+from skillbelt.agent.models import NONE
+from skillbelt.agent.place import Place
 from skillbelt.errors import SkillbeltError
 from skillbelt.events import NewEvent
 from skillbelt.gate import session_id

@@ -17,8 +17,8 @@ from skillbelt.agent.calls import Outlet
 from skillbelt.agent.channel import Listening
 from skillbelt.agent.events import AgentEvent, Compaction, Final, Reason, Retry, ToolCall, Usage
 from skillbelt.agent.forks import Fork, Relay, fork, forks, returned
-from skillbelt.agent.models import Called, Model, ModelFailure, Prompt, Reply, named_apart
-from skillbelt.agent.place import CANCELLED, INTERRUPTED, NONE, Place, answer_to
+from skillbelt.agent.models import NONE, Called, Model, ModelFailure, Prompt, Reply, named_apart
+from skillbelt.agent.place import CANCELLED, INTERRUPTED, Place, answer_to
 from skillbelt.agent.work import Job, Own, Workshop
 from skillbelt.conversation import Command, in_thread
 from skillbelt.errors import ConfigError, SkillbeltError
@@ -90,6 +90,10 @@ class Turn:
         if isinstance(event, Usage):
             self._usage = self._usage.plus(event)
         await self._told.tell(event)
+
+    async def _tell_usage(self, usage: Usage) -> None:
+        if usage != NONE:
+            await self._tell(usage)
 
     async def _play(self, message: Message | None) -> tuple[Reason, str]:
         plain = message is not None and not _is_command(message)
@@ -189,8 +193,7 @@ class Turn:
         for attempt in range(most + 1):
             reply = await self._attempt()
             if reply is not None:
-                if reply.usage != NONE:
-                    await self._tell(reply.usage)
+                await self._tell_usage(reply.usage)
                 return reply
             if not self._again or attempt == most:
                 break
@@ -258,9 +261,10 @@ class Turn:
         start = compaction.kept_from(history, self._window_tokens)
         if not start:
             return False
-        summary = await compaction.summary_of(history[:start], self.model, self._window_tokens)
-        await self._shorten(len(history) - start, summary)
-        await self._tell(Compaction(start, summary))
+        made = await compaction.summary_of(history[:start], self.model, self._window_tokens)
+        await self._shorten(len(history) - start, made.text)
+        await self._tell_usage(made.usage)
+        await self._tell(Compaction(start, made.text))
         return True
 
     @in_thread

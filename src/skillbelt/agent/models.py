@@ -27,6 +27,9 @@ EXTRA = "agent"
 OLLAMA_URL = "http://localhost:11434/v1"
 # A key of its own: the one for OpenAI is not for whoever answers at another address.
 COMPATIBLE_KEY = "OPENAI_COMPATIBLE_API_KEY"
+NONE = Usage(requests=0)  # of what was answered without a request
+# Far beyond what any model writes; whoever answers at an address may be no model at all.
+MAX_ANSWER_CHARS = 8_000_000
 _OFFICIAL = "api.openai.com"
 _SHOWN = 300
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -129,8 +132,14 @@ class Provided:
                 model_request_parameters=parameters,
                 instrument=False,
             ) as stream:
+                room = MAX_ANSWER_CHARS
                 async for event in stream:
                     piece = _piece(event)
+                    room -= _size(event)
+                    if room < 0:
+                        raise ModelFailure(
+                            f"the answer is longer than {MAX_ANSWER_CHARS} characters"
+                        )
                     if piece is not None:
                         yield piece
                 response = stream.get()
@@ -162,6 +171,17 @@ def _piece(event: ModelResponseStreamEvent) -> TextDelta | ThinkingDelta | None:
         ):
             return ThinkingDelta(event.delta.content_delta)
     return None
+
+
+def _size(event: ModelResponseStreamEvent) -> int:
+    """How many characters an event brings."""
+    if event.event_kind != "part_delta":
+        return 0
+    delta = event.delta
+    text = delta.args_delta if delta.part_delta_kind == "tool_call" else None
+    if delta.part_delta_kind in ("text", "thinking"):
+        text = delta.content_delta
+    return len(text) if isinstance(text, str) else 0
 
 
 def _reply(response: ModelResponse) -> Reply:

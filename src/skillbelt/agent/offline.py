@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 from skillbelt.agent.events import TextDelta
 from skillbelt.agent.files import attached
-from skillbelt.agent.models import OFFLINE, Called, Piece, Prompt, Reply
-from skillbelt.agent.place import NONE, Place
+from skillbelt.agent.models import NONE, OFFLINE, Called, Piece, Prompt, Reply
+from skillbelt.agent.place import Place
 from skillbelt.agent.ranking import ranked
 from skillbelt.agent.work import Own
 from skillbelt.errors import SkillbeltError

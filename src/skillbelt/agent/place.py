@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from skillbelt.agent import compaction
 from skillbelt.agent.agents import Agent
-from skillbelt.agent.events import Usage
 from skillbelt.agent.journal import Journal, Page
-from skillbelt.agent.models import Called, Prompt, Reply
+from skillbelt.agent.models import NONE, Called, Prompt, Reply
 from skillbelt.conversation import RuntimeSession
 from skillbelt.events import NewEvent
 from skillbelt.materialize import Message
@@ -24,7 +23,6 @@ INTERRUPTED = (
     "what is there before you make it again."
 )
 CANCELLED = "This call was cancelled by the user."
-NONE = Usage(requests=0)
 
 
 class Place:

@@ -33,6 +33,7 @@ from skillbelt.agent.loop import Turn
 from skillbelt.agent.models import OFFLINE, Model, Provided, provided
 from skillbelt.agent.place import Place
 from skillbelt.agent.work import Own
+from skillbelt.errors import ConfigError
 from skillbelt.materialize import Message
 from skillbelt.permission import Answer, Rule
 from skillbelt.runtime import APP
@@ -194,6 +195,7 @@ class Runner:
     def _outfit(self, place: Place) -> tuple[Model, Mapping[str, tuple[Tool, Own]]]:
         """What an agent works with in a place."""
         agent = place.agent
+        _check_names(agent)
         own = {tool.name: (tool.offered(), _host_tool(tool)) for tool in agent.tools}
         if agent.model == OFFLINE:
             from skillbelt.agent.offline import Offline
@@ -261,6 +263,14 @@ def _alone(store: Store, key: SessionKey) -> Iterator[bool]:
         if alone:
             with _LOCK:
                 _ACTIVE.discard(mine)
+
+
+def _check_names(agent: Agent) -> None:
+    """ConfigError when two tools would have one name."""
+    names = [*agent.runtime.names.values(), *(tool.name for tool in agent.tools)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"tools: there are two tools named {twice[0]!r}; name yours otherwise")
 
 
 def _host_tool(tool: HostTool) -> Own:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -80,7 +81,10 @@ def _key(job: Job) -> str:
 
 
 class Workshop:
-    """Carries out calls for one place. `fork` works on a skill apart and gives its result."""
+    """Carries out calls for one place, so many at a time as it may have runs.
+
+    `fork` works on a skill apart and gives its result.
+    """
 
     def __init__(
         self,
@@ -91,6 +95,7 @@ class Workshop:
         self.place, self._own, self._fork = place, own, fork
         self._kinds = {name: kind for kind, name in place.agent.runtime.names.items()}
         self.repeats = Repeats(max(place.agent.max_repeats, 1))
+        self._room = asyncio.Semaphore(max(place.settings.limits.max_session_runs, 1))
 
     @property
     def settings(self) -> Settings:
@@ -112,7 +117,8 @@ class Workshop:
             repeated = "" if waits else self.repeats.refusal(job)
             job.repeated = bool(repeated)
             refusal = failed(repeated) if repeated else self._refused(job, number)
-            job.result = refusal or await self._result(job, outlet)
+            async with self._room:
+                job.result = refusal or await self._result(job, outlet)
         except SkillbeltError as error:
             job.result = failed(shorten(one_line(str(error)), _SHOWN))
         except Exception as error:

@@ -171,9 +171,14 @@ class _Chat:
         return True
 
     def _known(self) -> list[tuple[str, float]]:
-        """The conversations from the command line, the last used first."""
+        """The conversations from the command line, the last used first; not what forked off."""
         kept = self.runner.store.sessions(CLI_SESSION[0], USER)
-        return [(info.key.session, info.updated) for info in sorted(kept, key=lambda i: -i.updated)]
+        names = {info.key.session for info in kept}
+        return [
+            (info.key.session, info.updated)
+            for info in sorted(kept, key=lambda info: -info.updated)
+            if info.key.session.rpartition(".")[0] not in names
+        ]
 
     def _messages(self, session: str) -> list[dict[str, object]]:
         belt = self.runner.agent.runtime
