@@ -1,7 +1,11 @@
-"""A server that speaks OpenAI's chat protocol over real sockets, streamed or not, from a script."""
+"""A server that speaks OpenAI's protocols over real sockets, from a script.
+
+Chat completions, streamed or not, and streamed responses.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import threading
@@ -166,7 +170,11 @@ class _Handler(BaseHTTPRequestHandler):
         size = int(self.headers.get("Content-Length") or 0)
         request = json.loads(self.rfile.read(size))
         answer = self.script.next(request, {k.lower(): v for k, v in self.headers.items()})
-        if not self.path.endswith("/chat/completions"):
+        if self.path.endswith("/responses") and isinstance(answer, Said | Calls):
+            self._begin()
+            self._events(map(json.dumps, _response_events(request, answer)))
+            self._end()
+        elif not self.path.endswith("/chat/completions"):
             self._whole(404, {"error": {"message": f"no {self.path} here"}})
         elif isinstance(answer, Refused):
             error = {"message": answer.message, "code": answer.code or None}
@@ -185,11 +193,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _stream(self, request: dict[str, Any], answer: Answer) -> None:
+    def _begin(self) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
+
+    def _stream(self, request: dict[str, Any], answer: Answer) -> None:
+        self._begin()
         match answer:
             case Garbage():
                 self._events([answer.text])
@@ -262,3 +273,67 @@ def _ending(request: dict[str, Any]) -> list[str]:
 def _completion(request: dict[str, Any], answer: Said | Calls) -> Chunk:
     choice = {"index": 0, "message": _message(answer), "finish_reason": answer.finish}
     return {**_base(request, "chat.completion"), "choices": [choice], "usage": USAGE}
+
+
+def _response_events(request: dict[str, Any], answer: Said | Calls) -> Iterator[Chunk]:
+    """The answer in the newer protocol: items that are begun, grow and are done."""
+    base = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": request["model"],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }
+    items = (
+        [_text_item(answer)] if isinstance(answer, Said) else list(map(_call_item, answer.calls))
+    )
+    number = itertools.count()
+    started = {"response": {**base, "status": "in_progress", "output": []}}
+    yield {"type": "response.created", "sequence_number": next(number), **started}
+    for index, item in enumerate(items):
+        for event in _item_events(item):
+            yield {"sequence_number": next(number), "output_index": index, **event}
+    usage = {
+        "input_tokens": 100,
+        "input_tokens_details": {"cached_tokens": 80},
+        "output_tokens": 10,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 110,
+    }
+    done = {**base, "status": "completed", "output": items, "usage": usage}
+    yield {"type": "response.completed", "sequence_number": next(number), "response": done}
+
+
+def _text_item(answer: Said) -> Chunk:
+    part = {"type": "output_text", "text": "".join(answer.pieces), "annotations": []}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed"}
+    return {**message, "content": [part]}
+
+
+def _call_item(call: tuple[str, str, str]) -> Chunk:
+    id, name, arguments = call
+    item = {"id": f"fc_{id}", "type": "function_call", "call_id": id, "name": name}
+    return {**item, "arguments": arguments, "status": "completed"}
+
+
+def _item_events(item: Chunk) -> Iterator[Chunk]:
+    at = {"item_id": item["id"]}
+    if item["type"] == "message":
+        [part] = item["content"]
+        yield {"type": "response.output_item.added", "item": {**item, "content": []}}
+        yield {
+            "type": "response.content_part.added",
+            **at,
+            "content_index": 0,
+            "part": {**part, "text": ""},
+        }
+        for piece in (part["text"][:3], part["text"][3:]):
+            delta = {"type": "response.output_text.delta", "delta": piece, "logprobs": []}
+            yield {**delta, **at, "content_index": 0}
+    else:
+        yield {"type": "response.output_item.added", "item": {**item, "arguments": ""}}
+        delta = {"type": "response.function_call_arguments.delta", "delta": item["arguments"]}
+        yield {**delta, **at}
+    yield {"type": "response.output_item.done", "item": item}

@@ -270,6 +270,21 @@ def test_openai_at_another_address_speaks_the_chat_protocol(
         assert reply_of("openai:gpt-5").text == "x"
 
 
+def test_the_newer_protocol_of_openai_does_as_well(belt: Runtime) -> None:
+    from pydantic_ai.models.openai import OpenAIResponsesModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    with serving(called("skill_load", {"skill": "greet"}), said("mellifluous")) as server:
+        provider = OpenAIProvider(base_url=server.url, api_key="key")
+        events = play(Agent(belt, OpenAIResponsesModel("gpt-5", provider=provider)), "Greet Bob.")
+        sent = server.requests[1]["input"]
+    assert results(events) == ["loaded: greet"]
+    assert final(events).text == "mellifluous"
+    assert final(events).usage == Usage(200, 20, 160, 0, 2)
+    assert [item.get("type") for item in sent[-2:]] == ["function_call", "function_call_output"]
+    assert sent[-1]["output"].startswith("[Loaded] greet")
+
+
 def test_ollama_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(said("x")) as server:
         monkeypatch.setenv("OLLAMA_BASE_URL", server.url)
