@@ -142,6 +142,7 @@ class SkillsExtension(Extension):
         result: dict[str, Any] = {
             "resultType": "complete",
             "resources": [one.model_dump(by_alias=True, exclude_none=True) for one in listed],
+            **_CACHE,
         }
         return {**result, "nextCursor": cursor} if cursor is not None else result
 

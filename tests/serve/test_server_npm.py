@@ -1,0 +1,132 @@
+"""Clients of others: the TypeScript one, which verifies every file itself, and the inspector.
+
+They come from npm, pinned by a lock, and are installed once. Where there is no Node they can not be
+had, and the tests say so.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serve.clients import SERVE, over_http
+from tests.tree import Tree
+
+HERE = Path(__file__).parent / "npm"
+FILES = ("package.json", "package-lock.json", ".npmrc", "client.mjs")
+INSPECTOR = "node_modules/@modelcontextprotocol/inspector-cli/build/cli.js"
+PDF = ["SKILL.md", "forms/a%20b.md", "guide.md", "logo.png", "scripts/say.sh"]
+
+
+@pytest.fixture(scope="session")
+def clients() -> Path:
+    """A folder with the clients; whichever worker comes first installs them."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("there is no Node here to run clients from npm with")
+    mark = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in FILES)).hexdigest()
+    folder = Path(tempfile.gettempdir()) / f"skillbelt-npm-{os.getuid()}-{mark[:16]}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "ready").exists():
+            for name in FILES:
+                shutil.copy(HERE / name, folder)
+            npm = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+            done = subprocess.run(npm, cwd=folder, capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, done.stdout + done.stderr
+            # The command line is a part of the inspector, and looks there for its version; the
+            # rest of it are web pages that nobody needs here.
+            (folder / INSPECTOR).parents[2].joinpath("package.json").write_text(
+                '{"name": "inspector", "version": "1.0.3", "type": "module"}'
+            )
+            (folder / "ready").touch()
+    return folder
+
+
+def node(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["node", *arguments], cwd=cwd, capture_output=True, text=True, timeout=50, check=False
+    )
+
+
+def check(found: dict[str, Any], era: str) -> None:
+    """What the TypeScript client found in the project of the fixture."""
+    modern = era == "auto"
+    assert found["supported"] is modern
+    if modern:  # the handshake of the older protocol has no place for extensions
+        assert found["names"] == ["notes", "pdf"]
+        assert found["files"] == dict.fromkeys(
+            ["skill://notes/SKILL.md", *(f"skill://pdf/{path}" for path in PDF)], True
+        )
+        assert found["folder"] == ["pdf", "forms", "guide.md", "logo.png", "scripts"]
+        assert found["got"] == "skill://pdf/SKILL.md"
+    assert "skill_run" in found["tools"]
+    assert found["prompts"] == ["notes", "pdf"]
+    assert "The body of pdf." in found["loaded"]
+    assert found["ran"]["stdout"] == "one\ntwo\n"
+    assert found["progress"][-2:] == ["one\n", "two\n"]
+    assert len(found["asked"]) == 1
+    assert found["wrong"] is True
+    assert found["outside"] == -32602
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+def test_the_typescript_client_over_stdio(clients: Path, skills: Tree, era: str) -> None:
+    command = [sys.executable, *SERVE]
+    done = node(str(clients / "client.mjs"), era, "--", *command, cwd=skills.project)
+    assert done.returncode == 0, done.stderr
+    check(json.loads(done.stdout), era)
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+def test_the_typescript_client_over_http(clients: Path, skills: Tree, era: str) -> None:
+    with over_http(skills) as server:
+        done = node(str(clients / "client.mjs"), era, server.url, server.token, cwd=skills.project)
+    assert done.returncode == 0, done.stderr
+    check(json.loads(done.stdout), era)
+
+
+def inspect(clients: Path, tree: Tree, *options: str) -> dict[str, Any]:
+    done = node(str(clients / INSPECTOR), "--cli", *options, cwd=tree.project)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_inspector_over_stdio(clients: Path, skills: Tree) -> None:
+    serve = skills.write("serve", f"#!/bin/sh\nexec {shlex.join([sys.executable, *SERVE])}\n")
+    serve.chmod(0o755)
+    program = str(serve)
+    listed = ["--method", "resources/list"]
+    [notes, pdf] = inspect(clients, skills, program, *listed)["resources"]
+    assert (notes["uri"], pdf["uri"]) == ("skill://notes/SKILL.md", "skill://pdf/SKILL.md")
+    call = ["--method", "tools/call", "--tool-name", "skill_load", "--tool-arg", "skill=pdf"]
+    [content] = inspect(clients, skills, program, *call)["content"]
+    assert "The body of pdf." in content["text"]
+
+
+def test_the_inspector_over_http(clients: Path, skills: Tree) -> None:
+    with over_http(skills) as server:
+        http = [server.url, "--transport", "http"]
+        token = ["--header", f"Authorization: Bearer {server.token}"]
+        tools = inspect(clients, skills, *http, *token, "--method", "tools/list")["tools"]
+        assert [tool["name"] for tool in tools][:2] == ["skill", "skill_load"]
+        prompts = inspect(clients, skills, *http, *token, "--method", "prompts/list")["prompts"]
+        assert [prompt["name"] for prompt in prompts] == ["notes", "pdf"]
+        read = ["--method", "resources/read", "--uri", "skill://pdf/guide.md"]
+        [content] = inspect(clients, skills, *http, *token, *read)["contents"]
+        assert content["text"] == "The guide of pdf.\n"
+        without = node(str(clients / INSPECTOR), "--cli", *http, "--method", "tools/list", cwd=HERE)
+    assert without.returncode != 0
+    assert "401" in without.stderr or "bearer token" in without.stderr
