@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping, Sequence
 
 from skillbelt.agent import compaction
@@ -15,6 +16,7 @@ from skillbelt.materialize import Message
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
 from skillbelt.store import SessionKey, Store
+from skillbelt.text import shorten
 from skillbelt.tools import Tool
 
 KEPT = "response"  # where a message holds what its provider wants to see again
@@ -22,6 +24,7 @@ INTERRUPTED = (
     "This call was interrupted before its result was known, so it may have run in part. Look at "
     "what is there before you make it again."
 )
+_ODD = 2_000  # characters that are kept of arguments that are no JSON
 CANCELLED = "This call was cancelled by the user."
 
 
@@ -136,7 +139,7 @@ class Place:
         """Keep an answer, with what the request for it changed."""
         message: Message = {"role": "assistant", "content": reply.text}
         if reply.calls:
-            message["tool_calls"] = [call._asdict() for call in reply.calls]
+            message["tool_calls"] = [_kept_call(call) for call in reply.calls]
         if reply.kept is not None:
             message[KEPT] = dict(reply.kept)
         usage: dict[str, object] = reply.usage._asdict()
@@ -180,6 +183,16 @@ def mended(messages: Sequence[Message]) -> list[Message]:
     if waiting and made[-1]["role"] == "tool":
         made += [answer_to(call, INTERRUPTED, INTERRUPTED) for call in waiting]
     return made
+
+
+def _kept_call(call: Called) -> dict[str, object]:
+    """A call as JSON can hold it, whatever its arguments are."""
+    given = call.arguments
+    try:
+        json.dumps(given, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        given = shorten(str(given), _ODD)
+    return {"id": call.id, "name": call.name, "arguments": given}
 
 
 def _called(call: Mapping[str, object]) -> Called:

@@ -275,6 +275,6 @@ def _check_names(agent: Agent) -> None:
 
 def _host_tool(tool: HostTool) -> Own:
     def call(arguments: dict[str, object], _watch: Watch) -> ToolResult:
-        return ToolResult(tool.function(arguments))
+        return ToolResult(str(tool.function(arguments)))
 
     return call

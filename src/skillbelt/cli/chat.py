@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     asks = sys.stdin.isatty() and sys.stderr.isatty() and not args.json
     with open_runner(args, interactive=asks and not args.yes) as runner:
         chat = _Chat(runner, args)
-        with _lines(chat) as lines:
+        with _Lines(chat) as lines:
             chat.talk(lines)
     return 0
 
@@ -231,7 +231,7 @@ def _dumb() -> bool:
 # Lines
 
 
-class _lines:
+class _Lines:
     """The lines somebody types, with history and completion; or those of a pipe, as they are."""
 
     def __init__(self, chat: _Chat) -> None:
