@@ -119,7 +119,7 @@ def test_python_blocks_of_a_page_run(page: Path, project: Path) -> None:
     lines: list[str] = []
     for first, text in blocks(page, "python"):
         lines += [""] * (first - 1 - len(lines)) + text.splitlines()
-    program = project.parent / f"{page.stem}.py"
+    program = project.parent / f"{page.stem}_page.py"  # not the name of a package that it uses
     program.write_text("\n".join(lines) + "\n", "utf-8")
     done = subprocess.run(
         [sys.executable, str(program)],
