@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.redact import redacted, secrets_of
+from skillbelt.redact import quiet, redacted, secrets_of
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,27 @@ def test_the_longer_secret_is_taken_out_first() -> None:
 @given(st.text(), st.text(min_size=6, alphabet="abcdef123"), st.text())
 def test_no_secret_is_left(before: str, value: str, after: str) -> None:
     assert value not in redacted(before + value + after, {"N": value})
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 100])
+def test_whoever_follows_a_run_is_told_everything_but_the_secrets(size: int) -> None:
+    secrets = {"API_KEY": "s3cret-käy"}
+    said = "before s3cret-käy after, s3cret-kä almost, s3cret-käy".encode() + b"\xff"
+    told: list[bytes] = []
+    with quiet(lambda _stream, data: told.append(data), secrets) as listener:
+        assert listener is not None
+        for start in range(0, len(said), size):
+            listener("stdout", said[start : start + size])
+    assert b"".join(told) == (
+        "before [API_KEY] after, s3cret-kä almost, [API_KEY]".encode() + b"\xff"
+    )
+
+
+def test_without_secrets_nothing_stands_between() -> None:
+    def listener(_stream: str, _data: bytes) -> None:
+        """Told everything."""
+
+    with quiet(listener, {}) as same:
+        assert same is listener
+    with quiet(None, {"API_KEY": "s3cret"}) as nobody:
+        assert nobody is None

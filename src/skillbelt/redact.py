@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skillbelt.sandbox.protocol import Listener, Stream
 
 # Shorter values stand in too many texts to be recognised as one.
 _LEAST_CHARS = 6
@@ -28,3 +33,34 @@ def redacted(text: str, secrets: Mapping[str, str]) -> str:
     for name, value in sorted(secrets.items(), key=lambda item: -len(item[1])):
         text = text.replace(value, f"[{name}]")
     return text
+
+
+@contextmanager
+def quiet(listener: Listener | None, secrets: Mapping[str, str]) -> Iterator[Listener | None]:
+    """The listener, told everything but the secrets, wherever the pieces of output end."""
+    if listener is None or not secrets:
+        yield listener
+        return
+    held: dict[Stream, bytes] = {}
+    longest = max(len(value.encode("utf-8", "surrogateescape")) for value in secrets.values())
+
+    def told(stream: Stream, data: bytes) -> None:
+        text = _without(held.pop(stream, b"") + data, secrets)
+        # What could be the beginning of a secret waits for what follows.
+        at = max(0, len(text) - longest + 1)
+        held[stream] = text[at:]
+        if at:
+            listener(stream, text[:at])
+
+    try:
+        yield told
+    finally:
+        for stream, rest in held.items():
+            if rest:
+                listener(stream, rest)
+
+
+def _without(data: bytes, secrets: Mapping[str, str]) -> bytes:
+    return redacted(data.decode("utf-8", "surrogateescape"), secrets).encode(
+        "utf-8", "surrogateescape"
+    )

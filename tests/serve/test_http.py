@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import time
@@ -14,8 +15,6 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 import pytest
-from mcp import Client
-from mcp.shared.exceptions import MCPError
 
 from skillbelt.cleanup import remove_tree
 from skillbelt.errors import ConfigError
@@ -40,7 +39,8 @@ def place() -> Iterator[Tree]:
         tree.skill("project/.agents/skills/pdf", "Reads PDF files.", text="The body of pdf.\n")
         tree.write(
             "home/.config/skillbelt/config.toml",
-            'max_request_bytes = 100_000\n[permission]\nrun = { "sleep *" = "allow" }\n',
+            "max_request_bytes = 100_000\nwatch_seconds = 0.2\n"
+            '[permission]\nrun = { "sleep *" = "allow" }\n',
         )
         yield tree
     remove_tree(str(root))
@@ -109,6 +109,30 @@ async def test_many_clients_at_once_each_in_its_own_conversation(server: Http, m
         async with server.client(mode) as client:
             foreign = await client.call_tool("skill_poll", {"run_id": runs[0]})
             assert "there is no run" in text_of(foreign)
+
+
+@anyio_test
+@every_era
+async def test_clients_hear_of_a_new_skill(server: Http, place: Tree, mode: str) -> None:
+    heard = anyio.Event()
+
+    async def note(message: object) -> None:
+        if type(message).__name__ == "ToolListChangedNotification":
+            heard.set()
+
+    name = f"project/.agents/skills/new-{mode}"
+    async with server.client(mode, message_handler=note) as client:
+        with anyio.fail_after(30):
+            if mode == "auto":
+                async with client.listen(tools_list_changed=True) as events:
+                    folder = place.skill(name)
+                    async for _ in events:
+                        break
+            else:
+                folder = place.skill(name)
+                await heard.wait()
+        assert "new-" in (await client.list_tools()).model_dump_json()
+    shutil.rmtree(folder)
 
 
 @anyio_test
@@ -194,15 +218,14 @@ def test_a_signal_ends_it_and_what_runs(place: Tree, number: signal.Signals, mod
         server = server._replace(token="a-token-of-the-test")
 
         async def main() -> None:
-            async with server.client(mode) as client, anyio.create_task_group() as group:
-                group.start_soon(call, client)
-                while not alive(mark):
-                    await anyio.sleep(0.02)
-                ended.append(await anyio.to_thread.run_sync(server.end, number))
-
-        async def call(client: Client) -> None:
-            with suppress(MCPError):  # the server may go before it has answered
-                await client.call_tool("skill_run", {"skill": "pdf", "command": f"sleep {mark}"})
+            # What a client makes of a server that goes away is its own affair.
+            with suppress(Exception):
+                async with server.client(mode) as client, anyio.create_task_group() as group:
+                    run = {"skill": "pdf", "command": f"sleep {mark}"}
+                    group.start_soon(client.call_tool, "skill_run", run)
+                    while not alive(mark):
+                        await anyio.sleep(0.02)
+                    ended.append(await anyio.to_thread.run_sync(server.end, number))
 
         ended = list[tuple[int, str]]()
         anyio.run(main)

@@ -232,3 +232,41 @@ def test_a_cancelled_call_ends_its_command_and_nothing_else(skills: Tree) -> Non
         wait(lambda: not alive(mark))
         raw.ask("tools/list", "after")
         assert raw.answer()["id"] == "after"
+
+
+def test_a_client_that_does_not_read_does_not_keep_it_from_ending(skills: Tree) -> None:
+    with started(skills) as raw:
+        raw.begin()
+        for number in range(200):
+            raw.ask("tools/list", number)
+        time.sleep(1)
+        raw.process.send_signal(signal.SIGTERM)
+        raw.process.wait(30)
+    assert raw.process.returncode == 0
+
+
+def test_what_was_asked_before_the_input_ended_is_answered_or_not_and_it_ends(skills: Tree) -> None:
+    with started(skills) as raw:
+        raw.begin()
+        raw.ask("tools/list", "last")
+        raw.end_input()
+        assert raw.process.wait(30) == 0
+
+
+def test_a_secret_that_a_run_was_given_is_not_in_its_progress(skills: Tree) -> None:
+    skills.write("home/.config/skillbelt/config.toml", '[permission]\nrun = "allow"\n')
+    with started(skills) as raw:
+        raw.begin()
+        run = {
+            "skill": "pdf",
+            "command": "printf s3cret-; sleep 0.2; echo token",
+            "env": {"API_TOKEN": "s3cret-token"},
+        }
+        call = {"name": "skill_run", "arguments": run, "_meta": {"progressToken": "p"}}
+        raw.ask("tools/call", "run", **call)
+        told = b""
+        while b'"id":"run"' not in told:
+            told += raw.output.readline()
+    assert b"notifications/progress" in told
+    assert b"s3cret" not in told
+    assert told.count(b"[API_TOKEN]") >= 2

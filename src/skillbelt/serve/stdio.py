@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
+from queue import SimpleQueue
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -53,27 +54,48 @@ async def streams(wire: Wire, most: int) -> AsyncIterator[tuple[Read, Write]]:
     write, sent = anyio.create_memory_object_stream[SessionMessage](0)
     reader = _Reader(wire.read, most, given, write.clone())
     threading.Thread(target=reader.run, name="skillbelt-stdin", daemon=True).start()
+    writer = _Writer(wire.write)
+    threading.Thread(target=writer.run, name="skillbelt-stdout", daemon=True).start()
     async with anyio.create_task_group() as group:
-        group.start_soon(_write_all, wire.write, sent)
+        group.start_soon(writer.take, sent)
         yield read, write
         write.close()
         reader.close()
 
 
-async def _write_all(handle: int, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
-    async with sent:
-        async for message in sent:
-            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-            # A client that does not read holds up its own answers, and nothing else here.
-            await anyio.to_thread.run_sync(
-                _write, handle, f"{text}\n".encode(), abandon_on_cancel=True
-            )
+class _Writer:
+    """Writes lines in a thread of its own: a client that does not read holds up nothing else.
+
+    Nobody waits for the thread, which may be stuck for good when the process is to end.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._loop = asyncio.get_running_loop()
+        self._lines: SimpleQueue[tuple[bytes, asyncio.Future[None]]] = SimpleQueue()
+
+    async def take(self, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        """Write each message, one after another."""
+        async with sent:
+            async for message in sent:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                written = self._loop.create_future()
+                self._lines.put((f"{text}\n".encode(), written))
+                await written
+
+    def run(self) -> None:
+        while True:
+            data, written = self._lines.get()
+            with suppress(OSError):  # the client has gone; its input ends as well
+                while data:
+                    data = data[os.write(self._handle, data) :]
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(_done, written)
 
 
-def _write(handle: int, data: bytes) -> None:
-    with suppress(OSError):  # the client has gone; its input ends as well
-        while data:
-            data = data[os.write(handle, data) :]
+def _done(written: asyncio.Future[None]) -> None:
+    if not written.done():
+        written.set_result(None)
 
 
 class _Reader:

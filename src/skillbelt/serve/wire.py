@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from skillbelt.errors import ConfigError
+
 
 class Wire(NamedTuple):
     """Handles that carry messages."""
@@ -21,7 +23,12 @@ class Wire(NamedTuple):
 @contextmanager
 def taken() -> Iterator[Wire]:
     """The process's own input and output. Others read nothing meanwhile, and write to stderr."""
-    wire = Wire(os.dup(0), os.dup(1))
+    try:
+        wire = Wire(os.dup(0), os.dup(1))
+    except OSError as error:
+        raise ConfigError(
+            "standard input or output is closed: start this from an MCP client, or give --http"
+        ) from error
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
