@@ -97,6 +97,15 @@ def test_a_model_can_tell_whose_text_it_is(mcp: McpServer, belt: Open) -> None:
     assert loaded.text.startswith(f"(Text of the MCP server {mcp.url.removeprefix('mcp+')}")
 
 
+def test_a_model_finds_its_files_by_name(belt: Open) -> None:
+    session = belt(ask=saying("once", [])).session("ada", "chat")
+    given = session.call_sync("skill", {"name": "docs.pdf"})
+    assert "<file>skill://docs.pdf/guide.md</file>" in given.text
+    assert ".cache" not in given.text
+    read = session.call_sync("read_file", {"file_name": "skill://docs.pdf/guide.md"})
+    assert "The guide." in read.text
+
+
 def test_its_documents_are_known_from_its_list(mcp: McpServer, belt: Open) -> None:
     session = belt(ask=saying("once", [])).session("ada", "chat")
     given = session.call_sync("skill_list_docs", LOAD)

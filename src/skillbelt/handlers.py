@@ -19,7 +19,14 @@ from skillbelt.errors import (
     SkillbeltError,
 )
 from skillbelt.events import NewEvent
-from skillbelt.load import Loaded, list_docs, load_resource, load_skill_body, sample_files
+from skillbelt.load import (
+    Loaded,
+    list_docs,
+    load_resource,
+    load_skill_body,
+    place_of,
+    sample_files,
+)
 from skillbelt.materialize import Material, block
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
@@ -129,7 +136,7 @@ def presentable(text: str, access: Access) -> str:
 def variables_of(skill: Skill, settings: Settings, session: str = "") -> dict[str, str]:
     """What `${NAME}` in a skill's text stands for."""
     values = {
-        "CLAUDE_SKILL_DIR": skill.dir,
+        "CLAUDE_SKILL_DIR": place_of(skill),
         "CLAUDE_PROJECT_DIR": settings.project,
         "CLAUDE_SESSION_ID": session,
     }
@@ -220,7 +227,7 @@ def content(skill: Skill, text: str, files: list[str]) -> str:
             "",
             safe,
             "",
-            f"Base directory for this skill: {_path(skill.dir)}",
+            f"Base directory for this skill: {_path(place_of(skill))}",
             "Relative paths in this skill (e.g., scripts/, reference/) are relative to this base "
             "directory.",
             "Note: file list is sampled.",

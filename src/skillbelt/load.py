@@ -271,9 +271,14 @@ def list_docs(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
 
 
 def sample_files(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
-    """Some files of the skill as absolute paths, hidden ones too, none that names a SKILL.md."""
+    """Some files of the skill with their places, hidden ones too, none that names a SKILL.md."""
     found = (path for path in walk(skill, limits) if SKILL_FILE not in path)
-    return [os.path.join(skill.dir, path) for path in islice(found, limits.max_sampled_files)]
+    return [f"{place_of(skill)}/{path}" for path in islice(found, limits.max_sampled_files)]
+
+
+def place_of(skill: Skill) -> str:
+    """Where a model finds the skill's files: in its folder, or by name where they are fetched."""
+    return f"skill://{skill.name}" if skill.origin.kind == "mcp" else skill.dir
 
 
 # --- what is told --------------------------------------------------------------------------------

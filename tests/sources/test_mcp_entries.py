@@ -135,6 +135,10 @@ def test_what_is_no_entry_is_told_and_left_out(item: object) -> None:
     assert len(problems) == 1
 
 
+def test_a_file_that_lies_in_a_file_takes_its_skill_with_it() -> None:
+    assert "lies in another" in refusal(entry({"a": b"x", "a/b/c.md": b"y"}))
+
+
 def test_limits_are_held() -> None:
     many = entry({f"{number}.md": b"x" for number in range(5)})
     assert "max_archive_files" in refusal(many, max_archive_files=5)

@@ -39,6 +39,13 @@ def test_what_an_address_means(source: str, label: str, url: str) -> None:
     assert dict(server.headers).get("Authorization", "Bearer token") == "Bearer token"
 
 
+@pytest.mark.parametrize("label", ["a/../../b", "a%20b", "x" * 33, "a.b"])
+def test_an_address_can_not_be_called_anything(label: str) -> None:
+    for source in (f"mcp+https://docs.example/mcp#{label}", f"mcp+stdio://{label}?server"):
+        with pytest.raises(SourceError, match="letters, digits and hyphens"):
+            server_of(source)
+
+
 def test_what_a_command_means() -> None:
     server = server_of(command_source("docs", "npx -y '@acme/my server' --flag=1"))
     assert server.label == "docs"

@@ -117,7 +117,8 @@ class Carrier:
                 reason = "the server is being ended" if self._closed else "too many calls at once"
                 raise MCPError(INTERNAL_ERROR, f"{reason}; try again later")
             self._works[work.mark] = work
-        work.start()
+            # Here, so that whoever closes meets either nothing or a thread to wait for.
+            work.start()
         return work
 
     def _forget(self, work: Work[Any]) -> None:

@@ -81,7 +81,7 @@ class Hosts:
 
 def own_origins(host: str, port: int) -> list[str]:
     """What a browser calls the pages of this server itself."""
-    names = LOOPBACK if host in LOOPBACK else (host,)
+    names = LOOPBACK if host in (*LOOPBACK, *_WILDCARDS) else (host,)
     return [f"http://{name}:{port}" for name in names]
 
 

@@ -102,7 +102,7 @@ async def serve_http(
     app = served.server.streamable_http_app(
         streamable_http_path=PATH,
         max_request_body_size=limits.max_request_bytes,
-        session_idle_timeout=limits.served_idle_seconds,
+        session_idle_timeout=limits.served_idle_seconds or None,
         max_sessions=limits.max_served_sessions,
         # The guard stands before all of it.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
@@ -114,6 +114,7 @@ async def serve_http(
         log_config=None,
         access_log=False,
         server_header=False,
+        limit_concurrency=limits.max_served_sessions + limits.max_parallel_calls,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         ws="none",
     )

@@ -61,15 +61,15 @@ class Work(Generic[T]):
         self._waiting = bytearray()
         self._total, self._missed = 0, 0
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self.thread = threading.Thread(target=self._carry, name="skillbelt-mcp", daemon=True)
-
-    def start(self) -> None:
-        """Begin, in the context of whoever calls."""
+        # In the context of whoever makes it, but for who asks.
         context = copy_context()
         context.run(ASKER.set, {MARK: self.mark})
         self.thread = threading.Thread(
             target=context.run, args=(self._carry,), name="skillbelt-mcp", daemon=True
         )
+
+    def start(self) -> None:
+        """Begin."""
         self.thread.start()
 
     def result(self) -> T:

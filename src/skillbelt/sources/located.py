@@ -7,6 +7,7 @@ from skillbelt.values import Diagnostic, Origin, OriginKind
 
 MCP = ("mcp+http://", "mcp+https://")
 MCP_COMMAND = "mcp+stdio://"
+MAX_LABEL_CHARS = 32
 _SCHEMES = ("http://", "https://", "file://", *MCP)
 ARCHIVE_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
 
@@ -38,9 +39,14 @@ def is_mcp(source: str) -> bool:
     return source.strip().lower().startswith((*MCP, MCP_COMMAND))
 
 
+def is_label(text: str) -> bool:
+    """Whether an MCP server can be called so."""
+    return text.isascii() and text.replace("-", "").isalnum() and len(text) <= MAX_LABEL_CHARS
+
+
 def command_source(label: str, command: str) -> str:
     """The source that a command stands for; empty when it has no plain name or no word."""
-    if not (command and label.isascii() and label.replace("-", "").isalnum() and len(label) <= 32):
+    if not (command and is_label(label)):
         return ""
     from urllib.parse import quote
 

@@ -217,9 +217,8 @@ def _no_skills(url: str) -> SourceFailure:
 async def _read(client: Client, source: str, uri: str, size: int) -> bytes:
     """The bytes of a resource; too many of them are not decoded."""
     given = await client.session.read_resource(uri)
-    contents = getattr(given, "contents", [])
-    found = [one for one in contents if one.uri == uri]
-    if len(contents) != 1 or not found:
+    found = getattr(given, "contents", [])
+    if len(found) != 1:
         reason = f"{uri} was answered with something else"
         raise SourceFailure(source, reason, code="mcp-failed", remedy="mend the server")
     text, blob = getattr(found[0], "text", None), getattr(found[0], "blob", None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
@@ -128,11 +129,18 @@ def _files(resources: object, base: str, limits: Limits) -> dict[str, Listed]:
         if path in files:
             raise _Refused(f"it lists {path!r} twice")
         files[path] = listed
+    if any(parent in files for path in files for parent in _parents(path)):
+        raise _Refused("one of its files lies in another one of them")
     if SKILL_FILE not in files:
         raise _Refused("its SKILL.md is not among its files")
     if sum(one.size for one in files.values()) > limits.max_extracted_bytes:
         raise _Refused(f"it has more than {limits.max_extracted_bytes} bytes (max_extracted_bytes)")
     return files
+
+
+def _parents(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def _file(resource: object, base: str, limits: Limits) -> tuple[str, Listed]:
@@ -176,10 +184,10 @@ def _split(escaped: str) -> list[str]:
 
 def _with_ids(entries: list[Entry], label: str) -> list[Entry]:
     """Each with the server's label before its name, and with more of its address if need be."""
-    names = [entry.name for entry in entries]
+    names = Counter(entry.name for entry in entries)
     made: dict[str, Entry] = {}
     for entry in sorted(entries, key=lambda one: one.uri):
-        alone = names.count(entry.name) == 1
+        alone = names[entry.name] == 1
         wanted = f"{label}.{entry.name if alone else _long_name(entry)}"
         if len(wanted) > _MAX_ID_CHARS or wanted in made:
             mark = hashlib.sha256(entry.uri.encode()).hexdigest()[:8]

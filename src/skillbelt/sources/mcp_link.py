@@ -25,7 +25,7 @@ from mcp_types import Implementation, jsonrpc_message_adapter
 
 from skillbelt.settings import ENV_PREFIX, process_environment
 from skillbelt.sources.failure import SourceFailure
-from skillbelt.sources.located import MCP_COMMAND
+from skillbelt.sources.located import MAX_LABEL_CHARS, MCP_COMMAND, is_label
 from skillbelt.text import one_line, shorten
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def server_of(source: str) -> Server:
             words = tuple(shlex.split(unquote(command)))
         except ValueError as error:
             raise _wrong(source, f"the command can not be read: {error}") from error
-        return Server(label, command=words)
+        return Server(_checked(label, source), command=words)
     parts = urlsplit(source[len("mcp+") :])
     if not parts.hostname:
         raise _wrong(source, "is not the address of a server")
@@ -71,7 +71,15 @@ def server_of(source: str) -> Server:
     netloc = parts.netloc.rpartition("@")[2]
     plain = urlunsplit(parts._replace(netloc=netloc, fragment=""))
     headers = (("Authorization", f"Bearer {token}"),) if token else ()
-    return Server(parts.fragment or _label(netloc, parts.path), plain, headers)
+    label = _checked(parts.fragment, source) if parts.fragment else _label(netloc, parts.path)
+    return Server(label, plain, headers)
+
+
+def _checked(label: str, source: str) -> str:
+    if not is_label(label):
+        reason = f"a server is called by at most {MAX_LABEL_CHARS} letters, digits and hyphens"
+        raise _wrong(source, reason)
+    return label
 
 
 def _label(netloc: str, path: str) -> str:
@@ -79,7 +87,7 @@ def _label(netloc: str, path: str) -> str:
     from skillbelt.sources.mcp_entries import slug_of
 
     words = [netloc.lower(), *path.removesuffix("/").removesuffix("/mcp").split("/")]
-    return "-".join(slug for word in words if (slug := slug_of(word))) or "mcp"
+    return "-".join(slug for word in words if (slug := slug_of(word)))[:48] or "mcp"
 
 
 def _wrong(source: str, reason: str) -> SourceFailure:
