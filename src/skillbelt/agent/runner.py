@@ -43,6 +43,7 @@ from skillbelt.tools import Tool, ToolResult, Watch
 _Given = ParamSpec("_Given")
 _BUSY = "another run goes on in this session; wait for its end, or end it"
 _END_SECONDS = 30.0
+_LOOK_SECONDS = 0.5
 # The sessions that a run of this process writes to right now.
 _ACTIVE: set[tuple[int, SessionKey]] = set()
 _LOCK = threading.Lock()
@@ -74,7 +75,7 @@ def _in_thread(
 
         task, ended = self._loop().begin(pump()), False
         try:
-            while (event := found.get()) is not None:
+            while (event := _next(found)) is not None:
                 yield event
             ended = True
             task.result()
@@ -88,6 +89,13 @@ def _in_thread(
                         pass
 
     return iterate
+
+
+def _next(found: queue.SimpleQueue[AgentEvent | None]) -> AgentEvent | None:
+    """The next event. An interrupt that comes just before the wait is seen soon as well."""
+    while True:
+        with suppress(queue.Empty):
+            return found.get(timeout=_LOOK_SECONDS)
 
 
 class _Loop:
