@@ -475,3 +475,14 @@ def test_a_project_nobody_trusts_has_no_host_called(tree: Tree) -> None:
         assert server.requests == []
         Trust(catalog.settings.state_dir).add(str(tree.project))
         assert [skill.name for skill in tree.catalog().all()] == ["far", "pdf"]
+
+
+def test_watching_takes_no_more_than_its_share(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = tree.catalog(watch_seconds=0.01)
+    catalog.discover()
+    began, stop = catalog._scanned_at, threading.Event()
+    monkeypatch.setattr(catalog, "_pause", lambda: 60.0)
+    tree.skill("project/.agents/skills/new")
+    threading.Timer(0.3, stop.set).start()
+    assert list(catalog.watch(stop)) == []
+    assert catalog._scanned_at == began

@@ -166,6 +166,8 @@ class Catalog(Mapping[str, Skill]):
 
         before = self._state().skills
         for _ in ticks(self._watched, self.settings.watch_seconds, stop):
+            if time.monotonic() - self._scanned_at < self._pause():
+                continue  # a later tick looks, so that watching takes no more than its share
             self._rescan(refresh=False)
             changes = _changes(before, self._state().skills)
             before = self._state().skills

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 
 import pytest
 from mcp import Client
@@ -174,6 +175,26 @@ async def test_what_is_read_is_in_the_log(belt: Runtime) -> None:
     [loaded] = belt.gate.audit.read(type="load")
     assert (loaded.skill, loaded.data["path"]) == ("pdf", "scripts/say.sh")
     assert loaded.session.startswith("skillbelt/mcp/")
+
+
+async def test_a_name_that_is_no_text_is_served_all_the_same(skills: Tree) -> None:
+    name = os.fsdecode(b"odd\xff.md")
+    skills.write(f"{SKILLS}/pdf/{name}", "Odd.\n")
+    with Runtime(skills.project) as belt:
+        async with connected(belt) as client:
+            [_, pdf] = (await list_skills(client))["skills"]
+            [uri] = [one["uri"] for one in pdf["resources"] if "odd" in one["uri"]]
+            assert uri == "skill://pdf/odd%FF.md"
+            assert await content(client, uri) == b"Odd.\n"
+            names = [one["name"] for one in (await read_folder(client, "skill://pdf"))["resources"]]
+            assert "odd?.md" in names
+            for tool, arguments in (
+                ("skill", {"name": "pdf"}),
+                ("skill_list_docs", {"skill": "pdf"}),
+                ("load_resource", {"skill": "pdf", "relative_path": "\ud800"}),
+            ):
+                given = await client.call_tool(tool, arguments)
+                given.model_dump_json()
 
 
 async def test_how_addresses_are_made_is_told(belt: Runtime) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.serve.uris import segments, uri_of
+from skillbelt.serve.uris import segments, sendable, uri_of
 
 PART = st.text(min_size=1, max_size=20).filter(
     lambda text: text not in (".", "..") and not set("/\0") & set(text) and text.isprintable()
@@ -49,6 +49,11 @@ def test_an_address_is_plain_where_the_name_is() -> None:
 )
 def test_what_could_lead_elsewhere_is_no_address(uri: str) -> None:
     assert segments(uri) is None
+
+
+def test_what_is_no_text_is_made_one() -> None:
+    assert sendable("plain \u00fc") == "plain \u00fc"
+    assert sendable("odd\udcff") == "odd?"
 
 
 def test_an_address_is_unescaped_once() -> None:

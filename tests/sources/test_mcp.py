@@ -18,6 +18,7 @@ from skillbelt.sources.remote import SERVERS
 from tests.sources.archives import tree_of
 from tests.sources.conftest import QUICK, Pull
 from tests.sources.mcp_server import McpServer, serving
+from tests.tree import Tree
 
 
 @pytest.fixture
@@ -130,6 +131,19 @@ def test_a_token_is_sent_and_never_shown(mcp: McpServer, fetch: Pull, cache: Pat
     for file in cache.rglob("*"):
         assert "the-secret" not in str(file)
         assert file.is_dir() or b"the-secret" not in file.read_bytes()
+
+
+def test_without_the_extra_it_says_how_to_get_it(tree: Tree) -> None:
+    code = """
+import sys
+sys.modules["mcp"] = None
+from skillbelt.sources import pull
+from skillbelt.values import Limits
+[problem] = pull("mcp+http://127.0.0.1:1/mcp", cache_dir=sys.argv[1], limits=Limits()).diagnostics
+print(problem.code, problem.remedy)
+"""
+    done = tree.python("-c", code, str(tree.root))
+    assert done.stdout == "mcp-missing pip install 'skillbelt[mcp]'\n"
 
 
 def test_files_are_fetched_by_their_addresses(mcp: McpServer, fetch: Pull) -> None:

@@ -18,6 +18,7 @@ from mcp_types import (
 
 from skillbelt.serve.carry import Carrier, Context
 from skillbelt.serve.sessions import Sessions
+from skillbelt.serve.uris import sendable
 from skillbelt.tools import Tool as OwnTool
 from skillbelt.tools import ToolResult, Watch
 
@@ -62,7 +63,7 @@ class Calls:
         if isinstance(given, InputRequiredResult):
             return given
         return CallToolResult(
-            content=[TextContent(text=given.text)],
+            content=[TextContent(text=sendable(given.text))],
             structured_content=self._document(params.name, given),
             is_error=bool(given.error),
         )
@@ -70,7 +71,8 @@ class Calls:
     def _document(self, name: str, given: ToolResult) -> dict[str, object] | None:
         if self._kinds.get(name) not in _STRUCTURED or not given.data:
             return None
-        document: dict[str, object] = json.loads(json.dumps(dict(given.data), default=str))
+        plain = json.dumps(dict(given.data), default=str, ensure_ascii=False)
+        document: dict[str, object] = json.loads(sendable(plain))
         return document
 
 

@@ -24,6 +24,7 @@ from skillbelt.errors import SkillNotFound
 from skillbelt.serve.carry import Carrier, Context
 from skillbelt.serve.pages import page_of
 from skillbelt.serve.sessions import Sessions
+from skillbelt.serve.uris import sendable
 from skillbelt.shelf import Shelf
 from skillbelt.skill import Skill
 from skillbelt.text import one_line, shorten
@@ -113,7 +114,7 @@ def arguments_text(head: Frontmatter, given: Mapping[str, str]) -> str:
 
 
 def _result(skill: Skill, command: Command) -> GetPromptResult:
-    content = TextContent(text=command.text)
+    content = TextContent(text=sendable(command.text))
     return GetPromptResult(
         description=skill.description, messages=[PromptMessage(role="user", content=content)]
     )

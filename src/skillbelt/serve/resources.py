@@ -28,7 +28,7 @@ from skillbelt.serve.carry import Carrier, Context
 from skillbelt.serve.offer import FOLDER, Located, Offer, Published, read_bytes
 from skillbelt.serve.pages import page_of
 from skillbelt.serve.sessions import Sessions
-from skillbelt.serve.uris import uri_of
+from skillbelt.serve.uris import sendable, uri_of
 from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE, FileEntry
 
@@ -164,7 +164,7 @@ def unknown(uri: str, reason: str) -> MCPError:
 
 
 def _resource(published: Published, path: str, file: FileEntry | None) -> Resource:
-    uri, name = uri_of(published.place, path), path.rpartition("/")[2]
+    uri, name = uri_of(published.place, path), sendable(path.rpartition("/")[2])
     if file is None:
         return Resource(uri=uri, name=name, mime_type=FOLDER)
     if path != SKILL_FILE:

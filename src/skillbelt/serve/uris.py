@@ -18,6 +18,11 @@ def uri_of(place: str, path: str = "") -> str:
     return SCHEME + quote(os.fsencode(whole), safe="/-._~")
 
 
+def sendable(text: str) -> str:
+    """The text as a message can hold it: names of files may be no text at all."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def segments(uri: str) -> list[str] | None:
     """The parts of an address, each unescaped once; None for what is no address of this kind.
 
