@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import threading
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
