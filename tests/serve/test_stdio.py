@@ -7,13 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
+from mcp_types import JSONRPCResponse
 
+from skillbelt.serve.stdio import _line
 from tests.benches import alive
 from tests.serve.clients import SERVE, Person, get_skill, list_skills, over_stdio, text_of
 from tests.tree import Tree
@@ -243,6 +246,36 @@ def test_a_client_that_does_not_read_does_not_keep_it_from_ending(skills: Tree) 
         raw.process.send_signal(signal.SIGTERM)
         raw.process.wait(30)
     assert raw.process.returncode == 0
+
+
+def test_an_answer_that_no_encoder_takes_is_an_error() -> None:
+    good = _line(JSONRPCResponse(jsonrpc="2.0", id=1, result={"text": "ü"}))
+    assert json.loads(good)["result"] == {"text": "ü"}
+    bad = json.loads(_line(JSONRPCResponse(jsonrpc="2.0", id=7, result={"text": "\ud800"})))
+    assert (bad["id"], bad["error"]["code"]) == (7, -32603)
+
+
+def test_a_flood_that_ends_with_a_signal_leaves_no_trace(skills: Tree) -> None:
+    with started(skills) as raw:
+        raw.begin()
+        flood = threading.Thread(target=pour, args=(raw,))
+        flood.start()
+        time.sleep(0.5)
+        raw.process.send_signal(signal.SIGTERM)
+        raw.output.read()
+        flood.join()
+        with suppress(OSError):
+            raw.input.close()
+        raw.process.stdin = None
+        code, told = raw.ended()
+    assert (code, told) == (0, "")
+
+
+def pour(raw: Raw) -> None:
+    """Ask and ask, and never look at an answer."""
+    with suppress(OSError):
+        while True:
+            raw.ask("ping")
 
 
 def test_what_was_asked_before_the_input_ended_is_answered_or_not_and_it_ends(skills: Tree) -> None:

@@ -7,13 +7,22 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
 from queue import SimpleQueue
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 
 from skillbelt.runtime import Runtime
@@ -78,9 +87,8 @@ class _Writer:
         """Write each message, one after another."""
         async with sent:
             async for message in sent:
-                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 written = self._loop.create_future()
-                self._lines.put((f"{text}\n".encode(), written))
+                self._lines.put((_line(message.message), written))
                 await written
 
     def run(self) -> None:
@@ -91,6 +99,16 @@ class _Writer:
                     data = data[os.write(self._handle, data) :]
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(_done, written)
+
+
+def _line(message: JSONRPCMessage) -> bytes:
+    """A message as it is sent; in place of what no encoder takes, an error that it has."""
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    except ValueError:
+        told = ErrorData(code=INTERNAL_ERROR, message="the answer can not be written as JSON")
+        error = JSONRPCError(jsonrpc="2.0", id=getattr(message, "id", None), error=told)
+        return error.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
 
 
 def _done(written: asyncio.Future[None]) -> None:
@@ -118,7 +136,8 @@ class _Reader:
         self._answers.close()
 
     def run(self) -> None:
-        with suppress(RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+        closed = (anyio.ClosedResourceError, anyio.BrokenResourceError, CancelledError)
+        with suppress(RuntimeError, OSError, *closed):
             for line in self._lines():
                 self._take(line)
         with suppress(RuntimeError):
