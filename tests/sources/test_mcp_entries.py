@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from skillbelt.sources.mcp_entries import Entry, entries_of, held, slug_of
 from skillbelt.values import Diagnostic, Limits
@@ -190,3 +192,26 @@ def test_a_damaged_record_is_none(record: object) -> None:
 
 def test_slugs() -> None:
     assert slug_of("Docs & more/..") == "Docs-more"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.lists(JSON, max_size=3), JSON, JSON, JSON)
+def test_nothing_that_a_server_lists_raises(
+    items: list[Any], uri: Any, frontmatter: Any, resources: Any
+) -> None:
+    odd = [
+        *items,
+        {"uri": uri, "frontmatter": frontmatter, "resources": resources},
+        {**entry(), "frontmatter": frontmatter},
+        {**entry(), "resources": resources},
+        {**entry(), "resources": [resources, {"uri": uri, "digest": frontmatter, "size": 1}]},
+        {**entry(), "resources": [{**listed(f"{BASE}{uri}", b"x")}]},
+    ]
+    found, problems = taken(*odd)
+    assert len(found) + len(problems) == len(odd)
