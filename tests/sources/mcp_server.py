@@ -21,8 +21,14 @@ from mcp_types import (
     PaginatedRequestParams,
     ReadResourceRequestParams,
     ReadResourceResult,
+    RequestParams,
     TextResourceContents,
 )
+
+
+class SkillParams(RequestParams):
+    uri: str
+
 
 TEXT = b"---\nname: pdf\ndescription: Reads PDF files.\n---\nThe body of pdf.\n"
 
@@ -52,6 +58,7 @@ class McpServer:
     def __init__(self) -> None:
         self.entries: list[Any] = []
         self.files: dict[str, bytes] = {}
+        self.unlisted: dict[str, Any] = {}
         self.requests: list[str] = []
         self.page = 100
         self.endless = False
@@ -98,6 +105,7 @@ class McpServer:
         )
         server.extensions["io.modelcontextprotocol/skills"] = {}
         server.add_request_handler("skills/list", PaginatedRequestParams, self._list)
+        server.add_request_handler("skills/get", SkillParams, self._get)
         return server.streamable_http_app(host="127.0.0.1")
 
     async def _resources(self, _ctx: Any, _params: Any) -> ListResourcesResult:
@@ -117,6 +125,13 @@ class McpServer:
         if self.endless or start + self.page < len(self.entries):
             result["nextCursor"] = str(0 if self.endless else start + self.page)
         return {**result, "cacheScope": "private"}
+
+    async def _get(self, _ctx: Any, params: SkillParams) -> dict[str, Any]:
+        self.requests.append(f"skills/get {params.uri}")
+        if params.uri not in self.unlisted:
+            raise MCPError(INVALID_PARAMS, "no such skill")
+        found = self.unlisted[params.uri]
+        return {"resultType": "complete", "skill": found, "ttlMs": 0, "cacheScope": "private"}
 
     async def _read(self, _ctx: Any, params: ReadResourceRequestParams) -> ReadResourceResult:
         self.requests.append(params.uri)

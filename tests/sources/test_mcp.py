@@ -55,6 +55,20 @@ def test_a_list_comes_in_pages(mcp: McpServer, fetch: Pull) -> None:
     assert len(mcp.requests) == 3
 
 
+def test_a_skill_that_is_not_listed_can_be_had_by_its_address(mcp: McpServer, fetch: Pull) -> None:
+    mcp.add()
+    mcp.add(name="hidden")
+    hidden = mcp.entries.pop()
+    mcp.unlisted[hidden["uri"]] = hidden
+    wanted = ["skill://hidden/SKILL.md", "skill://none/SKILL.md", "skill://pdf/SKILL.md"]
+    pulled = fetch(f"{mcp.url}#docs&{'&'.join(wanted)}")
+    [located] = pulled.located
+    assert sorted(os.listdir(located.folder)) == ["docs.hidden", "docs.pdf"]
+    assert codes(pulled) == ["mcp-entry-refused"]
+    assert "skill://none/SKILL.md" in pulled.diagnostics[0].message
+    assert mcp.requests == ["skills/list", *(f"skills/get {uri}" for uri in wanted[:2])]
+
+
 def test_one_listing_serves_until_it_is_old(mcp: McpServer, fetch: Pull) -> None:
     mcp.add()
     first = fetch(mcp.url)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from skillbelt.sources.mcp_messages import Listing, ListSkills, Page
+from skillbelt.sources.mcp_messages import (
+    GetSkill,
+    Given,
+    Listing,
+    ListSkills,
+    Page,
+    SkillParams,
+)
 
 
 def test_a_page_is_asked_for_as_the_extension_says() -> None:
@@ -14,6 +21,15 @@ def test_a_page_is_asked_for_as_the_extension_says() -> None:
         "method": "skills/list",
         "params": {"cursor": "x"},
     }
+
+
+def test_one_skill_is_asked_for_by_its_address() -> None:
+    asked = GetSkill(params=SkillParams(uri="skill://pdf/SKILL.md"))
+    assert asked.model_dump(by_alias=True, exclude_none=True) == {
+        "method": "skills/get",
+        "params": {"uri": "skill://pdf/SKILL.md"},
+    }
+    assert Given.model_validate({"skill": 7}).skill == 7
 
 
 def test_a_page_may_hold_anything_as_long_as_it_is_a_list() -> None:

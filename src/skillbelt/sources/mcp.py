@@ -205,8 +205,28 @@ async def _list(client: Client, url: str, limits: Limits) -> list[object]:
             raise SourceFailure(url, reason, code="remote-too-large", remedy=remedy)
         cursor = page.next_cursor
         if cursor is None:
-            return found
+            return found + await _unlisted(client, url, found)
     raise SourceFailure(url, "its list has no end", code="mcp-failed", remedy="mend the server")
+
+
+async def _unlisted(client: Client, url: str, found: list[object]) -> list[object]:
+    """The skills that the source names and the list does not; one that is not there, without more."""
+    from mcp.shared.exceptions import MCPError
+
+    from skillbelt.sources.mcp_link import server_of
+    from skillbelt.sources.mcp_messages import GetSkill, Given, SkillParams
+
+    known = {item.get("uri") for item in found if isinstance(item, dict)}
+    more: list[object] = []
+    for uri in server_of(url).unlisted:
+        if uri in known:
+            continue
+        try:
+            given = await client.session.send_request(GetSkill(params=SkillParams(uri=uri)), Given)
+            more.append(given.skill)
+        except MCPError:
+            more.append({"uri": uri})  # which is refused like any entry without content
+    return more
 
 
 def _no_skills(url: str) -> SourceFailure:

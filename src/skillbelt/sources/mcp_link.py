@@ -51,6 +51,7 @@ class Server(NamedTuple):
     url: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     command: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()  # skills that are wanted though the server may not list them
 
 
 def server_of(source: str) -> Server:
@@ -71,8 +72,9 @@ def server_of(source: str) -> Server:
     netloc = parts.netloc.rpartition("@")[2]
     plain = urlunsplit(parts._replace(netloc=netloc, fragment=""))
     headers = (("Authorization", f"Bearer {token}"),) if token else ()
-    label = _checked(parts.fragment, source) if parts.fragment else _label(netloc, parts.path)
-    return Server(label, plain, headers)
+    named, *unlisted = parts.fragment.split("&")
+    label = _checked(named, source) if named else _label(netloc, parts.path)
+    return Server(label, plain, headers, unlisted=tuple(map(unquote, unlisted)))
 
 
 def _checked(label: str, source: str) -> str:

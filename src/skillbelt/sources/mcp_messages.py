@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from mcp_types import PaginatedRequestParams, Request, Result
+from mcp_types import PaginatedRequestParams, Request, RequestParams, Result
 from pydantic import Field
 
 Page = PaginatedRequestParams
@@ -15,6 +15,25 @@ class ListSkills(Request[PaginatedRequestParams, Literal["skills/list"]]):
 
     method: Literal["skills/list"] = "skills/list"
     params: PaginatedRequestParams
+
+
+class SkillParams(RequestParams):
+    """The address of a skill's SKILL.md."""
+
+    uri: str
+
+
+class GetSkill(Request[SkillParams, Literal["skills/get"]]):
+    """Asks for one skill, listed or not."""
+
+    method: Literal["skills/get"] = "skills/get"
+    params: SkillParams
+
+
+class Given(Result):
+    """One skill, to be checked like those of a list."""
+
+    skill: Any
 
 
 class Listing(Result):
