@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,8 +35,9 @@ def mcp() -> Iterator[McpServer]:
 
 @pytest.fixture
 def project(open_tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Tree:
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
     return open_tree
 
 

@@ -23,6 +23,7 @@ import pytest
 from tests.serve.clients import SERVE, over_http
 from tests.tree import Tree
 
+pytestmark = pytest.mark.timeout(300)  # what is not there yet is installed first
 HERE = Path(__file__).parent / "npm"
 FILES = ("package.json", "package-lock.json", ".npmrc", "client.mjs")
 INSPECTOR = "node_modules/@modelcontextprotocol/inspector-cli/build/cli.js"

@@ -170,15 +170,17 @@ def memory(pid: int) -> int:
 
 def test_nothing_but_messages_is_written_to_the_output(skills: Tree) -> None:
     code = """
-import subprocess, sys, threading, time
+import os, subprocess, sys, threading, time
 from skillbelt.cli import main
 def noisy():
+    while os.readlink("/proc/self/fd/1") != os.readlink("/proc/self/fd/2"):
+        time.sleep(0.01)
     while True:
         print("stray", flush=True)
         subprocess.run(["echo", "stray child"])
         print("read", repr(sys.stdin.read()), file=sys.stderr, flush=True)
         time.sleep(0.02)
-threading.Timer(1.0, noisy).start()
+threading.Thread(target=noisy).start()
 sys.exit(main(["serve", "mcp"]))
 """
     with started(skills, "-c", code) as raw:

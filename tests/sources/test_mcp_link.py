@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -122,3 +125,37 @@ def test_a_command_does_not_get_the_secrets_of_this_process(
     assert "PATH" in seen.read_text()
     assert "the-secret" not in seen.read_text()
     assert "'SKILLBELT_MCP_COMMANDS': ''" in seen.read_text(), "it can not start itself in turn"
+
+
+class Endless(BaseHTTPRequestHandler):
+    """Answers with a document that has no end."""
+
+    sent = 0
+
+    def do_POST(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        with suppress(OSError):
+            while type(self).sent < 10**9:
+                self.wfile.write(b"[" * 2**16)
+                type(self).sent += 2**16
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_an_answer_without_an_end_is_not_taken(fetch: Pull) -> None:
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
+    http.daemon_threads = True
+    thread = threading.Thread(target=http.serve_forever, args=(0.01,))
+    thread.start()
+    limits = QUICK._replace(max_remote_index_bytes=10**6, max_extracted_file_bytes=10**6)
+    try:
+        pulled = fetch(f"mcp+http://127.0.0.1:{http.server_address[1]}/mcp", limits=limits)
+    finally:
+        http.shutdown()
+        thread.join()
+        http.server_close()
+    assert codes(pulled) == ["mcp-failed"]
+    assert Endless.sent < 100 * 2**20

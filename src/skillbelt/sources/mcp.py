@@ -210,7 +210,7 @@ async def _list(client: Client, url: str, limits: Limits) -> list[object]:
 
 
 async def _unlisted(client: Client, url: str, found: list[object]) -> list[object]:
-    """The skills that the source names and the list does not; one that is not there, without more."""
+    """The skills that the source names and the list does not; an unknown one by its name alone."""
     from mcp.shared.exceptions import MCPError
 
     from skillbelt.sources.mcp_link import server_of

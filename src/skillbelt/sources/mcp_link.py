@@ -126,31 +126,22 @@ async def connected(server: Server, source: str, limits: Limits) -> AsyncIterato
 
 
 def _http(server: Server, limits: Limits, most: int) -> httpx2.AsyncClient:
+    async def bound(response: httpx2.Response) -> None:
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _Counted(response.stream, most)
+
+    # A hook and not a transport, which would leave out the proxies of the environment.
     return httpx2.AsyncClient(
         headers=dict(server.headers),
         timeout=limits.http_timeout_seconds,
-        transport=_Bounded(httpx2.AsyncHTTPTransport(), most),
         follow_redirects=False,
+        event_hooks={"response": [bound]},
     )
 
 
-class _Bounded(httpx2.AsyncBaseTransport):
-    """Answers end where they get too long."""
-
-    def __init__(self, inner: httpx2.AsyncBaseTransport, most: int) -> None:
-        self._inner, self._most = inner, most
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self._inner.handle_async_request(request)
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _Counted(response.stream, self._most)
-        return response
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
 class _Counted(httpx2.AsyncByteStream):
+    """An answer that ends where it gets too long."""
+
     def __init__(self, inner: httpx2.AsyncByteStream, most: int) -> None:
         self._inner, self._left = inner, most
 
