@@ -57,6 +57,11 @@ class Settings(NamedTuple):
     trust_declared_tools: bool = True
     audit: bool = True
     sandbox: str = "auto"
+    untrusted_sandbox: str = ""
+    container_engine: str = ""
+    container_image: str = ""
+    container_runtime: str = ""
+    container_reuse: bool = True
     allowed_commands: tuple[str, ...] = ()
     denied_commands: tuple[str, ...] = ()
     host_roots: tuple[str, ...] = ()
@@ -122,12 +127,13 @@ _RULES = ("permission", "agent")
 # A project's files come with the checkout: they may not switch off what guards against it, nor say
 # where decisions and downloads are kept, which they could bring along.
 USER_ONLY = frozenset(
-    ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir", "denied_commands",
+    ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir", "container_engine",
+     "container_image", "container_reuse", "container_runtime", "denied_commands",
      "empty_allowed_tools", "host_roots", "max_audit_bytes", "max_audit_files", "max_cpu_seconds",
      "max_memory_bytes", "max_open_files", "max_processes", "max_temporary_bytes",
      "max_workspace_bytes", "max_workspace_files", "max_workspaces_bytes",
      "max_written_file_bytes", "permission_timeout_seconds", "run_timeout_seconds", "sandbox",
-     "state_dir", "trust_declared_tools", "trust_project")
+     "state_dir", "trust_declared_tools", "trust_project", "untrusted_sandbox")
 )  # fmt: skip
 # Environment variables of other tools that list commands; a setting of ours stands before them.
 COMMAND_LISTS = {

@@ -173,6 +173,17 @@ class Limits(NamedTuple):
     max_output_bytes: int = 64 * 2**20
     max_primary_bytes: int = 32 * 2**10
     max_primary_files: int = 20
+    max_wasm_bytes: int = 128 * 2**20
+    max_wasm_fuel: int = 1_000_000_000_000
+    max_wasm_elements: int = 1_000_000
+    max_wasm_instances: int = 1_000
+    max_wasm_workers: int = 4
+    max_wasm_cache_bytes: int = 4 * 2**30
+    wasm_idle_seconds: float = 300.0
+    compile_timeout_seconds: float = 120.0
+    build_timeout_seconds: float = 600.0
+    max_containers: int = 8
+    container_idle_seconds: float = 600.0
     max_session_runs: int = 8
     max_background_runs: int = 64
     max_background_bytes: int = 256 * 2**10

@@ -19,7 +19,7 @@ from skillbelt.sandbox.identity import SYSTEM_FOLDERS, current_identity
 from skillbelt.sandbox.limits import NO_PROCESSES
 from skillbelt.sandbox.mounts import mounts_of
 from skillbelt.sandbox.process import Run
-from skillbelt.sandbox.protocol import Job, Listener, Running, refusal
+from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.sandbox.supervised import check_places, supervised_plan
 from skillbelt.values import Limits
 
@@ -49,7 +49,7 @@ class Rule(NamedTuple):
     access: int
 
 
-class LandlockSandbox:
+class LandlockSandbox(Keepless):
     """Runs commands in a Landlock domain."""
 
     name = "landlock"

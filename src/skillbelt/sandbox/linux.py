@@ -22,7 +22,7 @@ from skillbelt.sandbox.identity import (
 from skillbelt.sandbox.limits import NO_PROCESSES, shell_lines
 from skillbelt.sandbox.mounts import mounts_of
 from skillbelt.sandbox.process import TICK_SECONDS, Plan, Run, check_job
-from skillbelt.sandbox.protocol import Job, Listener, Running, refusal
+from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.sandbox.watch import Guard
 from skillbelt.values import Limits
 
@@ -47,7 +47,7 @@ _DEVICE_LINKS = (("urandom", "random"), ("/proc/self/fd", "fd"), ("/proc/self/fd
                  (TEMPORARY, "shm"))  # fmt: skip
 
 
-class LinuxSandbox:
+class LinuxSandbox(Keepless):
     """Runs commands in bubblewrap."""
 
     name = "bubblewrap"
