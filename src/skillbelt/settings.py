@@ -131,6 +131,8 @@ USER_ONLY = frozenset(
      "container_image", "container_reuse", "container_runtime", "denied_commands",
      "empty_allowed_tools", "host_roots", "max_audit_bytes", "max_audit_files", "max_cpu_seconds",
      "max_memory_bytes", "max_open_files", "max_processes", "max_temporary_bytes",
+     "compile_timeout_seconds", "max_containers", "max_wasm_bytes", "max_wasm_cache_bytes",
+     "max_wasm_elements", "max_wasm_fuel", "max_wasm_instances", "max_wasm_workers",
      "max_workspace_bytes", "max_workspace_files", "max_workspaces_bytes",
      "max_written_file_bytes", "permission_timeout_seconds", "run_timeout_seconds", "sandbox",
      "state_dir", "trust_declared_tools", "trust_project", "untrusted_sandbox")

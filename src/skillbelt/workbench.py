@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.capabilities import named_hosts
@@ -43,7 +43,7 @@ from skillbelt.run import (
 from skillbelt.sandbox.egress import Egress, bridge
 from skillbelt.sandbox.identity import interpreter, run_identity
 from skillbelt.sandbox.protocol import Job, Listener, Mount, Outcome, Running, Sandbox
-from skillbelt.sandbox.registry import choose
+from skillbelt.sandbox.registry import Sandboxes
 from skillbelt.settings import Settings, process_environment
 from skillbelt.shell import simple_commands
 from skillbelt.skill import Skill
@@ -82,6 +82,7 @@ class Ready(NamedTuple):
     request: Request
     call: RunCall
     wanted: Wanted | None
+    sandbox: Sandbox
     warnings: tuple[str, ...] = ()
     egress: Egress | None = None
 
@@ -101,11 +102,17 @@ class Workbench:
         """`find` gives the skill of a name; `progress` is told what takes long."""
         self.settings, self.gate, self._find = settings, gate, find
         self._artifacts, self._progress = artifacts, progress
+        self._sandboxes = Sandboxes(settings, progress)
 
-    @cached_property
-    def sandbox(self) -> Sandbox:
-        """The sandbox of the settings; SandboxUnavailable when it can not be used here."""
-        return choose(self.settings.sandbox, self.settings)
+    def close(self) -> None:
+        """Let go of what is kept ready for the next run."""
+        self._sandboxes.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @cached_property
     def policy(self) -> CommandPolicy:
@@ -195,7 +202,7 @@ class Workbench:
         """Start the command that was made ready, and wait for its end."""
         self._say(f"running {skill.name}: {ready.call.text}")
         with span("workspace.run", **_run_facts(skill, ready)) as running:
-            outcome = _waited(self.sandbox.start(ready.job, listener), started)
+            outcome = _waited(ready.sandbox.start(ready.job, listener), started)
             running.set(exit_code=outcome.exit_code, timed_out=outcome.timed_out)
             return outcome
 
@@ -210,16 +217,18 @@ class Workbench:
         call: RunCall,
         who: Who,
         grant: Callable[[Request], Capabilities] | None = None,
+        needs: str = "",
     ) -> Iterator[Ready]:
         """The run, made ready; what it needs is let go of when the block ends.
 
         `grant` says what an allowed run may do; each host among that is asked for. By default that
-        is to start processes, and to reach the hosts that the skill names.
+        is to start processes, and to reach the hosts that the skill names. `needs` names the only
+        sandbox that can carry this out.
         """
         argv = self._argv(call)
         check_stdin(call, self.settings.limits)
         timeout_of(call, self.settings.limits.run_timeout_seconds)
-        wanted, sandbox = wanted_outputs(call), self.sandbox
+        wanted, sandbox = wanted_outputs(call), self._sandboxes.of(skill, needs)
         self._saving(wanted, who)  # a store that can not be used is told before anything runs
         with ExitStack() as stack:
             workspace = stack.enter_context(self.workspace(who.key))
@@ -240,7 +249,9 @@ class Workbench:
                 argv, call, skill, workspace, staged, run, sandbox, granted._replace(hosts=hosts),
                 packages, egress,
             )  # fmt: skip
-            yield Ready(workspace, staged, run, job, request, call, wanted, warnings, egress)
+            yield Ready(
+                workspace, staged, run, job, request, call, wanted, sandbox, warnings, egress
+            )
 
     def _argv(self, call: RunCall) -> tuple[str, ...]:
         if isinstance(call.command, str):
@@ -469,7 +480,7 @@ class Workbench:
         self._say("collecting")
         with span("workspace.collect", patterns=", ".join(patterns), count=len(patterns)):
             collected = self._collected(ready, outcome, who)
-        result = without_secrets(_result(ready, outcome, collected, self.sandbox.name), ready.call)
+        result = without_secrets(_result(ready, outcome, collected), ready.call)
         self.gate_of(who).record("run", ready.request, record_of(result, ready.call))
         return result
 
@@ -541,7 +552,7 @@ def _python_folder() -> str:
     return os.path.dirname(python.path) if python and python.folders else ""
 
 
-def _result(ready: Ready, outcome: Outcome, collected: Collected, sandbox: str) -> RunResult:
+def _result(ready: Ready, outcome: Outcome, collected: Collected) -> RunResult:
     reached = ready.egress.connections if ready.egress else ()
     return RunResult(
         stream(outcome.stdout),
@@ -554,7 +565,7 @@ def _result(ready: Ready, outcome: Outcome, collected: Collected, sandbox: str) 
         collected.saved,
         (*ready.warnings, *stream_warnings(outcome), *collected.warnings),
         tuple(dict.fromkeys((*outcome.limits_hit, *collected.limits_hit))),
-        sandbox,
+        ready.sandbox.name,
         outcome.enforced,
         tuple(sorted({f"{one.host}:{one.port}" for one in reached if one.allowed})),
         outcome.cancelled,

@@ -149,7 +149,7 @@ def test_a_script_that_takes_too_long(sums: Tree) -> None:
 
 def test_a_module_needs_a_sandbox_that_is_not_there(sums: Tree) -> None:
     sums.write(f"{FOLDER}/wasm/skill.wasm", "")
-    done = sums.run("exec", "sums", "--yes")
+    done = sums.run("exec", "sums", "--yes", "--sandbox", "landlock")
     assert (done.exit_code, done.stdout) == (5, "")
     assert "needs the sandbox 'wasm'" in done.stderr
 

@@ -26,7 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what the script works on: JSON, @FILE, or @- for standard input",
     )
     parser.add_argument(
-        "--script", metavar="S", default="", help="which script, by its path or its name"
+        "--script",
+        metavar="S",
+        default="",
+        help="which script or WASM module, by its path or its name",
     )
     parser.add_argument(
         "--timeout-ms", metavar="N", type=int, default=0, help="milliseconds at most"
@@ -41,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
     try:
-        with Live() as live:
+        with Live() as live, open_workbench(catalog, args, live) as bench:
             done = execute(
-                open_workbench(catalog, args, live),
+                bench,
                 skill,
                 given,
                 who=Who(SessionKey(*CLI_SESSION), "user"),

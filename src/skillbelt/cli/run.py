@@ -60,8 +60,7 @@ def run(args: argparse.Namespace) -> int:
     skill = catalog.find(args.name)
     call = _call(args, catalog.settings.limits.max_stdin_bytes)
     who = Who(SessionKey(*CLI_SESSION), "user")
-    with Live() as live:
-        bench = open_workbench(catalog, args, live)
+    with Live() as live, open_workbench(catalog, args, live) as bench:
         result = bench.run(skill, call, who, None if args.json else live)
     if args.json:
         print_json(result.document())
