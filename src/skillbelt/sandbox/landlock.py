@@ -9,7 +9,7 @@ import ctypes
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -32,6 +32,8 @@ _TRUNCATE = 1 << 14
 _READ = _EXECUTE | _READ_FILE | _READ_FOLDER
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _DEVICE_CONTROL
 _NO_DEVICES = (1 << 6) | (1 << 11)  # neither character nor block devices can be made
+READ_ONLY = _READ_FILE | _READ_FOLDER
+EVERYTHING = ((1 << 16) - 1) & ~_NO_DEVICES & ~_DEVICE_CONTROL
 _NETWORK = 3  # bind and connect by TCP
 _SCOPES = 3  # abstract unix sockets and signals
 _BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many rights for files each version knows
@@ -112,21 +114,25 @@ def _preflight() -> None:
 
 def rules(job: Job) -> dict[str, object]:
     """What the launcher tells the kernel for this job."""
+    return ruleset(_granted(job))
+
+
+def ruleset(granted: Iterable[Rule]) -> dict[str, object]:
+    """What the kernel is told so that nothing but this is allowed."""
     known = version()
     all_files = (1 << _BITS.get(known, 16)) - 1
     network = _NETWORK if known >= 4 else 0
     scopes = _SCOPES if known >= _SIGNALS_VERSION else 0
     paths = [
         (rule.path, rule.access & all_files & (-1 if os.path.isdir(rule.path) else _ON_FILES))
-        for rule in _granted(job, all_files)
+        for rule in granted
         if os.path.exists(rule.path)
     ]
     size = _ATTRIBUTES.get(known, 24)
     return {"handled": (all_files, network, scopes), "size": size, "paths": paths}
 
 
-def _granted(job: Job, all_files: int) -> Iterator[Rule]:
-    everything = all_files & ~_NO_DEVICES & ~_DEVICE_CONTROL
+def _granted(job: Job) -> Iterator[Rule]:
     for folder in SYSTEM_FOLDERS:
         yield Rule(folder, _READ)
     for name in _ETC:
@@ -135,7 +141,7 @@ def _granted(job: Job, all_files: int) -> Iterator[Rule]:
     for device in _DEVICES:
         yield Rule(device, _READ_FILE | _READ_FOLDER | _WRITE_FILE | _DEVICE_CONTROL)
     for mount in mounts_of(job):
-        yield Rule(mount.source, everything if mount.writable else _READ)
+        yield Rule(mount.source, EVERYTHING if mount.writable else _READ)
 
 
 def enforced(job: Job) -> dict[str, str]:

@@ -74,6 +74,7 @@ _WITHOUT_NETWORK: dict[str, tuple[int, int]] = {
     "accept4": (288, 242),
 }  # fmt: skip
 _FORKS: dict[str, tuple[int, int]] = {"fork": (57, -1), "vfork": (58, -1)}
+_PROGRAMS: dict[str, tuple[int, int]] = {"execve": (59, 221), "execveat": (322, 281)}
 _CLONE, _SOCKET, _SOCKETPAIR = (56, 220), (41, 198), (53, 199)
 _IOCTL, _PERSONALITY = (16, 29), (135, 92)
 # Where the mode of a new or changed file is among the arguments; the flags that make it count.
@@ -106,41 +107,54 @@ def supported() -> bool:
 
 @lru_cache(maxsize=16)
 def program(
-    processes: bool, network: bool, machine: str = "", *, named_sockets: bool = True
+    processes: bool,
+    network: bool,
+    machine: str = "",
+    *,
+    named_sockets: bool = True,
+    programs: bool = True,
 ) -> bytes:
     """The filter. Without `processes` nothing can be forked; with `network` IP sockets are there.
 
     A network comes with sockets that have a name in the file system, unless `named_sockets` is
-    false. `machine` is a key of MACHINES; this one by default.
+    false. Without `programs` a process can not put another program in its place. `machine` is a key
+    of MACHINES; this one by default.
     """
     chosen = MACHINES[(machine or platform.machine()).lower()]
     families: tuple[int, ...] = (_INET, _INET6) if network else ()
     if network and named_sockets:
         families += (_UNIX,)
-    return b"".join(_instructions(chosen, processes, families))
+    flat = _flat(processes, bool(families), programs)
+    return b"".join(_instructions(chosen, processes, families, flat))
 
 
-def denied_count(processes: bool, network: bool) -> int:
+def denied_count(processes: bool, network: bool, programs: bool = True) -> int:
     """How many calls are denied whatever their arguments are."""
-    return len(_flat(processes, network)) + len(_UNKNOWN)
+    return len(_flat(processes, network, programs)) + len(_UNKNOWN)
 
 
-def _flat(processes: bool, network: bool) -> dict[str, tuple[int, int]]:
+def _flat(processes: bool, network: bool, programs: bool = True) -> dict[str, tuple[int, int]]:
     return {
         **_DENIED,
         **({} if network else _WITHOUT_NETWORK),
         **({} if processes else _FORKS),
+        **({} if programs else _PROGRAMS),
     }
 
 
-def _instructions(machine: Machine, processes: bool, families: tuple[int, ...]) -> list[bytes]:
+def _instructions(
+    machine: Machine,
+    processes: bool,
+    families: tuple[int, ...],
+    flat: dict[str, tuple[int, int]],
+) -> list[bytes]:
     start = [
         _one(_LOAD, _ARCH_AT),
         _one(_EQUAL, machine.audit, 1, 0),
         _one(_RETURN, _KILL),
         _one(_LOAD, _NUMBER_AT),
     ]
-    return start + _tree(_intervals(machine.column, processes, families))
+    return start + _tree(_intervals(machine.column, processes, families, flat))
 
 
 class _Interval(NamedTuple):
@@ -150,10 +164,14 @@ class _Interval(NamedTuple):
     code: list[bytes]
 
 
-def _intervals(column: int, processes: bool, families: tuple[int, ...]) -> list[_Interval]:
+def _intervals(
+    column: int,
+    processes: bool,
+    families: tuple[int, ...],
+    flat: dict[str, tuple[int, int]],
+) -> list[_Interval]:
     """Every number there can be, in order; neighbours with the same answer are one."""
     answers = dict(_checks(column, processes, families))
-    flat = _flat(processes, bool(families))
     for table, reason in ((flat, errno.EPERM), (_UNKNOWN, errno.ENOSYS)):
         answers.update({numbers[column]: [_fail(reason)] for numbers in table.values()})
     answers.pop(-1, None)
