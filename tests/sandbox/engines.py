@@ -132,14 +132,17 @@ class Keeper:
 
     def start(self) -> dict[str, Started]:
         """All of them at the same time."""
-        wanted = {"docker": (Docker, "dockerd"), "podman": (Podman, "podman")}
+        wanted: dict[str, Docker | Podman] = {
+            "docker": Docker(self._root),
+            "podman": Podman(self._root),
+        }
         found: dict[str, Started] = {}
         begun: dict[str, tuple[Docker | Podman, subprocess.Popen[bytes]]] = {}
-        for name, (make, program) in wanted.items():
-            if reason := _missing(program):
+        for name, one in wanted.items():
+            if reason := _missing(one.argv[0]):
                 found[name] = Started("", reason)
             else:
-                begun[name] = self._launch(make(self._root))
+                begun[name] = self._launch(one)
         for name, (one, process) in begun.items():
             found[name] = self._answering(one, process)
         return found
@@ -154,9 +157,9 @@ class Keeper:
         return one, process
 
     def _answering(self, one: Docker | Podman, process: subprocess.Popen[bytes]) -> Started:
-        if _until(lambda: _answers(one.socket) or process.poll() is not None, START_SECONDS):
-            if process.poll() is None:
-                return Started(f"unix://{one.socket}")
+        _until(lambda: _answers(one.socket) or process.poll() is not None, START_SECONDS)
+        if _answers(one.socket):
+            return Started(f"unix://{one.socket}")
         lines = Path(one.log).read_text(errors="replace").splitlines() or ["it said nothing"]
         return Started("", f"it does not start: {lines[-1]}")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
 from functools import cached_property, partial
@@ -56,6 +57,7 @@ class ContainerSandbox:
         self._settings = settings or Settings()
         self._progress = progress or (lambda text: None)
         self._probing, self._same_numbers = False, True
+        self._lock = threading.Lock()
         limits = self._settings.limits
         self._pool = Pool(
             limits.max_containers, limits.container_idle_seconds, self._settings.container_reuse
@@ -69,7 +71,7 @@ class ContainerSandbox:
         """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
         linux._check(job)
         self._preflight()
-        return self._start(job, listener)
+        return self._start(job, listener, self._pool)
 
     def close(self) -> None:
         """Let go of the containers that are kept ready; it can be used again all the same."""
@@ -88,6 +90,10 @@ class ContainerSandbox:
 
     def _preflight(self) -> None:
         """Run a program that reads a folder of ours; once it has worked, it is not tried again."""
+        with self._lock:
+            self._try()
+
+    def _try(self) -> None:
         chosen = self._settings
         mark = (self._engine.url, chosen.container_image, chosen.container_runtime, os.getuid())
         if mark in _tried:
@@ -118,7 +124,7 @@ class ContainerSandbox:
             code = "print(open('/run/check/token').read(), end='')"
             argv = (self._image.python, "-I", "-S", "-c", code)
             job = Job(argv, {}, "/", (Mount(folder, "/run/check"),), folder, limits=limits)
-            outcome = self._start(job, None).wait()
+            outcome = self._start(job, None, Pool(1, 0.0, reuse=False)).wait()
         assert outcome is not None
         if outcome.stdout.data.decode("utf-8", "replace") != token:
             said = outcome.stderr.data.decode("utf-8", "replace").strip()
@@ -127,19 +133,19 @@ class ContainerSandbox:
                 f"run on this very machine: {said or 'another folder is there'}"
             )
 
-    def _start(self, job: Job, listener: Listener | None) -> Running:
+    def _start(self, job: Job, listener: Listener | None, pool: Pool) -> Running:
         shape = self._shape(job)
         key = (shape, identities(shape.mounts))
         make = partial(self._make, job, shape, key)
-        container = self._pool.take(key, make, job.timeout_seconds)
+        container = pool.take(key, make, job.timeout_seconds)
         try:
             enforced = self._enforced(job, container)
             watch = ContainerWatch(job, TEMPORARY, container.group, container.pid)
             task = _task(job)
         except BaseException:
-            self._pool.discard(container)
+            pool.discard(container)
             raise
-        return ContainerRun(job, task, container, self._pool, enforced, watch, listener)
+        return ContainerRun(job, task, container, pool, enforced, watch, listener)
 
     def _shape(self, job: Job) -> Shape:
         mounts = {mount.target: mount for mount in self._system(bool(job.bridge))}
@@ -161,13 +167,16 @@ class ContainerSandbox:
         text = _keeper_text()
         start = keeper.START.format(size=len(text))
         command = [self._image.python, "-I", "-S", "-c", start, *places]
-        made = self._engine.make(self._image.id, shape, command, list(self._image.volumes))
-        made.end.sendall(text)
+        try:
+            made = self._engine.make(self._image.id, shape, command, list(self._image.volumes))
+        except SandboxUnavailable as error:
+            raise SandboxUnavailable(f"{error}{self._remedy()}") from error
         container = Container(self._engine, made, Channel(made.end), key)
         try:
+            container.channel.send_raw(text)
             self._check(job, key, self._hello(container.channel))
         except BaseException:
-            container.close()
+            container.discard()
             raise
         return container
 

@@ -50,7 +50,11 @@ class Channel:
 
     def send(self, kind: bytes, data: bytes = b"") -> None:
         """Send a frame, as much of it as is taken now."""
-        self._waiting.append(memoryview(HEADER.pack(kind, len(data)) + data))
+        self.send_raw(HEADER.pack(kind, len(data)) + data)
+
+    def send_raw(self, data: bytes) -> None:
+        """The same for what is no frame: the program that reads them."""
+        self._waiting.append(memoryview(data))
         self.flush()
 
     def flush(self) -> None:

@@ -97,14 +97,20 @@ class ContainerWatch:
         self._limits, self._group, self._pid = job.limits, group, pid
         self._disk = DiskWatch(job.workspace, job.limits)
         self._processes = ProcessWatch(job.limits, temporary)
-        self._before = group.counts()
+        self._before = self._latest = group.counts()
 
     def look(self) -> str | None:
         """The limit that was passed, so that the run must end."""
         return self._disk.look() or self._counted() or self._processes.look(self._pid)
 
     def _counted(self) -> str | None:
-        now = self._group.counts()
+        # The counters are gone with the container.
+        found, last = self._group.counts(), self._latest
+        now = self._latest = Counts(
+            max(found.memory_kills, last.memory_kills),
+            max(found.process_refusals, last.process_refusals),
+            max(found.cpu_seconds, last.cpu_seconds),
+        )
         if now.memory_kills > self._before.memory_kills:
             return "max_memory_bytes"
         spent = now.cpu_seconds - self._before.cpu_seconds
@@ -113,10 +119,9 @@ class ContainerWatch:
     def finish(self, exit_code: int, cpu_seconds: float) -> set[str]:
         """All limits that fired, once the command is gone."""
         self._disk.finish()
-        now = self._group.counts()
         hit = self._disk.seen | self._processes.seen
         hit |= {limit} if (limit := self._counted()) else set()
-        if now.process_refusals > self._before.process_refusals:
+        if self._latest.process_refusals > self._before.process_refusals:
             hit.add("max_processes")
         hit |= {_BY_SIGNAL[exit_code]} if exit_code in _BY_SIGNAL else set()
         return hit | ({"max_cpu_seconds"} if cpu_seconds >= self._limits.max_cpu_seconds else set())

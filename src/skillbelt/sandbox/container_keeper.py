@@ -41,6 +41,7 @@ _SET_DUMPABLE, _SET_SECCOMP, _FILTER_MODE = 4, 22, 2
 _FAILURE, _UNUSABLE, _MISSING = 125, 126, 127
 _SWEEP_SECONDS, _CLEAR_SECONDS = 5.0, 2.0
 _MORE_LIKELY = "500"  # that memory is taken from the command rather than from this process
+_GET_IO_PRIORITY = {"x86_64": 252, "aarch64": 31}
 _WINDOW = struct.pack("HHHH", 24, 80, 0, 0)
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -56,6 +57,7 @@ class Keeper:
     def __init__(self) -> None:
         self._inbox, self._outbox = bytearray(), bytearray()
         self._command: Command | None = None
+        self._standing = standing()
         self._wake, wake = os.pipe()
         for fd in (0, 1, self._wake, wake):
             os.set_blocking(fd, False)
@@ -175,7 +177,8 @@ class Keeper:
         self._command = None
         self._say(DONE, json.dumps({"code": command.code, "cpu": command.cpu_seconds()}).encode())
         self._flush_all()
-        self._say(CLEAN if gone and clear(TEMPORARY) else UNCLEAN)
+        clean = gone and standing() == self._standing and clear(TEMPORARY)
+        self._say(CLEAN if clean else UNCLEAN)
 
     def _flush_all(self) -> None:
         poll = select.poll()
@@ -284,6 +287,17 @@ def others() -> list[int]:
     """The processes in the container, but for this one."""
     own = os.getpid()
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != own]
+
+
+def standing() -> tuple[object, ...]:
+    """How the kernel treats this process, which a command of the same user can make worse.
+
+    The next command would inherit it.
+    """
+    number = _GET_IO_PRIORITY.get(os.uname().machine, -1)
+    priority = os.getpriority(os.PRIO_PROCESS, 0)
+    io_priority = _libc.syscall(ctypes.c_long(number), 1, 0)
+    return priority, io_priority, os.sched_getscheduler(0), sorted(os.sched_getaffinity(0))
 
 
 def _children_cpu() -> float:

@@ -41,15 +41,14 @@ class Container:
         self._engine.kill(self._made.id)
 
     def close(self) -> None:
-        """Let go of it. It ends by itself then; the engine is told too, and not waited for."""
+        """Let go of it: its first process ends then, and the engine removes it."""
         self.channel.close()
-        threading.Thread(
-            target=self._engine.remove, args=(self._made.id,), name="skillbelt-remove", daemon=True
-        ).start()
 
-    def forget(self) -> None:
-        """Let go in a process that was forked off; it goes on for the other."""
+    def discard(self) -> None:
+        """Have it gone, whatever was done to it; that is not waited for."""
         self.channel.close()
+        remove = self._engine.remove
+        threading.Thread(target=remove, args=(self._made.id,), daemon=True).start()
 
 
 class Pool:
@@ -146,6 +145,7 @@ class Pool:
         """It must not be used again."""
         with self._changed:
             self._drop(container)
+        container.discard()
 
     def _drop(self, container: Container) -> None:
         if container in self._idle:
@@ -174,6 +174,7 @@ class Pool:
             self._closing |= self._busy
 
     def _forget(self) -> None:
+        """In a process that was forked off: they go on for the other."""
         for container in (*self._idle, *self._busy):
-            container.forget()
+            container.close()
         self._reset()
