@@ -1,0 +1,283 @@
+"""The engine process of the WASM sandbox, as the runtime holds it, and whose turn it is.
+
+One process holds the engine and forks a worker for each run (`wasm_worker`). It is started when it
+is first needed, ends when nothing was run for long, and ends with the runtime.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from importlib.machinery import PathFinder
+from typing import Any
+
+from skillbelt.cleanup import remove_tree
+from skillbelt.errors import SandboxUnavailable
+from skillbelt.sandbox import seccomp
+from skillbelt.sandbox.identity import current_identity, run_identity
+from skillbelt.sandbox.spawn import Ends, spawn
+from skillbelt.sandbox.supervised import launcher_python
+from skillbelt.values import Limits
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_TEXT = """
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+spec = spec_from_file_location("wasm_worker", sys.argv[2] + "/wasm_worker.py")
+sys.modules["wasm_worker"] = worker = module_from_spec(spec)
+spec.loader.exec_module(worker)
+worker.main(int(sys.argv[1]), sys.argv[2])
+"""
+_PACKAGE = "wasmtime"
+_START_SECONDS = 60.0
+_END_SECONDS = 5.0
+_MESSAGE_BYTES = 64 * 2**10
+_LAST_WORDS = 4 * 2**10
+_PREFIX = "skillbelt-wasm-"
+_MOST_TREES = 256
+
+
+def packages() -> str:
+    """The folder that holds the engine's package; empty when there is none. It is not loaded."""
+    spec = PathFinder.find_spec(_PACKAGE)
+    return os.path.dirname(os.path.dirname(spec.origin)) if spec and spec.origin else ""
+
+
+def worker_filter() -> bytes:
+    """The filter for the system calls of a worker."""
+    return seccomp.program(False, False, programs=False)
+
+
+class EngineProcess:
+    """A running engine process; SandboxUnavailable when it does not come up."""
+
+    def __init__(self, idle_seconds: float) -> None:
+        self._lock = threading.Lock()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ended = threading.Event()
+        said, errors = os.pipe()
+        try:
+            self.pid = self._spawn(theirs, errors)
+            self._hello = self._greet(idle_seconds, said)
+        except BaseException:
+            self._control.close()
+            raise
+        finally:
+            os.close(said)
+
+    def _spawn(self, theirs: socket.socket, errors: int) -> int:
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        handle = theirs.fileno()
+        argv = (launcher_python(), "-I", "-S", "-c", _TEXT, str(handle), _HERE)
+        try:
+            pid = spawn(argv, Ends(null, null, errors, (handle,)))
+        except (OSError, ValueError) as error:
+            raise SandboxUnavailable(f"the engine can not be started: {error}") from error
+        finally:
+            theirs.close()
+            os.close(null)
+            os.close(errors)
+        threading.Thread(target=self._await_end, args=(pid,), daemon=True).start()
+        return pid
+
+    def _await_end(self, pid: int) -> None:
+        # Whoever embeds us may have taken it.
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+        self._ended.set()
+
+    def _greet(self, idle_seconds: float, said: int) -> dict[str, Any]:
+        spec = {
+            "parent": os.getpid(),
+            "identity": run_identity(),
+            "packages": packages(),
+            "filter": worker_filter().hex(),
+            "idle_seconds": idle_seconds,
+        }
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        with suppress(OSError):
+            self._control.send(json.dumps(spec).encode())
+            if poll.poll(_START_SECONDS * 1000):
+                answer = self._control.recv(_MESSAGE_BYTES)
+                if answer:
+                    hello: dict[str, Any] = json.loads(answer)
+                    return hello
+        self._kill()
+        words = os.read(said, _LAST_WORDS).decode("utf-8", "replace").strip().split("\n")[-1]
+        raise SandboxUnavailable(f"the engine can not start: {words or 'it said nothing'}")
+
+    def _kill(self) -> None:
+        if not self._ended.is_set():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        self._ended.wait(_END_SECONDS)
+
+    @property
+    def flavour(self) -> str:
+        """What its machine code depends on: the engine's version, and what the processor can do."""
+        return json.dumps(self._hello, sort_keys=True)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be told something."""
+        return not self._ended.is_set()
+
+    def order(self, what: dict[str, object], handles: Iterable[int]) -> None:
+        """Tell it to start a worker; OSError when it has gone. The handles stay the caller's."""
+        with self._lock:
+            socket.send_fds(self._control, [json.dumps(what).encode()], list(handles))
+
+    def stop(self, *, wait: bool) -> None:
+        """Let it end, once all its workers have; `wait` until then."""
+        with self._lock:
+            self._control.close()
+        if wait and not self._ended.wait(_END_SECONDS):
+            self._kill()
+
+
+class Ticket:
+    """A place in the line of those who wait for a worker."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.granted = False
+        self.wake = wake
+
+
+class Pool:
+    """What all runs of one sandbox share: the engine process, the turns, a folder of its own."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._engine: EngineProcess | None = None
+        self._owner = os.getpid()
+        self._line: deque[Ticket] = deque()
+        self._running = 0
+        self._folder = ""
+        self._made = 0
+        self._trees: dict[tuple[str, ...], str] = {}
+
+    def engine(self) -> EngineProcess:
+        """The process, started if there is none."""
+        with self._starting:
+            if self._owner != os.getpid():
+                # A fork has neither the process nor the turns of the others.
+                self.__init__(self._limits)  # type: ignore[misc]
+                return self.engine()
+            if self._engine is not None and self._engine.alive:
+                return self._engine
+            if self._engine is not None:
+                self._engine.stop(wait=True)
+            self._engine = EngineProcess(self._limits.wasm_idle_seconds)
+            return self._engine
+
+    def close(self) -> None:
+        """End the process and remove the folder; runs that go on are left to come to their end."""
+        with self._starting:
+            engine, self._engine = self._engine, None
+            with self._lock:
+                busy = self._running > 0
+                folder = "" if busy else self._folder
+                if not busy:
+                    self._folder, self._trees = "", {}
+        if engine is not None:
+            engine.stop(wait=not busy)
+        if folder:
+            with suppress(OSError):
+                _remove(folder)
+
+    # Turns
+
+    def enter(self, wake: Callable[[], None]) -> Ticket:
+        """Stand in line; `wake` is called when it is one's turn."""
+        ticket = Ticket(wake)
+        with self._lock:
+            self._line.append(ticket)
+        self._next()
+        return ticket
+
+    def leave(self, ticket: Ticket) -> None:
+        """Give one's turn back, or one's place in the line."""
+        with self._lock:
+            if ticket.granted:
+                self._running -= 1
+            elif ticket in self._line:
+                self._line.remove(ticket)
+        self._next()
+
+    def _next(self) -> None:
+        woken = []
+        with self._lock:
+            while self._line and self._running < max(1, self._limits.max_wasm_workers):
+                ticket = self._line.popleft()
+                ticket.granted = True
+                self._running += 1
+                woken.append(ticket)
+        for ticket in woken:
+            ticket.wake()
+
+    # Folders
+
+    def temporary(self) -> str:
+        """A new empty folder that belongs to whoever commands run as."""
+        path = os.path.join(self.place(), os.urandom(8).hex())
+        os.mkdir(path, 0o700)
+        if run_identity() is not None:
+            os.chown(path, *current_identity())
+        return path
+
+    def tree(self, paths: Iterable[str]) -> str:
+        """A folder with nothing but empty folders at these paths, so that what lies above is there.
+
+        The same paths have the same folder.
+        """
+        key = tuple(sorted(paths))
+        place = self.place()
+        with self._lock:
+            if key not in self._trees:
+                self._made += 1
+                root = os.path.join(place, f"tree-{self._made}")
+                for path in key:
+                    os.makedirs(os.path.join(root, path.strip("/")), 0o755, exist_ok=True)
+                self._trees[key] = root
+                if len(self._trees) > _MOST_TREES:
+                    remove_tree(self._trees.pop(next(iter(self._trees))))
+            return self._trees[key]
+
+    def place(self) -> str:
+        """The folder itself; what is in it is gone when the pool is closed."""
+        with self._lock:
+            if not self._folder:
+                _sweep()
+                self._folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+                # Others must pass through, and can not look around.
+                os.chmod(self._folder, 0o711)
+            return self._folder
+
+
+def _sweep() -> None:
+    """Remove what a killed runtime of the same user left."""
+    place = tempfile.gettempdir()
+    for name in os.listdir(place):
+        pid = name.removeprefix(_PREFIX).partition("-")[0]
+        if not name.startswith(_PREFIX) or not pid.isdigit() or os.path.exists(f"/proc/{pid}"):
+            continue
+        path = os.path.join(place, name)
+        with suppress(OSError):
+            if os.lstat(path).st_uid == os.geteuid() and not os.path.islink(path):
+                _remove(path)
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder of ours, which lies among those of others, and all in it."""
+    for name in os.listdir(folder):
+        remove_tree(os.path.join(folder, name))
+    os.rmdir(folder)
