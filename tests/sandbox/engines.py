@@ -16,14 +16,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from skillbelt.cleanup import remove_tree
+from skillbelt.sandbox.conformance import Place
+from skillbelt.sandbox.container_engine import LABEL
+from skillbelt.sandbox.identity import current_identity
+from skillbelt.sandbox.protocol import Outcome
+
 NAMES = ("docker", "podman")
 START_SECONDS, STOP_SECONDS = 30.0, 15.0
+OTHER_RUNTIME = "another"
 USER_PROCESSES, OPEN_FILES = 32_768, 1_024
 
 
@@ -38,6 +45,16 @@ class Started(NamedTuple):
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The URL of an engine; the test is not run where that engine can not be started."""
     return url_of(str(request.param), tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def any_engine(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of the first engine there is, for what does not depend on which one it is."""
+    found = started(tmp_path_factory)
+    for one in found.values():
+        if one.url:
+            return one.url
+    pytest.skip("; ".join(f"{name}: {one.reason}" for name, one in found.items()))
 
 
 def url_of(name: str, tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -75,6 +92,57 @@ def _begin(session: int, answer: Path) -> None:
         child.returncode = 0  # it lives longer than this test
 
 
+def containers(url: str, runtime: int | None = None) -> list[str]:
+    """The containers of that runtime, this one by default, whatever state they are in."""
+    from docker import APIClient
+
+    client = APIClient(base_url=url, version="auto")
+    try:
+        wanted = {"label": f"{LABEL}={runtime or os.getpid()}"}
+        return [one["Id"] for one in client.containers(all=True, filters=wanted)]
+    finally:
+        client.close()
+
+
+def until(happened: Callable[[], bool], seconds: float = 30.0) -> bool:
+    """Whether it happens before the time is over."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def said(outcome: Outcome) -> str:
+    """What a command wrote that did well."""
+    assert outcome.exit_code == 0, outcome
+    return outcome.stdout.data.decode()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Place]:
+    """A workspace for all tests of a module, so that containers are used again."""
+    folder = tempfile.mkdtemp(prefix="skillbelt-")
+    os.chmod(folder, 0o755)
+    yield Place(folder, current_identity())
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def place(shared: Place) -> Iterator[Place]:
+    """The same workspace, empty each time."""
+    yield shared
+    above = os.path.dirname(shared.folder)
+    for path in [os.path.join(shared.folder, name) for name in os.listdir(shared.folder)]:
+        if os.path.isdir(path) and not os.path.islink(path):
+            remove_tree(path)
+        else:
+            os.unlink(path)
+    for name in set(os.listdir(above)) - {"work"}:
+        remove_tree(os.path.join(above, name))
+
+
 class Docker:
     """dockerd, without a bridge and without rules for packets."""
 
@@ -88,9 +156,9 @@ class Docker:
             *("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false"),
             *("--ip-masq=false",),
         ]
-        runsc = shutil.which("runsc")
-        if runsc is not None:
-            self.argv += ["--add-runtime", f"runsc={runsc}"]
+        runc = shutil.which("runc")
+        if runc is not None:
+            self.argv += ["--add-runtime", f"{OTHER_RUNTIME}={runc}"]
 
 
 class Podman:
@@ -157,7 +225,7 @@ class Keeper:
         return one, process
 
     def _answering(self, one: Docker | Podman, process: subprocess.Popen[bytes]) -> Started:
-        _until(lambda: _answers(one.socket) or process.poll() is not None, START_SECONDS)
+        until(lambda: _answers(one.socket) or process.poll() is not None, START_SECONDS)
         if _answers(one.socket):
             return Started(f"unix://{one.socket}")
         lines = Path(one.log).read_text(errors="replace").splitlines() or ["it said nothing"]
@@ -176,7 +244,7 @@ class Keeper:
         for process in self._running:
             process.send_signal(signal.SIGTERM)
         for process in self._running:
-            if not _until(lambda each=process: each.poll() is not None, STOP_SECONDS):  # type: ignore[misc]
+            if not until(lambda each=process: each.poll() is not None, STOP_SECONDS):  # type: ignore[misc]
                 process.kill()
                 process.wait()
         for place in reversed(_mounted_below(self._root)):
@@ -193,15 +261,6 @@ def _answers(path: str) -> bool:
             return b" 200 " in end.recv(200)
         except OSError:
             return False
-
-
-def _until(happened: Callable[[], bool], seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while not happened():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def _mounted_below(folder: str) -> list[str]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
@@ -36,9 +37,9 @@ from skillbelt.values import Limits
 
 TEMPORARY = "/tmp"
 _KEEPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "container_keeper.py")
-_RLIMIT_NPROC = 6
 _UNBOUNDED = 2**62
-_NO_RIGHTS = ("CapPrm", "CapEff", "CapBnd")
+_USUAL_RUNTIMES = ("", "runc", "crun", "io.containerd.runc.v2")
+_PROBED, _PROBE = "/run/check", "import sys; open(sys.argv[1], 'x')"
 # What was tried already, and whether files inside have the numbers that they have outside.
 _tried: dict[tuple[str, str, str, int], bool] = {}
 
@@ -117,20 +118,19 @@ class ContainerSandbox:
         limits = Limits(max_workspace_bytes=_UNBOUNDED, max_workspace_files=_UNBOUNDED)
         token = os.urandom(8).hex()
         with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
+            os.chown(folder, *current_identity())
             os.chmod(folder, 0o755)
-            with open(os.path.join(folder, "token"), "w", encoding="utf-8") as file:
-                os.fchmod(file.fileno(), 0o644)
-                file.write(token)
-            code = "print(open('/run/check/token').read(), end='')"
-            argv = (self._image.python, "-I", "-S", "-c", code)
-            job = Job(argv, {}, "/", (Mount(folder, "/run/check"),), folder, limits=limits)
+            argv = (self._image.python, "-I", "-S", "-c", _PROBE, token)
+            mounts = (Mount(folder, _PROBED, True),)
+            job = Job(argv, {}, _PROBED, mounts, folder, limits=limits)
             outcome = self._start(job, None, Pool(1, 0.0, reuse=False)).wait()
+            seen = os.listdir(folder)
         assert outcome is not None
-        if outcome.stdout.data.decode("utf-8", "replace") != token:
+        if seen != [token]:
             said = outcome.stderr.data.decode("utf-8", "replace").strip()
             raise SandboxUnavailable(
-                "a container starts, but does not see a folder of this machine; the engine must "
-                f"run on this very machine: {said or 'another folder is there'}"
+                "a container starts, but a file that is made in it is not made here; the engine "
+                f"must run on this very machine: {said or 'there is another folder'}"
             )
 
     def _start(self, job: Job, listener: Listener | None, pool: Pool) -> Running:
@@ -141,7 +141,7 @@ class ContainerSandbox:
         try:
             enforced = self._enforced(job, container)
             watch = ContainerWatch(job, TEMPORARY, container.group, container.pid)
-            task = _task(job)
+            task = _task(job, self._engine.rootless)
         except BaseException:
             pool.discard(container)
             raise
@@ -191,12 +191,10 @@ class ContainerSandbox:
 
     def _check(self, job: Job, key: Hashable, found: dict[str, Any]) -> None:
         """SandboxUnavailable or RunRefused unless the engine did what was asked."""
-        identity = current_identity()
-        held = {"Uid": identity.uid, "Gid": identity.gid}
-        faults = [name for name in held if found.get(name, "").split() != [str(held[name])] * 4]
-        faults += [name for name in _NO_RIGHTS if int(found.get(name) or "1", 16)]
-        faults += [] if found.get("NoNewPrivs") == "1" else ["NoNewPrivs"]
-        faults += [] if found.get("Seccomp") == "2" or self._engine.runtime else ["Seccomp"]
+        # Another runtime may have a kernel of its own, which neither says nor needs all of this;
+        # the filter of the command itself is loaded there too.
+        silent = () if self._engine.runtime in _USUAL_RUNTIMES else ("", "0")
+        faults = list(_faults(found, silent))
         if faults:
             raise SandboxUnavailable(f"the engine does not hold back: {', '.join(faults)}")
         self._check_places(job, key, tuple(tuple(one) for one in found["places"]))
@@ -232,8 +230,26 @@ class ContainerSandbox:
             "file size": "rlimit",
             "open files": "rlimit",
             "temporary files": "sized tmpfs",
-            **limits_enforced(job.limits, container.group),
+            **limits_enforced(job.limits, container.group, self._engine.rootless),
         }
+
+
+def _faults(found: dict[str, Any], silent: tuple[str, ...]) -> Iterator[str]:
+    """What is not as it was asked for."""
+    identity = current_identity()
+    for name, number in (("Uid", identity.uid), ("Gid", identity.gid)):
+        if found.get(name, "").split() != [str(number)] * 4:
+            yield name
+    for name in ("CapPrm", "CapEff", "CapBnd"):
+        if int(found.get(name) or "1", 16):
+            yield name
+    for name, value in (("NoNewPrivs", "1"), ("Seccomp", "2")):
+        if found.get(name, "") not in (value, *silent):
+            yield name
+    ours = [keeper.namespace(name) for name in keeper.NAMESPACES]
+    for name, inside, outside in zip(keeper.NAMESPACES, found["namespaces"], ours, strict=True):
+        if inside == outside or (not inside and not silent):
+            yield f"namespace {name}"
 
 
 def _mounts(job: Job) -> Iterator[Mount]:
@@ -249,7 +265,8 @@ def _mounts(job: Job) -> Iterator[Mount]:
         yield mount
 
 
-def _task(job: Job) -> dict[str, object]:
+def _task(job: Job, own_users: bool) -> dict[str, object]:
+    """What the first process is told; with `own_users` a container counts its processes alone."""
     network, processes = bool(job.bridge), job.capabilities.processes
     argv = job.argv
     if job.bridge:
@@ -261,12 +278,16 @@ def _task(job: Job) -> dict[str, object]:
         "env": {**job.env, "PWD": job.env.get("PWD", job.cwd)},
         "cwd": job.cwd,
         "terminal": job.terminal,
-        # The processes of a user are counted for all its containers together.
-        "limits": [one for one in process_limits(job.limits, 0) if one[0] != _RLIMIT_NPROC],
+        "limits": [
+            one
+            for one in process_limits(job.limits, 1)
+            if own_users or one[0] != resource.RLIMIT_NPROC
+        ],
         "filter": seccomp.program(processes, network).hex(),
     }
 
 
+@lru_cache(maxsize=1)
 def _keeper_text() -> bytes:
     with open(_KEEPER, "rb") as file:
         return file.read()

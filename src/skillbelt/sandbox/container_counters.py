@@ -127,12 +127,13 @@ class ContainerWatch:
         return hit | ({"max_cpu_seconds"} if cpu_seconds >= self._limits.max_cpu_seconds else set())
 
 
-def limits_enforced(limits: Limits, group: Group) -> dict[str, str]:
+def limits_enforced(limits: Limits, group: Group, own_users: bool) -> dict[str, str]:
     """What holds the memory and the number of processes, as the kernel shows it."""
     watched = "watched, all processes together; rlimit for each"
     held = 0 < group.memory_bytes <= limits.max_memory_bytes
     counted = 0 < group.processes <= limits.max_processes + 1
-    count = "cgroup of the container" if counted else "not enforced: the engine sets no limit"
+    uncounted = "rlimit in a user namespace" if own_users else "not enforced: the engine does not"
+    count = "cgroup of the container" if counted else uncounted
     return {
         "memory": "cgroup of the container; rlimit for each process" if held else watched,
         "process count": count,

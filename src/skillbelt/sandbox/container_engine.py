@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import socket
@@ -86,7 +87,8 @@ class Engine:
     @property
     def rootless(self) -> bool:
         """Whether it runs as an ordinary user, with numbers of users of its own."""
-        return any("rootless" in str(one) for one in self.info.get("SecurityOptions") or ())
+        options = self.info.get("SecurityOptions") or ()
+        return bool(self.info.get("Rootless")) or any("rootless" in str(one) for one in options)
 
     def check(self) -> None:
         """SandboxUnavailable when it is none that commands can be run with."""
@@ -97,11 +99,19 @@ class Engine:
                 "Docker without root gives commands another user than yours, who can not write to "
                 "workspaces; use Podman, or Docker's own service"
             )
-        known = self.info.get("Runtimes") or {}
-        if self.runtime and not self.podman and self.runtime not in known:
+        if self.runtime:
+            self._check_runtime()
+
+    def _check_runtime(self) -> None:
+        known = sorted(self.info.get("Runtimes") or {})
+        if self.podman:
+            # It does not let a container choose.
+            known = [str(self.info.get("DefaultRuntime"))]
+        if self.runtime not in known:
+            how = "set it in containers.conf of its service" if self.podman else "add it there"
             raise SandboxUnavailable(
-                f"the engine has no runtime {self.runtime!r} (container_runtime); it has: "
-                f"{', '.join(sorted(known)) or 'none'}"
+                f"the engine does not run containers with {self.runtime!r} (container_runtime), "
+                f"but with: {', '.join(known) or 'nothing'}; {how}"
             )
 
     def make(self, image: str, shape: Shape, command: list[str], hidden: list[str]) -> Made:
@@ -133,8 +143,8 @@ class Engine:
             "Hostname": "sandbox",
             "WorkingDir": "/",
             "Env": [],
-            "Labels": {LABEL: "container"},
-            "NetworkDisabled": True,
+            "Labels": {LABEL: str(os.getpid())},
+            "NetworkDisabled": True,  # so that nothing of the host's is written to resolv.conf
             "Healthcheck": {"Test": ["NONE"]},
             **dict.fromkeys(("OpenStdin", "StdinOnce", "AttachStdin"), True),
             **dict.fromkeys(("AttachStdout", "AttachStderr"), True),
@@ -163,7 +173,7 @@ class Engine:
             },
             "Mounts": [_bind(mount) for mount in shape.mounts],
         }
-        if self.runtime:
+        if self.runtime and not self.podman:
             config["Runtime"] = self.runtime
         if self.rootless:
             config["UsernsMode"] = "keep-id"
@@ -193,7 +203,7 @@ class Engine:
                 "HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
                 "Content-Length: 0\r\n\r\n".encode()
             )
-            _check_answer(_head(end))
+            _check_answer(end, _head(end))
         except BaseException:
             end.close()
             raise
@@ -202,12 +212,9 @@ class Engine:
     def _check_made(self, made: str) -> int:
         """The number of its first process; an engine that took less than was asked is refused."""
         found = self.client.inspect_container(made)
-        runtime = found.get("OCIRuntime") or found["HostConfig"].get("Runtime") or ""
-        if self.runtime and self.runtime not in (runtime, os.path.basename(runtime)):
-            raise SandboxUnavailable(
-                f"the engine runs containers with {runtime or 'a runtime of its own'}, not with "
-                f"{self.runtime!r} (container_runtime)"
-            )
+        runtime = found["HostConfig"].get("Runtime")
+        if self.runtime and not self.podman and runtime != self.runtime:
+            raise SandboxUnavailable(f"the engine runs containers with {runtime!r} all the same")
         if found["HostConfig"].get("NetworkMode") != "none":
             raise SandboxUnavailable("the engine gives the container a network")
         return int(found["State"]["Pid"])
@@ -328,8 +335,10 @@ def _head(end: socket.socket) -> bytes:
     return head
 
 
-def _check_answer(head: bytes) -> None:
+def _check_answer(end: socket.socket, head: bytes) -> None:
     words = head.split(None, 2)
     if len(words) < 2 or words[1] not in (b"101", b"200"):
-        said = head.decode("utf-8", "replace").partition("\r\n")[0]
-        raise SandboxUnavailable(f"the engine does not give its streams: {one_line(said)}")
+        body = end.recv(_ANSWER_BYTES).decode("utf-8", "replace")
+        with suppress(ValueError, KeyError, TypeError):
+            body = json.loads(body)["message"]
+        raise OSError(body or head.decode("utf-8", "replace").partition("\r\n")[0])

@@ -34,6 +34,7 @@ START = (
     "while len(text) < {size}: text += os.read(0, {size} - len(text)) or os._exit(125)\n"
     "exec(compile(text, 'keeper', 'exec'))"
 )
+NAMESPACES = ("ipc", "mnt", "net", "pid", "uts")
 TEMPORARY = ("/tmp", "/dev/shm", "/dev/mqueue")
 _CHUNK = 64 * 2**10
 _ENOUGH = 4 * _CHUNK  # what may wait for the runtime before the command has to
@@ -262,6 +263,8 @@ class Command:
 
     def sweep(self) -> bool:
         """End everything else in the container; false when something does not end."""
+        if os.getpid() != 1:
+            raise Unstartable("only the first process of a container may end all others")
         until = time.monotonic() + _SWEEP_SECONDS
         while time.monotonic() < until:
             with suppress(ProcessLookupError):
@@ -444,15 +447,25 @@ def about_me(places: list[str]) -> dict[str, Any]:
     seen = [os.stat(place) for place in places]
     return {
         **{name: status.get(name, "") for name in wanted},
+        "namespaces": [namespace(name) for name in NAMESPACES],
         "places": [(found.st_dev, found.st_ino) for found in seen],
     }
 
 
+def namespace(name: str) -> str:
+    """The namespace of that kind that this process is in; empty when that is not known."""
+    try:
+        return os.readlink(f"/proc/self/ns/{name}")
+    except OSError:  # a kernel of its own need not have it
+        return ""
+
+
 def main(places: list[str]) -> None:
     """Be the first process. What has the same user can then neither read nor change it."""
+    hello = about_me(places)
     _prctl(_SET_DUMPABLE, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    Keeper().serve(about_me(places))
+    Keeper().serve(hello)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """That a container shows what was meant: its engine follows links, with the rights of root."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 
 from skillbelt.errors import SandboxUnavailable
@@ -8,6 +9,7 @@ from skillbelt.paths import inside
 from skillbelt.sandbox.protocol import Mount
 
 Identities = tuple[tuple[int, int], ...]
+_OCTAL = re.compile(rb"\\([0-7]{3})")
 _MOUNT_TABLE = "/proc/self/mountinfo"
 
 
@@ -62,4 +64,4 @@ def _mount_points() -> Iterator[str]:
         return
     for row in rows:
         # Blanks and the like stand there as octal numbers.
-        yield os.fsdecode(row[4].decode("unicode_escape").encode("latin-1"))
+        yield os.fsdecode(_OCTAL.sub(lambda found: bytes([int(found[1], 8)]), row[4]))
