@@ -51,6 +51,7 @@ class WasmSandbox:
         self._pool = Pool(self._settings.limits)
         self._modules: Modules | None = None
         self._works = False
+        self._hosts: dict[str, str] = {}
         self._passed: set[str] = set()
 
     def unavailable(self) -> str | None:
@@ -117,12 +118,17 @@ class WasmSandbox:
         """The component that runs scripts of this kind; made on first use."""
         if program.kind == "module":
             return ""
+        known = self._hosts.get(program.kind, "")
+        if known and os.path.isfile(known):
+            return known
         from skillbelt.wasm_hosts import host_component
 
         settings = self._settings
         if not settings.cache_dir:
             settings = settings._replace(cache_dir=os.path.join(self._pool.place(), "hosts"))
-        return host_component(program.kind, settings, self._progress)
+        found = host_component(program.kind, settings, self._progress)
+        self._hosts[program.kind] = found
+        return found
 
     def _opened_modules(self) -> Modules:
         with self._lock:

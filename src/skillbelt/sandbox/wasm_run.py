@@ -247,8 +247,8 @@ class WasmRun(Controls):
             "fuel": ready.fuel,
         }
         body = job.limits.max_download_bytes if door else 0
-        worker = Worker(engine, order, [task, *self._theirs, ready.handle], body)
         self._started = time.monotonic()
+        worker = Worker(engine, order, [task, *self._theirs, ready.handle], body)
         try:
             self._close(task, self._theirs[0], self._theirs[1])
             self._fetcher = Fetcher(door, job.limits.max_download_bytes) if door else None
