@@ -35,6 +35,7 @@ _POPULATE = 22  # MADV_POPULATE_READ
 _LIMITS = (
     ("all fuel consumed", "max_wasm_fuel"),
     ("exceeds memory limits", "max_memory_bytes"),
+    ("Cannot allocate memory", "max_memory_bytes"),
     ("exceeds table limits", "max_wasm_elements"),
     ("count too high", "max_wasm_instances"),
 )
