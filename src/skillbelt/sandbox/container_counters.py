@@ -9,6 +9,7 @@ from skillbelt.sandbox.protocol import Job
 from skillbelt.sandbox.watch import DiskWatch, ProcessWatch
 from skillbelt.values import Limits
 
+_TABLE = "/proc/{pid}/cgroup"
 _UNIFIED = (MOUNT, f"{MOUNT}/unified")
 _BY_SIGNAL = {152: "max_cpu_seconds", 153: "max_written_file_bytes"}
 
@@ -59,7 +60,7 @@ class Group:
 def _folder(pid: int, controller: str, files: tuple[str, ...]) -> str:
     """Where the controller counts for the process; empty when it does not, or can not be seen."""
     try:
-        with open(f"/proc/{pid}/cgroup", encoding="utf-8") as lines:
+        with open(_TABLE.format(pid=pid), encoding="utf-8") as lines:
             rows = [line.rstrip("\n").split(":", 2) for line in lines]
     except OSError:
         return ""
