@@ -165,14 +165,14 @@ class Pool:
         self._made = 0
         self._trees: dict[tuple[str, ...], str] = {}
 
-    def engine(self) -> EngineProcess:
-        """The process, started if there is none."""
+    def engine(self, gone: EngineProcess | None = None) -> EngineProcess:
+        """The process, started if there is none, or if the one there was is `gone`."""
         with self._starting:
             if self._owner != os.getpid():
                 # A fork has neither the process nor the turns of the others.
                 self.__init__(self._limits)  # type: ignore[misc]
                 return self.engine()
-            if self._engine is not None and self._engine.alive:
+            if self._engine is not None and self._engine.alive and self._engine is not gone:
                 return self._engine
             if self._engine is not None:
                 self._engine.stop(wait=True)

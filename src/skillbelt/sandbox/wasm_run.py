@@ -175,11 +175,12 @@ class WasmRun(Controls):
             os.close(file)
 
     def _run_file(self, file: int, program: Program) -> _Ending:
+        engine = self._pool.engine()
         try:
-            return self._run_with(self._pool.engine(), file, program)
+            return self._run_with(engine, file, program)
         except EngineGone:
             # It may have ended, for having been idle, just before it was told.
-            return self._run_with(self._pool.engine(), file, program)
+            return self._run_with(self._pool.engine(gone=engine), file, program)
 
     def _run_with(self, engine: EngineProcess, file: int, program: Program) -> _Ending:
         def compiled(order: dict[str, object], handles: list[int]) -> Mapping[str, Any]:

@@ -88,6 +88,12 @@ class Engine:
 
     def serve(self) -> None:
         """Do what the runtime says, until it is gone or has had nothing to do for long."""
+        self._attend()
+        for spare in self._spares.values():
+            os.kill(spare.pid, signal.SIGKILL)
+            os.waitpid(spare.pid, 0)
+
+    def _attend(self) -> None:
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._ended, select.POLLIN)
