@@ -1,0 +1,85 @@
+// Bundles a program and makes a component of it, twice, so that what the clock leaves can be told
+// from the rest. Its one argument is the file that says what to build, as JSON:
+// {tools, entry, source, outputs, world, wit, runtime, engine}
+import { readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+
+const task = JSON.parse(readFileSync(process.argv[2], "utf8"));
+const tool = createRequire(pathToFileURL(join(task.tools, "package.json")));
+const here = dirname(fileURLToPath(import.meta.url));
+const esbuild = tool("esbuild");
+
+const NODE = ["assert", "assert/strict", "buffer", "crypto", "events", "fs", "fs/promises", "os", "path", "path/posix", "perf_hooks", "process", "readline", "timers", "timers/promises", "url", "util"];
+
+// The modules of node are ours; the source of the skill is the program.
+const modules = {
+  name: "skillbelt",
+  setup(build) {
+    const filter = new RegExp(`^(?:node:)?(?:${NODE.join("|")})$`);
+    build.onResolve({ filter }, ({ path }) => ({ path: path.replace(/^node:/, ""), namespace: "node" }));
+    build.onResolve({ filter: /^node:/ }, ({ path }) => ({ errors: [{ text: `${path} is not there in a WASM component` }] }));
+    build.onLoad({ filter: /.*/, namespace: "node" }, ({ path }) => ({
+      contents: `module.exports = require("./builtins.js").builtins[${JSON.stringify(path)}];`,
+      resolveDir: here,
+    }));
+    build.onResolve({ filter: /^skill:main$/ }, () => ({ path: task.source, namespace: "file" }));
+    if (task.source) {
+      build.onLoad({ filter: /.*/, namespace: "file" }, ({ path }) => (path === task.source ? mainSource(path) : undefined));
+    }
+  },
+};
+
+async function mainSource(path) {
+  const { awaited } = await import("./trailing.js");
+  const text = readFileSync(path, "utf8");
+  const loader = /\.[mc]?ts$/.test(path) ? "ts" : path.endsWith("x") ? "tsx" : "js";
+  const waiting = awaited(text);
+  try {
+    // Only where that can be said: a script may be one that can not wait at its top.
+    if (waiting !== text) await esbuild.transform(waiting, { loader, format: "esm" });
+    return { contents: waiting, loader };
+  } catch {
+    return { contents: text, loader };
+  }
+}
+
+const bundled = await esbuild.build({
+  entryPoints: [task.entry],
+  bundle: true,
+  write: false,
+  format: "esm",
+  platform: "neutral",
+  mainFields: ["module", "main"],
+  conditions: ["import", "require"],
+  external: ["wasi:*", "skillbelt:*"],
+  nodePaths: [join(task.tools, "node_modules")],
+  absWorkingDir: dirname(task.source || task.entry),
+  minify: !task.source,
+  keepNames: true,
+  charset: "utf8",
+  legalComments: "none",
+  tsconfigRaw: "{}",
+  logLevel: "silent",
+  plugins: [modules],
+}).catch((error) => {
+  const said = (error.errors ?? []).map(({ text, location }) => (location ? `${location.file}:${location.line}: ${text}` : text));
+  console.error(said.join("\n") || String(error));
+  process.exit(1);
+});
+const text = bundled.outputFiles[0].text;
+const js = join(dirname(task.outputs[0]), "entry.js");
+writeFileSync(js, text);
+
+if (task.engine === "starlingmonkey") {
+  const { componentize } = await import(pathToFileURL(tool.resolve("@bytecodealliance/componentize-js")).href);
+  const { component } = await componentize({ sourcePath: js, witPath: task.wit, worldName: task.world, enableAot: false });
+  writeFileSync(task.outputs[0], component);
+} else {
+  const { componentize } = tool("componentize-qjs");
+  for (const output of task.outputs) {
+    const made = await componentize({ witPath: task.wit, world: task.world, jsSource: text, runtime: task.runtime });
+    writeFileSync(output, made.component);
+  }
+}
