@@ -82,6 +82,7 @@ def stage(place: Place) -> Iterator[Stage]:
     yield made
     made.theirs.close()
     made.pool.close()
+    made.container.close()
 
 
 def test_a_run_that_goes_well_gives_its_container_back(stage: Stage) -> None:

@@ -122,6 +122,8 @@ class ContainerRun(Controls):
             ending = self._carry()
         except Lost:
             self._lost, ending = True, self._why_lost()
+            with suppress(Lost):  # what came before
+                self._take_all()
         finally:
             self._conclude(ending)
         self._give_back()
