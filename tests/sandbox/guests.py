@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from typing import Any
 
 from skillbelt.sandbox.conformance import Place
 from skillbelt.sandbox.protocol import Job, Mount
@@ -163,9 +164,9 @@ def put(place: Place, name: str, data: bytes) -> str:
     return f"/guests/{name}"
 
 
-def job(place: Place, data: bytes, *argv: str, name: str = "guest.wasm", **fields: object) -> Job:
+def job(place: Place, data: bytes, *argv: str, **fields: Any) -> Job:
     """A job that runs this guest, with the workspace at its own place."""
-    path = put(place, name, data)
+    path = put(place, fields.pop("name", "guest.wasm"), data)
     folder = os.path.join(os.path.dirname(place.folder), "guests")
     mounts = (Mount(place.folder, place.target, True), Mount(folder, "/guests"))
     given = {"mounts": mounts, "env": {}, **fields}

@@ -221,7 +221,7 @@ time.sleep(60)
 
 def test_workers_die_with_a_runtime_that_is_killed(sandbox: WasmSandbox, place: Place) -> None:
     """Attack 30; what it left on the disk goes with the next one's start."""
-    job, _ = spoken(place, "guest.wasm")
+    spoken(place, "guest.wasm")
     folder = os.path.join(os.path.dirname(place.folder), "guests")
     with subprocess.Popen(
         [sys.executable, "-c", _KILLED, folder, place.folder], stdout=subprocess.PIPE, text=True
