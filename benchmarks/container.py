@@ -59,7 +59,8 @@ class Bare:
         self._folder = place.folder
         identity = current_identity()
         self._user = f"{identity.uid}:{identity.gid}"
-        [self._id] = [one["Id"] for one in self._client.containers(filters={"label": LABEL})]
+        ours = {"label": f"{LABEL}={os.getpid()}"}
+        [self._id] = [one["Id"] for one in self._client.containers(filters=ours)]
         self._image = self._client.inspect_container(self._id)["Image"]
 
     def exec_by_command(self) -> None:

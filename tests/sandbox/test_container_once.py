@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.protocol import Mount, run
 from skillbelt.settings import Settings
 from skillbelt.values import Capabilities, Limits
+from tests.benches import SKILL, Bench
 from tests.sandbox.engines import any_engine as any_engine
 from tests.sandbox.engines import containers, said, until
 from tests.sandbox.engines import place as place
@@ -30,6 +31,36 @@ def sandbox(any_engine: str) -> Iterator[ContainerSandbox]:
     made = ContainerSandbox(Settings(container_engine=any_engine))
     yield made
     made.close()
+
+
+def test_a_skill_gives_the_same_result_as_natively(bench: Bench, any_engine: str) -> None:
+    """Byte for byte, but for what held it and how long it took."""
+    bench.write(
+        "scripts/report.py",
+        "import os, sys\n"
+        "print(sorted(os.listdir()), sys.argv, sys.stdin.read(), os.environ['HOME'])\n"
+        "print('to the side', file=sys.stderr)\n"
+        "open('out/report.txt', 'w').write('text')\n"
+        "open(os.environ['WORK_DIR'] + '/kept', 'a').write('x')\n"
+        "sys.exit(3)\n",
+    )
+    documents = []
+    for number, name in enumerate(("bubblewrap", "container")):
+        belt = bench.open(sandbox=name, container_engine=any_engine)
+        session = belt.session("ada", f"chat-{number}")
+        options: Any = {"session": session, "stdin": b"given", "outputs": ["out/*", "work/*"]}
+        ran = [belt.run_sync(SKILL, "python3 scripts/report.py a 'b c'", **options) for _ in "ab"]
+        documents.append([without(one.document()) for one in ran])
+        assert ran[1].sandbox == name
+        belt.close()
+    assert documents[0] == documents[1]
+    assert documents[1][1]["exit_code"] == 3
+
+
+def without(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be the same wherever it ran."""
+    own = ("duration_ms", "enforced", "sandbox")
+    return {key: value for key, value in document.items() if key not in own}
 
 
 def test_idle_containers_go(sandbox: ContainerSandbox, place: Place, any_engine: str) -> None:
