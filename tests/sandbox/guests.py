@@ -171,3 +171,55 @@ def job(place: Place, data: bytes, *argv: str, **fields: Any) -> Job:
     mounts = (Mount(place.folder, place.target, True), Mount(folder, "/guests"))
     given = {"mounts": mounts, "env": {}, **fields}
     return place.job(path, *argv, **given)
+
+
+def fetching(url: str, method: str = "GET", body: str = "") -> bytes:
+    """A component that asks for something; its exit code is the first byte of what it gets.
+
+    200 is an error of the request, and 201 an answer that is empty.
+    """
+    sizes = [len(each) for each in (method, url, body)]
+    return wat(f"""(component
+      (import "skillbelt:host/control@0.1.0"
+        (instance $c (export "exit" (func (param "code" s32)))))
+      (import "skillbelt:host/http@0.1.0" (instance $h
+        (type $ask (record (field "method" string) (field "url" string)
+          (field "headers" (list (tuple string string))) (field "body" (list u8))))
+        (export "request" (type $request (eq $ask)))
+        (type $got (record (field "status" u16) (field "headers" (list (tuple string string)))
+          (field "body" (list u8))))
+        (export "response" (type $response (eq $got)))
+        (export "fetch" (func (param "request" $request)
+          (result (result $response (error string)))))))
+      (core module $memory
+        (memory (export "memory") 64)
+        (global $next (mut i32) (i32.const 65536))
+        (func (export "realloc") (param i32 i32 i32 i32) (result i32)
+          (local $at i32)
+          (local.set $at (i32.and (i32.add (global.get $next) (i32.const 15)) (i32.const -16)))
+          (global.set $next (i32.add (local.get $at) (local.get 3)))
+          (local.get $at)))
+      (core instance $mem (instantiate $memory))
+      (core func $exit (canon lower (func $c "exit")))
+      (core func $fetch (canon lower (func $h "fetch")
+        (memory (core memory $mem "memory")) (realloc (core func $mem "realloc"))))
+      (core module $m
+        (import "m" "memory" (memory 64))
+        (import "h" "exit" (func $exit (param i32)))
+        (import "h" "fetch" (func $fetch
+          (param i32 i32 i32 i32 i32 i32 i32 i32 i32)))
+        (data (i32.const 1024) "{method}") (data (i32.const 2048) "{url}")
+        (data (i32.const 4096) "{body}")
+        (func (export "run") (result i32)
+          (call $fetch (i32.const 1024) (i32.const {sizes[0]}) (i32.const 2048)
+            (i32.const {sizes[1]}) (i32.const 0) (i32.const 0) (i32.const 4096)
+            (i32.const {sizes[2]}) (i32.const 512))
+          (call $exit (if (result i32) (i32.load8_u (i32.const 512)) (then (i32.const 200))
+            (else (if (result i32) (i32.load (i32.const 532))
+              (then (i32.load8_u (i32.load (i32.const 528)))) (else (i32.const 201))))))
+          (i32.const 0)))
+      (core instance $given (export "exit" (func $exit)) (export "fetch" (func $fetch)))
+      (core instance $i (instantiate $m (with "m" (instance $mem)) (with "h" (instance $given))))
+      (func $run (result (result)) (canon lift (core func $i "run")))
+      (instance $r (export "run" (func $run)))
+      (export "wasi:cli/run@0.2.0" (instance $r)))""")

@@ -90,9 +90,7 @@ def _other_owner(path: Path) -> None:
         ),
     ],
 )
-def test_what_was_tampered_with_is_not_used(
-    shelf: Shelf, spoil: Callable[[Path], object]
-) -> None:
+def test_what_was_tampered_with_is_not_used(shelf: Shelf, spoil: Callable[[Path], object]) -> None:
     """Attack 60: it is told, and compiled anew."""
     spoil(shelf.folder / shelf.add())
     assert shelf.find() is None

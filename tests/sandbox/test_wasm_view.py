@@ -25,9 +25,12 @@ def workspace(place: Place) -> Job:
     mounts = [
         Mount(os.path.join(place.folder, path), f"/workspace/{path}", writable)
         for path, writable in (
-            ("skills/kit", False), ("skills/kit/.venv", True), ("work", True), ("out", True),
+            ("skills/kit", False),
+            ("skills/kit/.venv", True),
+            ("work", True),
+            ("out", True),
             ("runs", True),
-        )  # fmt: skip
+        )
     ]
     env = {
         "SKILLS_DIR": "/workspace/skills",
