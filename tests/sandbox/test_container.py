@@ -134,6 +134,17 @@ os.chmod("/tmp/a", 0)
     assert said(run(sandbox, place.python(look, mounts=mounts, cwd="/work"))) == "[] [] []\n"
 
 
+@pytest.mark.parametrize("target", ["/tmp", "/dev/shm", "/var/tmp", "/run"])
+def test_what_is_mounted_as_a_temporary_folder_is_not_emptied(
+    sandbox: ContainerSandbox, place: Place, target: str
+) -> None:
+    mounts = (Mount(place.folder, target, True),)
+    job = place.shell("echo x > kept; mkdir -p a", mounts=mounts, cwd=target)
+    assert run(sandbox, job).exit_code == 0
+    assert said(run(sandbox, job._replace(argv=("ls",)))) == "a\nkept\n"
+    assert sorted(os.listdir(place.folder)) == ["a", "kept"]
+
+
 def test_the_first_process_can_not_be_reached(sandbox: ContainerSandbox, place: Place) -> None:
     """Though it is the same user's: it would see what a later run is given."""
     code = """

@@ -55,6 +55,7 @@ class First:
     def start(self, *argv: str, **fields: object) -> None:
         task = {
             "argv": argv, "env": {"PATH": PATH}, "cwd": "/", "terminal": False, "limits": [],
+            "temporary": ["/tmp"],
             "filter": seccomp.program(True, False).hex(), **fields,
         }  # fmt: skip
         self.send(keeper.JOB, json.dumps(task).encode())
@@ -219,7 +220,7 @@ def test_a_folder_is_emptied_of_everything(tmp_path: Path) -> None:
     (tmp_path / "broken").symlink_to("/no/such")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "a" / "b").chmod(0)
-    assert clear((str(tmp_path), "/no/such/folder"))
+    assert clear([str(tmp_path), "/no/such/folder"], set())
     assert os.listdir(tmp_path) == []
     assert os.path.exists("/etc/passwd")
 
@@ -234,8 +235,15 @@ def test_a_folder_that_stays_is_told(tmp_path: Path) -> None:
             here = below
     finally:
         os.close(here)
-    assert not clear((str(tmp_path),))
+    assert not clear([str(tmp_path)], set())
     subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)
+
+
+def test_nothing_is_removed_where_something_of_the_host_is(tmp_path: Path) -> None:
+    """Whatever the runtime may say."""
+    (tmp_path / "kept").write_text("x")
+    assert clear([str(tmp_path)], {os.stat(tmp_path).st_dev})
+    assert (tmp_path / "kept").exists()
 
 
 def test_what_is_mounted_below_is_left_alone(tmp_path: Path) -> None:
@@ -247,7 +255,7 @@ def test_what_is_mounted_below_is_left_alone(tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "none", place], check=True)
     try:
         (place / "kept").write_text("x")
-        assert clear((str(tmp_path),))
+        assert clear([str(tmp_path)], set())
         assert (place / "kept").exists()
     finally:
         subprocess.run(["umount", place], check=True)

@@ -22,7 +22,7 @@ from skillbelt.sandbox import container_keeper as keeper
 from skillbelt.sandbox import linux, seccomp
 from skillbelt.sandbox.container_channel import Channel, Lost
 from skillbelt.sandbox.container_counters import ContainerWatch, limits_enforced
-from skillbelt.sandbox.container_engine import Engine, Shape
+from skillbelt.sandbox.container_engine import ROOMS, Engine, Shape
 from skillbelt.sandbox.container_image import Image, find_image, system_mounts
 from skillbelt.sandbox.container_mounts import exposed, identities, with_submounts
 from skillbelt.sandbox.container_pool import Container, Pool
@@ -35,7 +35,8 @@ from skillbelt.sandbox.protocol import Job, Listener, Mount, Running, refusal
 from skillbelt.settings import Settings, process_environment
 from skillbelt.values import Limits
 
-TEMPORARY = "/tmp"
+TEMPORARY = ROOMS[0]
+_QUEUES = "/dev/mqueue"
 _KEEPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "container_keeper.py")
 _UNBOUNDED = 2**62
 _USUAL_RUNTIMES = ("", "runc", "crun", "io.containerd.runc.v2")
@@ -141,7 +142,7 @@ class ContainerSandbox:
         try:
             enforced = self._enforced(job, container)
             watch = ContainerWatch(job, TEMPORARY, container.group, container.pid)
-            task = _task(job, self._engine.rootless)
+            task = _task(job, shape, self._engine.rootless)
         except BaseException:
             pool.discard(container)
             raise
@@ -170,7 +171,9 @@ class ContainerSandbox:
         try:
             made = self._engine.make(self._image.id, shape, command, list(self._image.volumes))
         except SandboxUnavailable as error:
-            raise SandboxUnavailable(f"{error}{self._remedy()}") from error
+            reason = f"{error}{self._remedy()}"
+            self.__dict__.pop("_image", None)  # it may be gone from the engine
+            raise SandboxUnavailable(reason) from error
         container = Container(self._engine, made, Channel(made.end), key)
         try:
             container.channel.send_raw(text)
@@ -265,9 +268,10 @@ def _mounts(job: Job) -> Iterator[Mount]:
         yield mount
 
 
-def _task(job: Job, own_users: bool) -> dict[str, object]:
+def _task(job: Job, shape: Shape, own_users: bool) -> dict[str, object]:
     """What the first process is told; with `own_users` a container counts its processes alone."""
     network, processes = bool(job.bridge), job.capabilities.processes
+    taken = {os.path.normpath(mount.target) for mount in shape.mounts}
     argv = job.argv
     if job.bridge:
         # The bridge itself needs a socket with a name; the command behind it must not have one.
@@ -278,6 +282,7 @@ def _task(job: Job, own_users: bool) -> dict[str, object]:
         "env": {**job.env, "PWD": job.env.get("PWD", job.cwd)},
         "cwd": job.cwd,
         "terminal": job.terminal,
+        "temporary": [place for place in (*ROOMS, _QUEUES) if place not in taken],
         "limits": [
             one
             for one in process_limits(job.limits, 1)

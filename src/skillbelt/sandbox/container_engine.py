@@ -20,6 +20,7 @@ from skillbelt.sandbox.protocol import Mount
 from skillbelt.text import one_line, shorten
 
 LABEL = "skillbelt"
+ROOMS = ("/tmp", "/dev/shm")  # for temporary files, unless the job itself has something there
 _SOCKETS = ("/run/docker.sock", "/run/podman/podman.sock")
 _SCHEMES = ("unix://", "http+unix://")
 _TIMEOUT_SECONDS = 60
@@ -155,6 +156,8 @@ class Engine:
         memory = max(shape.memory_bytes, _MIN_MEMORY_BYTES)
         room = f"rw,nosuid,nodev,exec,mode=1777,size={shape.temporary_bytes}"
         covered = "ro,nosuid,nodev,noexec,mode=555,size=4k"
+        places = {**dict.fromkeys((*hidden, *_COVERED), covered), **dict.fromkeys(ROOMS, room)}
+        taken = {os.path.normpath(mount.target) for mount in shape.mounts}
         config = {
             "AutoRemove": True,
             "CapDrop": ["ALL"],
@@ -167,10 +170,7 @@ class Engine:
             "PidsLimit": shape.processes + 1,  # the first process is one of them
             "Ulimits": list(_ulimits()),
             "LogConfig": {"Type": "none", "Config": {}},
-            "Tmpfs": {
-                **dict.fromkeys((*hidden, *_COVERED), covered),
-                **dict.fromkeys(("/tmp", "/dev/shm"), room),
-            },
+            "Tmpfs": {path: options for path, options in places.items() if path not in taken},
             "Mounts": [_bind(mount) for mount in shape.mounts],
         }
         if self.runtime and not self.podman:

@@ -35,7 +35,6 @@ START = (
     "exec(compile(text, 'keeper', 'exec'))"
 )
 NAMESPACES = ("ipc", "mnt", "net", "pid", "uts")
-TEMPORARY = ("/tmp", "/dev/shm", "/dev/mqueue")
 _CHUNK = 64 * 2**10
 _ENOUGH = 4 * _CHUNK  # what may wait for the runtime before the command has to
 _SET_DUMPABLE, _SET_SECCOMP, _FILTER_MODE = 4, 22, 2
@@ -55,8 +54,10 @@ class Unstartable(Exception):
 class Keeper:
     """What is on its way to and from the runtime, and the command that runs, if one does."""
 
-    def __init__(self) -> None:
+    def __init__(self, devices: set[int]) -> None:
+        """`devices` are those that something of the host is on: nothing there is ever removed."""
         self._inbox, self._outbox = bytearray(), bytearray()
+        self._devices = devices
         self._command: Command | None = None
         self._standing = standing()
         self._wake, wake = os.pipe()
@@ -178,7 +179,7 @@ class Keeper:
         self._command = None
         self._say(DONE, json.dumps({"code": command.code, "cpu": command.cpu_seconds()}).encode())
         self._flush_all()
-        clean = gone and standing() == self._standing and clear(TEMPORARY)
+        clean = gone and standing() == self._standing and clear(command.temporary, self._devices)
         self._say(CLEAN if clean else UNCLEAN)
 
     def _flush_all(self) -> None:
@@ -195,6 +196,7 @@ class Command:
     def __init__(self, task: dict[str, Any]) -> None:
         self.pending, self.last, self.code = bytearray(), False, 128 + signal.SIGKILL
         self._terminal, self._before = task["terminal"], _children_cpu()
+        self.temporary = task["temporary"]
         self.stdin, self.outputs, theirs = _terminal() if self._terminal else _pipes()
         self._fds = {self.stdin, *self.outputs}
         told, tell = os.pipe()
@@ -406,12 +408,16 @@ def _candidates(name: str, env: dict[str, str]) -> list[str]:
     return [f"{folder or '.'}/{name}" for folder in folders] if name else []
 
 
-def clear(folders: tuple[str, ...]) -> bool:
-    """Empty the folders, but for what is mounted there; false when something stays."""
+def clear(folders: list[str], kept: set[int]) -> bool:
+    """Empty the folders, but for what is mounted there; false when something stays.
+
+    Nothing is removed on the devices that are to be kept.
+    """
     until = time.monotonic() + _CLEAR_SECONDS
     try:
         there = [(folder, os.stat(folder).st_dev) for folder in folders if os.path.isdir(folder)]
-        return all(_clear(folder, device, until) for folder, device in there)
+        own = [(folder, device) for folder, device in there if device not in kept]
+        return all(_clear(folder, device, until) for folder, device in own)
     except (OSError, RecursionError):
         return False
 
@@ -465,7 +471,7 @@ def main(places: list[str]) -> None:
     hello = about_me(places)
     _prctl(_SET_DUMPABLE, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    Keeper().serve(hello)
+    Keeper({device for device, _ in hello["places"]}).serve(hello)
 
 
 if __name__ == "__main__":

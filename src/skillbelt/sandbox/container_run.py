@@ -90,17 +90,17 @@ class ContainerRun(Controls):
         self._code, self._cpu_seconds = LOST, 0.0
         self._done = self._clean = self._lost = False
         self._wake, self._nudge = os.pipe()
+        os.set_blocking(self._nudge, False)
         try:
             self._await_start(task)
+            threading.Thread(target=self._pump, name="skillbelt-container", daemon=True).start()
         except BaseException:
             self._close()
             pool.discard(container)
             raise
-        threading.Thread(target=self._pump, name="skillbelt-container", daemon=True).start()
 
     def _notify(self) -> None:
         if self._nudge >= 0:
-            os.set_blocking(self._nudge, False)
             with suppress(BlockingIOError):
                 os.write(self._nudge, b"1")
 
