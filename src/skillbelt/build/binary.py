@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 _MODULE = b"\0asm\x01\0\0\0"
@@ -13,6 +14,8 @@ _FUNCTION_KIND, _TABLE_KIND, _MEMORY_KIND, _GLOBAL_KIND = range(4)
 _I32_CONST, _END, _CALL, _DROP, _LOOP, _BR_IF, _NO_VALUE = 0x41, 0x0B, 0x10, 0x1A, 0x03, 0x0D, 0x40
 _GAP = 16  # zeros between two pieces of memory that are worth a piece of their own
 _WORD, _PAGE = 8, 4096
+_MOST_BITS = 70
+_MOST_MEMORY = 2**29
 _CLOCK_WORDS = 8  # that the moment of building may leave in a snapshot
 
 
@@ -40,23 +43,23 @@ class Reader:
 
     def number(self) -> int:
         """An unsigned number."""
-        value = shift = 0
-        while True:
+        value = 0
+        for shift in range(0, _MOST_BITS, 7):
             byte = self.byte()
             value |= (byte & 0x7F) << shift
-            shift += 7
             if byte < 0x80:
                 return value
+        raise BinaryFault("a number without an end")
 
     def signed(self) -> int:
         """A signed number."""
-        value = shift = 0
-        while True:
+        value = 0
+        for shift in range(0, _MOST_BITS, 7):
             byte = self.byte()
             value |= (byte & 0x7F) << shift
-            shift += 7
             if byte < 0x80:
-                return value - (1 << shift) if byte & 0x40 else value
+                return value - (1 << shift + 7) if byte & 0x40 else value
+        raise BinaryFault("a number without an end")
 
     def take(self, size: int) -> bytes:
         """That many bytes."""
@@ -107,7 +110,7 @@ def is_component(data: bytes) -> bool:
     return data[:8] == _COMPONENT
 
 
-def joined(head: bytes, parts: list[Section]) -> bytes:
+def joined(head: bytes, parts: Sequence[Section]) -> bytes:
     """A module or a component of these sections; `head` is the one it was."""
     return head[:8] + b"".join(
         bytes([part.number]) + number(len(part.content)) + part.content for part in parts
@@ -239,6 +242,32 @@ def _skip_kind(reader: Reader) -> int:
     return kind
 
 
+def check(data: bytes) -> None:
+    """BinaryFault unless it is a module or a component, as far as its sections go."""
+    for _ in sections(data):
+        pass
+
+
+def with_custom(data: bytes, name: str, content: bytes) -> bytes:
+    """With a section of that name at its end, which holds a hash of everything before it too."""
+    whole = hashlib.sha256(data).digest() + content
+    return joined(data, [*sections(data), Section(_CUSTOM, _named(name) + whole)])
+
+
+def custom(data: bytes, name: str) -> bytes:
+    """What the last section of that name holds; BinaryFault when the rest is not as it was."""
+    *before, last = sections(data)
+    head = _named(name)
+    digest = hashlib.sha256(joined(data, before)).digest()
+    if last.number != _CUSTOM or not last.content.startswith(head + digest):
+        raise BinaryFault(f"there is no {name}")
+    return last.content[len(head) + len(digest) :]
+
+
+def _named(name: str) -> bytes:
+    return number(len(name.encode())) + name.encode()
+
+
 # --- the event loop ------------------------------------------------------------------------------
 
 
@@ -310,15 +339,12 @@ def steady(component: bytes, again: bytes) -> bytes:
     Both are builds of the same, so that all other words of memory are alike.
     """
     others = iter(modules(again))
-    found = 0
 
     def change(module: bytes) -> bytes:
-        nonlocal found
-        parts, other = [], next(others)
+        parts, other = [], next(others, b"")
         theirs = {part.number: part.content for part in sections(other) if part.number == _DATA}
         for part in sections(module):
             if part.number == _DATA and part.content != theirs.get(_DATA):
-                found += 1
                 image = _common(_image(part.content), _image(theirs.get(_DATA, b"\0")))
                 part = part._replace(content=_data(image))
             elif part.number == _DATA and len(part.content) > 2**12:
@@ -336,7 +362,10 @@ def _image(content: bytes) -> tuple[int, bytes]:
     if not pieces:
         return 0, b""
     start = min(at for at, _ in pieces) & -_WORD
-    memory = bytearray(max(at + len(piece) for at, piece in pieces) - start)
+    size = max(at + len(piece) for at, piece in pieces) - start
+    if start < 0 or size > _MOST_MEMORY:
+        raise BinaryFault("pieces of memory too far apart")
+    memory = bytearray(size)
     for at, piece in pieces:
         memory[at - start : at - start + len(piece)] = piece
     return start, bytes(memory)

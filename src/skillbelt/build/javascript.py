@@ -32,7 +32,7 @@ class JavaScriptBuilder:
     """Builds with QuickJS: small, and quick to start."""
 
     name = "javascript"
-    endings = (".ts", ".mts", ".js", ".mjs")
+    endings: tuple[str, ...] = (".ts", ".mts", ".js", ".mjs")
     steady = True
 
     def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:

@@ -14,7 +14,8 @@ from skillbelt.settings import Settings
 
 Progress = Callable[[str], None]
 ENTRY_POINTS = "skillbelt.builders"
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+_NO_FILES: Mapping[str, bytes] = MappingProxyType({})
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Source(NamedTuple):
@@ -27,16 +28,17 @@ class Source(NamedTuple):
 class Command(NamedTuple):
     """One program to run in the sandbox.
 
-    In `argv`, `env` and `files` the words `{skill}`, `{out}` and `{work}` stand for the folders of
-    the source, of what is made and of `files`; `{0}`, `{1}`... for those of `folders`, which are
-    there to be read. `outputs` are the names of the files it makes in `{out}`.
+    In `argv`, in `env` and in those of `files` that end in `.json`, the words `{skill}`, `{out}`
+    and `{work}` stand for the folders of the source, of what is made and of `files`; `{0}`, `{1}`...
+    for those of `folders`, which are there to be read. `outputs` are the names of the files it makes
+    in `{out}`.
     """
 
     argv: tuple[str, ...]
     outputs: tuple[str, ...]
     folders: tuple[str, ...] = ()
-    files: Mapping[str, bytes] = _NOTHING
-    env: Mapping[str, str] = _NOTHING
+    files: Mapping[str, bytes] = _NO_FILES
+    env: Mapping[str, str] = _NO_NAMES
 
 
 class Builder(Protocol):

@@ -97,7 +97,7 @@ def _filled_files(
     files: Mapping[str, bytes], places: Mapping[str, tuple[str, str]]
 ) -> dict[str, bytes]:
     return {
-        name: _filled(data.decode(), places).encode() if name.endswith((".json", ".py")) else data
+        name: _filled(data.decode(), places).encode() if name.endswith(".json") else data
         for name, data in files.items()
     }
 

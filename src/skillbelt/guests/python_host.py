@@ -33,7 +33,7 @@ _CANNOT = 2
 _LINUX = {errno.ENOENT: 2, errno.EACCES: 13, errno.ENOTDIR: 20, errno.EISDIR: 21, errno.ELOOP: 40}
 
 
-class _Call(NamedTuple):
+class Call(NamedTuple):
     """What the command line asks for."""
 
     kind: str  # script, code, module, stdin, version, wrong
@@ -43,6 +43,7 @@ class _Call(NamedTuple):
 
     @property
     def isolated(self) -> bool:
+        """Whether neither the script's folder nor the environment says where modules are."""
         return "I" in self.flags
 
 
@@ -51,40 +52,48 @@ class Run:
 
     def run(self) -> None:
         """Run the program that the arguments name; its exit status goes to the engine."""
-        sys.executable, call = "".join(sys.argv[:1]), _parsed(sys.argv[1:])
+        sys.executable, call = "".join(sys.argv[:1]), self.parsed()
         _prepare(call)
-        status = _guarded(lambda: _start(call))
+        status = _guarded(lambda: self.start(call))
         atexit._run_exitfuncs()
         control.exit(_flushed(status) & 0xFF)
 
+    def parsed(self) -> Call:
+        """What the arguments ask for."""
+        return _parsed(sys.argv[1:])
 
-def _parsed(words: list[str]) -> _Call:
+    def start(self, call: Call) -> None:
+        """Do it."""
+        _start(call)
+
+
+def _parsed(words: list[str]) -> Call:
     flags = ""
     while words and words[0].startswith("-") and words[0] != "-":
         word, *words = words
         if word == "--version":
-            return _Call("version")
+            return Call("version")
         for at, letter in enumerate(word[1:], 2):
             if letter in "cm":
                 rest = [word[at:], *words] if word[at:] else words
                 if not rest:
-                    return _Call("wrong", f"Argument expected for the -{letter} option")
+                    return Call("wrong", f"Argument expected for the -{letter} option")
                 kind = "code" if letter == "c" else "module"
-                return _Call(kind, rest[0], tuple(rest[1:]), flags)
+                return Call(kind, rest[0], tuple(rest[1:]), flags)
             if letter in _WITH_VALUE:
                 words = words if word[at:] else words[1:]
                 break
             if letter == "V":
-                return _Call("version")
+                return Call("version")
             if letter not in _FLAGS:
-                return _Call("wrong", f"unknown option -{letter}")
+                return Call("wrong", f"unknown option -{letter}")
             flags += letter
     if not words or words[0] == "-":
-        return _Call("stdin", "".join(words[:1]), tuple(words[1:]), flags)
-    return _Call("script", words[0], tuple(words[1:]), flags)
+        return Call("stdin", "".join(words[:1]), tuple(words[1:]), flags)
+    return Call("script", words[0], tuple(words[1:]), flags)
 
 
-def _prepare(call: _Call) -> None:
+def _prepare(call: Call) -> None:
     """What an interpreter that starts finds out about its surroundings."""
     folder = os.environ.get("PWD", "")
     if folder:
@@ -122,7 +131,7 @@ def _stream(
     return text
 
 
-def _search_path(call: _Call) -> list[str]:
+def _search_path(call: Call) -> list[str]:
     found: list[str] = []
     if not call.isolated and "E" not in call.flags:
         found += [one for one in os.environ.get("PYTHONPATH", "").split(":") if one]
@@ -140,7 +149,7 @@ def _site_packages(folder: str) -> list[str]:
     return [os.path.join(folder, name, "site-packages") for name in versions]
 
 
-def _start(call: _Call) -> None:
+def _start(call: Call) -> None:
     if call.kind == "script":
         _run_script(call)
     elif call.kind == "code":
@@ -162,7 +171,7 @@ def _refuse(reason: str) -> NoReturn:
     raise SystemExit(_CANNOT)
 
 
-def _run_script(call: _Call) -> None:
+def _run_script(call: Call) -> None:
     path = os.path.abspath(call.what)
     sys.argv[:] = [call.what, *call.arguments]
     if os.path.isdir(path):
@@ -177,10 +186,10 @@ def _run_script(call: _Call) -> None:
         number = _LINUX.get(error.errno or 0, error.errno)
         _refuse(f"{sys.executable}: can't open file {path!r}: [Errno {number}] {error.strerror}")
     _lead_path(os.path.dirname(os.path.realpath(path)), call)
-    _execute(source, path, _main_module(path))
+    _execute(source, path, main_module(path))
 
 
-def _run_module(call: _Call) -> None:
+def _run_module(call: Call) -> None:
     """A module of the library is not there as a file; some were kept for this."""
     sys.argv[:] = ["-m", *call.arguments]
     kept = python_library.PROGRAMS.get(call.what)
@@ -188,18 +197,18 @@ def _run_module(call: _Call) -> None:
         runpy._run_module_as_main(call.what)  # type: ignore[attr-defined]
         return
     sys.argv[0] = kept.co_filename
-    space = _main_module(kept.co_filename)
+    space = main_module(kept.co_filename)
     space["__package__"] = call.what.rpartition(".")[0]
     exec(kept, space)
 
 
-def _run_code(source: bytes, name: str, argv: list[str], call: _Call) -> None:
+def _run_code(source: bytes, name: str, argv: list[str], call: Call) -> None:
     _lead_path("", call)
     sys.argv[:] = argv
-    _execute(source, name, _main_module(None))
+    _execute(source, name, main_module(None))
 
 
-def _lead_path(folder: str, call: _Call) -> None:
+def _lead_path(folder: str, call: Call) -> None:
     """The script's own folder comes first, and its modules before the library's."""
     if not call.isolated and "P" not in call.flags:
         sys.path.insert(0, folder)
@@ -220,7 +229,8 @@ def _shadows(path: str) -> bool:
     return os.path.isfile(f"{path}.py") or os.path.isfile(os.path.join(path, "__init__.py"))
 
 
-def _main_module(path: str | None) -> dict[str, Any]:
+def main_module(path: str | None) -> dict[str, Any]:
+    """A new `__main__`, and what is in it."""
     module = ModuleType("__main__")
     sys.modules["__main__"] = module
     space = vars(module)

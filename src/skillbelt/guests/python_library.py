@@ -1,5 +1,7 @@
 """The standard library, imported as a whole while the Python host is built."""
 
+import ast
+import base64
 import importlib.util
 import pkgutil
 import sys
@@ -32,6 +34,32 @@ def _import(name: str) -> object | None:
         return importlib.import_module(name)
     except BaseException:  # a part that this platform does not have
         return None
+
+
+# Imported inside functions of the library, so that no source shows that they are needed.
+_HIDDEN = """
+_strptime encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1 encodings.utf_16
+encodings.utf_16_be encodings.utf_16_le encodings.utf_32 encodings.utf_8_sig importlib.resources
+shlex stringprep textwrap traceback zoneinfo
+"""
+
+
+def _imported(source: bytes) -> set[str]:
+    """The modules that a source imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.update((node.module, *(f"{node.module}.{alias.name}" for alias in node.names)))
+    return found
+
+
+def _import_needed(sources: list[bytes]) -> None:
+    wanted = set(_HIDDEN.split()).union(*map(_imported, sources))
+    for name in sorted(wanted):
+        if name.partition(".")[0] in sys.stdlib_module_names:
+            _import(name)
 
 
 def _import_all() -> None:
@@ -74,5 +102,10 @@ def settle() -> None:
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    _import_all()
-    _keep_programs()
+    try:
+        from skill_sources import SOURCES  # type: ignore[import-not-found]
+    except ImportError:
+        _import_all()
+        _keep_programs()
+    else:
+        _import_needed([base64.b64decode(text) for _, _, text in SOURCES.values()])

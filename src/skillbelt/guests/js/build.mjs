@@ -13,6 +13,17 @@ const esbuild = tool("esbuild");
 
 const NODE = ["assert", "assert/strict", "buffer", "crypto", "events", "fs", "fs/promises", "os", "path", "path/posix", "perf_hooks", "process", "readline", "timers", "timers/promises", "url", "util"];
 
+// Where one can be had without all the others.
+const FOUND = {
+  buffer: '"./bytes.js")',
+  events: '"./events.js").default',
+  fs: '"./files.js").default',
+  "fs/promises": '"./files.js").promises',
+  path: '"./path.js").default',
+  process: '"./process.js").process',
+  url: '"./url.js")',
+};
+
 // The modules of node are ours; the source of the skill is the program.
 const modules = {
   name: "skillbelt",
@@ -21,7 +32,7 @@ const modules = {
     build.onResolve({ filter }, ({ path }) => ({ path: path.replace(/^node:/, ""), namespace: "node" }));
     build.onResolve({ filter: /^node:/ }, ({ path }) => ({ errors: [{ text: `${path} is not there in a WASM component` }] }));
     build.onLoad({ filter: /.*/, namespace: "node" }, ({ path }) => ({
-      contents: `module.exports = require("./builtins.js").builtins[${JSON.stringify(path)}];`,
+      contents: `module.exports = require(${FOUND[path] ?? `"./builtins.js").builtins[${JSON.stringify(path)}]`};`,
       resolveDir: here,
     }));
     build.onResolve({ filter: /^skill:main$/ }, () => ({ path: task.source, namespace: "file" }));
