@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from functools import lru_cache
 from typing import Any
 
 from skillbelt.sandbox.conformance import Place
 from skillbelt.sandbox.protocol import Job, Mount
+from skillbelt.settings import Settings
 
 _IMPORTS = {
     "args_get": "(param i32 i32) (result i32)",
@@ -223,3 +225,10 @@ def fetching(url: str, method: str = "GET", body: str = "") -> bytes:
       (func $run (result (result)) (canon lift (core func $i "run")))
       (instance $r (export "run" (func $run)))
       (export "wasi:cli/run@0.2.0" (instance $r)))""")
+
+
+def hosts() -> Settings:
+    """Settings with a cache of host components, which take long to make: one for all tests."""
+    folder = os.path.join(tempfile.gettempdir(), f"skillbelt-test-hosts-{os.getuid()}")
+    os.makedirs(folder, 0o700, exist_ok=True)
+    return Settings(cache_dir=folder)

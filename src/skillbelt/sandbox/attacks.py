@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from skillbelt.errors import SkillbeltError
 from skillbelt.sandbox.identity import current_identity, interpreter, run_identity, trusted_program
-from skillbelt.sandbox.probes import PRELUDE, PROBES, Probe
+from skillbelt.sandbox.probes import NOT_THERE, PRELUDE, PROBES, Probe
 from skillbelt.sandbox.protocol import Job, Mount, Outcome, Sandbox, run
 from skillbelt.values import Capabilities, Limits
 
@@ -239,7 +239,7 @@ def _judged(probe: Probe, outcome: Outcome) -> tuple[Result, str]:
     said = outcome.stdout.data.decode("utf-8", "replace").partition("\n")[0].strip()
     if said.startswith("broke"):
         return "succeeded", said.removeprefix("broke ")
-    if probe.ends:
+    if probe.ends and not said.startswith(f"held {NOT_THERE}"):
         ended = set(probe.ends) & set(outcome.limits_hit)
         return ("stopped", f"ended: {', '.join(ended)}") if ended else ("unclear", str(outcome))
     if said.startswith("held"):

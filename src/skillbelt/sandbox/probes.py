@@ -7,13 +7,61 @@ list in docs/security.md.
 
 from typing import NamedTuple
 
+# In an interpreter that is itself a WASM module much of the system does not exist. What is missing
+# is an error like any other when it is tried, and says so when nobody expected it.
+_WITHOUT_SYSTEM = """
+class NotThere(OSError):
+    pass
+def not_there(name):
+    def call(*_, **__):
+        raise NotThere(f"not there: {name}")
+    return call
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return None if "." in name else importlib.machinery.ModuleSpec(name, Finder)
+    @staticmethod
+    def create_module(spec):
+        module = types.ModuleType(spec.name)
+        module.__getattr__ = lambda name: not_there(f"{spec.name}.{name}")
+        return module
+    @staticmethod
+    def exec_module(module):
+        pass
+def uncaught(kind, error, trace):
+    path = str(getattr(error, "filename", None) or "")
+    if (isinstance(error, NotThere) or "new thread" in str(error)
+            or "not support processes" in str(error) or "has no attribute" in str(error)
+            or isinstance(error, OSError) and path.startswith(("/proc", "/dev", "/sys"))):
+        held("not there: " + str(path or error).removeprefix("not there: "))
+    sys.__excepthook__(kind, error, trace)
+def without_modes(call):
+    def made(path, *words, **named):
+        done = call(path, *words, **named)
+        if call is not plain_open or words[-1:] and words[-1] & 0o6000:
+            raise NotThere("not there: modes; the host looks whether one was changed")
+        return done
+    return made
+if sys.platform == "wasi":
+    import importlib.machinery, socket, types
+    sys.meta_path.append(Finder)
+    sys.excepthook = uncaught
+    plain_open = os.open
+    os.open, os.chmod = without_modes(os.open), without_modes(os.chmod)
+    os.__getattr__ = lambda name: not_there(f"os.{name}")
+    socket.socketpair = not_there("socket.socketpair")
+"""
+NOT_THERE = "not there: "
 PRELUDE = """
-import ctypes, errno, json, os, socket, struct, sys, time
-scene = json.loads(sys.argv[1])
-libc = ctypes.CDLL(None, use_errno=True)
-x86 = os.uname().machine == "x86_64"
+import os, sys
 def held(why="stopped"):
     os.write(1, ("held " + str(why)[:300] + "\\n").encode()); os._exit(0)
+""" + _WITHOUT_SYSTEM + """
+import ctypes, errno, json, socket, struct, time
+scene = json.loads(sys.argv[1])
+libc = ctypes.CDLL(None, use_errno=True) if sys.platform != "wasi" else os
+x86 = sys.platform == "wasi" or os.uname().machine == "x86_64"
+absent = (AttributeError,) if sys.platform == "wasi" else ()
 def broke(what="worked"):
     os.write(1, ("broke " + str(what)[:300] + "\\n").encode()); os._exit(0)
 def attempt(*calls):
@@ -21,7 +69,7 @@ def attempt(*calls):
     for call in calls:
         try:
             got = call()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, *absent) as error:
             why.append(type(error).__name__)
         else:
             if got is not None and got is not False:
@@ -43,7 +91,7 @@ def write(path, text="x"):
 def read(path):
     with open(path, "rb") as file:
         return file.read(80)
-"""
+"""  # fmt: skip
 
 
 class Probe(NamedTuple):
@@ -68,7 +116,7 @@ class Probe(NamedTuple):
 
 FILES = (
     Probe("read credentials", (1,), "files", """
-home = os.path.expanduser("~" + "root")
+home = "/root" if sys.platform == "wasi" else os.path.expanduser("~" + "root")
 attempt(*(lambda path=path: read(path) for path in (
     scene["secret"], scene["home"] + "/.ssh/id_ed25519", home + "/.ssh/id_rsa", "/etc/shadow")))
 """, "open('mine', 'w').write('x'); assert read('mine') == b'x'"),
@@ -103,9 +151,12 @@ attempt(lambda: write(skill + "/SKILL.md"), lambda: write(skill + "/new"),
         lambda: os.truncate(skill + "/SKILL.md", 0))
 """, "assert read(scene['skill'] + '/SKILL.md')"),
     Probe("read through a link", (5,), "files", """
-os.symlink(scene["secret"], "link")
-os.symlink(scene["home"], "folder")
-attempt(lambda: read("link"), lambda: os.listdir("folder"))
+def through(target, name, use):
+    os.symlink(target, name)
+    return use(name)
+attempt(lambda: through(scene["secret"], "link", read),
+        lambda: through(os.path.relpath(scene["secret"]), "relative", read),
+        lambda: through(scene["home"], "folder", os.listdir))
 """, "write('real'); os.symlink('real', 'alias'); read('alias')"),
     Probe("hard link a secret", (6,), "files", """
 attempt(lambda: os.link(scene["secret"], "linked"),
@@ -309,7 +360,7 @@ attempt(tried("bpf", 321, 280, 0, room, 120), tried("perf", 298, 241, room, 0, -
         tried("acct", 163, 89, b"none"), tried("quota", 179, 60, 0, 0, 0, 0),
         tried("hostname", 170, 161, b"x", 1), tried("kcmp", 312, 272, 1, 1, 0, 0, 0),
         tried("fanotify", 300, 262, 0, 0), tried("move_pages", 279, 239, 0, 0, 0, 0, 0, 0))
-""", "time.clock_gettime(0)"),
+""", "time.time()"),
     Probe("type into the terminal", (40,), "system calls", """
 import fcntl, termios
 attempt(lambda: fcntl.ioctl(0, 0x5412, b"x"), lambda: fcntl.ioctl(0, 0x541c, b"\\3"),
@@ -452,8 +503,9 @@ held(wrote)
     Probe("one huge file", (54,), "file size", """
 try:
     with open("huge", "wb", 0) as file:
-        for _ in range(64):
-            file.write(bytes(2**20))
+        size = 0
+        while size < 64 * 2**20:
+            size += file.write(bytes(2**20))
 except OSError as error:
     held(error.strerror)
 broke()
@@ -501,9 +553,10 @@ while True:
 """, ends=("max_cpu_seconds",), limits=(("max_cpu_seconds", 1),)),
     Probe("use up the file handles", (58,), "open files", """
 kept = []
+write("one")
 try:
     while len(kept) < 10000:
-        kept.append(os.open("/dev/null", os.O_RDONLY))
+        kept.append(os.open("one", os.O_RDONLY))
 except OSError as error:
     time.sleep(0.6)
     held(len(kept))

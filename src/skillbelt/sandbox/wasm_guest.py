@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import signal
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -234,8 +235,13 @@ def run(
     if kit.fuel:
         store.set_fuel(most["max_wasm_fuel"])
     store.set_wasi(wasi)
+    too_long: list[int] = []
+    # With a handler the guest is told by an error, as if it were ignored.
+    signal.signal(signal.SIGXFSZ, lambda number, _: too_long.append(number))
     before = _data_bytes(memory)
     code, said, limits = _ended(kit, loaded, store)
+    if too_long:
+        limits.append("max_written_file_bytes")
     if code and _data_bytes(memory) - before >= most["max_memory_bytes"] * _NEAR:
         # The guest is told that there is no more memory, and nobody else is.
         limits.append("max_memory_bytes")

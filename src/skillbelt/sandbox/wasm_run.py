@@ -37,7 +37,7 @@ _KILLED = 128 + signal.SIGKILL
 _WINDOW = (24, 80)
 _SHOWN = 300
 _WORKER_LIMITS = ("max_memory_bytes", "max_wasm_elements", "max_wasm_instances", "max_wasm_fuel")
-_LIMITS_OF_GUESTS = (*_WORKER_LIMITS, "max_cpu_seconds")
+_LIMITS_OF_GUESTS = (*_WORKER_LIMITS, "max_written_file_bytes")
 
 
 class Plan(NamedTuple):

@@ -32,7 +32,6 @@ _FAILED = 125
 _SHOWN = 300
 _DEATH_SIGNAL, _NO_NEW_PRIVILEGES, _RESTRICT_SELF = 1, 38, 446
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_SAME = (signal.SIGXFSZ, signal.SIGPIPE)  # ignored: the guest is told by an error
 
 
 class _Spare(NamedTuple):
@@ -337,8 +336,6 @@ def _step_down(spec: dict[str, Any], launch: Any) -> None:
         os._exit(_FAILED)
     launch._call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for number in _SAME:
-        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
