@@ -9,7 +9,13 @@ import pytest
 
 from skillbelt.sandbox import container_counters
 from skillbelt.sandbox.conformance import Place
-from skillbelt.sandbox.container_counters import ContainerWatch, Counts, Group, limits_enforced
+from skillbelt.sandbox.container_counters import (
+    ContainerWatch,
+    Counts,
+    Group,
+    in_group,
+    limits_enforced,
+)
 from skillbelt.values import Limits
 
 
@@ -68,16 +74,31 @@ def test_a_process_that_is_gone_counts_nothing() -> None:
 
 
 def test_only_what_the_kernel_shows_is_claimed(group: Group) -> None:
-    held = limits_enforced(Limits(max_memory_bytes=1000, max_processes=10), group, False)
+    held = limits_enforced(Limits(max_memory_bytes=1000, max_processes=10), group, 1, False)
     assert held["memory"].startswith("cgroup") and held["process count"].startswith("cgroup")
-    more = limits_enforced(Limits(max_memory_bytes=999, max_processes=9), group, False)
+    more = limits_enforced(Limits(max_memory_bytes=999, max_processes=9), group, 1, False)
     assert more["memory"].startswith("watched")
     assert more["process count"].startswith("not enforced")
 
 
 def test_where_nothing_is_counted_users_of_its_own_are_a_limit() -> None:
-    own = limits_enforced(Limits(), Group(2**30), True)
+    own = limits_enforced(Limits(), Group(2**30), 1, True)
     assert own["process count"] == "rlimit in a user namespace"
+
+
+def test_what_can_not_be_seen_is_not_claimed() -> None:
+    """The processes of an engine in a machine of its own."""
+    unseen = limits_enforced(Limits(), Group(0), 0, False)
+    assert unseen["memory"].startswith("not enforced for all together")
+    assert "watched" not in unseen["cpu"]
+
+
+def test_a_process_is_known_by_the_name_of_its_group() -> None:
+    """A number alone may be that of another, on another machine."""
+    own = Path("/proc/self/cgroup").read_text().strip().splitlines()[0]
+    assert in_group(os.getpid(), own)
+    assert not in_group(os.getpid(), "0123456789abcdef")
+    assert not in_group(2**30, own)
 
 
 def test_what_was_counted_before_is_of_no_account(group: Group, place: Place) -> None:

@@ -160,6 +160,8 @@ def http(body: bytes, status: bytes = b"200 OK") -> bytes:
         http(b"[]"),
         http(b"{}"),
         http(b'{"ApiVersion": 1}'),
+        http(b'{"ApiVersion": "1.41"}'),
+        http(b'{"ApiVersion": "1.41", "Components": [1], "OSType": 3}'),
         http(b'{"message": "go away"}', b"500 No"),
     ],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.errors import SandboxUnavailable
+from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox import container_mounts
 from skillbelt.sandbox.container_mounts import exposed, identities, with_submounts
 from skillbelt.sandbox.protocol import Mount
@@ -29,6 +29,21 @@ def test_another_folder_of_the_same_name_is_another(tmp_path: Path) -> None:
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(SandboxUnavailable, match="none can not be mounted: No such file"):
         identities([Mount(str(tmp_path / "none"), "/none")])
+
+
+def test_a_link_in_a_writable_folder_does_not_count(tmp_path: Path) -> None:
+    """Attack 9: whoever can write there may put one in place of what was checked."""
+    secret, outer = tmp_path / "secret", tmp_path / "outer"
+    secret.mkdir()
+    (outer / "real").mkdir(parents=True)
+    for name, target in (("away", secret), ("up", Path("../secret")), ("root", Path("/"))):
+        (outer / name).symlink_to(target)
+        mounts = [Mount(str(outer), "/outer", True), Mount(f"{outer}/{name}", "/inner")]
+        with pytest.raises(RunRefused, match="a link was made"):
+            identities(mounts)
+    real = os.stat(outer / "real")
+    mounts = [Mount(str(outer), "/outer", True), Mount(f"{outer}/real", "/inner")]
+    assert identities(mounts)[1] == (real.st_dev, real.st_ino)
 
 
 def test_a_mount_in_a_writable_one_could_be_moved(tmp_path: Path) -> None:

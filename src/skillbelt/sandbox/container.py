@@ -178,6 +178,7 @@ class ContainerSandbox:
         try:
             container.channel.send_raw(text)
             self._check(job, key, self._hello(container.channel))
+            container.find_processes(self._same_numbers)
         except BaseException:
             container.discard()
             raise
@@ -229,11 +230,10 @@ class ContainerSandbox:
             "system calls": f"seccomp, {denied} denied",
             "child processes": "allowed" if job.capabilities.processes else NO_PROCESSES,
             "user": f"uid {current_identity().uid}{changed}, no capabilities",
-            "cpu": "rlimit for each process, watched for all",
             "file size": "rlimit",
             "open files": "rlimit",
             "temporary files": "sized tmpfs",
-            **limits_enforced(job.limits, container.group, self._engine.rootless),
+            **limits_enforced(job.limits, container.group, container.pid, self._engine.rootless),
         }
 
 
@@ -258,7 +258,7 @@ def _faults(found: dict[str, Any], silent: tuple[str, ...]) -> Iterator[str]:
 def _mounts(job: Job) -> Iterator[Mount]:
     """What the job shows. The engine could reach what the user of commands can not."""
     for mount in mounts_of(job):
-        folder = blocking_folder(mount.source)
+        folder = blocking_folder(mount.source) or blocking_folder(os.path.realpath(mount.source))
         if folder is not None:
             raise SandboxUnavailable(
                 f"{mount.source} can not be mounted: {folder} is closed to uid "

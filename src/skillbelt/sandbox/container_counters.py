@@ -57,6 +57,11 @@ class Group:
         )
 
 
+def in_group(pid: int, name: str) -> bool:
+    """Whether the process is in a control group of that name, so that it is no other's."""
+    return name in _text(*os.path.split(_TABLE.format(pid=pid)))
+
+
 def _folder(pid: int, controller: str, files: tuple[str, ...]) -> str:
     """Where the controller counts for the process; empty when it does not, or can not be seen."""
     try:
@@ -128,15 +133,16 @@ class ContainerWatch:
         return hit | ({"max_cpu_seconds"} if cpu_seconds >= self._limits.max_cpu_seconds else set())
 
 
-def limits_enforced(limits: Limits, group: Group, own_users: bool) -> dict[str, str]:
-    """What holds the memory and the number of processes, as the kernel shows it."""
-    watched = "watched, all processes together; rlimit for each"
+def limits_enforced(limits: Limits, group: Group, pid: int, own_users: bool) -> dict[str, str]:
+    """What holds memory, processes and time, as the kernel shows it; no `pid`: it shows nothing."""
     held = 0 < group.memory_bytes <= limits.max_memory_bytes
     counted = 0 < group.processes <= limits.max_processes + 1
     uncounted = "rlimit in a user namespace" if own_users else "not enforced: the engine does not"
-    count = "cgroup of the container" if counted else uncounted
+    unseen = "not enforced for all together; rlimit for each process"
+    watched = "watched, all processes together; rlimit for each" if pid else unseen
     return {
         "memory": "cgroup of the container; rlimit for each process" if held else watched,
-        "process count": count,
+        "process count": "cgroup of the container" if counted else uncounted,
+        "cpu": "rlimit for each process, watched for all" if pid else "rlimit for each process",
         "disk": f"watched every {TICK_SECONDS * 1000:.0f} ms",
     }

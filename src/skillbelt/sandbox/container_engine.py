@@ -32,6 +32,8 @@ _ANSWER_BYTES = 2**16
 _COVERED = ("/run", "/var/tmp", "/sys", "/sys/fs/cgroup")
 _ABANDONED_SECONDS = 600
 _SHOWN = 400
+# What reading an answer gives that is none of an engine.
+_NONSENSE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
 class Shape(NamedTuple):
@@ -235,9 +237,9 @@ class Engine:
             found = self.client.containers(
                 all=True, filters={"label": LABEL, "status": ["created", "exited"]}
             )
-        for one in found:
-            if now - float(one.get("Created") or now) > _ABANDONED_SECONDS:
-                self.remove(one["Id"])
+            old = [one["Id"] for one in found if now - float(one["Created"]) > _ABANDONED_SECONDS]
+        for each in old:
+            self.remove(each)
 
     def close(self) -> None:
         """Let go of the connections to the engine."""
@@ -296,7 +298,7 @@ def told(what: str) -> Iterator[None]:
 
     try:
         yield
-    except (DockerException, RequestException, OSError, ValueError) as error:
+    except (DockerException, RequestException, *_NONSENSE) as error:
         said = getattr(error, "explanation", None) or error
         text = shorten(one_line(str(said)), _SHOWN)
         raise SandboxUnavailable(f"{what}: {text}") from error

@@ -4,11 +4,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from skillbelt.errors import SandboxUnavailable
-from skillbelt.paths import inside
+from skillbelt.errors import PathEscape, RunRefused, SandboxUnavailable
+from skillbelt.paths import inside, open_beneath, open_folder
 from skillbelt.sandbox.protocol import Mount
 
 Identities = tuple[tuple[int, int], ...]
+_HANDLE = getattr(os, "O_PATH", os.O_RDONLY)
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 _MOUNT_TABLE = "/proc/self/mountinfo"
 
@@ -19,16 +20,41 @@ def identities(mounts: Iterable[Mount]) -> Identities:
     A folder that was replaced by another of the same name is another: a container that has the old
     one can not be used. Its number can not have been given away, since the container holds it.
     """
-    found = []
-    for mount in mounts:
+    known = list(mounts)
+    return tuple(_identity(mount, _around(mount, known)) for mount in known)
+
+
+def _around(mount: Mount, known: list[Mount]) -> str:
+    """The outermost writable folder that the mount lies in; empty when it lies in none."""
+    path = os.path.normpath(mount.source)
+    folders = [os.path.normpath(other.source) for other in known if other.writable]
+    return min((folder for folder in folders if path.startswith(f"{folder}/")), default="", key=len)
+
+
+def _identity(mount: Mount, around: str) -> tuple[int, int]:
+    try:
+        if not around:
+            found = os.stat(mount.source)
+        else:
+            found = _beneath(around, os.path.normpath(mount.source)[len(around) + 1 :])
+    except PathEscape as error:
+        raise RunRefused(f"{mount.source!r} can not be mounted: a link was made") from error
+    except OSError as error:
+        raise SandboxUnavailable(f"{mount.source} can not be mounted: {error.strerror}") from error
+    return found.st_dev, found.st_ino
+
+
+def _beneath(folder: str, relative: str) -> os.stat_result:
+    """What is there, by no way that a command could have laid to elsewhere."""
+    above = open_folder(folder)
+    try:
+        handle = open_beneath(above, relative, _HANDLE)
         try:
-            status = os.stat(mount.source)
-        except OSError as error:
-            raise SandboxUnavailable(
-                f"{mount.source} can not be mounted: {error.strerror}"
-            ) from error
-        found.append((status.st_dev, status.st_ino))
-    return tuple(found)
+            return os.fstat(handle)
+        finally:
+            os.close(handle)
+    finally:
+        os.close(above)
 
 
 def exposed(mounts: Iterable[Mount]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.container_channel import Channel, Lost
-from skillbelt.sandbox.container_counters import Group
+from skillbelt.sandbox.container_counters import Group, in_group
 from skillbelt.sandbox.container_engine import Engine, Made
 
 _FINISHING_SECONDS = 0.1  # what emptying may take before a new container is the quicker way
@@ -21,8 +21,13 @@ class Container:
 
     def __init__(self, engine: Engine, made: Made, channel: Channel, key: Hashable) -> None:
         self._engine, self._made, self.channel, self.key = engine, made, channel, key
-        self.pid, self.group = made.pid, Group(made.pid)
+        self.pid, self.group = 0, Group(0)
         self.idle_since = 0.0
+
+    def find_processes(self, same_machine: bool) -> None:
+        """Look at its processes from outside, if the number is theirs on this very machine."""
+        if same_machine or in_group(self._made.pid, self._made.id):
+            self.pid, self.group = self._made.pid, Group(self._made.pid)
 
     def alive(self) -> bool:
         """Whether nothing has happened to it since its last run."""
