@@ -111,7 +111,7 @@ class WasmSandbox:
             modules = self._opened_modules()
             return WasmRun(plan, job, listener, self._pool, modules, _enforced(job))
         except BaseException:
-            remove_tree(temporary)
+            self._pool.give_back(temporary)
             raise
 
     def _host(self, program: Program) -> str:

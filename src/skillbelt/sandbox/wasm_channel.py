@@ -85,14 +85,19 @@ class Worker:
         order: dict[str, object],
         handles: Iterable[int],
         max_body_bytes: int,
+        task: object = None,
     ) -> None:
+        """`task` is told to the worker itself: nobody else need know the environment of a run."""
         self.pidfd = -1
         self.keeper, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.end, guest = socket.socketpair()
         self.channel = Channel(self.end, max_body_bytes)
+        self.end.settimeout(_START_SECONDS)
         try:
             with theirs, guest:
                 engine.order(order, [theirs.fileno(), guest.fileno(), *handles])
+            if task is not None:
+                self.channel.send(task)
             self._begin()
         except OSError as error:
             self.close()
@@ -119,8 +124,12 @@ class Worker:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
-    def report(self) -> dict[str, Any] | None:
+    def report(self, seconds: float) -> dict[str, Any] | None:
         """How it ended, once it has; None when the engine process ended first."""
+        poll = select.poll()
+        poll.register(self.keeper, select.POLLIN)
+        if not poll.poll(seconds * 1000):
+            return None
         try:
             message = self.keeper.recv(_REPORT_BYTES)
         except OSError:

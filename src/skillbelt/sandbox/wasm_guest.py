@@ -57,10 +57,11 @@ class _Exit(Exception):
 
 
 class Loaded(NamedTuple):
-    """A compiled module that is ready to run."""
+    """A compiled module that is ready to run. `http`: it names interfaces that are not given."""
 
     kind: str
     item: Any
+    http: bool = False
 
 
 class Kit:
@@ -171,7 +172,9 @@ def load(kit: Kit, kind: str, handle: int) -> Loaded:
     path = f"/proc/self/fd/{handle}"
     if kind == MODULE:
         return Loaded(kind, wasmtime.Module.deserialize_file(kit.engine, path))
-    return Loaded(kind, parts.Component.deserialize_file(kit.engine, path))
+    component = parts.Component.deserialize_file(kit.engine, path)
+    imports = component.type.imports(kit.engine)
+    return Loaded(kind, component, any(name.startswith("wasi:http/") for name in imports))
 
 
 def warm_up(kit: Kit, handle: int) -> None:
@@ -250,8 +253,12 @@ def run(
 
 def _ended(kit: Kit, loaded: Loaded, store: wasmtime.Store) -> tuple[int, str, list[str]]:
     try:
-        call = _call_of_module if loaded.kind == MODULE else _call_of_component
-        return call(kit, loaded.item, store), "", []
+        if loaded.kind == MODULE:
+            return _call_of_module(kit, loaded.item, store), "", []
+        if loaded.http:
+            # Some tools have every component import it; one that does not use it can run.
+            kit.components.define_unknown_imports_as_traps(loaded.item)
+        return _call_of_component(kit, loaded.item, store), "", []
     except _Exit as error:
         return error.code, "", []
     except wasmtime.ExitTrap as error:
@@ -269,9 +276,6 @@ def _call_of_module(kit: Kit, module: wasmtime.Module, store: wasmtime.Store) ->
 
 
 def _call_of_component(kit: Kit, component: parts.Component, store: wasmtime.Store) -> int:
-    if any(name.startswith("wasi:http/") for name in component.type.imports(kit.engine)):
-        # Some tools have every component import it; one that does not use it can run.
-        kit.components.define_unknown_imports_as_traps(component)
     instance = kit.components.instantiate(store, component)
     found = component.get_export_index("run", component.get_export_index(_RUN))
     call = instance.get_func(store, found) if found is not None else None

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import tempfile
 import threading
 from collections import deque
@@ -40,7 +41,8 @@ _END_SECONDS = 5.0
 _MESSAGE_BYTES = 64 * 2**10
 _LAST_WORDS = 4 * 2**10
 _PREFIX = "skillbelt-wasm-"
-_MOST_TREES = 256
+_MOST_TREES, _MOST_FREE = 256, 8
+_PRIVATE = stat.S_IFDIR | 0o700
 
 
 def packages() -> str:
@@ -162,6 +164,7 @@ class Pool:
         self._line: deque[Ticket] = deque()
         self._running = 0
         self._folder = ""
+        self._free: list[str] = []
         self._made = 0
         self._trees: dict[tuple[str, ...], str] = {}
 
@@ -187,7 +190,7 @@ class Pool:
                 busy = self._running > 0
                 folder = "" if busy else self._folder
                 if not busy:
-                    self._folder, self._trees = "", {}
+                    self._folder, self._trees, self._free = "", {}, []
         if engine is not None:
             engine.stop(wait=not busy)
         if folder:
@@ -227,12 +230,25 @@ class Pool:
     # Folders
 
     def temporary(self) -> str:
-        """A new empty folder that belongs to whoever commands run as."""
+        """An empty folder that belongs to whoever commands run as."""
+        with self._lock:
+            if self._free:
+                return self._free.pop()
         path = os.path.join(self.place(), os.urandom(8).hex())
         os.mkdir(path, 0o700)
         if run_identity() is not None:
             os.chown(path, *current_identity())
         return path
+
+    def give_back(self, path: str) -> None:
+        """Take a folder for temporary files back. To make one can take longer than all else."""
+        with suppress(OSError), self._lock:
+            found = os.lstat(path)
+            plain = found.st_uid == current_identity().uid and found.st_mode == _PRIVATE
+            if plain and len(self._free) < _MOST_FREE and not os.listdir(path):
+                self._free.append(path)
+                return
+        remove_tree(path)
 
     def tree(self, paths: Iterable[str]) -> str:
         """A folder with nothing but empty folders at these paths, so that what lies above is there.

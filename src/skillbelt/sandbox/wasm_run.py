@@ -5,7 +5,6 @@ own. The runtime keeps it, and whatever a guest does, its worker is ended from o
 """
 
 import _thread
-import json
 import os
 import select
 import signal
@@ -16,7 +15,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from skillbelt.cleanup import remove_tree
 from skillbelt.errors import PathEscape, SandboxUnavailable, SkillbeltError
 from skillbelt.sandbox.identity import run_identity
 from skillbelt.sandbox.landlock import READ_ONLY, Rule, ruleset, version
@@ -240,7 +238,6 @@ class WasmRun(Controls):
     def _run(self, engine: EngineProcess, ready: Ready, program: Program) -> _Ending:
         job = self._job
         door = door_of(job)
-        task = self._own(self._task(program, bool(door)))
         order: dict[str, object] = {
             "do": "run",
             "key": ready.key,
@@ -249,9 +246,10 @@ class WasmRun(Controls):
         }
         body = job.limits.max_download_bytes if door else 0
         self._started = time.monotonic()
-        worker = Worker(engine, order, [task, *self._theirs, ready.handle], body)
+        task = self._task(program, bool(door))
+        worker = Worker(engine, order, [*self._theirs, ready.handle], body, task)
         try:
-            self._close(task, self._theirs[0], self._theirs[1])
+            self._close(self._theirs[0], self._theirs[1])
             self._fetcher = Fetcher(door, job.limits.max_download_bytes) if door else None
             watch = WasmWatch(job.limits, job.workspace, self._plan.temporary)
             deadline = self._started + job.timeout_seconds
@@ -261,15 +259,15 @@ class WasmRun(Controls):
                 self._fetcher.close()
             worker.close()
 
-    def _task(self, program: Program, network: bool) -> int:
-        """What the worker is to do, in a file without a name: it holds the environment."""
+    def _task(self, program: Program, network: bool) -> dict[str, object]:
+        """What the worker is to do."""
         job, view = self._job, self._plan.view
         folders = view.folders()
         tree = Folder("/", self._pool.tree(folder.path for folder in folders))
         here = view.find(job.cwd) if program.kind == "module" else None
         given = [tree, *folders, *([here._replace(path=".")] if here else [])]
         rules = [*view.rules(), Rule(tree.source, READ_ONLY)]
-        task = {
+        return {
             "argv": program.argv,
             "env": {**job.env, "PWD": job.cwd},
             "folders": given,
@@ -279,11 +277,6 @@ class WasmRun(Controls):
             "rlimits": worker_limits(job.limits),
             "rules": ruleset(rules) if version() else None,
         }
-        fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
-        with open(fd, "wb", closefd=False) as file:
-            file.write(json.dumps(task).encode())
-        os.lseek(fd, 0, os.SEEK_SET)
-        return fd
 
     def _conclude(self, ending: _Ending, ticket: Ticket) -> None:
         for sink in self._sinks:
@@ -305,7 +298,7 @@ class WasmRun(Controls):
         with self._lock:
             self._feed.over = True
             self._close(*self._fds)
-        remove_tree(self._plan.temporary)
+        self._pool.give_back(self._plan.temporary)
         self._pool.leave(ticket)
         self._ended.set()
 
@@ -368,11 +361,12 @@ class _Attended:
         self._poll = select.poll()
         self.result: Mapping[str, Any] | None = None
         self._error = ""
+        self._fetch: threading.Thread | None = None
 
     def carry(self) -> _Ending:
         """Look after it until it has ended."""
         run, worker, poll = self._run, self._worker, self._poll
-        for fd in (*self._sinks, run._wake, worker.keeper.fileno(), worker.end.fileno()):
+        for fd in (*self._sinks, run._wake, worker.pidfd, worker.end.fileno()):
             poll.register(fd, select.POLLIN)
         look_at = time.monotonic() + TICK_SECONDS
         while True:
@@ -383,7 +377,7 @@ class _Attended:
             run.pass_on(poll, self._sinks, events)
             if worker.end.fileno() in events and not self._hear():
                 poll.unregister(worker.end)
-            if worker.keeper.fileno() in events:
+            if worker.pidfd in events:
                 return self._over()
             now = time.monotonic()
             limit = None
@@ -408,17 +402,22 @@ class _Attended:
         fetcher = self._run._fetcher
         if isinstance(head.get("result"), dict):
             self.result = head["result"]
-        elif "fetch" in head and fetcher is not None:
+        elif "fetch" in head and fetcher is not None and not self._fetching():
             work = (fetcher, self._worker, head["fetch"], body, self._deadline)
-            threading.Thread(target=_fetch, args=work, daemon=True).start()
+            self._fetch = threading.Thread(target=_fetch, args=work, daemon=True)
+            self._fetch.start()
         else:
             self._error = _one_line(head.get("error", "it said nothing"))
+
+    def _fetching(self) -> bool:
+        """A guest waits for its answer; whoever asks again meanwhile is none."""
+        return self._fetch is not None and self._fetch.is_alive()
 
     def _stop(self, limit: str | None, late: bool) -> _Ending:
         """End it, and wait until it is gone."""
         self._worker.kill()
         poll = select.poll()
-        poll.register(self._worker.keeper, select.POLLIN)
+        poll.register(self._worker.pidfd, select.POLLIN)
         poll.poll(END_SECONDS * 1000)
         if self._error:
             return self._over()
@@ -428,20 +427,20 @@ class _Attended:
         return _Ending(found.code, "", tuple(limits), late, cancelled)
 
     def _over(self) -> _Ending:
-        report = self._worker.report()
+        """It is gone: either it came to a result, or the engine process says how it ended."""
         while self.result is None and not self._error and self._hear() > 0:
             pass  # what it said last
+        if self.result is not None:
+            return _ending_of(self.result, set(self._watch.finish(0, 0.0)))
+        report = self._worker.report(END_SECONDS)
         code = int(report["code"]) if report else LOST
         code = 128 - code if code < 0 else code
         cpu_seconds = float(report["cpu_seconds"]) if report else 0.0
         hits = set(self._watch.finish(code, cpu_seconds))
-        if report is None or self.result is None or code:
-            return self._failed(code, hits, report is None)
-        return _ending_of(self.result, hits)
+        return self._failed(code, hits, report is None)
 
     def _failed(self, code: int, hits: set[str], engine_gone: bool) -> _Ending:
         """It did not come to a result: the kernel ended it, or the engine failed."""
-        self.result = None
         if self._error or (engine_gone and not hits):
             why = self._error or "its process ended"
             return _Ending(UNSTARTABLE, f"the engine failed: {why}", tuple(hits))

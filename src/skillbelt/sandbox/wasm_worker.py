@@ -220,11 +220,8 @@ class Engine:
         guest, *others = handles
         _answer(guest, lambda to: self._run(kit, loaded, to, *others))
 
-    def _run(
-        self, kit: Any, loaded: Any, way: socket.socket, task_file: int, *streams: int
-    ) -> object:
-        with open(task_file, "rb") as file:
-            task = json.loads(file.read())
+    def _run(self, kit: Any, loaded: Any, way: socket.socket, *streams: int) -> object:
+        task, _ = read_frame(way)
         memory = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         folders = _opened(task["folders"])
         wasi = self._guest.wasi_for(task, streams, folders)
