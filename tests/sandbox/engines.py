@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import pytest
 
@@ -30,6 +30,7 @@ from skillbelt.sandbox.protocol import Outcome
 
 NAMES = ("docker", "podman")
 START_SECONDS, STOP_SECONDS = 30.0, 15.0
+REQUIRED = "REQUIRE_ENGINES"
 OTHER_RUNTIME = "another"
 USER_PROCESSES, OPEN_FILES = 32_768, 1_024
 
@@ -54,15 +55,22 @@ def any_engine(tmp_path_factory: pytest.TempPathFactory) -> str:
     for one in found.values():
         if one.url:
             return one.url
-    pytest.skip("; ".join(f"{name}: {one.reason}" for name, one in found.items()))
+    _not_run("; ".join(f"{name}: {one.reason}" for name, one in found.items()))
 
 
 def url_of(name: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The URL of the engine of that name, or the test is skipped with the reason."""
     found = started(tmp_path_factory)[name]
     if found.reason:
-        pytest.skip(f"{name}: {found.reason}")
+        _not_run(f"{name}: {found.reason}")
     return found.url
+
+
+def _not_run(reason: str) -> NoReturn:
+    """Say that the test is not run; where engines must be there, that is a failure."""
+    if os.environ.get(REQUIRED):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 def started(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Started]:

@@ -230,9 +230,6 @@ class ContainerSandbox:
             "system calls": f"seccomp, {denied} denied",
             "child processes": "allowed" if job.capabilities.processes else NO_PROCESSES,
             "user": f"uid {current_identity().uid}{changed}, no capabilities",
-            "file size": "rlimit",
-            "open files": "rlimit",
-            "temporary files": "sized tmpfs",
             **limits_enforced(job.limits, container.group, container.pid, self._engine.rootless),
         }
 

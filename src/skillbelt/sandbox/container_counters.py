@@ -134,7 +134,7 @@ class ContainerWatch:
 
 
 def limits_enforced(limits: Limits, group: Group, pid: int, own_users: bool) -> dict[str, str]:
-    """What holds memory, processes and time, as the kernel shows it; no `pid`: it shows nothing."""
+    """What holds each limit, as the kernel shows it; without a `pid` it shows nothing."""
     held = 0 < group.memory_bytes <= limits.max_memory_bytes
     counted = 0 < group.processes <= limits.max_processes + 1
     uncounted = "rlimit in a user namespace" if own_users else "not enforced: the engine does not"
@@ -144,5 +144,8 @@ def limits_enforced(limits: Limits, group: Group, pid: int, own_users: bool) -> 
         "memory": "cgroup of the container; rlimit for each process" if held else watched,
         "process count": "cgroup of the container" if counted else uncounted,
         "cpu": "rlimit for each process, watched for all" if pid else "rlimit for each process",
+        "file size": "rlimit",
+        "open files": "rlimit",
         "disk": f"watched every {TICK_SECONDS * 1000:.0f} ms",
+        "temporary files": "sized tmpfs",
     }
