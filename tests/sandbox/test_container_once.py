@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.sandbox import container
 from skillbelt.sandbox.conformance import PATH, Place
 from skillbelt.sandbox.container import ContainerSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
@@ -71,7 +72,7 @@ def test_idle_containers_go(sandbox: ContainerSandbox, place: Place, any_engine:
 
 
 def test_there_are_never_more_than_allowed(
-    sandbox: ContainerSandbox, place: Place, any_engine: str
+    sandbox: ContainerSandbox, place: Place, any_engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is idle makes way; where all are in use, nothing is started."""
     limits = Limits(max_containers=1)
@@ -79,8 +80,10 @@ def test_there_are_never_more_than_allowed(
     other = (Mount(place.folder, "/other", True),)
     run(narrow, place.job("true"))
     running = narrow.start(place.job("cat", stdin=None, mounts=other, cwd="/other"))
-    with pytest.raises(SandboxUnavailable, match="all 1 containers are in use"):
-        narrow.start(place.job("true", timeout_seconds=0.1))
+    with monkeypatch.context() as patch:
+        patch.setattr(container, "_PATIENCE_SECONDS", 0.1)
+        with pytest.raises(SandboxUnavailable, match="all 1 containers are in use"):
+            narrow.start(place.job("true"))
     running.kill()
     running.wait()
     assert run(narrow, place.job("true")).exit_code == 0

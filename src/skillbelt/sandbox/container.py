@@ -38,6 +38,7 @@ from skillbelt.values import Limits
 TEMPORARY = ROOMS[0]
 _QUEUES = "/dev/mqueue"
 _KEEPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "container_keeper.py")
+_PATIENCE_SECONDS = 30.0  # how long a run waits for another to end when there may be no more
 _UNBOUNDED = 2**62
 _USUAL_RUNTIMES = ("", "runc", "crun", "io.containerd.runc.v2")
 _PROBED, _PROBE = "/run/check", "import sys; open(sys.argv[1], 'x')"
@@ -138,7 +139,7 @@ class ContainerSandbox:
         shape = self._shape(job)
         key = (shape, identities(shape.mounts))
         make = partial(self._make, job, shape, key)
-        container = pool.take(key, make, job.timeout_seconds)
+        container = pool.take(key, make, _PATIENCE_SECONDS)
         try:
             enforced = self._enforced(job, container)
             watch = ContainerWatch(job, TEMPORARY, container.group, container.pid)
