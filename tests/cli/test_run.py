@@ -97,7 +97,8 @@ def test_a_sandbox_that_can_not_be_used_here(kit: Tree) -> None:
 def test_a_command_that_takes_too_long(kit: Tree) -> None:
     done = run(kit, "--timeout", "1", "--", "bash", "-c", "echo begun; sleep 30")
     assert (done.exit_code, done.stdout) == (124, "begun\n")
-    assert "skillbelt: timed out after 1." in done.stderr
+    assert done.stderr.startswith("skillbelt: timed out after 1.")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
