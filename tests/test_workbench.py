@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from skillbelt import Answer, Pending, PermissionDenied, Rule
+from skillbelt import Answer, Pending, PermissionDenied, Rule, shell
 from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.manifest import build_manifest
@@ -328,6 +328,28 @@ def test_a_script_is_asked_for_once_whatever_its_arguments(echo: Bench) -> None:
         assert argument in echo.run(f"python3 scripts/a.py {argument}", bench=bench).stdout
     echo.run("python3 a.py z", bench=bench, cwd="scripts")
     assert len(echo.asked) == 1
+
+
+def test_a_script_with_blanks_and_quotes_in_its_name_is_asked_for_once(echo: Bench) -> None:
+    echo.write("scripts/it's a.py", "import sys; print(sys.argv[1:])\n")
+    bench = echo.make(ASK, always)
+    quoted = """python3 "scripts/it's a.py" x"""
+    for command in (quoted, r"python3 scripts/it\'s\ a.py y", ("python3", "scripts/it's a.py")):
+        assert echo.run(command, bench=bench).exit_code == 0
+    assert len(echo.asked) == 1
+
+
+def test_a_command_is_taken_apart_once(echo: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, seen = echo.make(), list[str]()
+    split = shell._split
+
+    def noted(command: str) -> list[str]:
+        seen.append(command)
+        return split(command)
+
+    monkeypatch.setattr(shell, "_split", noted)
+    echo.run("echo a; echo b", bench=bench)
+    assert seen == ["echo a; echo b"]
 
 
 @pytest.mark.parametrize(

@@ -226,13 +226,15 @@ class Workbench:
             self._say(f"staging {skill.name}")
             with span("workspace.stage.dir", **_skill_facts(skill)):
                 staged = stage(workspace, skill, self.settings.limits)
-            request = self._allowed(skill, call, staged, workspace, who)
+            parts = simple_commands(call.text)
+            script = self._script(skill, call, parts, workspace)
+            request = self._allowed(skill, call, parts, script, staged, who)
             run = workspace.run_folder()
             stack.callback(workspace.end_run, run)
             if call.editor_text is not None:
                 _write_editor(workspace, run, call.editor_text)
             warnings = self._inputs(call, workspace, run, request, who)
-            packages = self._packages(skill, call, workspace, staged, request, who)
+            packages = self._packages(script, workspace, staged, request, who)
             granted = grant(request) if grant else _command(skill)
             hosts = tuple(host for host in granted.hosts if self._reaches(request, host, who))
             egress = self._egress(hosts, stack)
@@ -250,17 +252,23 @@ class Workbench:
         return prepare(call.text, self.policy) if self.policy.active else call.command
 
     def _allowed(
-        self, skill: Skill, call: RunCall, staged: Staged, workspace: Workspace, who: Who
+        self,
+        skill: Skill,
+        call: RunCall,
+        parts: tuple[str, ...],
+        script: str,
+        staged: Staged,
+        who: Who,
     ) -> Request:
         """The request to run this command of this very copy of the skill, allowed."""
         # With a PATH of the caller's, the interpreter may be any program.
-        script = "" if "PATH" in call.env else self._script(skill, call, workspace)
+        remembered = remembered_as(call, "" if "PATH" in call.env else script, parts)
         shown = shorten(one_line(call.text), _SHOWN)
         return self.gate_of(who).require(
             Request(
                 "run",
-                simple_commands(call.text),
-                remembered_as(call, script),
+                parts,
+                remembered,
                 f"run `{shown}` with the skill {skill.name}{described(call)}",
                 who.initiator,
                 who.agent,
@@ -273,7 +281,7 @@ class Workbench:
         )
 
     @staticmethod
-    def _script(skill: Skill, call: RunCall, workspace: Workspace) -> str:
+    def _script(skill: Skill, call: RunCall, parts: tuple[str, ...], workspace: Workspace) -> str:
         """The file of the skill itself that the command runs, relative to the skill; "" if none.
 
         What a run can write is not the skill's own, though links in its folder lead there.
@@ -286,7 +294,7 @@ class Workbench:
             own = inside(path, home) and not inside(path, os.path.join(home, VENV))
             return own and os.path.isfile(path)
 
-        script = script_of(call.text, is_own)
+        script = script_of(call.text, parts, is_own)
         found = os.path.realpath(os.path.join(cwd, script))
         return os.path.relpath(found, os.path.realpath(home)) if script else ""
 
@@ -331,17 +339,11 @@ class Workbench:
         return self.settings.host_roots or (self.settings.project,)
 
     def _packages(
-        self,
-        skill: Skill,
-        call: RunCall,
-        workspace: Workspace,
-        staged: Staged,
-        request: Request,
-        who: Who,
+        self, script: str, workspace: Workspace, staged: Staged, request: Request, who: Who
     ) -> Environment | None:
         """The packages that the skill declares, installed outside the sandbox, once allowed."""
         folder = os.path.join(workspace.path, staged.path)
-        needs = needs_of(folder, self._script(skill, call, workspace) or None)
+        needs = needs_of(folder, script or None)
         if needs is None or not needs.requirements:
             return None
         cache = place_of(os.path.join(self.settings.cache_dir, "packages"), self.owner)
