@@ -224,6 +224,20 @@ def test_input_is_given_to_the_command(echo: Bench) -> None:
     assert echo.run("cat; echo end").stdout == "end\n"
 
 
+def test_a_path_of_the_caller_is_for_the_commands_own_look_ups(echo: Bench) -> None:
+    """Attack 13. Neither a PATH without bash nor a planted one leads astray what starts first."""
+    bench = echo.make()
+    planted = "printf '#!/bin/sh\necho planted\n' > $WORK_DIR/bash; chmod +x $WORK_DIR/bash"
+    echo.run(f"{planted}; cp $WORK_DIR/bash $VIRTUAL_ENV/bash", bench=bench)
+    for path in ("/nowhere", "", "/workspace/work"):
+        command = 'echo "$0 $PATH"; $EDITOR $WORK_DIR/text; ls'
+        done = echo.run(command, bench=bench, env={"PATH": path}, editor_text="x")
+        assert (done.exit_code, done.stdout) == (127, f"bash {path}\n")
+        assert done.stderr.startswith("bash: line 1: ls: ")
+    found = echo.run("bash", bench=bench, env={"PATH": "/workspace/work"})
+    assert found.stdout == "planted\n"
+
+
 def test_the_editor_writes_what_was_given(echo: Bench) -> None:
     """Case 70."""
     text = "first\nsecond 'quoted' $HOME\n"

@@ -41,7 +41,7 @@ from skillbelt.run import (
     without_secrets,
 )
 from skillbelt.sandbox.egress import Egress, bridge
-from skillbelt.sandbox.identity import interpreter, run_identity
+from skillbelt.sandbox.identity import interpreter, run_identity, trusted_program
 from skillbelt.sandbox.protocol import Job, Listener, Mount, Outcome, Running, Sandbox
 from skillbelt.sandbox.registry import choose
 from skillbelt.settings import Settings, process_environment
@@ -60,7 +60,7 @@ _DAY_SECONDS = 24 * 3600.0
 _NET = "/run/net"
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _SHOWN = 200
-_EDITOR = b'#!/bin/sh\ncat "${0%/*}/editor-text" > "$1"\n'
+_EDITOR = b'#!/bin/sh\n/bin/cat "${0%/*}/editor-text" > "$1"\n'
 
 
 class Who(NamedTuple):
@@ -246,7 +246,9 @@ class Workbench:
 
     def _argv(self, call: RunCall) -> tuple[str, ...]:
         if isinstance(call.command, str):
-            return prepare(call.command, self.policy)
+            words = prepare(call.command, self.policy)
+            # What stands before the command is ours, so no PATH of the caller's leads there.
+            return words if self.policy.active else (_shell(), *words[1:], words[0])
         if not call.command or not call.command[0].strip():
             raise RunRefused("skill and command are required")
         return prepare(call.text, self.policy) if self.policy.active else call.command
@@ -536,6 +538,13 @@ def _due(mark: str) -> bool:
     with open(mark, "w", encoding="utf-8"):
         os.utime(mark)
     return True
+
+
+def _shell() -> str:
+    """The bash of this machine that nobody but root can change, by the path it has everywhere."""
+    found = trusted_program("bash")
+    usual = os.path.realpath("/bin/bash") == found
+    return "/bin/bash" if usual else found or "bash"
 
 
 def _python_folder() -> str:
