@@ -64,7 +64,7 @@ def test_every_limit_has_its_unit_in_its_name_and_is_positive() -> None:
     units = {"bytes", "chars", "depth", "aliases", "directories", "entries", "seconds", "files",
              "skills", "redirects", "documents", "references",
              "tokens", "lines", "share", "calls",
-             "processes", "runs"}  # fmt: skip
+             "processes", "runs", "connections"}  # fmt: skip
     for name, value in Limits()._asdict().items():
         assert name.rpartition("_")[2] in units
         assert value > 0

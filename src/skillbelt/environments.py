@@ -21,12 +21,13 @@ from typing import NamedTuple
 from skillbelt.dependencies import Needs, describe
 from skillbelt.errors import RunRefused
 from skillbelt.text import one_line, shorten
+from skillbelt.values import Limits
 
 Progress = Callable[[str], None]
 _FORMAT = 1  # part of every hash: raised when environments are made in another way
 _RECORD = "environment.json"
-_INSTALL_SECONDS = 600.0
 _OUTPUT_CHARS = 600
+_LIMITS = Limits()
 # What of the user's environment says where packages come from; nothing else is handed on.
 _KEPT_PREFIXES = ("UV_INDEX", "npm_config_", "NPM_CONFIG_")
 _KEPT_NAMES = """
@@ -81,7 +82,7 @@ def provision(
     uv_path: str = "",
     npm_path: str = "",
     allow_builds: bool = False,
-    timeout_seconds: float = _INSTALL_SECONDS,
+    timeout_seconds: float = _LIMITS.install_timeout_seconds,
     progress: Progress | None = None,
 ) -> Environment:
     """The environment for these needs, made now when it is not there yet.

@@ -358,6 +358,7 @@ class Workbench:
             offline=self.settings.offline,
             python=python.path if python else sys.executable,
             allow_builds=self.settings.allow_builds,
+            timeout_seconds=self.settings.limits.install_timeout_seconds,
             progress=self._progress,
         )
 
@@ -378,7 +379,8 @@ class Workbench:
         if not hosts:
             return None
         owner = self.owner
-        return stack.enter_context(Egress(hosts, owner=owner[0] if owner else None))
+        limits = self.settings.limits
+        return stack.enter_context(Egress(hosts, limits=limits, owner=owner and owner[0]))
 
     # The job
 
@@ -469,6 +471,8 @@ class Workbench:
 
     def finish(self, ready: Ready, outcome: Outcome, who: Who) -> RunResult:
         """Collect what the run left, write it down, and put the result together."""
+        if ready.egress is not None:
+            ready.egress.close()  # what was still open is told then
         patterns = ready.wanted.globs if ready.wanted else ()
         self._say("collecting")
         with span("workspace.collect", patterns=", ".join(patterns), count=len(patterns)):
@@ -554,6 +558,8 @@ def _python_folder() -> str:
 
 def _result(ready: Ready, outcome: Outcome, collected: Collected, sandbox: str) -> RunResult:
     reached = ready.egress.connections if ready.egress else ()
+    hit = (*outcome.limits_hit, *collected.limits_hit)
+    hit += ready.egress.limits_hit if ready.egress else ()
     return RunResult(
         stream(outcome.stdout),
         stream(outcome.stderr),
@@ -564,7 +570,7 @@ def _result(ready: Ready, outcome: Outcome, collected: Collected, sandbox: str) 
         collected.primary,
         collected.saved,
         (*ready.warnings, *stream_warnings(outcome), *collected.warnings),
-        tuple(dict.fromkeys((*outcome.limits_hit, *collected.limits_hit))),
+        tuple(dict.fromkeys(hit)),
         sandbox,
         outcome.enforced,
         tuple(sorted({f"{one.host}:{one.port}" for one in reached if one.allowed})),
