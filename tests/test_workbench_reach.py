@@ -7,12 +7,15 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from skillbelt import PermissionDenied, Rule
 from skillbelt.errors import RunRefused
-from tests.bench import Bench
+from skillbelt.run import RunCall
+from tests.bench import KEY, ME, Bench
 from tests.sandbox.proxied import plain_server
 from tests.sources.server import running
 from tests.test_environments import GREET, wheel
@@ -163,3 +166,30 @@ def test_nothing_is_installed_or_run_that_is_refused(packages: Bench) -> None:
     with pytest.raises(PermissionDenied, match="greet"):
         packages.run("python3 scripts/a.py", bench=bench)
     assert packages.events("run") == []
+
+
+def test_packages_that_nobody_uses_are_cleared_away_and_that_is_said(packages: Bench) -> None:
+    """Those of a run that goes on stay."""
+    bench = packages.make(max_packages_bytes=0)
+    with pytest.raises(RunRefused, match="max_packages_bytes"):
+        packages.run("python3 scripts/a.py", bench=bench)
+    packages.run("python3 scripts/a.py", bench=packages.make())
+    said: list[str] = []
+    bench._progress = said.append
+    wait = "python3 scripts/a.py; until test -e work/go; do sleep 0.01; done; python3 scripts/a.py"
+    heard = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        call, skill = RunCall(wait), packages.belt.get_skill("echo")
+        # It declares what the script needs, whatever command it is.
+        packages.write("requirements.txt", "greet\n")
+        done = pool.submit(packages.make().run, skill, call, ME, lambda *_: heard.set())
+        assert heard.wait(30)
+        in_use = bench.tidy(now=True)
+        with bench.workspace(KEY) as workspace:
+            Path(workspace.path, "work", "go").touch()
+        assert done.result(30).stdout == "hello\n" * 2
+    assert in_use == []
+    (gone,) = bench.tidy(now=True)
+    assert gone.reason == "size"
+    assert said == [f"cleared away {gone.name} (size): {gone.size_bytes:,} bytes"]
+    assert packages.run("python3 scripts/a.py", bench=packages.make()).stdout == "hello\n"

@@ -179,6 +179,7 @@ class Limits(NamedTuple):
     workspace_idle_seconds: float = 7 * 24 * 3600.0
     max_workspaces_bytes: int = 10 * 2**30
     install_timeout_seconds: float = 600.0
+    max_packages_bytes: int = 10 * 2**30
     max_network_connections: int = 64
     max_network_header_bytes: int = 32 * 2**10
     max_network_bytes: int = 2 * 2**30

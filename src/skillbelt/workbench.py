@@ -10,12 +10,19 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.capabilities import named_hosts
-from skillbelt.cleanup import LOCKS, Cleaned, clean_workspaces, retire
+from skillbelt.cleanup import (
+    LOCKS,
+    Cleaned,
+    clean_environments,
+    clean_workspaces,
+    held_environment,
+    retire,
+)
 from skillbelt.collect import Collected, Save, Wanted, collect, primary
 from skillbelt.commands import CommandPolicy, clean_environment, policy_from, prepare
 from skillbelt.dependencies import Needs, describe, needs_of
@@ -147,18 +154,28 @@ class Workbench:
             return open_workspace(self.folder, key, self.owner)
 
     def tidy(self, *, now: bool = False) -> list[Cleaned]:
-        """Remove workspaces that nobody uses any more; once a day, unless it shall be `now`."""
+        """Remove workspaces and packages that nobody uses; once a day, unless it shall be `now`."""
         place = place_of(self.folder, self.owner)
         if not now and not _due(os.path.join(place, LOCKS, "tidied")):
             return []
         limits = self.settings.limits
         with span("workspace.cleanup", path=place):
-            return clean_workspaces(
+            cleaned = clean_workspaces(
                 place,
                 idle_seconds=limits.workspace_idle_seconds,
                 max_bytes=limits.max_workspaces_bytes,
                 now=time.time(),
             )
+        for cache in places(self._packages_folder):
+            with span("workspace.cleanup", path=cache):
+                cleaned += clean_environments(cache, max_bytes=limits.max_packages_bytes)
+        for one in cleaned:
+            self._say(f"cleared away {one.name} ({one.reason}): {one.size_bytes:,} bytes")
+        return cleaned
+
+    @property
+    def _packages_folder(self) -> str:
+        return os.path.join(self.settings.cache_dir, "packages")
 
     def forget(self, key: SessionKey) -> bool:
         """Remove the workspace of a conversation; False when it is in use, or there is none."""
@@ -234,7 +251,7 @@ class Workbench:
             if call.editor_text is not None:
                 _write_editor(workspace, run, call.editor_text)
             warnings = self._inputs(call, workspace, run, request, who)
-            packages = self._packages(script, workspace, staged, request, who)
+            packages = self._packages(script, workspace, staged, request, who, stack)
             granted = grant(request) if grant else _command(skill)
             hosts = tuple(host for host in granted.hosts if self._reaches(request, host, who))
             egress = self._egress(hosts, stack)
@@ -341,17 +358,24 @@ class Workbench:
         return self.settings.host_roots or (self.settings.project,)
 
     def _packages(
-        self, script: str, workspace: Workspace, staged: Staged, request: Request, who: Who
+        self,
+        script: str,
+        workspace: Workspace,
+        staged: Staged,
+        request: Request,
+        who: Who,
+        stack: ExitStack,
     ) -> Environment | None:
         """The packages that the skill declares, installed outside the sandbox, once allowed."""
         folder = os.path.join(workspace.path, staged.path)
         needs = needs_of(folder, script or None)
         if needs is None or not needs.requirements:
             return None
-        cache = place_of(os.path.join(self.settings.cache_dir, "packages"), self.owner)
+        cache = place_of(self._packages_folder, self.owner)
         self.gate_of(who).require(self._install(request, needs))
         python = interpreter()
-        return provision(
+        make = partial(
+            provision,
             needs,
             cache,
             environ=process_environment(),
@@ -359,8 +383,10 @@ class Workbench:
             python=python.path if python else sys.executable,
             allow_builds=self.settings.allow_builds,
             timeout_seconds=self.settings.limits.install_timeout_seconds,
+            max_bytes=self.settings.limits.max_packages_bytes,
             progress=self._progress,
         )
+        return stack.enter_context(held_environment(make))
 
     def _install(self, request: Request, needs: Needs) -> Request:
         about = f"install {describe(needs)} for the skill {request.skill}"
