@@ -50,6 +50,11 @@ class RunCall(NamedTuple):
 
         return shlex.join(self.command)
 
+    @property
+    def shown(self) -> str:
+        """The command as one line, without the secrets that the run is given."""
+        return redacted(self.text, secrets_of(self.env))
+
 
 class RunResult(NamedTuple):
     """How a run ended and what it left. A command that fails is a result like any other.
@@ -190,24 +195,29 @@ def stream_warnings(outcome: Outcome) -> list[str]:
 
 
 def without_secrets(result: RunResult, call: RunCall) -> RunResult:
-    """The result without the secrets that the run was given."""
+    """The result without the secrets that the run was given; names of files stay as they are."""
     secrets = secrets_of(call.env)
+    if not secrets:
+        return result
 
     def shown(file: OutputFile) -> OutputFile:
-        return file._replace(content=redacted(file.content, secrets))
+        return file._replace(content=redacted(file.content, secrets, cut=file.truncated))
 
+    cut = [f"{stream} truncated" in result.warnings for stream in ("stdout", "stderr")]
     return result._replace(
-        stdout=redacted(result.stdout, secrets),
-        stderr=redacted(result.stderr, secrets),
+        stdout=redacted(result.stdout, secrets, cut=cut[0]),
+        stderr=redacted(result.stderr, secrets, cut=cut[1]),
         output_files=tuple(map(shown, result.output_files)),
         primary_output=shown(result.primary_output) if result.primary_output else None,
+        warnings=tuple(redacted(text, secrets) for text in result.warnings),
+        errors=tuple(redacted(text, secrets) for text in result.errors),
     )
 
 
 def record_of(result: RunResult, call: RunCall) -> dict[str, object]:
     """What the log holds of a run."""
     return {
-        "command": redacted(call.text, secrets_of(call.env)),
+        "command": call.shown,
         "exit_code": result.exit_code,
         "timed_out": result.timed_out,
         "duration_ms": result.duration_ms,

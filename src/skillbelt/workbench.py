@@ -33,6 +33,7 @@ from skillbelt.hosts import leads_inside
 from skillbelt.inputs import skills_named, stage_inputs
 from skillbelt.paths import create_beneath, inside
 from skillbelt.permission import Initiator, Request
+from skillbelt.redact import RedactingListener, secrets_of
 from skillbelt.run import (
     RunCall,
     RunResult,
@@ -210,9 +211,13 @@ class Workbench:
         started: Callable[[Running], None] | None = None,
     ) -> Outcome:
         """Start the command that was made ready, and wait for its end."""
-        self._say(f"running {skill.name}: {ready.call.text}")
+        self._say(f"running {skill.name}: {ready.call.shown}")
+        secrets = secrets_of(ready.call.env)
+        heard = RedactingListener(listener, secrets) if listener and secrets else None
         with span("workspace.run", **_run_facts(skill, ready)) as running:
-            outcome = _waited(self.sandbox.start(ready.job, listener), started)
+            outcome = _waited(self.sandbox.start(ready.job, heard or listener), started)
+            if heard is not None:
+                heard.end()
             running.set(exit_code=outcome.exit_code, timed_out=outcome.timed_out)
             return outcome
 
@@ -610,4 +615,4 @@ def _skill_facts(skill: Skill) -> Mapping[str, str]:
 
 
 def _run_facts(skill: Skill, ready: Ready) -> Mapping[str, object]:
-    return {**_skill_facts(skill), "cmd": ready.call.text, "cwd": ready.job.cwd}
+    return {**_skill_facts(skill), "cmd": ready.call.shown, "cwd": ready.job.cwd}
