@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+_CHUNK = 2**12
+
 
 class Ends(NamedTuple):
     """What the new process has as its three streams, and what else it gets."""
@@ -130,5 +132,10 @@ def descendants(pid: int) -> list[int]:
 
 def children(pid: int, thread: int | None = None) -> list[int]:
     """The processes that one thread has started, the first one by default, oldest first."""
-    with open(f"/proc/{pid}/task/{thread or pid}/children", "rb") as file:
-        return [int(each) for each in file.read().split()]
+    # A file object would ask the system five more questions.
+    handle = os.open(f"/proc/{pid}/task/{thread or pid}/children", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = iter(lambda: os.read(handle, _CHUNK), b"")
+        return [int(each) for each in b"".join(parts).split()]
+    finally:
+        os.close(handle)
