@@ -123,13 +123,14 @@ _RULES = ("permission", "agent")
 # where decisions and downloads are kept, which they could bring along.
 USER_ONLY = frozenset(
     ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir", "denied_commands",
-     "empty_allowed_tools", "host_roots", "install_timeout_seconds", "max_audit_bytes",
-     "max_audit_files", "max_cpu_seconds", "max_memory_bytes", "max_network_bytes",
-     "max_network_connections", "max_network_header_bytes", "max_open_files", "max_packages_bytes",
-     "max_processes", "max_temporary_bytes", "max_workspace_bytes", "max_workspace_files",
-     "max_workspaces_bytes", "max_written_file_bytes", "network_connect_seconds",
-     "network_header_seconds", "network_idle_seconds", "permission_timeout_seconds",
-     "run_timeout_seconds", "sandbox", "state_dir", "trust_declared_tools", "trust_project")
+     "empty_allowed_tools", "host_roots", "max_audit_bytes", "max_audit_files", "max_cpu_seconds",
+     "max_memory_bytes", "max_open_files", "max_processes", "max_temporary_bytes",
+     "max_workspace_bytes", "max_workspace_files", "max_workspaces_bytes",
+     "install_timeout_seconds", "max_network_bytes", "max_network_connections",
+     "max_network_header_bytes", "max_packages_bytes", "network_connect_seconds",
+     "network_header_seconds", "network_idle_seconds",
+     "max_written_file_bytes", "permission_timeout_seconds", "run_timeout_seconds", "sandbox",
+     "state_dir", "trust_declared_tools", "trust_project")
 )  # fmt: skip
 # Environment variables of other tools that list commands; a setting of ours stands before them.
 COMMAND_LISTS = {
