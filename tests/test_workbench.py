@@ -232,8 +232,8 @@ def test_a_path_of_the_caller_is_for_the_commands_own_look_ups(echo: Bench) -> N
     for path in ("/nowhere", "", "/workspace/work"):
         command = 'echo "$0 $PATH"; $EDITOR $WORK_DIR/text; ls'
         done = echo.run(command, bench=bench, env={"PATH": path}, editor_text="x")
-        assert (done.exit_code, done.stdout) == (127, f"bash {path}\n")
-        assert done.stderr.startswith("bash: line 1: ls: ")
+        assert (done.exit_code, done.stdout) == (127, f"/bin/bash {path}\n")
+        assert done.stderr.startswith("/bin/bash: line 1: ls: ")
     found = echo.run("bash", bench=bench, env={"PATH": "/workspace/work"})
     assert found.stdout == "planted\n"
 

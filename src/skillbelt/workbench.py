@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -24,14 +24,15 @@ from skillbelt.cleanup import (
     retire,
 )
 from skillbelt.collect import Collected, Save, Wanted, collect, primary
-from skillbelt.commands import CommandPolicy, clean_environment, policy_from, prepare
+from skillbelt.commands import CommandPolicy, policy_from, prepare
 from skillbelt.dependencies import Needs, describe, needs_of
 from skillbelt.environments import Environment, provision
 from skillbelt.errors import ArtifactError, RunRefused
 from skillbelt.gate import Gate, session_id
 from skillbelt.hosts import leads_inside
-from skillbelt.inputs import skills_named, stage_inputs
-from skillbelt.paths import create_beneath, inside
+from skillbelt.inputs import stage_inputs
+from skillbelt.job import Place, make_job, shell, write_editor
+from skillbelt.paths import inside
 from skillbelt.permission import Initiator, Request
 from skillbelt.redact import RedactingListener, secrets_of
 from skillbelt.run import (
@@ -48,9 +49,9 @@ from skillbelt.run import (
     wanted_outputs,
     without_secrets,
 )
-from skillbelt.sandbox.egress import Egress, bridge
-from skillbelt.sandbox.identity import interpreter, run_identity, trusted_program
-from skillbelt.sandbox.protocol import Job, Listener, Mount, Outcome, Running, Sandbox
+from skillbelt.sandbox.egress import Egress
+from skillbelt.sandbox.identity import interpreter, run_identity
+from skillbelt.sandbox.protocol import Job, Listener, Outcome, Running, Sandbox
 from skillbelt.sandbox.registry import choose
 from skillbelt.settings import Settings, process_environment
 from skillbelt.shell import simple_commands
@@ -62,13 +63,9 @@ from skillbelt.tracing import skill_attributes, span
 from skillbelt.values import Capabilities
 from skillbelt.workspace import SKILLS, VENV, Workspace, name_of, open_workspace, place_of, places
 
-INSIDE = "/workspace"
 NO_ARTIFACTS = "none"
 _DAY_SECONDS = 24 * 3600.0
-_NET = "/run/net"
-_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _SHOWN = 200
-_EDITOR = b'#!/bin/sh\n/bin/cat "${0%/*}/editor-text" > "$1"\n'
 
 
 class Who(NamedTuple):
@@ -254,7 +251,7 @@ class Workbench:
             run = workspace.run_folder()
             stack.callback(workspace.end_run, run)
             if call.editor_text is not None:
-                _write_editor(workspace, run, call.editor_text)
+                write_editor(workspace, run, call.editor_text)
             warnings = self._inputs(call, workspace, run, request, who)
             packages = self._packages(script, workspace, staged, request, who, stack)
             granted = grant(request) if grant else _command(skill)
@@ -270,7 +267,7 @@ class Workbench:
         if isinstance(call.command, str):
             words = prepare(call.command, self.policy)
             # What stands before the command is ours, so no PATH of the caller's leads there.
-            return words if self.policy.active else (_shell(), *words[1:], words[0])
+            return words if self.policy.active else (shell(), *words[1:])
         if not call.command or not call.command[0].strip():
             raise RunRefused("skill and command are required")
         return prepare(call.text, self.policy) if self.policy.active else call.command
@@ -428,75 +425,17 @@ class Workbench:
         packages: Environment | None,
         egress: Egress | None,
     ) -> Job:
-        root = INSIDE if sandbox.remaps else workspace.path
-        cwd = workspace.resolve_cwd(call.cwd, skill.name, run)
-        workspace.enter(cwd)
-        mounts = self._mounts(workspace, staged, root, skills_named(call.inputs))
-        if packages is not None:
-            mounts += (Mount(packages.path, packages.path),)
-        python = interpreter()
-        mounts += tuple(Mount(folder, folder) for folder in (python.folders if python else ()))
-        door = ""
-        if egress is not None:
-            place = _NET if sandbox.remaps else egress.folder
-            mounts += (Mount(egress.folder, place),)
-            door = os.path.join(place, "door")
-        return Job(
+        place = Place(workspace, skill.name, staged, run, sandbox.remaps)
+        return make_job(
             argv,
-            self._environment(call, skill, workspace, run, root, packages),
-            os.path.normpath(os.path.join(root, cwd)),
-            mounts,
-            workspace.path,
+            call,
+            place,
             capabilities,
             self.settings.limits,
-            timeout_of(call, self.settings.limits.run_timeout_seconds),
-            call.stdin,
-            call.terminal,
-            **({"bridge": bridge(door)} if egress else {}),
+            packages=packages,
+            egress=egress,
+            policy=self.policy.active,
         )
-
-    @staticmethod
-    def _mounts(
-        workspace: Workspace, staged: Staged, root: str, others: Iterable[str]
-    ) -> tuple[Mount, ...]:
-        """The skill itself, those that inputs come from, and what a run may write; nothing else."""
-        named = [(f"{SKILLS}/{name}", False) for name in others]
-        own = [each for each in workspace.mounts if each[0] != SKILLS]
-        return tuple(
-            Mount(os.path.join(workspace.path, path), os.path.join(root, path), may_write)
-            for path, may_write in dict.fromkeys((*named, *staged.mounts, *own))
-        )
-
-    def _environment(
-        self,
-        call: RunCall,
-        skill: Skill,
-        workspace: Workspace,
-        run: str,
-        root: str,
-        packages: Environment | None,
-    ) -> dict[str, str]:
-        """Everything the command finds in its environment; what the call sets wins."""
-        home = os.path.join(root, "skills", skill.name)
-        venv = os.path.join(home, VENV)
-        path = [f"{venv}/bin", packages.bin if packages else "", _SYSTEM_PATH, _python_folder()]
-        # Where nothing is mounted elsewhere, /tmp is everybody's, and closed.
-        temporary = "/tmp" if root == INSIDE else os.path.join(root, run)
-        env = {
-            "PATH": ":".join(filter(None, (*path, f"{home}/bin"))),
-            "VIRTUAL_ENV": packages.path if packages else venv,
-            "HOME": temporary,
-            "TMPDIR": temporary,
-            "LANG": "C.UTF-8",
-            "PYTHONNOUSERSITE": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            **workspace.variables(root, skill.name, run),
-        }
-        if packages is not None and packages.bin.endswith(".bin"):
-            env["NODE_PATH"] = os.path.join(packages.path, "node_modules")
-        if call.editor_text is not None:
-            env |= dict.fromkeys(("EDITOR", "VISUAL"), os.path.join(root, run, "editor"))
-        return env | clean_environment(call.env, policy=self.policy.active)
 
     # Afterwards
 
@@ -552,19 +491,6 @@ def _command(skill: Skill) -> Capabilities:
     return Capabilities(hosts=named_hosts(skill.frontmatter.allowed_tools), processes=True)
 
 
-def _write_editor(workspace: Workspace, run: str, text: str) -> None:
-    """A program for `$EDITOR` that writes the text into the file it is given."""
-    folder = workspace.make_folders(run)
-    try:
-        for name, data in (("editor", _EDITOR), ("editor-text", text.encode("utf-8", "replace"))):
-            with open(create_beneath(folder, name, executable=name == "editor"), "wb") as file:
-                file.write(data)
-                file.flush()
-                workspace.give(file.fileno())
-    finally:
-        os.close(folder)
-
-
 def _due(mark: str) -> bool:
     """Whether it is a day since this was last so; the mark is then set to now."""
     with suppress(FileNotFoundError):
@@ -573,18 +499,6 @@ def _due(mark: str) -> bool:
     with open(mark, "w", encoding="utf-8"):
         os.utime(mark)
     return True
-
-
-def _shell() -> str:
-    """The bash of this machine that nobody but root can change, by the path it has everywhere."""
-    found = trusted_program("bash")
-    usual = os.path.realpath("/bin/bash") == found
-    return "/bin/bash" if usual else found or "bash"
-
-
-def _python_folder() -> str:
-    python = interpreter()
-    return os.path.dirname(python.path) if python and python.folders else ""
 
 
 def _result(ready: Ready, outcome: Outcome, collected: Collected, sandbox: str) -> RunResult:
