@@ -168,7 +168,8 @@ class Workbench:
             with span("workspace.cleanup", path=cache):
                 cleaned += clean_environments(cache, max_bytes=limits.max_packages_bytes)
         for one in cleaned:
-            self._say(f"cleared away {one.name} ({one.reason}): {one.size_bytes:,} bytes")
+            left = f"; left: {one_line(one.left[0])}" if one.left else ""
+            self._say(f"cleared away {one.name} ({one.reason}): {one.size_bytes:,} bytes{left}")
         return cleaned
 
     @property
