@@ -1,10 +1,9 @@
 """What collecting the outputs of a run costs beside a copy: `python -m benchmarks.collect`.
 
 A hundred files of 1 MiB are collected and copied in turn. The copy is `shutil.copyfile`, which lets
-the kernel do the work. As whatever else the machine does only ever adds, the time that one round in
-ten stays below is taken, for both. Two figures are shown without a bar, for most of their time is
-not spent on collecting: text full of letters beyond ASCII, which Python decodes one by one, and
-artifacts on the disk, which are hashed and flushed. Exit code 1 when the bar is missed.
+the kernel do the work. Two figures are shown without a bar, for most of their time is not spent on
+collecting: text full of letters beyond ASCII, which Python decodes one by one, and artifacts on
+the disk, which are hashed and flushed. Exit code 1 when the bar is missed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from skillbelt.values import Limits
 
 FILES, SIZE = 100, 2**20
 BAR = 2.0
-ROUNDS = 25
+ROUNDS = 15
 LIMITS = Limits(max_output_bytes=2 * FILES * SIZE)
 KEY = SessionKey("bench", "bench", "bench")
 KINDS = {
@@ -49,7 +48,7 @@ class Way(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The seconds of one way to collect, and over those of the copies made in turn."""
+    """The median seconds of one way to collect, and over those of the copies made in turn."""
 
     name: str
     seconds: float
@@ -114,12 +113,8 @@ def _row(folder: str, way: Way, rounds: int, files: int) -> Row:
         shutil.rmtree(copy)
         ours.append(_seconds(lambda: collected(workspace, kind, files, save)))
     # The first round warms up.
-    seconds = _decile(ours[1:])
-    return Row(name, seconds, seconds / _decile(theirs[1:]), barred)
-
-
-def _decile(times: list[float]) -> float:
-    return statistics.quantiles(times, n=10)[0] if len(times) > 1 else times[0]
+    ratio = statistics.median(one / other for one, other in zip(ours[1:], theirs[1:], strict=True))
+    return Row(name, statistics.median(ours[1:]), ratio, barred)
 
 
 def _seconds(call: Callable[[], None]) -> float:
