@@ -62,6 +62,7 @@ def test_shared_defaults_can_not_be_changed() -> None:
 
 def test_every_limit_has_its_unit_in_its_name_and_is_positive() -> None:
     units = {"bytes", "chars", "depth", "aliases", "directories", "entries", "seconds", "files",
+             "connections",
              "skills", "redirects", "documents", "references",
              "tokens", "lines", "share", "calls",
              "processes", "runs", "fuel", "elements", "instances", "workers", "containers"}  # fmt: skip

@@ -134,6 +134,9 @@ USER_ONLY = frozenset(
      "compile_timeout_seconds", "max_containers", "max_wasm_bytes", "max_wasm_cache_bytes",
      "max_wasm_elements", "max_wasm_fuel", "max_wasm_instances", "max_wasm_workers",
      "max_workspace_bytes", "max_workspace_files", "max_workspaces_bytes",
+     "install_timeout_seconds", "max_network_bytes", "max_network_connections",
+     "max_network_header_bytes", "max_packages_bytes", "network_connect_seconds",
+     "network_header_seconds", "network_idle_seconds",
      "max_written_file_bytes", "permission_timeout_seconds", "run_timeout_seconds", "sandbox",
      "state_dir", "trust_declared_tools", "trust_project", "untrusted_sandbox")
 )  # fmt: skip

@@ -189,6 +189,14 @@ class Limits(NamedTuple):
     max_background_bytes: int = 256 * 2**10
     workspace_idle_seconds: float = 7 * 24 * 3600.0
     max_workspaces_bytes: int = 10 * 2**30
+    install_timeout_seconds: float = 600.0
+    max_packages_bytes: int = 10 * 2**30
+    max_network_connections: int = 64
+    max_network_header_bytes: int = 32 * 2**10
+    max_network_bytes: int = 2 * 2**30
+    network_header_seconds: float = 10.0
+    network_connect_seconds: float = 15.0
+    network_idle_seconds: float = 120.0
     permission_timeout_seconds: float = 300.0
     max_parallel_calls: int = 1_000
     max_audit_bytes: int = 64 * 2**20

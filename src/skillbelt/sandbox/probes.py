@@ -216,6 +216,37 @@ except OSError as error:
 time.sleep(0.2)
 held("only its own")
 """),
+    Probe("hold others back", (23,), "other processes", """
+import resource
+none = struct.pack("QQ", 0, 2**64 - 1)
+low = struct.pack("IIQiIQQQ", 48, 3, 0, 19, 0, 0, 0, 0)
+ways = (lambda pid: syscall(302, 261, pid, resource.RLIMIT_NOFILE, none, 0),
+        lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 19),
+        lambda pid: os.setpriority(os.PRIO_PGRP, pid, 19),
+        lambda pid: os.sched_setaffinity(pid, {min(os.sched_getaffinity(0))}),
+        lambda pid: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0)),
+        lambda pid: os.sched_setparam(pid, os.sched_param(0)),
+        lambda pid: syscall(314, 274, pid, low, 0),
+        lambda pid: syscall(251, 30, 1, pid, 3 << 13))
+def everybody():
+    # Its own processes may be among those; the host sees whether others are.
+    for way in (lambda: os.setpriority(os.PRIO_USER, os.getuid(), 19),
+                lambda: syscall(251, 30, 3, os.getuid(), 3 << 13)):
+        try:
+            way()
+        except OSError:
+            pass
+    raise OSError
+attempt(*(lambda way=way, pid=pid: way(pid) for way in ways
+          for pid in (scene["victim"], scene["pid"])), everybody)
+""", """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (50, 100))
+os.nice(1)
+os.setpriority(os.PRIO_PROCESS, 0, 5)
+os.sched_setaffinity(0, os.sched_getaffinity(0))
+os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+"""),
     Probe("reach into another process", (24,), "system calls", """
 buffer = ctypes.create_string_buffer(64)
 vector = struct.pack("QQ", ctypes.addressof(buffer), 64)
@@ -562,6 +593,28 @@ except OSError as error:
     held(len(kept))
 broke(len(kept))
 """, "os.open('/dev/null', os.O_RDONLY)", limits=(("max_open_files", 100),)),
+    Probe("leave a queue of messages behind", (58,), "system calls", """
+name = scene["planted"].encode()
+try:
+    held(syscall(240, 180, name, os.O_CREAT | os.O_RDWR, 0o600, 0) + ", which is the run's own")
+except OSError as error:
+    held(error)
+""", "import queue; queue.Queue().put(1)"),
+    Probe("use up watches and signals", (58,), "open files", """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+counts = []
+def watch(): return libc.inotify_init1(0)
+def queue(): return libc.sigqueue(os.getpid(), signal.SIGRTMIN, ctypes.c_void_p(0))
+def clock(): return libc.timer_create(0, None, ctypes.byref(ctypes.c_void_p()))
+for way in (watch, queue, clock):
+    made = 0
+    while made < 2**20 and way() >= 0:
+        made += 1
+    counts.append(made)
+broke(counts) if max(counts) >= 2**20 else held(counts)
+""", "os.close(libc.inotify_init1(0)); os.kill(os.getpid(), 0)",
+          limits=(("max_open_files", 100),)),
     Probe("talk without end", (55,), "time", """
 os.write(1, b"held it is only talk\\n")
 piece = b"x" * 65536

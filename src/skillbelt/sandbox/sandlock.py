@@ -65,7 +65,7 @@ def _plan(job: Job) -> Plan:
     """The plan of Landlock alone, with the supervisor between the launcher and the command."""
     more = job.limits._replace(max_processes=job.limits.max_processes + _OWN_TASKS)
     rules = landlock.rules(job)
-    program = seccomp.program(job.capabilities.processes, network=False)
+    program = landlock.filter_program(job)
     plan = supervised_plan(job._replace(limits=more), _enforced(job), rules, program)
     *python, launcher, fd = plan.argv
     policy = json.dumps(_policy(rules))
