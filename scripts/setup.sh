@@ -105,6 +105,13 @@ sandbox_packages() {
         say "the sandbox will need these system packages, which may not be installed here:$missing"
 }
 
+# What the tests of containers run against: engines of their own, started and ended by the tests.
+test_packages() {
+    if [ "$(uname -s)" != Linux ] || { have dockerd && have podman && have runc; }; then return 0; fi
+    apt_install docker.io podman runc ||
+        say "the tests of containers will need Docker and Podman, which may not be installed here"
+}
+
 case $lock in all | dev) ;; *) die "usage: setup.sh [all|dev]" ;; esac
 say "preparing $venv/ ($lock)"
 make_venv
@@ -113,5 +120,6 @@ pip_install --no-deps --no-build-isolation -e .
 # So that the first start is as quick as every other, also where Python may not write bytecode.
 "$venv/bin/python" -m compileall -q src
 sandbox_packages
+if [ "$lock" = dev ]; then test_packages; fi
 touch "$venv/.all"
 if [ "$lock" = dev ]; then touch "$venv/.dev"; fi

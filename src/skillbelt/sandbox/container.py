@@ -72,7 +72,7 @@ class ContainerSandbox:
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
         """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
-        linux._check(job)
+        linux.check_environment(job)
         self._preflight()
         return self._start(job, listener, self._pool)
 

@@ -88,7 +88,7 @@ def system_mounts(network: bool) -> tuple[Mount, ...]:
 
 def _shown(network: bool) -> Iterator[tuple[str, str, str]]:
     """What bubblewrap is told to show of the system: how, from where, at which place."""
-    words = linux._system(network)
+    words = linux.system_arguments(network)
     return zip(words[::3], words[1::3], words[2::3], strict=True)
 
 
@@ -112,9 +112,9 @@ def system_archive() -> bytes:
 
 def _files() -> Iterator[tuple[str, bytes]]:
     identity = current_identity()
-    yield "/etc/passwd", linux._passwd(identity)
-    yield "/etc/group", linux._group(identity)
-    for path in linux._copied():
+    yield "/etc/passwd", linux.passwd(identity)
+    yield "/etc/group", linux.group(identity)
+    for path in linux.copied_files():
         with open(path, "rb") as file:
             yield path, file.read()
 

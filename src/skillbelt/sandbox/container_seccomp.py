@@ -32,13 +32,13 @@ def profile(network: bool, machine: str = "") -> str:
 
 
 def _rules(column: int, network: bool) -> Iterator[Rule]:
-    denied = seccomp._flat(True, network)
-    for table, code in ((denied, errno.EPERM), (seccomp._UNKNOWN, errno.ENOSYS)):
+    denied = seccomp.denied_calls(True, network)
+    for table, code in ((denied, errno.EPERM), (seccomp.UNKNOWN, errno.ENOSYS)):
         yield _rule([name for name, numbers in table.items() if numbers[column] >= 0], code)
-    for bit in _bits(seccomp._NAMESPACES):
+    for bit in _bits(seccomp.NAMESPACES):
         yield _rule(["clone"], errno.EPERM, _masked(0, bit, bit))
     yield from _socket_rules(network)
-    for command in (seccomp._TERMINAL_INPUT, seccomp._TERMINAL_LINUX):
+    for command in (seccomp.TERMINAL_INPUT, seccomp.TERMINAL_LINUX):
         yield _rule(["ioctl"], errno.EPERM, _masked(1, _WHOLE, command))
     yield from _personality_rules()
     other = {"index": 0, "value": 0, "op": "SCMP_CMP_NE"}
@@ -47,12 +47,12 @@ def _rules(column: int, network: bool) -> Iterator[Rule]:
 
 
 def _socket_rules(network: bool) -> Iterator[Rule]:
-    named = (seccomp._INET, seccomp._INET6, seccomp._UNIX)
+    named = (seccomp.INET, seccomp.INET6, seccomp.UNIX)
     yield from _all_but("socket", named if network else ())
     if not network:
-        kind = _masked(1, _STREAM_KINDS, seccomp._DATAGRAM)
+        kind = _masked(1, _STREAM_KINDS, seccomp.DATAGRAM)
         yield _rule(["socketpair"], errno.EACCES, kind)
-    yield from _all_but("socketpair", (seccomp._UNIX,))
+    yield from _all_but("socketpair", (seccomp.UNIX,))
 
 
 def _all_but(name: str, families: tuple[int, ...]) -> Iterator[Rule]:
@@ -72,12 +72,12 @@ def _personality_rules() -> Iterator[Rule]:
 
 
 def _set_id_rules(column: int) -> Iterator[Rule]:
-    for name, (*numbers, place) in seccomp._MODES.items():
-        for bit in _bits(seccomp._SET_ID_BITS) if numbers[column] >= 0 else ():
+    for name, (*numbers, place) in seccomp.MODES.items():
+        for bit in _bits(seccomp.SET_ID_BITS) if numbers[column] >= 0 else ():
             yield _rule([name], errno.EPERM, _masked(place, bit, bit))
-    for name, (*numbers, flags, mode) in seccomp._OPENS.items():
-        for makes in _bits(seccomp._MAKES_FILE) if numbers[column] >= 0 else ():
-            for bit in _bits(seccomp._SET_ID_BITS):
+    for name, (*numbers, flags, mode) in seccomp.OPENS.items():
+        for makes in _bits(seccomp.MAKES_FILE) if numbers[column] >= 0 else ():
+            for bit in _bits(seccomp.SET_ID_BITS):
                 both = _masked(flags, makes, makes), _masked(mode, bit, bit)
                 yield _rule([name], errno.EPERM, *both)
 

@@ -147,7 +147,7 @@ def _explain_job(job: Job, said: str) -> str:
 
 
 def _plan(job: Job, own: bool) -> Plan:
-    _check(job)
+    check_environment(job)
     identity = run_identity()
     first = _first(job) if own else None
     arguments, fds = bubblewrap_arguments(job, first)
@@ -173,7 +173,7 @@ def _first(job: Job) -> bytes | None:
     return entry.program(entry.paths_of(job.argv[0], job.env.get("PATH", "")), limits)
 
 
-def _check(job: Job) -> None:
+def check_environment(job: Job) -> None:
     """Refuse what a shell or the kernel would read differently from how it was meant."""
     check_job(job)
     for name in job.env:
@@ -196,10 +196,10 @@ def bubblewrap_arguments(job: Job, first: bytes | None = b"") -> tuple[list[str]
     for name, value in job.env.items():
         arguments += ("--setenv", waiting + name, value)
     fds = [_memory_file(seccomp.program(job.capabilities.processes, network))]
-    for path, data in (("/etc/passwd", _passwd(identity)), ("/etc/group", _group(identity))):
+    for path, data in (("/etc/passwd", passwd(identity)), ("/etc/group", group(identity))):
         fds.append(_memory_file(data))
         arguments += ("--file", str(fds[-1]), path)
-    for path in _copied():
+    for path in copied_files():
         fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         arguments += ("--file", str(fds[-1]), path)
     if first:
@@ -229,7 +229,7 @@ def _fixed(whole_dev: bool, network: bool, temporary_bytes: int) -> tuple[str, .
     return (
         *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
         *("--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"),
-        *_system(network),
+        *system_arguments(network),
         *("--proc", "/proc", *devices, *size, "--tmpfs", TEMPORARY),
     )
 
@@ -245,11 +245,13 @@ def _few_devices() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def _copied() -> tuple[str, ...]:
+def copied_files() -> tuple[str, ...]:
+    """The files of /etc that are there as copies."""
     return tuple(path for path in _COPIED if os.path.isfile(path))
 
 
-def _system(network: bool) -> tuple[str, ...]:
+def system_arguments(network: bool) -> tuple[str, ...]:
+    """The flags that show the system's programs and libraries, and nothing else of the host."""
     arguments: list[str] = []
     for folder in SYSTEM_FOLDERS:
         if os.path.islink(folder):
@@ -279,7 +281,8 @@ def _inside(job: Job) -> Iterator[str]:
 
 
 @lru_cache(maxsize=1)
-def _passwd(identity: Identity) -> bytes:
+def passwd(identity: Identity) -> bytes:
+    """The users that are known inside."""
     return (
         f"skill:x:{identity.uid}:{identity.gid}:skill:{TEMPORARY}:/bin/sh\n"
         "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
@@ -287,7 +290,8 @@ def _passwd(identity: Identity) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def _group(identity: Identity) -> bytes:
+def group(identity: Identity) -> bytes:
+    """The groups that are known inside."""
     return f"skill:x:{identity.gid}:\nnogroup:x:65534:\n".encode()
 
 
