@@ -38,6 +38,8 @@ class Reader:
 
     def byte(self) -> int:
         """One byte."""
+        if not self.more:
+            raise BinaryFault("it ends too early")
         self.at += 1
         return self.data[self.at - 1]
 
@@ -209,14 +211,14 @@ def _end(data: bytes, at: int) -> int:
             if kind > _TAG or (kind == _CUSTOM and not _is_custom(content)):
                 return end
             end = reader.at
-    except (BinaryFault, IndexError):
+    except BinaryFault:
         return end
 
 
 def _is_custom(content: bytes) -> bool:
     try:
         name = Reader(content).name()
-    except (BinaryFault, IndexError):
+    except BinaryFault:
         return False
     return bool(name) and name.isprintable()
 
@@ -256,12 +258,11 @@ def with_custom(data: bytes, name: str, content: bytes) -> bytes:
 
 def custom(data: bytes, name: str) -> bytes:
     """What the last section of that name holds; BinaryFault when the rest is not as it was."""
-    *before, last = sections(data)
-    head = _named(name)
-    digest = hashlib.sha256(joined(data, before)).digest()
-    if last.number != _CUSTOM or not last.content.startswith(head + digest):
+    parts = list(sections(data))
+    head = _named(name) + hashlib.sha256(joined(data, parts[:-1])).digest()
+    if not parts or parts[-1].number != _CUSTOM or not parts[-1].content.startswith(head):
         raise BinaryFault(f"there is no {name}")
-    return last.content[len(head) + len(digest) :]
+    return parts[-1].content[len(head) :]
 
 
 def _named(name: str) -> bytes:

@@ -52,6 +52,7 @@ def command(tools: str, entry: str, source: str = "") -> Command:
     """The command that makes a component of one of our entries, around a skill's source or not."""
     task = {
         "tools": "{1}",
+        "root": "{skill}" if source else "{0}/js",
         "entry": f"{{0}}/js/{entry}",
         "source": f"{{skill}}/{source}" if source else "",
         "outputs": [f"{{out}}/{name}" for name in OUTPUTS],

@@ -95,7 +95,7 @@ def _made(builder: Builder, source: Source, settings: Settings, progress: Progre
     try:
         data = builder.finish(outputs)
         binary.check(data)
-    except (binary.BinaryFault, IndexError, ValueError) as error:
+    except (binary.BinaryFault, RecursionError) as error:
         raise RunRefused(f"{source.entry}: what was built is no WASM: {error}") from error
     return data if builder.steady else binary.with_custom(data, _RECORD, _record(builder, source))
 
@@ -113,7 +113,7 @@ def _recorded(data: bytes) -> bytes:
     """The record in a component, when the rest is what it was made with."""
     try:
         return binary.custom(data, _RECORD)
-    except (binary.BinaryFault, IndexError, ValueError):
+    except binary.BinaryFault:
         return b""
 
 

@@ -269,7 +269,7 @@ def _exit_status(code: object) -> int:
 
 def _report(error: BaseException) -> None:
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     error = error.with_traceback(trace)
     _flushed(0)
@@ -280,6 +280,10 @@ def _report(error: BaseException) -> None:
         traceback.print_exc()
         print("\nOriginal exception was:", file=sys.stderr)
         traceback.print_exception(error)
+
+
+def _is_ours(name: str) -> bool:
+    return os.path.dirname(name) == os.path.dirname(__file__)
 
 
 def _flushed(status: int) -> int:

@@ -100,12 +100,17 @@ def settle() -> None:
     sys.path[:] = []
 
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    try:
-        from skill_sources import SOURCES  # type: ignore[import-not-found]
-    except ImportError:
-        _import_all()
-        _keep_programs()
-    else:
-        _import_needed([base64.b64decode(text) for _, _, text in SOURCES.values()])
+def _prepare() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            from skill_sources import SOURCES  # type: ignore[import-not-found]
+        except ImportError:
+            _import_all()
+            _keep_programs()
+        else:
+            _import_needed([base64.b64decode(text) for _, _, text in SOURCES.values()])
+
+
+if __name__ == "python_library":  # so the guest calls it; elsewhere it is only looked at
+    _prepare()

@@ -1,6 +1,6 @@
 // Bundles a program and makes a component of it, twice, so that what the clock leaves can be told
 // from the rest. Its one argument is the file that says what to build, as JSON:
-// {tools, entry, source, outputs, world, wit, runtime, engine}
+// {tools, root, entry, source, outputs, world, wit, runtime}
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
@@ -66,7 +66,7 @@ const bundled = await esbuild.build({
   conditions: ["import", "require"],
   external: ["wasi:*", "skillbelt:*"],
   nodePaths: [join(task.tools, "node_modules")],
-  absWorkingDir: dirname(task.source || task.entry),
+  absWorkingDir: task.root,
   minify: !task.source,
   keepNames: true,
   charset: "utf8",
@@ -80,17 +80,9 @@ const bundled = await esbuild.build({
   process.exit(1);
 });
 const text = bundled.outputFiles[0].text;
-const js = join(dirname(task.outputs[0]), "entry.js");
-writeFileSync(js, text);
 
-if (task.engine === "starlingmonkey") {
-  const { componentize } = await import(pathToFileURL(tool.resolve("@bytecodealliance/componentize-js")).href);
-  const { component } = await componentize({ sourcePath: js, witPath: task.wit, worldName: task.world, enableAot: false });
-  writeFileSync(task.outputs[0], component);
-} else {
-  const { componentize } = tool("componentize-qjs");
-  for (const output of task.outputs) {
-    const made = await componentize({ witPath: task.wit, world: task.world, jsSource: text, runtime: task.runtime });
-    writeFileSync(output, made.component);
-  }
+const { componentize } = tool("componentize-qjs");
+for (const output of task.outputs) {
+  const made = await componentize({ witPath: task.wit, world: task.world, jsSource: text, runtime: task.runtime });
+  writeFileSync(output, made.component);
 }
