@@ -64,6 +64,11 @@ def test_what_is_kept_is_found_and_private(shelf: Shelf) -> None:
     assert shelf.told == []
 
 
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o444)
+
+
 def _link(path: Path) -> None:
     shutil.copy(path, path.parent / "real")
     path.unlink()
@@ -83,7 +88,7 @@ def _other_owner(path: Path) -> None:
         lambda path: os.link(path, path.parent / "second"),
         lambda path: (path.unlink(), path.write_bytes(b"code")),
         lambda path: (path.unlink(), path.mkdir()),
-        lambda path: (path.unlink(), os.mkfifo(path, 0o444)),
+        _pipe,
         _link,
         pytest.param(
             _other_owner, marks=pytest.mark.skipif(os.getuid() != 0, reason="needs root to give")

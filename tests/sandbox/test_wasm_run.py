@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from skillbelt.sandbox import wasm_pool
 from skillbelt.sandbox.conformance import HANG_SECONDS, Place
 from skillbelt.sandbox.protocol import Outcome, Running, run
 from skillbelt.sandbox.spawn import descendants
@@ -146,6 +149,57 @@ def test_an_engine_that_dies_takes_its_runs_along_and_comes_back(
     assert run(sandbox, guests.job(place, guests.hello())).exit_code == 0
 
 
+def test_a_worker_that_was_ended_while_it_waited_is_not_missed(
+    sandbox: WasmSandbox, place: Place
+) -> None:
+    job = guests.job(place, guests.hello())
+    before = engine(sandbox)
+    for _ in range(3):
+        assert run(sandbox, job).exit_code == 0
+        waiting = descendants(engine(sandbox))
+        for pid in waiting:
+            with suppress(ProcessLookupError):  # the one that was just used
+                os.kill(pid, signal.SIGKILL)
+        until = time.monotonic() + HANG_SECONDS
+        while any(map(alive, waiting)) and time.monotonic() < until:
+            time.sleep(0.01)
+    assert engine(sandbox) == before
+
+
+# The system has no room for another process, as far as one engine process is concerned.
+_NO_ROOM = """
+_plain = Engine._fork
+def _failing(self, keep, work):
+    with suppress(FileNotFoundError), open(os.path.dirname(__file__) + "/full") as file:
+        if int(file.read()) == os.getpid():
+            raise OSError(11, "no room")
+    return _plain(self, keep, work)
+Engine._fork = _failing
+"""
+
+
+def test_an_engine_that_can_not_fork_is_replaced(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what it runs goes on."""
+    here = Path(place.beside("here"))
+    for name in ("launch.py", "wasm_worker.py", "wasm_guest.py"):
+        shutil.copy(Path(wasm_pool.__file__).with_name(name), here)
+    with (here / "wasm_worker.py").open("a") as file:
+        file.write(_NO_ROOM)
+    monkeypatch.setattr(wasm_pool, "_HERE", str(here))
+    made = WasmSandbox()
+    running = begun(made, place, "1.wasm")
+    before = engine(made)
+    (here / "full").write_text(str(before))
+    outcome = run(made, guests.job(place, guests.hello("fresh"), name="2.wasm"))
+    assert outcome.exit_code == 0, outcome
+    assert engine(made) != before
+    running.close_stdin()
+    assert ended(running).stdout.data == b"ready"
+    made.close()
+
+
 def test_a_stopped_worker_is_ended(sandbox: WasmSandbox, place: Place) -> None:
     """Attack 28, by whoever could stop it from outside."""
     job, said = spoken(place, "guest.wasm", timeout_seconds=1.0)
@@ -178,11 +232,12 @@ def test_closing_leaves_nothing(place: Place) -> None:
 def test_what_runs_while_it_is_closed_comes_to_its_end(place: Place) -> None:
     made = WasmSandbox()
     running = begun(made, place)
-    pid = engine(made)
+    pid, folder = engine(made), made._pool.place()
     made.close()
     running.write(b" still")
     running.close_stdin()
     assert ended(running).stdout.data == b"ready still"
+    assert not os.path.exists(folder)
     until = time.monotonic() + HANG_SECONDS
     while os.path.exists(f"/proc/{pid}") and time.monotonic() < until:
         time.sleep(0.01)
@@ -201,6 +256,28 @@ def test_an_idle_engine_ends_and_is_started_again(place: Place) -> None:
     assert not os.path.exists(f"/proc/{pid}")
     assert run(made, job).exit_code == 0
     made.close()
+
+
+_FORGOTTEN = """
+import sys
+from skillbelt.sandbox.wasm import WasmSandbox
+sandbox = WasmSandbox()
+assert sandbox.unavailable() is None
+print(sandbox._pool.engine().pid, sandbox._pool.place())
+"""
+
+
+def test_one_that_was_never_closed_leaves_nothing_either() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FORGOTTEN], capture_output=True, text=True, timeout=60, check=True
+    )
+    pid, folder = done.stdout.split()
+    until = time.monotonic() + HANG_SECONDS
+    while alive(int(pid)) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not alive(int(pid))
+    assert not os.path.exists(folder)
+    assert done.stderr == ""
 
 
 _KILLED = """

@@ -31,7 +31,6 @@ _LATER = re.compile(r"wasi:[a-z-]+/[a-z0-9-]+@0\.3\.")
 _SHOWN = 200
 _NEAR = 7 / 8
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_POPULATE = 22  # MADV_POPULATE_READ
 # What the engine says, and the limit it means.
 _LIMITS = (
     ("all fuel consumed", "max_wasm_fuel"),
@@ -177,21 +176,12 @@ def load(kit: Kit, kind: str, handle: int) -> Loaded:
     return Loaded(kind, component, any(name.startswith("wasi:http/") for name in imports))
 
 
-def warm_up(kit: Kit, handle: int) -> None:
-    """Touch what every run touches, so that it is not done while somebody waits."""
-    store = wasmtime.Store(kit.engine)
-    wasi = wasmtime.WasiConfig()
+def warm_up(kit: Kit) -> None:
+    """Do once what every run begins with, so that it is not done while somebody waits."""
+    store, wasi = wasmtime.Store(kit.engine), wasmtime.WasiConfig()
     wasi.argv, wasi.env = ["a"], [("a", "b")]
     store.set_wasi(wasi)
     store.close()
-    libc = ctypes.CDLL(None)
-    inode = os.fstat(handle).st_ino
-    with open("/proc/self/maps", encoding="utf-8") as lines:
-        for line in lines:
-            place, rights, _, _, number, *_ = line.split(None, 5)
-            if int(number) == inode and "r" in rights:
-                first, last = (int(each, 16) for each in place.split("-"))
-                libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _POPULATE)
 
 
 def wasi_for(

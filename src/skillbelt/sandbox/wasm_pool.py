@@ -12,6 +12,7 @@ import socket
 import stat
 import tempfile
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -163,44 +164,54 @@ class Pool:
         self._owner = os.getpid()
         self._line: deque[Ticket] = deque()
         self._running = 0
+        self._closing = False
         self._folder = ""
+        self._remover: weakref.finalize[[str, int], Pool] | None = None
         self._free: list[str] = []
         self._made = 0
         self._trees: dict[tuple[str, ...], str] = {}
 
     def engine(self, gone: EngineProcess | None = None) -> EngineProcess:
         """The process, started if there is none, or if the one there was is `gone`."""
+        self._notice_fork()
         with self._starting:
-            if self._owner != os.getpid():
-                # A fork has neither the process nor the turns of the others.
-                self.__init__(self._limits)  # type: ignore[misc]
-                return self.engine()
             if self._engine is not None and self._engine.alive and self._engine is not gone:
                 return self._engine
             if self._engine is not None:
-                self._engine.stop(wait=True)
+                # One that could not do what it was told may have others' runs all the same.
+                self._engine.stop(wait=not self._engine.alive)
             self._engine = EngineProcess(self._limits.wasm_idle_seconds)
             return self._engine
 
+    def _notice_fork(self) -> None:
+        """A fork has neither the process nor the turns of the other, and its locks may be held."""
+        if self._owner != os.getpid():
+            self.__init__(self._limits)  # type: ignore[misc]
+
     def close(self) -> None:
         """End the process and remove the folder; runs that go on are left to come to their end."""
+        self._notice_fork()
         with self._starting:
             engine, self._engine = self._engine, None
             with self._lock:
-                busy = self._running > 0
-                folder = "" if busy else self._folder
-                if not busy:
-                    self._folder, self._trees, self._free = "", {}, []
+                busy = self._closing = self._running > 0
         if engine is not None:
             engine.stop(wait=not busy)
-        if folder:
-            with suppress(OSError):
-                _remove(folder)
+        if not busy:
+            self._clear()
+
+    def _clear(self) -> None:
+        with self._lock:
+            remove, self._remover = self._remover, None
+            self._folder, self._trees, self._free, self._closing = "", {}, [], False
+        if remove is not None:
+            remove()
 
     # Turns
 
     def enter(self, wake: Callable[[], None]) -> Ticket:
         """Stand in line; `wake` is called when it is one's turn."""
+        self._notice_fork()
         ticket = Ticket(wake)
         with self._lock:
             self._line.append(ticket)
@@ -214,6 +225,9 @@ class Pool:
                 self._running -= 1
             elif ticket in self._line:
                 self._line.remove(ticket)
+            last = self._closing and not self._running and not self._line
+        if last:
+            self._clear()
         self._next()
 
     def _next(self) -> None:
@@ -231,6 +245,7 @@ class Pool:
 
     def temporary(self) -> str:
         """An empty folder that belongs to whoever commands run as."""
+        self._notice_fork()
         with self._lock:
             if self._free:
                 return self._free.pop()
@@ -270,12 +285,14 @@ class Pool:
 
     def place(self) -> str:
         """The folder itself; what is in it is gone when the pool is closed."""
+        self._notice_fork()
         with self._lock:
             if not self._folder:
                 _sweep()
                 self._folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
                 # Others must pass through, and can not look around.
                 os.chmod(self._folder, 0o711)
+                self._remover = weakref.finalize(self, _remove, self._folder, os.getpid())
             return self._folder
 
 
@@ -289,11 +306,14 @@ def _sweep() -> None:
         path = os.path.join(place, name)
         with suppress(OSError):
             if os.lstat(path).st_uid == os.geteuid() and not os.path.islink(path):
-                _remove(path)
+                _remove(path, os.getpid())
 
 
-def _remove(folder: str) -> None:
-    """Remove a folder of ours, which lies among those of others, and all in it."""
-    for name in os.listdir(folder):
-        remove_tree(os.path.join(folder, name))
-    os.rmdir(folder)
+def _remove(folder: str, owner: int) -> None:
+    """Remove a folder that lies among those of others, and all in it; a fork leaves it alone."""
+    if owner != os.getpid():
+        return
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            remove_tree(os.path.join(folder, name))
+        os.rmdir(folder)

@@ -114,21 +114,28 @@ class Engine:
         )
         if not message:
             return False
-        order = json.loads(message)
-        keeper, *others = handles
-        with socket.socket(fileno=keeper) as way:
-            if order["do"] == "compile":
-                pid = self._fork(tuple(others), lambda: self._compile(order, *others))
-            else:
-                pid = self._begin(order, others)
-            self._report(way, pid, order.get("key", ""))
-        for handle in others:
-            os.close(handle)
+        try:
+            self._start(json.loads(message), handles)
+        except OSError:
+            pass  # no more processes or handles: who asked sees that nothing came of it
+        finally:
+            for handle in handles:
+                os.close(handle)
         return True
+
+    def _start(self, order: dict[str, Any], handles: list[int]) -> None:
+        if not handles:
+            raise OSError("there was no room for the handles")
+        keeper, *others = handles
+        if order["do"] == "compile":
+            pid = self._fork(tuple(others), lambda: self._compile(order, *others))
+        else:
+            pid = self._begin(order, others)
+        self._report(socket.socket(fileno=os.dup(keeper)), pid, order.get("key", ""))
 
     def _report(self, keeper: socket.socket, pid: int, key: str) -> None:
         """Hand out a handle of the worker, so that it can be ended without asking us."""
-        self._runs[pid] = (keeper.dup(), key)
+        self._runs[pid] = (keeper, key)
         process = os.pidfd_open(pid)
         with suppress(OSError):
             socket.send_fds(keeper, [json.dumps({"pid": pid}).encode()], [process])
@@ -143,7 +150,13 @@ class Engine:
         for old in list(self._kept)[:-_MOST_KEPT]:
             os.close(self._kept.pop(old).handle)
             self._drop(old)
-        spare = self._spares.pop(key, None) or self._spare(key)
+        spare = self._spares.pop(key, None)
+        if spare is not None:
+            # It may have been ended from outside while it waited.
+            with suppress(OSError), spare.way:
+                socket.send_fds(spare.way, [b"1"], given)
+                return spare.pid
+        spare = self._spare(key)
         with spare.way:
             socket.send_fds(spare.way, [b"1"], given)
         return spare.pid
@@ -158,8 +171,8 @@ class Engine:
         ours, theirs = socket.socketpair()
         kept = self._kept[key]
         keep = (theirs.fileno(), kept.handle)
-        pid = self._fork(keep, lambda: self._wait(theirs, kept))
-        theirs.close()
+        with theirs:
+            pid = self._fork(keep, lambda: self._wait(theirs, kept))
         return _Spare(pid, ours)
 
     def _reap(self) -> None:
@@ -176,7 +189,8 @@ class Engine:
         if ended in self._kept and ended not in self._spares:
             for old in list(self._spares)[: 1 - _MOST_SPARES or None]:
                 self._drop(old)
-            self._spares[ended] = self._spare(ended)
+            with suppress(OSError):
+                self._spares[ended] = self._spare(ended)
 
     def _tell(self, pid: int, status: int, cpu_seconds: float) -> str:
         keeper, key = self._runs.pop(pid, (None, ""))
@@ -211,7 +225,7 @@ class Engine:
         """Load the module, wait for the run, and carry it out."""
         kit = self._guest.Kit(fuel=True) if kept.fuel else self._kit
         loaded = self._guest.load(kit, kept.kind, kept.handle)
-        self._guest.warm_up(kit, kept.handle)
+        self._guest.warm_up(kit)
         message, handles, _, _ = socket.recv_fds(way, 1, _MOST_HANDLES, socket.MSG_CMSG_CLOEXEC)
         if not message:
             os._exit(0)
