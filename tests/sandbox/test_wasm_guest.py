@@ -422,3 +422,34 @@ def test_a_mount_may_be_at_another_place(sandbox: WasmSandbox, place: Place) -> 
     mounts = (Mount(place.folder, "/elsewhere", True), job.mounts[1])
     assert run(sandbox, job._replace(mounts=mounts, cwd="/elsewhere")).exit_code == 0
     assert os.listdir(place.folder) == ["made"]
+
+
+def test_it_holds_without_landlock_too(
+    sandbox: WasmSandbox, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine alone then keeps the guest in its folders; nobody is told otherwise."""
+    for module in ("wasm", "wasm_run", "wasm_modules"):
+        monkeypatch.setattr(f"skillbelt.sandbox.{module}.version", lambda: 0)
+    outcome = outcome_of(sandbox, place, guests.opening("../../../../../../../etc/passwd"))
+    assert outcome.enforced["files"] == "WASI folders"
+    assert b"root:" not in outcome.stdout.data and b"00" not in outcome.stdout.data.split(b"\n")
+
+
+def test_damaged_modules_end_as_outcomes(sandbox: WasmSandbox, place: Place) -> None:
+    """Whatever the bytes are: one line, no trace, and the engine is still the same."""
+    import random
+
+    chance = random.Random(7)
+    sources = [guests.hello(), guests.component("(i32.const 0)"), guests.controlled(3)]
+    run(sandbox, guests.job(place, guests.hello()))
+    before = sandbox._pool.engine().pid
+    for number in range(120):
+        data = bytearray(sources[number % 3])
+        for _ in range(chance.randint(1, 6)):
+            data[chance.randrange(8, len(data))] = chance.randrange(256)
+        cut = data[: chance.randrange(9, len(data))] if number % 4 == 0 else data
+        outcome = outcome_of(sandbox, place, bytes(cut), timeout_seconds=2.0)
+        assert outcome.exit_code in (0, 1, 3, 124, 126, 134) or not outcome.stderr.data, outcome
+        said = outcome.stderr.data.replace(b"hello\n", b"")
+        assert said.count(b"\n") <= 1 and b"panic" not in said and b"backtrace" not in said
+    assert sandbox._pool.engine().pid == before

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from skillbelt.sandbox.wasm_cache import Cache
-from skillbelt.sandbox.wasm_modules import Modules, Ready, Unusable, worker_limits
+from skillbelt.sandbox.wasm_modules import (
+    Modules,
+    Ready,
+    Unusable,
+    compile_limits,
+    worker_limits,
+)
 from skillbelt.values import Limits
 
 MODULE = b"\0asm\1\0\0\0"
@@ -136,3 +142,12 @@ def test_a_worker_is_held_to_the_limits() -> None:
     assert found[resource.RLIMIT_NOFILE] == (7, 7)
     assert found[resource.RLIMIT_CORE] == (0, 0)
     assert resource.RLIMIT_NPROC not in found
+
+
+def test_what_is_ours_is_compiled_whatever_a_run_may_take() -> None:
+    few = Limits(max_memory_bytes=5, max_wasm_bytes=6, max_cpu_seconds=1)
+    ours, theirs = compile_limits(few, True), compile_limits(few, False)
+    assert (theirs.max_memory_bytes, theirs.max_wasm_bytes) == (5, 6)
+    assert ours.max_memory_bytes == Limits().max_memory_bytes
+    assert ours.max_wasm_bytes == Limits().max_wasm_bytes
+    assert min(ours.max_cpu_seconds, theirs.max_cpu_seconds) >= few.compile_timeout_seconds

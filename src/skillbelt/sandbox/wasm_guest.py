@@ -195,12 +195,14 @@ def wasi_for(
     wasi.argv = task["argv"]
     wasi.env = list(task["env"].items())
     if task["terminal"]:
-        for place, handle in enumerate(streams):
+        # Only so does the guest see that it is one. What the engine itself might say goes to the
+        # third stream, which stays what it is: nothing.
+        for place, handle in enumerate(streams[:2]):
             os.dup2(handle, place)
         wasi.inherit_stdout()
-        wasi.inherit_stderr()
     else:
-        wasi.stdout_file, wasi.stderr_file = (f"/proc/self/fd/{each}" for each in streams[1:])
+        wasi.stdout_file = f"/proc/self/fd/{streams[1]}"
+    wasi.stderr_file = f"/proc/self/fd/{streams[2]}"
     for handle, path, writable in folders:
         wasi.preopen_dir(f"/proc/self/fd/{handle}", path, writable)
     return wasi

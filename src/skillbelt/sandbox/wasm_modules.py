@@ -163,6 +163,22 @@ class Modules:
             self._cache.discard(folder, part)
 
 
+def compile_limits(limits: Limits, ours: bool) -> Limits:
+    """What compiling is held to: its own time, and the memory of a run.
+
+    A component of `ours` is as large as it is, however little a run may take.
+    """
+    default = Limits()
+    cpu_seconds = limits.compile_timeout_seconds * (os.cpu_count() or 1)
+    limits = limits._replace(max_cpu_seconds=cpu_seconds)
+    if not ours:
+        return limits
+    return limits._replace(
+        max_memory_bytes=max(limits.max_memory_bytes, default.max_memory_bytes),
+        max_wasm_bytes=max(limits.max_wasm_bytes, default.max_wasm_bytes),
+    )
+
+
 def worker_limits(limits: Limits) -> list[tuple[int, tuple[int, int]]]:
     """What the kernel holds a worker to. Processes are not counted: it can start none."""
     import resource

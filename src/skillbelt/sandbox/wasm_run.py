@@ -24,11 +24,18 @@ from skillbelt.sandbox.streams import Controls, Feed, Sink
 from skillbelt.sandbox.wasm_channel import Broken, EngineGone, Worker
 from skillbelt.sandbox.wasm_command import MISSING, Program
 from skillbelt.sandbox.wasm_http import Fetcher, door_of
-from skillbelt.sandbox.wasm_modules import Modules, Ready, Unusable, worker_limits
+from skillbelt.sandbox.wasm_modules import (
+    Modules,
+    Ready,
+    Unusable,
+    compile_limits,
+    worker_limits,
+)
 from skillbelt.sandbox.wasm_pool import EngineProcess, Pool, Ticket
 from skillbelt.sandbox.wasm_view import Folder, View
 from skillbelt.sandbox.wasm_watch import WasmWatch
 from skillbelt.text import one_line, shorten
+from skillbelt.values import Limits
 
 UNSTARTABLE, UNUSABLE = 125, 126
 _KILLED = 128 + signal.SIGKILL
@@ -182,9 +189,9 @@ class WasmRun(Controls):
 
     def _run_with(self, engine: EngineProcess, file: int, program: Program) -> _Ending:
         def compiled(order: dict[str, object], handles: list[int]) -> Mapping[str, Any]:
-            return self._compile(engine, order, handles)
+            return self._compile(engine, order, handles, limits)
 
-        limits = self._job.limits
+        limits = compile_limits(self._job.limits, program.kind != "module")
         ready = self._modules.ready(
             file, self._name(), limits, engine.flavour, compiled, self._pause
         )
@@ -217,10 +224,13 @@ class WasmRun(Controls):
             raise _Stopped(_Ending(cancelled=True))
 
     def _compile(
-        self, engine: EngineProcess, order: dict[str, object], handles: list[int]
+        self,
+        engine: EngineProcess,
+        order: dict[str, object],
+        handles: list[int],
+        limits: Limits,
     ) -> Mapping[str, Any]:
         """What a worker that compiles answers; _Stopped when it does not come to that."""
-        limits = self._job.limits
         worker = Worker(engine, order, handles, 0)
         try:
             watch = WasmWatch(limits, self._job.workspace, self._plan.temporary)
@@ -279,13 +289,26 @@ class WasmRun(Controls):
         }
 
     def _conclude(self, ending: _Ending, ticket: Ticket) -> None:
+        try:
+            self._outcome = self._outcome_of(ending)
+            self._pool.give_back(self._plan.temporary)
+        finally:
+            # Whatever went wrong, nobody waits for ever.
+            with self._lock:
+                self._outcome = self._outcome or Outcome(LOST, cancelled=True)
+                self._feed.over = True
+                self._close(*self._fds)
+            self._pool.leave(ticket)
+            self._ended.set()
+
+    def _outcome_of(self, ending: _Ending) -> Outcome:
         for sink in self._sinks:
             sink.drain()
         self._say(ending)
         streams = [sink.captured() for sink in self._sinks] + [Captured()]
         hit = set(ending.limits)
         hit |= {"max_stream_bytes"} if any(one.truncated for one in streams) else set()
-        self._outcome = Outcome(
+        return Outcome(
             exit_code=TIMED_OUT if ending.timed_out else ending.code,
             timed_out=ending.timed_out,
             cancelled=ending.cancelled and not ending.timed_out,
@@ -295,12 +318,6 @@ class WasmRun(Controls):
             limits_hit=tuple(sorted(hit)),
             enforced=self._enforced,
         )
-        with self._lock:
-            self._feed.over = True
-            self._close(*self._fds)
-        self._pool.give_back(self._plan.temporary)
-        self._pool.leave(ticket)
-        self._ended.set()
 
     def _say(self, ending: _Ending) -> None:
         """One line on its stderr, after all that came from inside."""
