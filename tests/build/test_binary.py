@@ -17,9 +17,11 @@ LOOP = """
   (func $add (param i32)
     (global.set $count (i32.add (i32.mul (global.get $count) (i32.const 10)) (local.get 0))))
   (func (export "begin") (call $add (i32.const 1)))
+  (func (export "cabi_post_begin") (call $add (i32.const 5)))
+  (func (export "cabi_post_turn") (param i32) (call $add (i32.add (i32.const 6) (local.get 0))))
   (func (export "pump") (result i32) (call $add (i32.const 2)) (i32.const 77))
   (func (export "turn") (result i32)
-    (call $add (i32.const 3)) (i32.lt_u (global.get $count) (i32.const 1000)))
+    (call $add (i32.const 3)) (i32.lt_u (global.get $count) (i32.const 10000)))
   (func (export "run") (result i32) (local i64 i32)
     (call $add (i32.const 4)) (global.get $count)))
 """
@@ -41,10 +43,10 @@ def result(module: bytes, name: str = "run") -> object:
 
 
 def test_run_calls_the_others_while_there_is_something_to_do() -> None:
-    """Start, then promises and a turn, twice, then what it did before."""
+    """Start, then promises and a turn, twice, each tidied up after; then what it did before."""
     changed = binary.with_event_loop(nested(LOOP), "run", "begin", "turn", "pump")
     (module,) = binary.modules(changed)
-    assert result(module) == 123234
+    assert result(module) == 152372364
 
 
 def test_without_the_export_there_is_no_event_loop() -> None:
@@ -61,7 +63,9 @@ def test_two_modules_that_export_run_are_refused() -> None:
 
 def test_exports_are_told_with_their_numbers() -> None:
     found = binary.exports(bytes(wat2wasm(LOOP)))
-    assert found == {"begin": 2, "pump": 3, "turn": 4, "run": 5}
+    assert found == {
+        "begin": 2, "cabi_post_begin": 3, "cabi_post_turn": 4, "pump": 5, "turn": 6, "run": 7
+    }  # fmt: skip
 
 
 def test_imports_of_every_kind_are_counted() -> None:

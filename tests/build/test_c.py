@@ -53,7 +53,7 @@ def test_no_file_of_the_host_can_be_included(how: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret.h"
     secret.write_text("int secret;\n")
     text = f"#include {how.format(secret)}\nint main(void) {{ return 0; }}\n"
-    with pytest.raises(RunRefused, match="file not found|not found|No such file"):
+    with pytest.raises(RunRefused, match=r"not found|No such file"):
         built(tmp_path / "one", {"src/main.c": text})
 
 

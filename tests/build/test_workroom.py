@@ -40,7 +40,7 @@ def test_the_source_can_not_be_written() -> None:
 def test_nothing_of_the_host_can_be_read(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
-    with pytest.raises(RunRefused, match="No such file|Permission denied"):
+    with pytest.raises(RunRefused, match=r"No such file|Permission denied"):
         made(f'cat {secret} > "$1/made.wasm"')
 
 

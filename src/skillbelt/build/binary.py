@@ -12,6 +12,8 @@ _CUSTOM, _TYPE, _IMPORT, _FUNCTION, _EXPORT, _CODE, _DATA, _TAG = 0, 1, 2, 3, 7,
 _CORE_MODULE, _INNER_COMPONENT = 1, 4  # sections of a component
 _FUNCTION_KIND, _TABLE_KIND, _MEMORY_KIND, _GLOBAL_KIND = range(4)
 _I32_CONST, _END, _CALL, _DROP, _LOOP, _BR_IF, _NO_VALUE = 0x41, 0x0B, 0x10, 0x1A, 0x03, 0x0D, 0x40
+_LOCAL_GET, _LOCAL_TEE, _I32 = 0x20, 0x22, 0x7F
+_POST = "cabi_post_"
 _GAP = 16  # zeros between two pieces of memory that are worth a piece of their own
 _WORD, _PAGE = 8, 4096
 _MOST_BITS = 70
@@ -275,8 +277,9 @@ def _named(name: str) -> bytes:
 def with_event_loop(component: bytes, run: str, start: str, turn: str, pump: str) -> bytes:
     """The component whose `run` first calls `start`, then `pump` and `turn` while that says so.
 
-    The four are exports of one core module. A JavaScript engine that only runs what promises wait
-    for in an asynchronous export gets to it this way in a synchronous one.
+    The four are exports of one core module; what is exported for tidying up after `start` and
+    `turn` is called after each of them. A JavaScript engine that only runs what promises wait for
+    in an asynchronous export gets to it this way in a synchronous one.
     """
     done = 0
 
@@ -286,8 +289,8 @@ def with_event_loop(component: bytes, run: str, start: str, turn: str, pump: str
         if run not in named:
             return module
         done += 1
-        prelude = _loop(*(named[name] for name in (start, pump, turn)))
-        return _prepend(module, named[run], prelude)
+        names = (start, f"{_POST}{start}", pump, turn, f"{_POST}{turn}")
+        return _prepend(module, named[run], tuple(named[name] for name in names))
 
     try:
         changed = change_modules(component, change)
@@ -298,37 +301,50 @@ def with_event_loop(component: bytes, run: str, start: str, turn: str, pump: str
     return changed
 
 
-def _loop(start: int, pump: int, turn: int) -> bytes:
-    def call(function: int) -> bytes:
-        return bytes([_CALL]) + number(function)
+def _loop(functions: tuple[int, ...], local: int) -> bytes:
+    begin, begun, pump, turn, turned = (bytes([_CALL]) + number(one) for one in functions)
+    again = number(local)
+    return b"".join(
+        (
+            begin, begun, bytes([_LOOP, _NO_VALUE]), pump, bytes([_DROP]), turn,
+            bytes([_LOCAL_TEE]), again, turned, bytes([_LOCAL_GET]), again,
+            bytes([_BR_IF, 0, _END]),
+        )
+    )  # fmt: skip
 
-    again = bytes([_LOOP, _NO_VALUE]) + call(pump) + bytes([_DROP]) + call(turn)
-    return call(start) + again + bytes([_BR_IF, 0, _END])
 
-
-def _prepend(module: bytes, function: int, code: bytes) -> bytes:
+def _prepend(module: bytes, function: int, functions: tuple[int, ...]) -> bytes:
     wanted = function - imported_functions(module)
     parts = []
     for part in sections(module):
         if part.number == _CODE:
-            part = part._replace(content=_with_body(part.content, wanted, code))
+            part = part._replace(content=_with_body(part.content, wanted, functions))
         parts.append(part)
     return joined(module, parts)
 
 
-def _with_body(bodies: bytes, wanted: int, code: bytes) -> bytes:
+def _with_body(bodies: bytes, wanted: int, functions: tuple[int, ...]) -> bytes:
     reader = Reader(bodies)
     count = reader.number()
     out = [number(count)]
     for index in range(count):
         body = reader.take(reader.number())
         if index == wanted:
-            inside = Reader(body)
-            for _ in range(inside.number()):
-                inside.number(), inside.byte()
-            body = body[: inside.at] + code + body[inside.at :]
+            body = _with_loop(body, functions)
         out.append(number(len(body)) + body)
     return b"".join(out)
+
+
+def _with_loop(body: bytes, functions: tuple[int, ...]) -> bytes:
+    """The body of a function without parameters, with one more local and the loop before it."""
+    reader = Reader(body)
+    groups = reader.number()
+    first, local = reader.at, 0
+    for _ in range(groups):
+        local += reader.number()
+        reader.byte()
+    head = number(groups + 1) + body[first : reader.at] + bytes([1, _I32])
+    return head + _loop(functions, local) + body[reader.at :]
 
 
 # --- the memory of a snapshot --------------------------------------------------------------------

@@ -29,9 +29,9 @@ class Command(NamedTuple):
     """One program to run in the sandbox.
 
     In `argv`, in `env` and in those of `files` that end in `.json`, the words `{skill}`, `{out}`
-    and `{work}` stand for the folders of the source, of what is made and of `files`; `{0}`, `{1}`...
-    for those of `folders`, which are there to be read. `outputs` are the names of the files it makes
-    in `{out}`.
+    and `{work}` stand for the folders of the source, of what is made and of `files`; `{0}`, `{1}`
+    and so on for those of `folders`, which are there to be read. `outputs` are the names of the
+    files it makes in `{out}`.
     """
 
     argv: tuple[str, ...]
