@@ -51,6 +51,19 @@ def test_a_package_with_another_hash_is_not_installed(tmp_path: Path) -> None:
     assert not [name for name in left if not name.startswith(".") and name != "locks"]
 
 
+def test_settings_of_npm_do_not_lead_it_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("npm_config_global", "true")
+    monkeypatch.setenv("npm_config_prefix", str(tmp_path / "elsewhere"))
+    with open(os.path.join(GUESTS, "package-lock.json"), encoding="utf-8") as file:
+        right = json.load(file)["packages"]["node_modules/any-promise"]["integrity"]
+    settings = hosts()._replace(cache_dir=str(tmp_path / "cache"))
+    path = node_tools(settings, print, lock(tmp_path / "lock", right))
+    assert os.listdir(os.path.join(path, "node_modules", "any-promise"))
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_offline_without_them_it_is_said_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

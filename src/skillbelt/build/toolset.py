@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,11 @@ from skillbelt.workspace import place_of
 
 _OUTPUT_CHARS = 600
 _RECORD = ".skillbelt-tools"
+# Would install elsewhere, or bring back what is switched off.
+_DROPPED = re.compile(
+    r"npm_config_(ignore_scripts|script_shell|prefix|global|location|node_options)$|node_options$",
+    re.IGNORECASE,
+)
 
 
 def tool_folder(settings: Settings, name: str) -> str:
@@ -117,7 +123,9 @@ def _npm(npm: str, stage: str, settings: Settings) -> None:
     # Not `npm ci`: it refuses a lock without the packages of platforms that a registry may lack.
     command = [npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-save",
                "--loglevel=error", *(["--offline"] if settings.offline else [])]  # fmt: skip
-    environ = process_environment()
+    environ = {
+        name: value for name, value in process_environment().items() if not _DROPPED.match(name)
+    }
     seconds = settings.limits.build_timeout_seconds
     try:
         done = subprocess.run(
@@ -159,7 +167,9 @@ def _locked(path: str, seconds: float) -> Iterator[None]:
             break
         except BlockingIOError:
             if time.monotonic() > end:
-                raise RunRefused(f"somebody else has been installing for {seconds:g} s: {path}")  # noqa: B904
+                raise RunRefused(
+                    f"somebody else has been installing for {seconds:g} s: {path}"
+                ) from None
             time.sleep(0.05)
     try:
         yield
