@@ -218,7 +218,7 @@ def _bomb() -> bytes:
     """A module that the compiler needs long for."""
     deep = "(i32.add (local.get 0) (i32.mul (local.get 0) " * 400 + "(i32.const 1)" + "))" * 400
     one = f"(func (param i32) (result i32) {deep})"
-    return guests.wat(f'(module {one * 3000} (func (export "_start")))')
+    return guests.wat(f'(module {one * 800} (func (export "_start")))')
 
 
 def test_compiling_has_a_time_of_its_own(sandbox: WasmSandbox, place: Place) -> None:

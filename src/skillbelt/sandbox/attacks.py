@@ -13,7 +13,8 @@ from typing import Literal, NamedTuple
 
 from skillbelt.errors import SkillbeltError
 from skillbelt.sandbox.identity import current_identity, interpreter, run_identity, trusted_program
-from skillbelt.sandbox.probes import NOT_THERE, PRELUDE, PROBES, Probe
+from skillbelt.sandbox.prelude import NOT_THERE, PRELUDE
+from skillbelt.sandbox.probes import PROBES, Probe
 from skillbelt.sandbox.protocol import Job, Mount, Outcome, Sandbox, run
 from skillbelt.values import Capabilities, Limits
 

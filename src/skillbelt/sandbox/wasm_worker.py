@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, NoReturn
 _HEAD = struct.Struct("<II")
 _MESSAGE_BYTES = 64 * 2**10
 _MOST_HANDLES = 8
+_MOST_OPEN = 4096  # what the engine process itself may have open
 _MOST_KEPT = 4  # modules whose machine code is held on to
 _MOST_SPARES = 2
 _FAILED = 125
@@ -136,7 +137,11 @@ class Engine:
     def _report(self, keeper: socket.socket, pid: int, key: str) -> None:
         """Hand out a handle of the worker, so that it can be ended without asking us."""
         self._runs[pid] = (keeper, key)
-        process = os.pidfd_open(pid)
+        try:
+            process = os.pidfd_open(pid)
+        except OSError:
+            os.kill(pid, signal.SIGKILL)  # nobody could end it
+            raise
         with suppress(OSError):
             socket.send_fds(keeper, [json.dumps({"pid": pid}).encode()], [process])
         os.close(process)
@@ -293,7 +298,7 @@ def _close_all_but(keep: tuple[int, ...]) -> None:
     for handle in sorted(keep):
         os.closerange(first, handle)
         first = handle + 1
-    os.closerange(first, first + 1024)
+    os.closerange(first, _MOST_OPEN)
 
 
 def _opened(folders: list[Any]) -> list[tuple[int, str, bool]]:
@@ -347,6 +352,8 @@ def _step_down(spec: dict[str, Any], launch: Any) -> None:
         os._exit(_FAILED)
     launch._call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, _MOST_OPEN), hard))
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
