@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from functools import lru_cache
 from glob import glob
 
@@ -26,6 +27,8 @@ _RUN = "wasi:cli/run@0.2.0#run"
 # The seed of the engine's own tables is asked for once, while building, and would differ each time.
 _SEED = ("wasi:random/insecure-seed@0.2.9", "insecure-seed")
 _FIXED = ("wasi:clocks/wall-clock@0.2.0", "resolution")
+# Where whoever compiled the engine kept its sources: of no use to anybody, and as long as before.
+_PLACES = re.compile(rb"/home/[\w/.-]*?/registry/src/[\w.-]+/")
 
 
 class JavaScriptBuilder:
@@ -87,7 +90,8 @@ def _runtime(tools: str) -> bytes:
         with open(path, "rb") as file:
             found = [one for one in embedded_modules(file.read()) if _is_engine(one)]
         if found:
-            return rename_import(max(found, key=len), _SEED, _FIXED)
+            engine = rename_import(max(found, key=len), _SEED, _FIXED)
+            return _PLACES.sub(lambda place: b"/engine".ljust(len(place[0]), b"/"), engine)
     raise RunRefused("componentize-qjs does not hold the engine that is known here")
 
 
