@@ -214,11 +214,11 @@ def test_a_module_that_is_too_long_is_not_read(sandbox: WasmSandbox, place: Plac
     assert b"more than 100 (max_wasm_bytes)" in outcome.stderr.data
 
 
-def _bomb() -> bytes:
-    """A module that the compiler needs long for."""
+def _bomb(functions: int = 800) -> bytes:
+    """A module that the compiler needs long for, and much memory."""
     deep = "(i32.add (local.get 0) (i32.mul (local.get 0) " * 400 + "(i32.const 1)" + "))" * 400
     one = f"(func (param i32) (result i32) {deep})"
-    return guests.wat(f'(module {one * 800} (func (export "_start")))')
+    return guests.wat(f'(module {one * functions} (func (export "_start")))')
 
 
 def test_compiling_has_a_time_of_its_own(sandbox: WasmSandbox, place: Place) -> None:
@@ -240,8 +240,8 @@ def test_compiling_can_be_stopped(sandbox: WasmSandbox, place: Place) -> None:
 
 
 def test_the_memory_of_the_compiler_is_bounded(sandbox: WasmSandbox, place: Place) -> None:
-    limits = Limits(max_memory_bytes=48 * 2**20)
-    outcome = outcome_of(sandbox, place, _bomb(), limits=limits)
+    limits = Limits(max_memory_bytes=40 * 2**20)
+    outcome = outcome_of(sandbox, place, _bomb(2400), limits=limits)
     assert (outcome.exit_code, outcome.limits_hit) == (126, ("max_memory_bytes",))
 
 

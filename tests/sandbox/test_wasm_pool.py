@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -114,6 +115,29 @@ def test_what_lies_above_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(os.listdir(os.path.join(tree, "a"))) == ["b", "c"]
     others = [pool.tree([f"/{n}"]) for n in range(3)]
     assert not os.path.exists(tree) and all(map(os.path.exists, others))
+    pool.close()
+
+
+def test_a_folder_that_somebody_uses_is_left_alone() -> None:
+    """Also by one who can not see the process that does, as in another container."""
+    first, second = Pool(Limits()), Pool(Limits())
+    path = first.temporary()
+    second.temporary()
+    assert os.path.isdir(path)
+    first.close()
+    second.close()
+
+
+def test_a_folder_that_nobody_uses_is_removed() -> None:
+    left = tempfile.mkdtemp(prefix="skillbelt-wasm-")
+    os.mkdir(os.path.join(left, "inner"))
+    pool = Pool(Limits())
+    pool.place()
+    assert os.path.isdir(left)  # one that is just being made has this mode
+    pool.close()
+    os.chmod(left, 0o711)
+    pool.place()
+    assert not os.path.exists(left)
     pool.close()
 
 

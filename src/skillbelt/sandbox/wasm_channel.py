@@ -73,7 +73,8 @@ class Channel:
         """Send a message; waits until it is taken. OSError when nobody takes it."""
         text = json.dumps(head).encode()
         self._end.sendall(_HEAD.pack(len(text), len(body)) + text)
-        self._end.sendall(body)
+        if body:
+            self._end.sendall(body)
 
 
 class Worker:
@@ -97,7 +98,9 @@ class Worker:
             with theirs, guest:
                 engine.order(order, [theirs.fileno(), guest.fileno(), *handles])
             if task is not None:
-                self.channel.send(task)
+                # One that is gone already is seen to be, like any other that ends.
+                with suppress(BrokenPipeError):
+                    self.channel.send(task)
             self._begin()
         except OSError as error:
             self.close()

@@ -4,6 +4,7 @@ One process holds the engine and forks a worker for each run (`wasm_worker`). It
 is first needed, ends when nothing was run for long, and ends with the runtime.
 """
 
+import fcntl
 import json
 import os
 import select
@@ -43,7 +44,8 @@ _MESSAGE_BYTES = 64 * 2**10
 _LAST_WORDS = 4 * 2**10
 _PREFIX = "skillbelt-wasm-"
 _MOST_TREES, _MOST_FREE = 256, 8
-_PRIVATE = stat.S_IFDIR | 0o700
+_PRIVATE, _PASSABLE = stat.S_IFDIR | 0o700, stat.S_IFDIR | 0o711
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def packages() -> str:
@@ -166,7 +168,7 @@ class Pool:
         self._running = 0
         self._closing = False
         self._folder = ""
-        self._remover: weakref.finalize[[str, int], Pool] | None = None
+        self._remover: weakref.finalize[[str, int, int], Pool] | None = None
         self._free: list[str] = []
         self._made = 0
         self._trees: dict[tuple[str, ...], str] = {}
@@ -289,31 +291,43 @@ class Pool:
         with self._lock:
             if not self._folder:
                 _sweep()
-                self._folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
-                # Others must pass through, and can not look around.
-                os.chmod(self._folder, 0o711)
-                self._remover = weakref.finalize(self, _remove, self._folder, os.getpid())
+                self._folder, hold = _new_folder()
+                self._remover = weakref.finalize(self, _remove, self._folder, hold, os.getpid())
             return self._folder
 
 
+def _new_folder() -> tuple[str, int]:
+    """A folder of ours among those of others, and a handle that shows that somebody uses it."""
+    folder = tempfile.mkdtemp(prefix=_PREFIX)
+    hold = os.open(folder, _FOLDER)
+    fcntl.flock(hold, fcntl.LOCK_EX)
+    # Others must pass through, and can not look around.
+    os.fchmod(hold, 0o711)
+    return folder, hold
+
+
 def _sweep() -> None:
-    """Remove what a killed runtime of the same user left."""
+    """Remove what a killed runtime of the same user left: nobody holds it any more."""
     place = tempfile.gettempdir()
     for name in os.listdir(place):
-        pid = name.removeprefix(_PREFIX).partition("-")[0]
-        if not name.startswith(_PREFIX) or not pid.isdigit() or os.path.exists(f"/proc/{pid}"):
-            continue
         path = os.path.join(place, name)
         with suppress(OSError):
-            if os.lstat(path).st_uid == os.geteuid() and not os.path.islink(path):
-                _remove(path, os.getpid())
+            # The first moment of one that is being made looks the same, but for its mode.
+            if name.startswith(_PREFIX) and os.lstat(path).st_mode == _PASSABLE:
+                hold = os.open(path, _FOLDER)
+                try:
+                    fcntl.flock(hold, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    os.close(hold)
+                else:
+                    _remove(path, hold, os.getpid())
 
 
-def _remove(folder: str, owner: int) -> None:
-    """Remove a folder that lies among those of others, and all in it; a fork leaves it alone."""
-    if owner != os.getpid():
-        return
+def _remove(folder: str, hold: int, owner: int) -> None:
+    """Remove a folder and all in it, if it is ours; a fork leaves it alone."""
     with suppress(OSError):
-        for name in os.listdir(folder):
-            remove_tree(os.path.join(folder, name))
-        os.rmdir(folder)
+        if owner == os.getpid() and os.fstat(hold).st_uid == os.geteuid():
+            for name in os.listdir(folder):
+                remove_tree(os.path.join(folder, name))
+            os.rmdir(folder)
+    os.close(hold)
