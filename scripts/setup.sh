@@ -105,11 +105,19 @@ sandbox_packages() {
         say "the sandbox will need these system packages, which may not be installed here:$missing"
 }
 
-# What the tests of containers run against: engines of their own, started and ended by the tests.
+# What the tests run against: engines of their own for containers, and a compiler for WASM in C.
 test_packages() {
-    if [ "$(uname -s)" != Linux ] || { have dockerd && have podman && have runc; }; then return 0; fi
-    apt_install docker.io podman runc ||
-        say "the tests of containers will need Docker and Podman, which may not be installed here"
+    if [ "$(uname -s)" != Linux ]; then return 0; fi
+    if ! { have dockerd && have podman && have runc; }; then
+        apt_install docker.io podman runc ||
+            say "the tests of containers will need Docker and Podman, which may not be installed here"
+    fi
+    if [ ! -d /usr/include/wasm32-wasi ] || ! have clang || ! have wasm-ld; then
+        apt_install clang lld wasi-libc libclang-rt-dev-wasm32 ||
+            apt_install clang lld wasi-libc libclang-rt-14-dev-wasm32 ||
+            say "building C for WASM will need clang, lld and wasi-libc, which may not be installed here"
+    fi
+    have npm || apt_install nodejs npm || say "building JavaScript will need Node.js with npm"
 }
 
 case $lock in all | dev) ;; *) die "usage: setup.sh [all|dev]" ;; esac

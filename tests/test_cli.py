@@ -27,6 +27,7 @@ CALLS = {
     "read": ["pdf", "notes.md"],
     "run": ["pdf", "--yes"],
     "exec": ["pdf", "--yes"],
+    "build": ["pdf"],
     "sessions": ["list"],
     "artifacts": ["list"],
     "permissions": [],
@@ -48,7 +49,7 @@ def called(name: str, *options: str) -> list[str]:
 
 
 def timeless(done: Done) -> Done:
-    return done._replace(stdout=re.sub(r'"duration_ms": \d+', "", done.stdout))
+    return done._replace(stdout=re.sub(r'"(duration_ms|seconds)": [\d.]+', "", done.stdout))
 
 
 @pytest.fixture
@@ -56,6 +57,7 @@ def skills(tree: Tree) -> Tree:
     tree.skill("project/.agents/skills/pdf", description="Reads PDF files.")
     tree.write("project/.agents/skills/pdf/notes.md", "# Notes\n")
     tree.write("project/.agents/skills/pdf/scripts/answer.sh", "echo {}\n")
+    tree.write("project/.agents/skills/pdf/src/main.wat", '(module (func (export "_start")))')
     return tree
 
 

@@ -28,9 +28,7 @@ class Declared(NamedTuple):
 
 def declared(skill: Skill) -> Declared:
     """`metadata.skillbelt.build`: the source's path, or `source` and `plugin`; RunRefused."""
-    metadata = skill.frontmatter.metadata
-    ours = metadata.get("skillbelt")
-    value = ours.get("build") if isinstance(ours, Mapping) else metadata.get("skillbelt.build")
+    value = skill.told("build")
     if value is None:
         return Declared()
     if isinstance(value, str):

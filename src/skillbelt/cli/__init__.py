@@ -50,6 +50,12 @@ COMMANDS: dict[str, Command] = {
         "execute a skill on JSON: a script of it answers, in a sandbox",
         "The exit code is the script's own; with --json it is 1 for any that is not 0.",
     ),
+    "build": Command(
+        "build",
+        "build a skill's source into a WASM module",
+        "TypeScript, JavaScript, Python, C and WAT can be built. With --check exit code 1 means "
+        "that the module is not what the source gives.",
+    ),
     "sessions": Command("sessions", "list, show and delete the conversations that were kept"),
     "artifacts": Command(
         "artifacts",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from skillbelt.errors import ConfigError, RunRefused, SandboxUnavailable
@@ -118,9 +118,7 @@ def name_for(skill: Skill, settings: Settings, needs: str = "") -> str:
 
 
 def _declared(skill: Skill) -> str:
-    metadata = skill.frontmatter.metadata
-    ours = metadata.get("skillbelt")
-    value = ours.get("runtime") if isinstance(ours, Mapping) else metadata.get("skillbelt.runtime")
+    value = skill.told("runtime")
     if value is None:
         return ""
     if not isinstance(value, str) or value not in _RUNTIMES:
