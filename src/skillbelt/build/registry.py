@@ -10,6 +10,7 @@ from skillbelt.build.c import CBuilder
 from skillbelt.build.javascript import JavaScriptBuilder
 from skillbelt.build.protocol import ENTRY_POINTS, Builder
 from skillbelt.build.python import PythonBuilder
+from skillbelt.build.starlingmonkey import StarlingMonkeyBuilder
 from skillbelt.build.wat import WatBuilder
 from skillbelt.errors import ConfigError, RunRefused
 from skillbelt.text import one_line
@@ -17,7 +18,9 @@ from skillbelt.text import one_line
 
 def builders() -> dict[str, Builder]:
     """Our builders by name, the one for JavaScript first."""
-    ours: tuple[Builder, ...] = JavaScriptBuilder(), PythonBuilder(), CBuilder(), WatBuilder()
+    ours: tuple[Builder, ...] = (
+        JavaScriptBuilder(), PythonBuilder(), CBuilder(), WatBuilder(), StarlingMonkeyBuilder(),
+    )  # fmt: skip
     return {builder.name: builder for builder in ours}
 
 

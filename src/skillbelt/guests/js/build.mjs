@@ -1,6 +1,7 @@
 // Bundles a program and makes a component of it, twice, so that what the clock leaves can be told
 // from the rest. Its one argument is the file that says what to build, as JSON:
-// {tools, root, entry, source, outputs, world, wit, runtime}
+// {tools, root, entry, source, outputs, world, wit, runtime}, and {adapter, engine} for another
+// engine: a module with its `plugins` and its `componentize`, and the folder of its packages.
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
@@ -10,6 +11,7 @@ const task = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const tool = createRequire(pathToFileURL(join(task.tools, "package.json")));
 const here = dirname(fileURLToPath(import.meta.url));
 const esbuild = tool("esbuild");
+const adapter = task.adapter ? await import(pathToFileURL(task.adapter)) : { plugins: [], ...tool("componentize-qjs") };
 
 const NODE = ["assert", "assert/strict", "buffer", "crypto", "events", "fs", "fs/promises", "os", "path", "path/posix", "perf_hooks", "process", "readline", "timers", "timers/promises", "url", "util"];
 
@@ -73,7 +75,7 @@ const bundled = await esbuild.build({
   legalComments: "none",
   tsconfigRaw: "{}",
   logLevel: "silent",
-  plugins: [modules],
+  plugins: [...adapter.plugins, modules],
 }).catch((error) => {
   const said = (error.errors ?? []).map(({ text, location }) => (location ? `${location.file}:${location.line}: ${text}` : text));
   console.error(said.join("\n") || String(error));
@@ -81,8 +83,7 @@ const bundled = await esbuild.build({
 });
 const text = bundled.outputFiles[0].text;
 
-const { componentize } = tool("componentize-qjs");
 for (const output of task.outputs) {
-  const made = await componentize({ witPath: task.wit, world: task.world, jsSource: text, runtime: task.runtime });
+  const made = await adapter.componentize({ witPath: task.wit, world: task.world, jsSource: text, runtime: task.runtime }, task);
   writeFileSync(output, made.component);
 }
