@@ -6,7 +6,7 @@ LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --extra all --group build -
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check fix bench bench-run bench-permission bench-prompt docs lock clean
+.PHONY: help setup demo test check fix bench bench-run bench-container bench-wasm bench-permission bench-prompt docs lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -38,6 +38,12 @@ bench-run: $(VENV)/.dev ## what the sandbox, a whole run and collecting cost; AR
 	$(PYTHON_IN_VENV) -m benchmarks.sandbox
 	$(PYTHON_IN_VENV) -m benchmarks.run $(ARGS)
 	$(PYTHON_IN_VENV) -m benchmarks.collect
+
+bench-container: $(VENV)/.dev ## what a command in a container costs, beside docker exec
+	$(PYTHON_IN_VENV) -m benchmarks.container $(ARGS)
+
+bench-wasm: $(VENV)/.dev ## what a WASM run costs, beside a native one and the bare engine
+	$(PYTHON_IN_VENV) -m benchmarks.wasm $(ARGS)
 
 bench-permission: $(VENV)/.dev ## what a decision costs, and a list under many rules
 	$(PYTHON_IN_VENV) -m benchmarks.permission $(ARGS)

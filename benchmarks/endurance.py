@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from skillbelt.background import Background
@@ -195,8 +196,10 @@ def _shared() -> Iterator[str]:
     """What this user has in the folders of everybody; root has too much of it."""
     for folder in SHARED:
         for entry in os.scandir(folder) if os.getuid() and os.path.isdir(folder) else ():
-            if entry.stat(follow_symlinks=False).st_uid == os.getuid():
-                yield entry.path
+            # What somebody else has just removed is nothing of ours.
+            with suppress(FileNotFoundError):
+                if entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                    yield entry.path
 
 
 def _outside(bench: Bench) -> Iterator[str]:

@@ -105,6 +105,21 @@ sandbox_packages() {
         say "the sandbox will need these system packages, which may not be installed here:$missing"
 }
 
+# What the tests run against: engines of their own for containers, and a compiler for WASM in C.
+test_packages() {
+    if [ "$(uname -s)" != Linux ]; then return 0; fi
+    if ! { have dockerd && have podman && have runc; }; then
+        apt_install docker.io podman runc ||
+            say "the tests of containers will need Docker and Podman, which may not be installed here"
+    fi
+    if [ ! -d /usr/include/wasm32-wasi ] || ! have clang || ! have wasm-ld; then
+        apt_install clang lld wasi-libc libclang-rt-dev-wasm32 ||
+            apt_install clang lld wasi-libc libclang-rt-14-dev-wasm32 ||
+            say "building C for WASM will need clang, lld and wasi-libc, which may not be installed here"
+    fi
+    have npm || apt_install nodejs npm || say "building JavaScript will need Node.js with npm"
+}
+
 case $lock in all | dev) ;; *) die "usage: setup.sh [all|dev]" ;; esac
 say "preparing $venv/ ($lock)"
 make_venv
@@ -113,5 +128,6 @@ pip_install --no-deps --no-build-isolation -e .
 # So that the first start is as quick as every other, also where Python may not write bytecode.
 "$venv/bin/python" -m compileall -q src
 sandbox_packages
+if [ "$lock" = dev ]; then test_packages; fi
 touch "$venv/.all"
 if [ "$lock" = dev ]; then touch "$venv/.dev"; fi

@@ -14,7 +14,7 @@ import pytest
 
 from skillbelt import Rule, Runtime
 from skillbelt.run import RunResult
-from skillbelt.sandbox.registry import sandboxes
+from skillbelt.sandbox.registry import native_sandboxes, sandboxes
 from skillbelt.tools import ToolResult
 from tests.tree import Tree
 
@@ -23,7 +23,7 @@ FOLDER = f"project/.agents/skills/{SKILL}"
 ALLOW = Rule("run", "*", "allow")
 # The sandboxes that hold something back, and are for this kind of system.
 FOREIGN = ("seatbelt",) if sys.platform != "darwin" else ("bubblewrap", "sandlock", "landlock")
-GUARDING = [one.name for one in sandboxes() if one.level > 0 and one.name not in FOREIGN]
+GUARDING = [one.name for one in native_sandboxes() if one.name not in FOREIGN]
 # Not the number that commands get when root starts them, so that the two can not be mixed up.
 USER = 61_999
 # The interpreter may lie where only root can read, so everything is imported before root is left.

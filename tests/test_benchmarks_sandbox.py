@@ -21,7 +21,7 @@ def test_it_measures_all_three_bars() -> None:
     assert done.returncode in (0, 1), done.stderr
     rows = {row["name"]: row for row in json.loads(done.stdout)}
     assert set(rows) == {"overhead", "throughput", "growth"}
-    assert rows["overhead"]["value"] > 1
+    assert rows["overhead"]["value"] > 0.1
     assert rows["throughput"]["value"] > 0.1
     assert 0 <= rows["growth"]["value"] < 32
 

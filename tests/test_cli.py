@@ -28,6 +28,7 @@ CALLS = {
     "run": ["pdf", "--yes"],
     "exec": ["pdf", "--yes"],
     "ask": ["Read this PDF.", "--yes"],
+    "build": ["pdf"],
     "sessions": ["list"],
     "artifacts": ["list"],
     "permissions": [],
@@ -50,7 +51,7 @@ def called(name: str, *options: str) -> list[str]:
 
 
 def timeless(done: Done) -> Done:
-    return done._replace(stdout=re.sub(r'"duration_ms": \d+', "", done.stdout))
+    return done._replace(stdout=re.sub(r'"(duration_ms|seconds)": [\d.]+', "", done.stdout))
 
 
 @pytest.fixture
@@ -58,6 +59,7 @@ def skills(tree: Tree) -> Tree:
     tree.skill("project/.agents/skills/pdf", description="Reads PDF files.")
     tree.write("project/.agents/skills/pdf/notes.md", "# Notes\n")
     tree.write("project/.agents/skills/pdf/scripts/answer.sh", "echo {}\n")
+    tree.write("project/.agents/skills/pdf/src/main.wat", '(module (func (export "_start")))')
     return tree
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from skillbelt.commands import (
     CommandPolicy,
     clean_environment,
+    first_words,
     policy_from,
     prepare,
     split_words,
@@ -173,6 +174,31 @@ def bash_words(texts: list[str]) -> list[list[str]]:
     calls = done.stdout.decode().split("\1\0")
     assert calls.pop() == ""
     return [call.split("\0")[:-1] for call in calls]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("a 'b c' d", ["a", "b c"]),
+        ("a $b c", ["a"]),
+        ("*.py a", []),
+        ("A=b c", []),
+        ("'a", []),
+        ("a", ["a"]),
+        ("", []),
+    ],
+)
+def test_the_first_words_end_where_the_shell_does_more(command: str, words: list[str]) -> None:
+    assert first_words(command, 2) == words
+
+
+@given(st.lists(st.text(ALPHABET, max_size=8), max_size=4).map(" ".join))
+def test_the_first_words_are_those_of_the_whole(command: str) -> None:
+    try:
+        words = split_words(command)
+    except RunRefused:
+        return
+    assert first_words(command, 2) == words[:2]
 
 
 @given(st.text(max_size=40))

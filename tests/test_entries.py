@@ -75,6 +75,8 @@ def test_nested_skill_and_special_and_large_files(tree: Tree) -> None:
         file.truncate(DEFAULTS.max_resource_file_bytes + 1)
     with open(folder / "fits.bin", "wb") as file:
         file.truncate(DEFAULTS.max_resource_file_bytes)
+    with open(folder / "skill.wasm", "wb") as file:
+        file.truncate(DEFAULTS.max_resource_file_bytes + 1)
     assert said(folder) == [
         ("entry-large", "big.bin"),
         ("nested-skill", "inner/csv/SKILL.md"),

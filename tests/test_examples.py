@@ -63,15 +63,15 @@ def test_every_file_a_skill_names_is_there_and_every_file_is_named(skill: Path) 
         for path in skill.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert named == kept - {"SKILL.md"}
+    # What a module is built from is for who changes it.
+    assert named == {path for path in kept if not path.startswith(("SKILL.md", "src/", "wasm/"))}
 
 
 @pytest.mark.parametrize("skill", SKILLS, ids=lambda path: path.name)
 def test_every_script_explains_itself_and_refuses_wrong_usage(skill: Path) -> None:
-    for script in sorted((skill / "scripts").iterdir()):
-        if script.suffix == ".py":
-            assert "usage:" in run(skill.name, script.name, "--help").stdout
-            assert run(skill.name, script.name, "--no-such-option").returncode == 2
+    for script in sorted(skill.glob("scripts/*.py")):
+        assert "usage:" in run(skill.name, script.name, "--help").stdout
+        assert run(skill.name, script.name, "--no-such-option").returncode == 2
 
 
 def test_csv_report_gives_type_gaps_range_and_commonest_values(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.redact import quiet, redacted, secrets_of
+from skillbelt.redact import RedactingListener, Redactor, redacted, secrets_of
 
 
 @pytest.mark.parametrize(
@@ -35,25 +35,75 @@ def test_no_secret_is_left(before: str, value: str, after: str) -> None:
     assert value not in redacted(before + value + after, {"N": value})
 
 
-@pytest.mark.parametrize("size", [1, 3, 7, 100])
-def test_whoever_follows_a_run_is_told_everything_but_the_secrets(size: int) -> None:
-    secrets = {"API_KEY": "s3cret-käy"}
-    said = "before s3cret-käy after, s3cret-kä almost, s3cret-käy".encode() + b"\xff"
-    told: list[bytes] = []
-    with quiet(lambda _stream, data: told.append(data), secrets) as listener:
-        assert listener is not None
-        for start in range(0, len(said), size):
-            listener("stdout", said[start : start + size])
-    assert b"".join(told) == (
-        "before [API_KEY] after, s3cret-kä almost, [API_KEY]".encode() + b"\xff"
+def test_a_text_that_was_cut_within_a_secret_shows_nothing_of_it() -> None:
+    secrets = {"A_KEY": "secret-value"}
+    assert redacted("x secret-val", secrets, cut=True) == "x "
+    assert redacted("x secret-val", secrets) == "x secret-val"
+
+
+def test_a_text_that_is_no_unicode_is_redacted_too() -> None:
+    assert redacted("\ud800 secret-value", {"A_KEY": "secret-value"}) == "\ud800 [A_KEY]"
+
+
+# --- in pieces -----------------------------------------------------------------------------------
+
+
+def streamed(secrets: dict[str, str], pieces: list[bytes]) -> bytes:
+    stream = Redactor(secrets)
+    return b"".join([*map(stream.more, pieces), stream.end()])
+
+
+def test_a_secret_that_comes_in_pieces_is_seen() -> None:
+    secrets = {"A_KEY": "abcabd"}
+    assert streamed(secrets, [b"xab", b"c", b"", b"abdy"]) == b"x[A_KEY]y"
+    assert streamed(secrets, [bytes([one]) for one in b"abcabcabdabcabd"]) == b"abc[A_KEY][A_KEY]"
+
+
+def test_nothing_waits_but_what_may_begin_a_secret() -> None:
+    stream = Redactor({"A_KEY": "secret-value"})
+    assert stream.more(b"name? ") == b"name? "
+    assert stream.more(b"this is secret") == b"this is "
+    assert stream.more(b"s are kept") == b"secrets are kept"
+    assert stream.more(b"a secret-value") == b"a [A_KEY]"
+
+
+def test_a_secret_that_may_be_a_longer_one_waits() -> None:
+    secrets = {"A_KEY": "secret", "B_KEY": "secret-and-more", "C_KEY": "cret-and"}
+    assert streamed(secrets, [b"secret", b"-and-more"]) == b"[B_KEY]"
+    assert streamed(secrets, [b"secret", b"-and-less"]) == b"[A_KEY]-and-less"
+    assert streamed(secrets, [b"secret"]) == b"[A_KEY]"
+
+
+LETTERS = st.text(alphabet="ab", max_size=30)
+VALUES = st.lists(st.text(alphabet="ab", min_size=6, max_size=9), min_size=1, max_size=3)
+
+
+@given(st.lists(LETTERS), VALUES)
+def test_the_pieces_make_no_difference(pieces: list[str], values: list[str]) -> None:
+    secrets = {f"{number}_KEY": value for number, value in enumerate(values)}
+    shown = streamed(secrets, [piece.encode() for piece in pieces]).decode()
+    assert shown == redacted("".join(pieces), secrets)
+    assert not any(value in shown for value in values)
+
+
+@given(st.lists(st.binary()))
+def test_what_holds_no_secret_is_passed_on_to_the_byte(pieces: list[bytes]) -> None:
+    assert streamed({"A_KEY": "no such secret"}, pieces) == b"".join(pieces)
+
+
+def test_a_listener_hears_each_stream_without_secrets_and_to_its_end() -> None:
+    heard: list[tuple[str, bytes]] = []
+    listener = RedactingListener(
+        lambda stream, data: heard.append((stream, data)), {"A_KEY": "secret-value"}
     )
-
-
-def test_without_secrets_nothing_stands_between() -> None:
-    def listener(_stream: str, _data: bytes) -> None:
-        """Told everything."""
-
-    with quiet(listener, {}) as same:
-        assert same is listener
-    with quiet(None, {"API_KEY": "s3cret"}) as nobody:
-        assert nobody is None
+    listener("stdout", b"secret-")
+    listener("stderr", b"value")
+    listener("stdout", b"value")
+    listener("stderr", b" sec")
+    listener.end()
+    assert heard == [
+        ("stderr", b"value"),
+        ("stdout", b"[A_KEY]"),
+        ("stderr", b" "),
+        ("stderr", b"sec"),
+    ]

@@ -24,6 +24,7 @@ from skillbelt.run import (
     wanted_outputs,
 )
 from skillbelt.sandbox.protocol import Captured, Outcome
+from skillbelt.shell import simple_commands
 from skillbelt.values import Limits
 
 LIMITS = Limits(max_stdin_bytes=10)
@@ -31,6 +32,14 @@ LIMITS = Limits(max_stdin_bytes=10)
 
 def having(*paths: str) -> Callable[[str], bool]:
     return lambda path: path in paths
+
+
+def script_in(command: str, is_file: Callable[[str], bool]) -> str:
+    return script_of(command, simple_commands(command), is_file)
+
+
+def remembered(call: RunCall, script: str) -> tuple[str, ...]:
+    return remembered_as(call, script, simple_commands(call.text))
 
 
 # --- the call ------------------------------------------------------------------------------------
@@ -136,23 +145,55 @@ def test_outputs_without_patterns_are_still_outputs() -> None:
     ],
 )
 def test_a_script_is_told_from_other_commands(command: str, script: str) -> None:
-    assert script_of(command, having("scripts/a.py", "run.sh", "-c", "/etc/run.sh")) == script
+    assert script_in(command, having("scripts/a.py", "run.sh", "-c", "/etc/run.sh")) == script
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("python3 'scripts/a b.py' x", "scripts/a b.py"),
+        ('"scripts/a b.py" *.csv $HOME', "scripts/a b.py"),
+        ("scripts/'a b'.py", "scripts/a b.py"),
+        ("python3 scripts/a\\ b.py", "scripts/a b.py"),
+        ('python3 "scripts/it\'s.py"', "scripts/it's.py"),
+        ("scripts/it\\'s.py --all", "scripts/it's.py"),
+        ("'scripts/$x.py'", "scripts/$x.py"),
+        ("bash './- odd.sh'", "- odd.sh"),
+        ("python3 scripts/$x.py", ""),  # the shell puts something else there
+        ("scripts/*.py", ""),
+        ("python3 $'scripts/a b.py'", ""),
+        ("X=scripts/a rm -rf work", ""),  # sets a variable, and runs something else
+        ("python3 #scripts/a", ""),
+        ("~/a", ""),
+    ],
+)
+def test_the_splitting_of_the_shell_says_what_the_script_is(command: str, script: str) -> None:
+    every_name = having(
+        "scripts/a b.py", "scripts/it's.py", "scripts/$x.py", "- odd.sh", "scripts/*.py",
+        "$scripts/a b.py", "X=scripts/a", "#scripts/a", "~/a",
+    )  # fmt: skip
+    assert script_in(command, every_name) == script
+
+
+def test_a_script_among_words_that_no_shell_reads() -> None:
+    call = RunCall(("python3", "scripts/it's a.py", "$HOME"))
+    assert script_in(call.text, having("scripts/it's a.py")) == "scripts/it's a.py"
 
 
 def test_a_script_is_remembered_with_any_arguments() -> None:
-    first = remembered_as(RunCall("python3 scripts/a.py x"), "scripts/a.py")
-    assert first == remembered_as(RunCall("python3 scripts/a.py y z"), "scripts/a.py")
+    first = remembered(RunCall("python3 scripts/a.py x"), "scripts/a.py")
+    assert first == remembered(RunCall("python3 scripts/a.py y z"), "scripts/a.py")
 
 
 def test_other_commands_are_remembered_one_by_one_and_to_the_letter() -> None:
-    assert remembered_as(RunCall("git add . && git push"), "") == ("git add .", "git push")
+    assert remembered(RunCall("git add . && git push"), "") == ("git add .", "git push")
 
 
 @given(st.text(), st.sampled_from(["run.sh", "scripts/a b.py"]))
 def test_no_command_is_remembered_as_what_a_script_is(command: str, script: str) -> None:
-    of_script = remembered_as(RunCall(""), script)
-    assert not set(of_script) & set(remembered_as(RunCall(command), ""))
-    assert remembered_as(RunCall(of_script[0]), "") != of_script
+    of_script = remembered(RunCall(""), script)
+    assert not set(of_script) & set(remembered(RunCall(command), ""))
+    assert remembered(RunCall(of_script[0]), "") != of_script
 
 
 @given(st.text(), st.text())
@@ -165,7 +206,7 @@ def test_whatever_the_command_is_the_script_is_a_file_that_was_looked_at(
         seen.append(path)
         return True
 
-    script = script_of(f"python3 {name} {command}", is_file)
+    script = script_in(f"python3 {name} {command}", is_file)
     assert script == "" or seen == [script]
     assert not script.startswith("/") and ".." not in script.split("/")
 
@@ -245,7 +286,7 @@ def test_a_document_is_json() -> None:
 
 @pytest.mark.parametrize("call", [RunCall("bash", stdin=b"x"), RunCall("bash", env={"A": "1"})])
 def test_a_command_with_more_than_its_text_is_not_remembered(call: RunCall) -> None:
-    assert remembered_as(call, "") == ()
+    assert remembered(call, "") == ()
 
 
 def test_whoever_is_asked_is_told_what_does_not_stand_in_the_command() -> None:

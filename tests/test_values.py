@@ -62,9 +62,11 @@ def test_shared_defaults_can_not_be_changed() -> None:
 
 def test_every_limit_has_its_unit_in_its_name_and_is_positive() -> None:
     units = {"bytes", "chars", "depth", "aliases", "directories", "entries", "seconds", "files",
+             "connections",
              "skills", "redirects", "documents", "references",
              "tokens", "lines", "share", "calls", "sessions",
-             "processes", "runs"}  # fmt: skip
+             "processes", "runs",
+             "fuel", "elements", "instances", "workers", "containers"}  # fmt: skip
     for name, value in Limits()._asdict().items():
         assert name.rpartition("_")[2] in units
         assert value > 0

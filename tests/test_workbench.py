@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from skillbelt import Answer, Pending, PermissionDenied, Rule
+from skillbelt import Answer, Pending, PermissionDenied, Rule, shell
 from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.manifest import build_manifest
 from skillbelt.run import RunCall, RunResult
 from skillbelt.sandbox.linux import LinuxSandbox
+from skillbelt.sandbox.registry import choose
 from skillbelt.store import SessionKey
 from skillbelt.workbench import Who
 from tests.bench import KEY, ME, Bench
@@ -114,7 +115,7 @@ def test_the_settings_bound_the_time_whatever_the_call_says(echo: Bench) -> None
 def test_a_result_says_what_was_enforced_and_by_what(echo: Bench) -> None:
     bench = echo.make()
     result = echo.run("true", bench=bench)
-    assert result.sandbox == bench.sandbox.name
+    assert result.sandbox == choose().name
     assert {"files", "network", "time", "memory", "user"} <= set(result.enforced)
 
 
@@ -224,6 +225,20 @@ def test_input_is_given_to_the_command(echo: Bench) -> None:
     assert echo.run("cat; echo end").stdout == "end\n"
 
 
+def test_a_path_of_the_caller_is_for_the_commands_own_look_ups(echo: Bench) -> None:
+    """Attack 13. Neither a PATH without bash nor a planted one leads astray what starts first."""
+    bench = echo.make()
+    planted = "printf '#!/bin/sh\necho planted\n' > $WORK_DIR/bash; chmod +x $WORK_DIR/bash"
+    echo.run(f"{planted}; cp $WORK_DIR/bash $VIRTUAL_ENV/bash", bench=bench)
+    for path in ("/nowhere", "", "/workspace/work"):
+        command = 'echo "$0 $PATH"; $EDITOR $WORK_DIR/text; ls'
+        done = echo.run(command, bench=bench, env={"PATH": path}, editor_text="x")
+        assert (done.exit_code, done.stdout) == (127, f"/bin/bash {path}\n")
+        assert done.stderr.startswith("/bin/bash: line 1: ls: ")
+    found = echo.run("bash", bench=bench, env={"PATH": "/workspace/work"})
+    assert found.stdout == "planted\n"
+
+
 def test_the_editor_writes_what_was_given(echo: Bench) -> None:
     """Case 70."""
     text = "first\nsecond 'quoted' $HOME\n"
@@ -328,6 +343,28 @@ def test_a_script_is_asked_for_once_whatever_its_arguments(echo: Bench) -> None:
         assert argument in echo.run(f"python3 scripts/a.py {argument}", bench=bench).stdout
     echo.run("python3 a.py z", bench=bench, cwd="scripts")
     assert len(echo.asked) == 1
+
+
+def test_a_script_with_blanks_and_quotes_in_its_name_is_asked_for_once(echo: Bench) -> None:
+    echo.write("scripts/it's a.py", "import sys; print(sys.argv[1:])\n")
+    bench = echo.make(ASK, always)
+    quoted = """python3 "scripts/it's a.py" x"""
+    for command in (quoted, r"python3 scripts/it\'s\ a.py y", ("python3", "scripts/it's a.py")):
+        assert echo.run(command, bench=bench).exit_code == 0
+    assert len(echo.asked) == 1
+
+
+def test_a_command_is_taken_apart_once(echo: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, seen = echo.make(), list[str]()
+    split = shell._split
+
+    def noted(command: str) -> list[str]:
+        seen.append(command)
+        return split(command)
+
+    monkeypatch.setattr(shell, "_split", noted)
+    echo.run("echo a; echo b", bench=bench)
+    assert seen == ["echo a; echo b"]
 
 
 @pytest.mark.parametrize(
@@ -476,7 +513,7 @@ def test_whoever_is_interrupted_leaves_nothing_running(
     echo: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = echo.make()
-    real = bench.sandbox.start
+    real = LinuxSandbox.start
     waits: list[Any] = []
 
     def start(*given: Any) -> Any:
@@ -492,7 +529,7 @@ def test_whoever_is_interrupted_leaves_nothing_running(
         monkeypatch.setattr(running, "wait", interrupted)
         return running
 
-    monkeypatch.setattr(bench.sandbox, "start", start)
+    monkeypatch.setattr(LinuxSandbox, "start", start)
     with pytest.raises(KeyboardInterrupt):
         echo.run("sleep 60", bench=bench)
     assert waits[0].wait().cancelled

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from skillbelt import PermissionDenied, Rule
-from tests.bench import Bench
+from skillbelt.errors import RunRefused
+from skillbelt.run import RunCall
+from tests.bench import KEY, ME, Bench
+from tests.sandbox.proxied import plain_server
 from tests.sources.server import running
 from tests.test_environments import GREET, wheel
 from tests.tree import Tree
@@ -29,6 +37,9 @@ FETCH = (
     'python3 -c "import urllib.request as u, sys\n'
     'print(u.urlopen(sys.argv[1], timeout=20).read().decode())" '
 )
+
+
+PROXY = 'u.urlsplit(os.environ["http_proxy"]).netloc.split(":")'
 
 
 def test_without_a_declared_host_there_is_no_network(echo: Bench) -> None:
@@ -61,6 +72,34 @@ def test_a_name_with_a_private_address_is_not_reached_though_it_is_allowed(echo:
         result = echo.run(FETCH + url)
         assert (result.exit_code, result.hosts, server.requests) == (1, (), [])
         assert "403" in result.stderr
+
+
+def test_what_a_run_may_send_and_receive_is_bounded_by_the_settings(echo: Bench) -> None:
+    with running() as server:
+        server.pages["/"] = b"x" * 200_000
+        host = server.url.removeprefix("http://")
+        echo.tree.skill(echo.skill, allowed_tools=f"WebFetch(domain:{host})")
+        rules = (Rule("run", "*", "allow"), Rule("network", host, "allow"))
+        result = echo.run(FETCH + server.url, bench=echo.make(rules, max_network_bytes=100_000))
+        assert (result.hosts, result.limits_hit) == ((host,), ("max_network_bytes",))
+        assert len(result.stdout) < 200_000
+
+
+def test_a_connection_that_is_open_to_the_end_is_told(echo: Bench) -> None:
+    over = threading.Event()
+
+    def hold(_: socket.socket) -> None:
+        over.wait(30)
+
+    with plain_server(hold) as port:
+        host = f"127.0.0.1:{port}"
+        echo.tree.skill(echo.skill, allowed_tools=f"WebFetch(domain:{host})")
+        bench = echo.make((Rule("run", "*", "allow"), Rule("network", host, "allow")))
+        tunnel = f'http.client.HTTPConnection(*p); c.set_tunnel("{host}"); c.connect()'
+        code = f"import http.client, os, urllib.parse as u\np = {PROXY}\nc = {tunnel}"
+        result = echo.run(("python3", "-c", code), bench=bench)
+        over.set()
+    assert (result.stderr, result.hosts) == ("", (host,))
 
 
 def test_a_host_that_is_denied_is_not_reached_and_the_command_runs_without(echo: Bench) -> None:
@@ -113,8 +152,44 @@ def test_what_is_installed_can_not_be_written_by_the_command(packages: Bench) ->
     assert result.exit_code != 0
 
 
+def test_an_installation_that_takes_too_long_is_ended(packages: Bench) -> None:
+    slow = packages.tree.write("slow/uv", "#!/bin/sh\nexec sleep 600\n")
+    slow.chmod(0o755)
+    packages.tree.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    bench = packages.make(install_timeout_seconds=0.3)
+    with pytest.raises(RunRefused, match=r"not done after 0\.3 s"):
+        packages.run("python3 scripts/a.py", bench=bench)
+
+
 def test_nothing_is_installed_or_run_that_is_refused(packages: Bench) -> None:
     bench = packages.make((Rule("run", "*", "allow"), Rule("install", "*", "deny")))
     with pytest.raises(PermissionDenied, match="greet"):
         packages.run("python3 scripts/a.py", bench=bench)
     assert packages.events("run") == []
+
+
+def test_packages_that_nobody_uses_are_cleared_away_and_that_is_said(packages: Bench) -> None:
+    """Those of a run that goes on stay."""
+    bench = packages.make(max_packages_bytes=0)
+    with pytest.raises(RunRefused, match="max_packages_bytes"):
+        packages.run("python3 scripts/a.py", bench=bench)
+    packages.run("python3 scripts/a.py", bench=packages.make())
+    said: list[str] = []
+    bench._progress = said.append
+    wait = "python3 scripts/a.py; until test -e work/go; do sleep 0.01; done; python3 scripts/a.py"
+    heard = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        call, skill = RunCall(wait), packages.belt.get_skill("echo")
+        # It declares what the script needs, whatever command it is.
+        packages.write("requirements.txt", "greet\n")
+        done = pool.submit(packages.make().run, skill, call, ME, lambda *_: heard.set())
+        assert heard.wait(30)
+        in_use = bench.tidy(now=True)
+        with bench.workspace(KEY) as workspace:
+            Path(workspace.path, "work", "go").touch()
+        assert done.result(30).stdout == "hello\n" * 2
+    assert in_use == []
+    (gone,) = bench.tidy(now=True)
+    assert gone.reason == "size"
+    assert said == [f"cleared away {gone.name} (size): {gone.size_bytes:,} bytes"]
+    assert packages.run("python3 scripts/a.py", bench=packages.make()).stdout == "hello\n"

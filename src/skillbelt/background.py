@@ -15,7 +15,6 @@ from contextvars import copy_context
 from typing import NamedTuple
 
 from skillbelt.errors import RunRefused
-from skillbelt.redact import redacted, secrets_of
 from skillbelt.run import RunCall, RunResult, check_stdin, unfinished
 from skillbelt.sandbox.protocol import Running, Stream
 from skillbelt.skill import Skill
@@ -33,9 +32,9 @@ _END_SECONDS = 30.0
 class Polled(NamedTuple):
     """What a run said from the given offsets on, and how it is.
 
-    Offsets count the bytes of a stream; the ones here are for the next time. `dropped` counts the
-    bytes that were wanted and are kept no more. `more` says that there is already more to read.
-    `result` comes with the end; `error` says why there is none.
+    Offsets count the bytes of a stream, without secrets; the ones here are for the next time.
+    `dropped` counts the bytes that were wanted and are kept no more. `more` says that there is
+    already more to read. `result` comes with the end; `error` says why there is none.
     """
 
     stdout: str
@@ -168,10 +167,9 @@ class _Kept:
         two = err.read(stderr_offset, most, self.ended)
         ahead = (out.read(one.offset, most, self.ended), err.read(two.offset, most, self.ended))
         more = any(piece.text for piece in ahead)
-        secrets = secrets_of(self.call.env)
-        said = (redacted(one.text, secrets), redacted(two.text, secrets))
         places = (one.offset, two.offset, one.dropped, two.dropped)
-        return Polled(*said, *places, more, not self.ended, self.result, str(self.error or ""))
+        error = str(self.error or "")
+        return Polled(one.text, two.text, *places, more, not self.ended, self.result, error)
 
 
 class Background:
@@ -290,7 +288,7 @@ class Background:
         """The runs of a conversation, oldest first; of those that ended, the last few."""
         with self._changed:
             return [
-                Listed(one.id, one.skill.name, one.call.text, one.started, not one.ended)
+                Listed(one.id, one.skill.name, one.call.shown, one.started, not one.ended)
                 for one in self._runs.values()
                 if one.who.key == key and (one.running is not None or one.ended)
             ]

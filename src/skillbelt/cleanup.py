@@ -1,4 +1,4 @@
-"""Taking away what runs leave behind: any tree, whatever was done to it, and nothing beside it.
+"""Taking away what is needed no more: any tree, whatever was done to it, and nothing beside it.
 
 A tree is not walked down: each folder in it is first moved up to the top, then emptied there. So no
 depth matters, a few handles are enough, and what can not be moved (a mount) is never entered.
@@ -12,11 +12,13 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from time import monotonic
 from typing import Literal, NamedTuple
+
+from skillbelt.environments import FOLDER, HALF_MADE, LOCK, Environment
 
 LOCKS = ".locks"
 REMOVED = ".removed"
@@ -28,11 +30,14 @@ _AT_A_TIME = 1000
 _MOST_LEFT = 100  # of what can not be removed, so many are named
 _MOST_MEASURED = 64  # folders in folders; whoever nests deeper hides something
 
-Reason = Literal["idle", "size"]
+_USE = ".use"
+_GONE = ".gone-"  # what is being removed
+
+Reason = Literal["idle", "size", "unfinished"]
 
 
 class Cleaned(NamedTuple):
-    """A workspace that was removed; `left` names what of it could not be."""
+    """A workspace or an environment that was removed; `left` names what of it could not be."""
 
     name: str
     reason: Reason
@@ -117,7 +122,7 @@ def remove_tree(path: str, *, seconds: float = 600.0) -> tuple[str, ...]:
 
 def _remove(holder: int, name: str, seconds: float) -> tuple[str, ...]:
     """Move it aside, which a mount does not let itself, then empty and remove it."""
-    aside = f".gone-{os.urandom(8).hex()}"
+    aside = f"{_GONE}{os.urandom(8).hex()}"
     try:
         if not _is_folder(holder, name):
             os.unlink(name, dir_fd=holder)
@@ -163,7 +168,7 @@ class _Sweep:
         self.device = os.fstat(top).st_dev
         self.stuck: set[str] = set()
         self.left: list[str] = []
-        self.names = (f".gone-{os.urandom(8).hex()}-{number}" for number in count())
+        self.names = (f"{_GONE}{os.urandom(8).hex()}-{number}" for number in count())
 
     def run(self) -> None:
         """Remove everything that can be."""
@@ -318,6 +323,118 @@ def retire(folder_of_all: str, name: str) -> tuple[str, ...] | None:
     finally:
         release(handle)
     return remove_tree(aside)
+
+
+# Environments
+
+
+@contextmanager
+def held_environment(make: Callable[[], Environment]) -> Iterator[Environment]:
+    """The environment that `make` gives; nobody clears it away before the block ends."""
+    while True:
+        made = make()
+        with _held(_beside(made.path, _USE), fcntl.LOCK_SH) as handle:
+            if not os.path.isdir(made.path):
+                continue  # it was cleared away before it was held
+            if handle is not None:
+                os.utime(handle)
+            yield made
+            return
+
+
+@contextmanager
+def _held(path: str, operation: int) -> Iterator[int | None]:
+    """The lock, for the block; None when somebody else has it, or it is not ours to take."""
+    handle: int | None = None
+    with suppress(BlockingIOError, PermissionError):
+        handle = hold(path, operation)
+    try:
+        yield handle
+    finally:
+        if handle is not None:
+            release(handle)
+
+
+def clean_environments(cache_dir: str, *, max_bytes: int) -> list[Cleaned]:
+    """Remove environments that nobody uses, the least recently used first, until the rest fits.
+
+    Before that goes what was not finished by whoever made or removed it, and is no more.
+    """
+    folder = os.path.join(cache_dir, FOLDER)
+    if not os.path.isdir(folder) or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return []
+    cleaned = [*_remove_unfinished(folder)]
+    by_age = sorted((_last_held(path), path) for path in _listed(folder, ""))
+    sizes = {path: measure(path, max_bytes) for _, path in by_age}
+    total = sum(sizes.values())
+    for _, path in by_age:
+        if total > max_bytes:
+            left = _retire_environment(path)
+            if left is not None:
+                total -= sizes[path]
+                cleaned.append(Cleaned(os.path.basename(path), "size", sizes[path], left))
+    return cleaned
+
+
+def _beside(path: str, ending: str) -> str:
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}{ending}")
+
+
+def _listed(folder: str, mark: str) -> list[str]:
+    """The paths of what has the mark in its name; without one, of the environments."""
+    names = sorted(os.listdir(folder))
+    wanted = [name for name in names if (mark in name if mark else not name.startswith("."))]
+    return [os.path.join(folder, name) for name in wanted]
+
+
+def _last_held(path: str) -> float:
+    times = [0.0]
+    for place in (path, _beside(path, _USE)):
+        with suppress(FileNotFoundError):
+            times.append(os.lstat(place).st_mtime)
+    return max(times)
+
+
+def _retire_environment(path: str) -> tuple[str, ...] | None:
+    """Move it aside in one step, then remove it; None when it is in use, or not ours."""
+    aside = os.path.join(os.path.dirname(path), f"{_GONE}{os.urandom(8).hex()}")
+    use = _beside(path, _USE)
+    with _held(use, fcntl.LOCK_EX | fcntl.LOCK_NB) as handle:
+        if handle is None:
+            return None
+        try:
+            os.rename(path, aside)
+        except OSError:
+            return None
+        os.unlink(use)
+    return remove_tree(aside)
+
+
+def _remove_unfinished(folder: str) -> Iterator[Cleaned]:
+    """Trees that nobody is at any more, and the locks of environments that there are not."""
+    for path in _listed(folder, _GONE):
+        yield _unfinished(path)
+    alone = fcntl.LOCK_EX | fcntl.LOCK_NB
+    for path in _listed(folder, HALF_MADE):
+        name = os.path.basename(path).partition(HALF_MADE)[0]
+        with _held(os.path.join(folder, name + LOCK), alone) as handle:
+            if handle is not None:
+                yield _unfinished(path)
+    for ending in (LOCK, _USE):
+        for path in _listed(folder, ending):
+            name = os.path.basename(path).removesuffix(ending)[1:]
+            if not os.path.isdir(os.path.join(folder, name)):
+                with _held(path, alone) as handle:
+                    if handle is not None:
+                        os.unlink(path)
+
+
+def _unfinished(path: str) -> Cleaned:
+    return Cleaned(os.path.basename(path), "unfinished", measure(path), remove_tree(path))
+
+
+# Sizes
 
 
 def measure(path: str, hidden: int = 0) -> int:

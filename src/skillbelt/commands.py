@@ -147,6 +147,20 @@ def split_words(command: str) -> list[str]:
     return words
 
 
+def first_words(command: str, count: int) -> list[str]:
+    """The first words as bash would pass them on; those before one that is more than plain text."""
+    words: list[str] = []
+    at = len(command) if _assigns(command) else _skip_blanks(command, 0)
+    while at < len(command) and len(words) < count:
+        try:
+            word, at = _word(command, at)
+        except RunRefused:
+            break
+        words.append(word)
+        at = _skip_blanks(command, at)
+    return words
+
+
 def _assigns(command: str) -> bool:
     name = command.partition("=")[0].lstrip(" \t").removesuffix("+")
     return "=" in command and name.isascii() and name.isidentifier()

@@ -21,12 +21,15 @@ from typing import NamedTuple
 from skillbelt.dependencies import Needs, describe
 from skillbelt.errors import RunRefused
 from skillbelt.text import one_line, shorten
+from skillbelt.values import Limits
 
 Progress = Callable[[str], None]
 _FORMAT = 1  # part of every hash: raised when environments are made in another way
 _RECORD = "environment.json"
-_INSTALL_SECONDS = 600.0
+FOLDER, HALF_MADE, LOCK = "environments", ".part-", ".lock"
 _OUTPUT_CHARS = 600
+_MOST_NESTED = 64  # folders in folders; whoever nests deeper hides something
+_LIMITS = Limits()
 # What of the user's environment says where packages come from; nothing else is handed on.
 _KEPT_PREFIXES = ("UV_INDEX", "npm_config_", "NPM_CONFIG_")
 _KEPT_NAMES = """
@@ -68,7 +71,9 @@ class _Tools(NamedTuple):
     offline: bool
     builds: bool
     seconds: float
+    most: int  # bytes
     say: Progress
+    lock: int = -1
 
 
 def provision(
@@ -81,19 +86,21 @@ def provision(
     uv_path: str = "",
     npm_path: str = "",
     allow_builds: bool = False,
-    timeout_seconds: float = _INSTALL_SECONDS,
+    timeout_seconds: float = _LIMITS.install_timeout_seconds,
+    max_bytes: int = _LIMITS.max_packages_bytes,
     progress: Progress | None = None,
 ) -> Environment:
     """The environment for these needs, made now when it is not there yet.
 
     `python` is the interpreter it is for. Offline it is made of what uv or npm has kept. With
     `allow_builds` packages without a wheel are built here, which runs their code. RunRefused says
-    what is missing and the command that provides it.
+    what is missing and the command that provides it. It may be cleared away at any time: whoever
+    uses it holds it, by `skillbelt.cleanup.held_environment`.
     """
     given = uv_path if needs.kind == "python" else npm_path
     interpreter, version = _interpreter(needs, python, environ)
     key = _key(needs, interpreter, version, allow_builds)
-    folder = os.path.join(cache_dir, "environments")
+    folder = os.path.join(cache_dir, FOLDER)
     path = os.path.join(folder, key)
     found = _recorded(path, key)
     if found:
@@ -101,17 +108,26 @@ def provision(
     program = find_uv(given, environ) if needs.kind == "python" else find_npm(given, environ)
     say = progress or _silent
     tools = _Tools(program, interpreter, version, _scrubbed(environ, program), offline,
-                   allow_builds, timeout_seconds, say)  # fmt: skip
+                   allow_builds, timeout_seconds, max_bytes, say)  # fmt: skip
     os.makedirs(folder, mode=0o755, exist_ok=True)
-    with _locked(os.path.join(folder, f".{key}.lock"), timeout_seconds):
-        return _recorded(path, key) or _built(needs, tools, path, key)
+    with _locked(os.path.join(folder, f".{key}{LOCK}"), timeout_seconds) as lock:
+        return _recorded(path, key) or _built(needs, tools._replace(lock=lock), path, key)
 
 
 def remove(path: str) -> None:
-    """Take an environment away; nobody may be using it."""
-    for folder, _, _ in os.walk(path):
-        os.chmod(folder, 0o700)
-    shutil.rmtree(path, ignore_errors=True)
+    """Take an environment away; nobody may be using it. What stays is left to clean-up."""
+    folders = [] if os.path.islink(path) else [path]
+    with suppress(OSError):
+        for folder in folders:
+            os.chmod(folder, 0o700)
+            with os.scandir(folder) as listing:
+                for entry in listing:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    else:
+                        os.unlink(entry.path)
+        for folder in reversed(folders):
+            os.rmdir(folder)
 
 
 def _silent(_: str) -> None:
@@ -256,15 +272,15 @@ def _built(needs: Needs, tools: _Tools, path: str, key: str) -> Environment:
 
     folder = os.path.dirname(path)
     for name in os.listdir(folder):
-        if name.startswith(f".{key}.part-"):  # left by somebody who was killed
+        if name.startswith(f".{key}{HALF_MADE}"):  # left by somebody who was killed
             remove(os.path.join(folder, name))
-    stage = tempfile.mkdtemp(prefix=f".{key}.part-", dir=folder)
+    stage = tempfile.mkdtemp(prefix=f".{key}{HALF_MADE}", dir=folder)
     try:
         tools.say(f"installing {describe(needs)}")
         make = _make_python if needs.kind == "python" else _make_node
         environment = Environment(path, key, tuple(sorted(make(needs, tools, stage))))
         _record(stage, environment)
-        _make_read_only(stage)
+        _check_size(_make_read_only(stage), needs, tools)
         if os.path.lexists(path):  # what is left of one that was being removed
             remove(path)
         os.rename(stage, path)
@@ -272,6 +288,14 @@ def _built(needs: Needs, tools: _Tools, path: str, key: str) -> Environment:
         remove(stage)
         raise
     return environment
+
+
+def _check_size(size: int, needs: Needs, tools: _Tools) -> None:
+    if size > tools.most:
+        raise RunRefused(
+            f"{describe(needs)}: {size} bytes once installed, more than {tools.most} "
+            "(max_packages_bytes)"
+        )
 
 
 def _make_python(needs: Needs, tools: _Tools, stage: str) -> list[tuple[str, str]]:
@@ -351,6 +375,7 @@ def _run(command: list[str], needs: Needs, tools: _Tools, cwd: str) -> None:
     with subprocess.Popen(
         command, env=tools.environ, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, start_new_session=True,
+        pass_fds=(tools.lock,),  # as long as it works there, nobody else may, even if we are gone
     ) as process:  # fmt: skip
         try:
             output, _ = process.communicate(timeout=tools.seconds)
@@ -409,34 +434,56 @@ def _recorded(path: str, key: str) -> Environment | None:
         return None
 
 
-def _make_read_only(stage: str) -> None:
-    """For everybody to read and nobody to write; a link is left to what it points at."""
-    for folder, _, files in os.walk(stage):
-        for name in files:
-            path = os.path.join(folder, name)
-            if not os.path.islink(path):
-                os.chmod(path, 0o555 if os.stat(path).st_mode & 0o100 else 0o444)
+def _make_read_only(stage: str) -> int:
+    """For everybody to read and nobody to write; how many bytes there are.
+
+    A link is left to what it points at. RunRefused for folders in folders without end.
+    """
+    total, folders = 0, [(stage, 0)]
+    for folder, depth in folders:
+        if depth > _MOST_NESTED:
+            raise RunRefused(f"the packages have folders that lie {depth} deep in each other")
+        with os.scandir(folder) as listing:
+            for entry in listing:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append((entry.path, depth + 1))
+                elif not entry.is_symlink():
+                    found = entry.stat()
+                    total += found.st_size
+                    os.chmod(entry.path, 0o555 if found.st_mode & 0o100 else 0o444)
+    for folder, _ in reversed(folders):
         os.chmod(folder, 0o555)
+    return total
 
 
 @contextmanager
-def _locked(path: str, seconds: float) -> Iterator[None]:
+def _locked(path: str, seconds: float) -> Iterator[int]:
     """One at a time makes an environment; the others wait for it, and take it then."""
     import fcntl
 
-    end = time.monotonic() + seconds
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    end, handle = time.monotonic() + seconds, -1
     try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise RunRefused(
-                        f"somebody else has been installing the same for {seconds:g} s: {path}"
-                    ) from None
-                time.sleep(0.05)
-        yield
+        while (handle := _taken(path)) < 0:
+            if time.monotonic() > end:
+                raise RunRefused(
+                    f"somebody else has been installing the same for {seconds:g} s: {path}"
+                )
+            time.sleep(0.05)
+        yield handle
     finally:
-        os.close(handle)
+        if handle >= 0:
+            fcntl.flock(handle, fcntl.LOCK_UN)
+            os.close(handle)
+
+
+def _taken(path: str) -> int:
+    """A handle of the locked file; -1 when somebody has it, or has just cleared it away."""
+    import fcntl
+
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(handle), os.lstat(path)):
+            return handle
+    os.close(handle)
+    return -1

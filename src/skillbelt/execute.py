@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, NoReturn
 
 from skillbelt.capabilities import Grants, capabilities_of, named_hosts
-from skillbelt.errors import PathEscape, PermissionDenied, RunRefused, SandboxUnavailable
+from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
 from skillbelt.files import walk
 from skillbelt.gate import Granted
 from skillbelt.paths import check_relative
@@ -22,13 +22,17 @@ from skillbelt.permission import Request
 from skillbelt.run import RunCall, RunResult
 from skillbelt.sandbox.identity import blocking_folder
 from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome
+from skillbelt.sandbox.registry import WASM
 from skillbelt.skill import Skill
 from skillbelt.text import one_line
 from skillbelt.values import Capabilities, Limits
 from skillbelt.workbench import Who, Workbench
 
 ExitKind = Literal["success", "failed", "timeout", "permission_denied"]
-INTERPRETERS = {".py": "python3", ".sh": "bash", ".bash": "bash", ".js": "node", ".mjs": "node"}
+INTERPRETERS = {".py": "python3", ".sh": "bash", ".bash": "bash", ".js": "node", ".mjs": "node",
+                ".ts": "node", ".mts": "node"}  # fmt: skip
+# What only one sandbox can run, without a build.
+_TYPED = (".ts", ".mts")
 # Linux takes no longer variable than 128 KiB with its name, and the sandbox has names of its own.
 MAX_VARIABLE_BYTES = 128_000
 _MAIN = ("main", "index", "script")
@@ -110,12 +114,11 @@ def execute(
     """
     limits = workbench.settings.limits
     target = detect(skill, input, script=script, wasm_module=wasm_module, limits=limits)
-    if target.mode == "wasm":
-        _refuse_wasm(skill, target)
     seconds, text = _seconds(timeout_ms, limits), _json(input)
-    call = RunCall(_command(target.path), timeout_seconds=seconds, stdin=text)
+    call = RunCall(_command(target), timeout_seconds=seconds, stdin=text)
+    needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
     grant = _Grant(workbench, skill, who)
-    with workbench.ready(skill, call, who, grant) as ready:
+    with workbench.ready(skill, call, who, grant, needs) as ready:
         job, warnings = _prepared(ready.job, skill, text, limits)
         ready = ready._replace(job=job, warnings=(*ready.warnings, *grant.warnings, *warnings))
         outcome = workbench.carry_out(skill, ready, listener)
@@ -146,6 +149,8 @@ def detect(
     """
     if script and wasm_module:
         raise RunRefused("script and wasm_module are both given; only one can be executed")
+    if script.endswith(".wasm"):
+        script, wasm_module = "", script
     paths = list(walk(skill, limits))
     if wasm_module:
         return Target("wasm", _named_module(wasm_module, paths, skill))
@@ -251,19 +256,15 @@ def _refuse(skill: Skill, fault: str, found: Sequence[str], remedy: str) -> NoRe
     raise RunRefused(f"skill {skill.name!r} {fault}{there}; {remedy}")
 
 
-def _refuse_wasm(skill: Skill, target: Target) -> NoReturn:
-    raise SandboxUnavailable(
-        f"skill {skill.name!r} would run {one_line(target.path)!r}, which needs the sandbox "
-        "'wasm'; this version has none. Name a script of the skill as script instead"
-    )
-
-
 # How it runs
 
 
-def _command(path: str) -> tuple[str, ...]:
-    plain = path if not path.startswith("-") else f"./{path}"
-    return INTERPRETERS[splitext(path)[1]], plain
+def _command(target: Target) -> tuple[str, ...]:
+    """A module is its own program; a word without a slash would be looked for elsewhere."""
+    if target.mode == "wasm":
+        return (f"./{target.path}",)
+    path = target.path
+    return INTERPRETERS[splitext(path)[1]], path if not path.startswith("-") else f"./{path}"
 
 
 def _seconds(timeout_ms: int, limits: Limits) -> float:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import suppress
 
-if TYPE_CHECKING:
-    from skillbelt.sandbox.protocol import Listener, Stream
+from skillbelt.sandbox.protocol import Listener, Stream
 
 # Shorter values stand in too many texts to be recognised as one.
 _LEAST_CHARS = 6
@@ -28,39 +26,90 @@ def secrets_of(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def redacted(text: str, secrets: Mapping[str, str]) -> str:
-    """The text with the name of each secret in place of its value."""
-    for name, value in sorted(secrets.items(), key=lambda item: -len(item[1])):
-        text = text.replace(value, f"[{name}]")
-    return text
+def redacted(text: str, secrets: Mapping[str, str], *, cut: bool = False) -> str:
+    """The text with the name of each secret in place of its value.
+
+    Where the text was `cut`, an end that may be the beginning of a secret goes as well.
+    """
+    if not secrets or not text:
+        return text
+    stream = Redactor(secrets)
+    shown = stream.more(_bytes(text))
+    return (shown if cut else shown + stream.end()).decode("utf-8", "surrogatepass")
 
 
-@contextmanager
-def quiet(listener: Listener | None, secrets: Mapping[str, str]) -> Iterator[Listener | None]:
-    """The listener, told everything but the secrets, wherever the pieces of output end."""
-    if listener is None or not secrets:
-        yield listener
-        return
-    held: dict[Stream, bytes] = {}
-    longest = max(len(value.encode("utf-8", "surrogateescape")) for value in secrets.values())
-
-    def told(stream: Stream, data: bytes) -> None:
-        text = _without(held.pop(stream, b"") + data, secrets)
-        # What could be the beginning of a secret waits for what follows.
-        at = max(0, len(text) - longest + 1)
-        held[stream] = text[at:]
-        if at:
-            listener(stream, text[:at])
-
-    try:
-        yield told
-    finally:
-        for stream, rest in held.items():
-            if rest:
-                listener(stream, rest)
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
-def _without(data: bytes, secrets: Mapping[str, str]) -> bytes:
-    return redacted(data.decode("utf-8", "surrogateescape"), secrets).encode(
-        "utf-8", "surrogateescape"
-    )
+class Redactor:
+    """A stream that comes in pieces, without the secrets: what may begin one waits for the rest."""
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        named = {_bytes(value): _bytes(f"[{name}]") for name, value in secrets.items()}
+        # Where several begin at the same place, it is the longest that is meant.
+        self._names = dict(sorted(named.items(), key=lambda item: -len(item[0])))
+        self._pattern = re.compile(b"|".join(map(re.escape, self._names)))
+        self._held = b""
+
+    def more(self, data: bytes) -> bytes:
+        """What can be shown once this piece is there."""
+        data, at = self._held + data, 0
+        end = self._open_end(data, 0)
+        shown: list[bytes] = []
+        for found in self._found(data):
+            if found.start() >= end:
+                break
+            shown += (data[at : found.start()], self._names[found[0]])
+            at = found.end()
+            end = end if at <= end else self._open_end(data, at)
+        self._held = data[end:]
+        return b"".join((*shown, data[at:end]))
+
+    def end(self) -> bytes:
+        """What was still held back, as nothing more comes."""
+        data, self._held = self._held, b""
+        return self._pattern.sub(lambda found: self._names[found[0]], data)
+
+    def _found(self, data: bytes) -> Iterator[re.Match[bytes]]:
+        # To look for each alone is much quicker than for all, and there seldom is any.
+        there = any(secret in data for secret in self._names)
+        return self._pattern.finditer(data) if there else iter(())
+
+    def _open_end(self, data: bytes, at: int) -> int:
+        """From where on the data may begin a secret, of which the rest is still to come."""
+        return min(_open_end(data, at, secret) for secret in self._names)
+
+
+def _open_end(data: bytes, at: int, secret: bytes) -> int:
+    start = max(at, len(data) - len(secret) + 1)
+    while (start := data.find(secret[:1], start)) >= 0:
+        if secret.startswith(data[start:]):
+            return start
+        start += 1
+    return len(data)
+
+
+class RedactingListener:
+    """Passes a run on to a listener, without the secrets that the run was given."""
+
+    def __init__(self, listener: Listener, secrets: Mapping[str, str]) -> None:
+        self._listener = listener
+        self._streams: dict[Stream, Redactor] = {
+            "stdout": Redactor(secrets),
+            "stderr": Redactor(secrets),
+        }
+
+    def __call__(self, stream: Stream, data: bytes) -> None:
+        """More of a stream."""
+        self._pass_on(stream, self._streams[stream].more(data))
+
+    def end(self) -> None:
+        """The run is over; what was held back is passed on."""
+        for stream, redactor in self._streams.items():
+            with suppress(Exception):  # as for all that a listener throws
+                self._pass_on(stream, redactor.end())
+
+    def _pass_on(self, stream: Stream, data: bytes) -> None:
+        if data:
+            self._listener(stream, data)

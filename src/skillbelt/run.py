@@ -7,10 +7,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from skillbelt.collect import OutputFile, Saved, Wanted, parse_output_files, parse_outputs
+from skillbelt.commands import first_words, split_words
 from skillbelt.errors import RunRefused
 from skillbelt.redact import redacted, secrets_of
 from skillbelt.sandbox.protocol import Captured, Outcome
-from skillbelt.shell import simple_commands
+from skillbelt.shell import WHOLE
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
@@ -48,6 +49,11 @@ class RunCall(NamedTuple):
         import shlex
 
         return shlex.join(self.command)
+
+    @property
+    def shown(self) -> str:
+        """The command as one line, without the secrets that the run is given."""
+        return redacted(self.text, secrets_of(self.env))
 
 
 class RunResult(NamedTuple):
@@ -114,33 +120,43 @@ def check_stdin(call: RunCall, limits: Limits) -> None:
         raise RunRefused(f"editor_text sets {min(clash)}; leave it out of env")
 
 
-def script_of(command: str, is_file: Callable[[str], bool]) -> str:
+def script_of(command: str, parts: tuple[str, ...], is_file: Callable[[str], bool]) -> str:
     """The script of the skill that a command runs, alone or by its interpreter; "" for others.
 
-    A word without a slash is looked up by the shell, not in the skill, and an interpreter with one
-    may be anybody's.
+    `parts` are its simple commands. A word without a slash is looked up by the shell, not in the
+    skill, and an interpreter with one may be anybody's.
     """
-    parts = simple_commands(command)
-    words = parts[0].split() if len(parts) == 1 else []
+    words = _plain_words(command, parts)
     if len(words) > 1 and words[0] in _INTERPRETERS:
         words = words[1:]
     elif words and "/" not in words[0]:
         return ""
-    path = words[0].removeprefix("./") if words else ""
-    plain = path and not path.startswith(("/", "-")) and ".." not in path.split("/")
-    return path if plain and is_file(path) else ""
+    word = words[0] if words else ""
+    path = word.removeprefix("./")
+    plain = path and not word.startswith(("/", "-")) and ".." not in path.split("/")
+    return path if plain and not path.startswith("/") and is_file(path) else ""
 
 
-def remembered_as(call: RunCall, script: str) -> tuple[str, ...]:
+def _plain_words(command: str, parts: tuple[str, ...]) -> list[str]:
+    """The first words of one command as bash passes them on; none where it does more than that."""
+    if len(parts) == 1 and not parts[0].startswith(WHOLE):
+        return first_words(command, 2)
+    try:
+        return split_words(command)
+    except RunRefused:
+        return []
+
+
+def remembered_as(call: RunCall, script: str, parts: tuple[str, ...]) -> tuple[str, ...]:
     """What "always" remembers: a script of the skill with any arguments, else the very command.
 
     A script is part of the content that a remembered answer is bound to; a command is not. No
-    command comes out of `simple_commands` with such brackets in it, so none can pass for a script.
-    A command with an input or variables of its own is more than its text, so it is not remembered.
+    simple command has such brackets in it, so none of the `parts` can pass for a script. A command
+    with an input or variables of its own is more than its text, so it is not remembered.
     """
     if script:
         return (f"{script} <any arguments>",)
-    return () if call.stdin or call.env else simple_commands(call.text)
+    return () if call.stdin or call.env else parts
 
 
 def described(call: RunCall) -> str:
@@ -179,24 +195,29 @@ def stream_warnings(outcome: Outcome) -> list[str]:
 
 
 def without_secrets(result: RunResult, call: RunCall) -> RunResult:
-    """The result without the secrets that the run was given."""
+    """The result without the secrets that the run was given; names of files stay as they are."""
     secrets = secrets_of(call.env)
+    if not secrets:
+        return result
 
     def shown(file: OutputFile) -> OutputFile:
-        return file._replace(content=redacted(file.content, secrets))
+        return file._replace(content=redacted(file.content, secrets, cut=file.truncated))
 
+    cut = [f"{stream} truncated" in result.warnings for stream in ("stdout", "stderr")]
     return result._replace(
-        stdout=redacted(result.stdout, secrets),
-        stderr=redacted(result.stderr, secrets),
+        stdout=redacted(result.stdout, secrets, cut=cut[0]),
+        stderr=redacted(result.stderr, secrets, cut=cut[1]),
         output_files=tuple(map(shown, result.output_files)),
         primary_output=shown(result.primary_output) if result.primary_output else None,
+        warnings=tuple(redacted(text, secrets) for text in result.warnings),
+        errors=tuple(redacted(text, secrets) for text in result.errors),
     )
 
 
 def record_of(result: RunResult, call: RunCall) -> dict[str, object]:
     """What the log holds of a run."""
     return {
-        "command": redacted(call.text, secrets_of(call.env)),
+        "command": call.shown,
         "exit_code": result.exit_code,
         "timed_out": result.timed_out,
         "duration_ms": result.duration_ms,

@@ -13,7 +13,6 @@ from skillbelt.collect import SCHEME
 from skillbelt.errors import ArtifactError, FileUnreadable, PathEscape, RunRefused
 from skillbelt.files import read_handle, too_large
 from skillbelt.paths import check_relative, open_beneath
-from skillbelt.redact import quiet, secrets_of
 from skillbelt.run import RunCall, RunResult
 from skillbelt.tools import Call, Runs, ToolResult
 from skillbelt.tracing import span
@@ -34,8 +33,8 @@ def run_command(call: Call, skill: Skill) -> ToolResult:
     runs, wanted = call.access.runs(), run_call(call.arguments)
     if call.arguments.get("background") is True:
         return _begin(runs, skill, wanted)
-    with quiet(runs.watch.listener, secrets_of(wanted.env)) as listener:
-        result = runs.workbench.run(skill, wanted, runs.who, listener, runs.watch.started)
+    watch = runs.watch
+    result = runs.workbench.run(skill, wanted, runs.who, watch.listener, watch.started)
     document = result.document()
     told = {key: value for key, value in document.items() if key not in _FOR_HOSTS}
     text = json.dumps(told, ensure_ascii=False)

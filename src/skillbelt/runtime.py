@@ -106,11 +106,12 @@ class Runtime(Shelf):
         input: object = None,
         *,
         script: str = "",
+        wasm_module: str = "",
         timeout_ms: int = 0,
         session: RuntimeSession | None = None,
         listener: Listener | None = None,
     ) -> Execution:
-        """Run a skill's own script on JSON, as the user; what it prints as JSON is the output."""
+        """Run a skill's module or script on JSON, as the user; its JSON on stdout is the output."""
         from skillbelt.execute import execute
 
         return execute(
@@ -119,6 +120,7 @@ class Runtime(Shelf):
             input,
             who=_who("user", session),
             script=script,
+            wasm_module=wasm_module,
             timeout_ms=timeout_ms,
             listener=listener,
         )

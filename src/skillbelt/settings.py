@@ -58,6 +58,11 @@ class Settings(NamedTuple):
     trust_declared_tools: bool = True
     audit: bool = True
     sandbox: str = "auto"
+    untrusted_sandbox: str = ""
+    container_engine: str = ""
+    container_image: str = ""
+    container_runtime: str = ""
+    container_reuse: bool = True
     allowed_commands: tuple[str, ...] = ()
     denied_commands: tuple[str, ...] = ()
     host_roots: tuple[str, ...] = ()
@@ -123,13 +128,19 @@ _RULES = ("permission", "agent")
 # A project's files come with the checkout: they may not switch off what guards against it, nor say
 # where decisions and downloads are kept, which they could bring along.
 USER_ONLY = frozenset(
-    ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir", "denied_commands",
+    ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir", "container_engine",
+     "container_image", "container_reuse", "container_runtime", "denied_commands",
      "empty_allowed_tools", "host_roots", "max_audit_bytes", "max_audit_files", "max_cpu_seconds",
      "max_memory_bytes", "max_open_files", "max_processes", "max_request_bytes",
-     "max_served_sessions", "max_temporary_bytes", "max_workspace_bytes", "max_workspace_files",
-     "max_workspaces_bytes", "max_written_file_bytes", "mcp_commands",
-     "permission_timeout_seconds", "run_timeout_seconds", "sandbox", "served_idle_seconds",
-     "state_dir", "trust_declared_tools", "trust_project")
+     "max_served_sessions", "max_temporary_bytes", "mcp_commands", "served_idle_seconds",
+     "compile_timeout_seconds", "max_containers", "max_wasm_bytes", "max_wasm_cache_bytes",
+     "max_wasm_elements", "max_wasm_fuel", "max_wasm_instances", "max_wasm_workers",
+     "max_workspace_bytes", "max_workspace_files", "max_workspaces_bytes",
+     "install_timeout_seconds", "max_network_bytes", "max_network_connections",
+     "max_network_header_bytes", "max_packages_bytes", "network_connect_seconds",
+     "network_header_seconds", "network_idle_seconds",
+     "max_written_file_bytes", "permission_timeout_seconds", "run_timeout_seconds", "sandbox",
+     "state_dir", "trust_declared_tools", "trust_project", "untrusted_sandbox")
 )  # fmt: skip
 # Environment variables of other tools that list commands; a setting of ours stands before them.
 COMMAND_LISTS = {

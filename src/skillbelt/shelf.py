@@ -122,6 +122,8 @@ class Shelf:
         self.gate.close()
         if "background" in self.__dict__:
             self.background.close()
+        if "workbench" in self.__dict__:
+            self.workbench.close()
 
     def __enter__(self) -> Self:
         return self

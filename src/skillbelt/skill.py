@@ -6,6 +6,7 @@ The parser is imported when a file is read: with a warm index, none is.
 import errno
 import os
 import stat
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.errors import SkillNotFound
@@ -76,6 +77,13 @@ class Skill(NamedTuple):
         from skillbelt.fields import to_frontmatter
 
         return to_frontmatter(self.fields)
+
+    def told(self, key: str) -> object:
+        """What the skill says to this product: `metadata.skillbelt.KEY`, or the flat key."""
+        metadata = self.frontmatter.metadata
+        ours = metadata.get("skillbelt")
+        nested = ours.get(key) if isinstance(ours, Mapping) else None
+        return metadata.get(f"skillbelt.{key}") if nested is None else nested
 
     @property
     def requirements(self) -> Requirements:

@@ -8,24 +8,33 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import NamedTuple, Self
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.capabilities import named_hosts
-from skillbelt.cleanup import LOCKS, Cleaned, clean_workspaces, retire
+from skillbelt.cleanup import (
+    LOCKS,
+    Cleaned,
+    clean_environments,
+    clean_workspaces,
+    held_environment,
+    retire,
+)
 from skillbelt.collect import Collected, Save, Wanted, collect, primary
-from skillbelt.commands import CommandPolicy, clean_environment, policy_from, prepare
+from skillbelt.commands import CommandPolicy, policy_from, prepare
 from skillbelt.dependencies import Needs, describe, needs_of
 from skillbelt.environments import Environment, provision
 from skillbelt.errors import ArtifactError, RunRefused
 from skillbelt.gate import Gate, session_id
 from skillbelt.hosts import leads_inside
-from skillbelt.inputs import skills_named, stage_inputs
-from skillbelt.paths import create_beneath, inside
+from skillbelt.inputs import stage_inputs
+from skillbelt.job import Place, make_job, shell, write_editor
+from skillbelt.paths import inside
 from skillbelt.permission import Initiator, Request
+from skillbelt.redact import RedactingListener, secrets_of
 from skillbelt.run import (
     RunCall,
     RunResult,
@@ -40,10 +49,10 @@ from skillbelt.run import (
     wanted_outputs,
     without_secrets,
 )
-from skillbelt.sandbox.egress import Egress, bridge
+from skillbelt.sandbox.egress import Egress
 from skillbelt.sandbox.identity import interpreter, run_identity
-from skillbelt.sandbox.protocol import Job, Listener, Mount, Outcome, Running, Sandbox
-from skillbelt.sandbox.registry import choose
+from skillbelt.sandbox.protocol import Job, Listener, Outcome, Running, Sandbox
+from skillbelt.sandbox.registry import Sandboxes
 from skillbelt.settings import Settings, process_environment
 from skillbelt.shell import simple_commands
 from skillbelt.skill import Skill
@@ -54,13 +63,9 @@ from skillbelt.tracing import skill_attributes, span
 from skillbelt.values import Capabilities
 from skillbelt.workspace import SKILLS, VENV, Workspace, name_of, open_workspace, place_of, places
 
-INSIDE = "/workspace"
 NO_ARTIFACTS = "none"
 _DAY_SECONDS = 24 * 3600.0
-_NET = "/run/net"
-_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _SHOWN = 200
-_EDITOR = b'#!/bin/sh\ncat "${0%/*}/editor-text" > "$1"\n'
 
 
 class Who(NamedTuple):
@@ -82,6 +87,7 @@ class Ready(NamedTuple):
     request: Request
     call: RunCall
     wanted: Wanted | None
+    sandbox: Sandbox
     warnings: tuple[str, ...] = ()
     egress: Egress | None = None
 
@@ -101,11 +107,17 @@ class Workbench:
         """`find` gives the skill of a name; `progress` is told what takes long."""
         self.settings, self.gate, self._find = settings, gate, find
         self._artifacts, self._progress = artifacts, progress
+        self._sandboxes = Sandboxes(settings, progress)
 
-    @cached_property
-    def sandbox(self) -> Sandbox:
-        """The sandbox of the settings; SandboxUnavailable when it can not be used here."""
-        return choose(self.settings.sandbox, self.settings)
+    def close(self) -> None:
+        """Let go of what is kept ready for the next run."""
+        self._sandboxes.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @cached_property
     def policy(self) -> CommandPolicy:
@@ -147,18 +159,29 @@ class Workbench:
             return open_workspace(self.folder, key, self.owner)
 
     def tidy(self, *, now: bool = False) -> list[Cleaned]:
-        """Remove workspaces that nobody uses any more; once a day, unless it shall be `now`."""
+        """Remove workspaces and packages that nobody uses; once a day, unless it shall be `now`."""
         place = place_of(self.folder, self.owner)
         if not now and not _due(os.path.join(place, LOCKS, "tidied")):
             return []
         limits = self.settings.limits
         with span("workspace.cleanup", path=place):
-            return clean_workspaces(
+            cleaned = clean_workspaces(
                 place,
                 idle_seconds=limits.workspace_idle_seconds,
                 max_bytes=limits.max_workspaces_bytes,
                 now=time.time(),
             )
+        for cache in places(self._packages_folder):
+            with span("workspace.cleanup", path=cache):
+                cleaned += clean_environments(cache, max_bytes=limits.max_packages_bytes)
+        for one in cleaned:
+            left = f"; left: {one_line(one.left[0])}" if one.left else ""
+            self._say(f"cleared away {one.name} ({one.reason}): {one.size_bytes:,} bytes{left}")
+        return cleaned
+
+    @property
+    def _packages_folder(self) -> str:
+        return os.path.join(self.settings.cache_dir, "packages")
 
     def forget(self, key: SessionKey) -> bool:
         """Remove the workspace of a conversation; False when it is in use, or there is none."""
@@ -193,9 +216,13 @@ class Workbench:
         started: Callable[[Running], None] | None = None,
     ) -> Outcome:
         """Start the command that was made ready, and wait for its end."""
-        self._say(f"running {skill.name}: {ready.call.text}")
+        self._say(f"running {skill.name}: {ready.call.shown}")
+        secrets = secrets_of(ready.call.env)
+        heard = RedactingListener(listener, secrets) if listener and secrets else None
         with span("workspace.run", **_run_facts(skill, ready)) as running:
-            outcome = _waited(self.sandbox.start(ready.job, listener), started)
+            outcome = _waited(ready.sandbox.start(ready.job, heard or listener), started)
+            if heard is not None:
+                heard.end()
             running.set(exit_code=outcome.exit_code, timed_out=outcome.timed_out)
             return outcome
 
@@ -210,29 +237,33 @@ class Workbench:
         call: RunCall,
         who: Who,
         grant: Callable[[Request], Capabilities] | None = None,
+        needs: str = "",
     ) -> Iterator[Ready]:
         """The run, made ready; what it needs is let go of when the block ends.
 
         `grant` says what an allowed run may do; each host among that is asked for. By default that
-        is to start processes, and to reach the hosts that the skill names.
+        is to start processes, and to reach the hosts that the skill names. `needs` names the only
+        sandbox that can carry this out.
         """
         argv = self._argv(call)
         check_stdin(call, self.settings.limits)
         timeout_of(call, self.settings.limits.run_timeout_seconds)
-        wanted, sandbox = wanted_outputs(call), self.sandbox
+        wanted, sandbox = wanted_outputs(call), self._sandboxes.of(skill, needs)
         self._saving(wanted, who)  # a store that can not be used is told before anything runs
         with ExitStack() as stack:
             workspace = stack.enter_context(self.workspace(who.key))
             self._say(f"staging {skill.name}")
             with span("workspace.stage.dir", **_skill_facts(skill)):
                 staged = stage(workspace, skill, self.settings.limits)
-            request = self._allowed(skill, call, staged, workspace, who)
+            parts = simple_commands(call.text)
+            script = self._script(skill, call, parts, workspace)
+            request = self._allowed(skill, call, parts, script, staged, who)
             run = workspace.run_folder()
             stack.callback(workspace.end_run, run)
             if call.editor_text is not None:
-                _write_editor(workspace, run, call.editor_text)
+                write_editor(workspace, run, call.editor_text)
             warnings = self._inputs(call, workspace, run, request, who)
-            packages = self._packages(skill, call, workspace, staged, request, who)
+            packages = self._packages(script, workspace, staged, request, who, stack)
             granted = grant(request) if grant else _command(skill)
             hosts = tuple(host for host in granted.hosts if self._reaches(request, host, who))
             egress = self._egress(hosts, stack)
@@ -240,27 +271,37 @@ class Workbench:
                 argv, call, skill, workspace, staged, run, sandbox, granted._replace(hosts=hosts),
                 packages, egress,
             )  # fmt: skip
-            yield Ready(workspace, staged, run, job, request, call, wanted, warnings, egress)
+            yield Ready(
+                workspace, staged, run, job, request, call, wanted, sandbox, warnings, egress
+            )
 
     def _argv(self, call: RunCall) -> tuple[str, ...]:
         if isinstance(call.command, str):
-            return prepare(call.command, self.policy)
+            words = prepare(call.command, self.policy)
+            # What stands before the command is ours, so no PATH of the caller's leads there.
+            return words if self.policy.active else (shell(), *words[1:])
         if not call.command or not call.command[0].strip():
             raise RunRefused("skill and command are required")
         return prepare(call.text, self.policy) if self.policy.active else call.command
 
     def _allowed(
-        self, skill: Skill, call: RunCall, staged: Staged, workspace: Workspace, who: Who
+        self,
+        skill: Skill,
+        call: RunCall,
+        parts: tuple[str, ...],
+        script: str,
+        staged: Staged,
+        who: Who,
     ) -> Request:
         """The request to run this command of this very copy of the skill, allowed."""
         # With a PATH of the caller's, the interpreter may be any program.
-        script = "" if "PATH" in call.env else self._script(skill, call, workspace)
+        remembered = remembered_as(call, "" if "PATH" in call.env else script, parts)
         shown = shorten(one_line(call.text), _SHOWN)
         return self.gate_of(who).require(
             Request(
                 "run",
-                simple_commands(call.text),
-                remembered_as(call, script),
+                parts,
+                remembered,
                 f"run `{shown}` with the skill {skill.name}{described(call)}",
                 who.initiator,
                 who.agent,
@@ -273,7 +314,7 @@ class Workbench:
         )
 
     @staticmethod
-    def _script(skill: Skill, call: RunCall, workspace: Workspace) -> str:
+    def _script(skill: Skill, call: RunCall, parts: tuple[str, ...], workspace: Workspace) -> str:
         """The file of the skill itself that the command runs, relative to the skill; "" if none.
 
         What a run can write is not the skill's own, though links in its folder lead there.
@@ -286,7 +327,7 @@ class Workbench:
             own = inside(path, home) and not inside(path, os.path.join(home, VENV))
             return own and os.path.isfile(path)
 
-        script = script_of(call.text, is_own)
+        script = script_of(call.text, parts, is_own)
         found = os.path.realpath(os.path.join(cwd, script))
         return os.path.relpath(found, os.path.realpath(home)) if script else ""
 
@@ -332,30 +373,34 @@ class Workbench:
 
     def _packages(
         self,
-        skill: Skill,
-        call: RunCall,
+        script: str,
         workspace: Workspace,
         staged: Staged,
         request: Request,
         who: Who,
+        stack: ExitStack,
     ) -> Environment | None:
         """The packages that the skill declares, installed outside the sandbox, once allowed."""
         folder = os.path.join(workspace.path, staged.path)
-        needs = needs_of(folder, self._script(skill, call, workspace) or None)
+        needs = needs_of(folder, script or None)
         if needs is None or not needs.requirements:
             return None
-        cache = place_of(os.path.join(self.settings.cache_dir, "packages"), self.owner)
+        cache = place_of(self._packages_folder, self.owner)
         self.gate_of(who).require(self._install(request, needs))
         python = interpreter()
-        return provision(
+        make = partial(
+            provision,
             needs,
             cache,
             environ=process_environment(),
             offline=self.settings.offline,
             python=python.path if python else sys.executable,
             allow_builds=self.settings.allow_builds,
+            timeout_seconds=self.settings.limits.install_timeout_seconds,
+            max_bytes=self.settings.limits.max_packages_bytes,
             progress=self._progress,
         )
+        return stack.enter_context(held_environment(make))
 
     def _install(self, request: Request, needs: Needs) -> Request:
         about = f"install {describe(needs)} for the skill {request.skill}"
@@ -374,7 +419,8 @@ class Workbench:
         if not hosts:
             return None
         owner = self.owner
-        return stack.enter_context(Egress(hosts, owner=owner[0] if owner else None))
+        limits = self.settings.limits
+        return stack.enter_context(Egress(hosts, limits=limits, owner=owner and owner[0]))
 
     # The job
 
@@ -391,85 +437,29 @@ class Workbench:
         packages: Environment | None,
         egress: Egress | None,
     ) -> Job:
-        root = INSIDE if sandbox.remaps else workspace.path
-        cwd = workspace.resolve_cwd(call.cwd, skill.name, run)
-        workspace.enter(cwd)
-        mounts = self._mounts(workspace, staged, root, skills_named(call.inputs))
-        if packages is not None:
-            mounts += (Mount(packages.path, packages.path),)
-        python = interpreter()
-        mounts += tuple(Mount(folder, folder) for folder in (python.folders if python else ()))
-        door = ""
-        if egress is not None:
-            place = _NET if sandbox.remaps else egress.folder
-            mounts += (Mount(egress.folder, place),)
-            door = os.path.join(place, "door")
-        return Job(
+        place = Place(workspace, skill.name, staged, run, sandbox.remaps)
+        return make_job(
             argv,
-            self._environment(call, skill, workspace, run, root, packages),
-            os.path.normpath(os.path.join(root, cwd)),
-            mounts,
-            workspace.path,
+            call,
+            place,
             capabilities,
             self.settings.limits,
-            timeout_of(call, self.settings.limits.run_timeout_seconds),
-            call.stdin,
-            call.terminal,
-            **({"bridge": bridge(door)} if egress else {}),
+            packages=packages,
+            egress=egress,
+            policy=self.policy.active,
         )
-
-    @staticmethod
-    def _mounts(
-        workspace: Workspace, staged: Staged, root: str, others: Iterable[str]
-    ) -> tuple[Mount, ...]:
-        """The skill itself, those that inputs come from, and what a run may write; nothing else."""
-        named = [(f"{SKILLS}/{name}", False) for name in others]
-        own = [each for each in workspace.mounts if each[0] != SKILLS]
-        return tuple(
-            Mount(os.path.join(workspace.path, path), os.path.join(root, path), may_write)
-            for path, may_write in dict.fromkeys((*named, *staged.mounts, *own))
-        )
-
-    def _environment(
-        self,
-        call: RunCall,
-        skill: Skill,
-        workspace: Workspace,
-        run: str,
-        root: str,
-        packages: Environment | None,
-    ) -> dict[str, str]:
-        """Everything the command finds in its environment; what the call sets wins."""
-        home = os.path.join(root, "skills", skill.name)
-        venv = os.path.join(home, VENV)
-        path = [f"{venv}/bin", packages.bin if packages else "", _SYSTEM_PATH, _python_folder()]
-        # Where nothing is mounted elsewhere, /tmp is everybody's, and closed.
-        temporary = "/tmp" if root == INSIDE else os.path.join(root, run)
-        env = {
-            "PATH": ":".join(filter(None, (*path, f"{home}/bin"))),
-            "VIRTUAL_ENV": packages.path if packages else venv,
-            "HOME": temporary,
-            "TMPDIR": temporary,
-            "LANG": "C.UTF-8",
-            "PYTHONNOUSERSITE": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            **workspace.variables(root, skill.name, run),
-        }
-        if packages is not None and packages.bin.endswith(".bin"):
-            env["NODE_PATH"] = os.path.join(packages.path, "node_modules")
-        if call.editor_text is not None:
-            env |= dict.fromkeys(("EDITOR", "VISUAL"), os.path.join(root, run, "editor"))
-        return env | clean_environment(call.env, policy=self.policy.active)
 
     # Afterwards
 
     def finish(self, ready: Ready, outcome: Outcome, who: Who) -> RunResult:
         """Collect what the run left, write it down, and put the result together."""
+        if ready.egress is not None:
+            ready.egress.close()  # what was still open is told then
         patterns = ready.wanted.globs if ready.wanted else ()
         self._say("collecting")
         with span("workspace.collect", patterns=", ".join(patterns), count=len(patterns)):
             collected = self._collected(ready, outcome, who)
-        result = without_secrets(_result(ready, outcome, collected, self.sandbox.name), ready.call)
+        result = without_secrets(_result(ready, outcome, collected), ready.call)
         self.gate_of(who).record("run", ready.request, record_of(result, ready.call))
         return result
 
@@ -513,19 +503,6 @@ def _command(skill: Skill) -> Capabilities:
     return Capabilities(hosts=named_hosts(skill.frontmatter.allowed_tools), processes=True)
 
 
-def _write_editor(workspace: Workspace, run: str, text: str) -> None:
-    """A program for `$EDITOR` that writes the text into the file it is given."""
-    folder = workspace.make_folders(run)
-    try:
-        for name, data in (("editor", _EDITOR), ("editor-text", text.encode("utf-8", "replace"))):
-            with open(create_beneath(folder, name, executable=name == "editor"), "wb") as file:
-                file.write(data)
-                file.flush()
-                workspace.give(file.fileno())
-    finally:
-        os.close(folder)
-
-
 def _due(mark: str) -> bool:
     """Whether it is a day since this was last so; the mark is then set to now."""
     with suppress(FileNotFoundError):
@@ -536,13 +513,10 @@ def _due(mark: str) -> bool:
     return True
 
 
-def _python_folder() -> str:
-    python = interpreter()
-    return os.path.dirname(python.path) if python and python.folders else ""
-
-
-def _result(ready: Ready, outcome: Outcome, collected: Collected, sandbox: str) -> RunResult:
+def _result(ready: Ready, outcome: Outcome, collected: Collected) -> RunResult:
     reached = ready.egress.connections if ready.egress else ()
+    hit = (*outcome.limits_hit, *collected.limits_hit)
+    hit += ready.egress.limits_hit if ready.egress else ()
     return RunResult(
         stream(outcome.stdout),
         stream(outcome.stderr),
@@ -553,8 +527,8 @@ def _result(ready: Ready, outcome: Outcome, collected: Collected, sandbox: str) 
         collected.primary,
         collected.saved,
         (*ready.warnings, *stream_warnings(outcome), *collected.warnings),
-        tuple(dict.fromkeys((*outcome.limits_hit, *collected.limits_hit))),
-        sandbox,
+        tuple(dict.fromkeys(hit)),
+        ready.sandbox.name,
         outcome.enforced,
         tuple(sorted({f"{one.host}:{one.port}" for one in reached if one.allowed})),
         outcome.cancelled,
@@ -567,4 +541,4 @@ def _skill_facts(skill: Skill) -> Mapping[str, str]:
 
 
 def _run_facts(skill: Skill, ready: Ready) -> Mapping[str, object]:
-    return {**_skill_facts(skill), "cmd": ready.call.text, "cwd": ready.job.cwd}
+    return {**_skill_facts(skill), "cmd": ready.call.shown, "cwd": ready.job.cwd}

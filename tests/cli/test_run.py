@@ -94,10 +94,17 @@ def test_a_sandbox_that_can_not_be_used_here(kit: Tree) -> None:
     assert run(kit, "--", "ls", "out").stdout == ""
 
 
+def test_a_secret_is_not_shown_while_it_is_printed(kit: Tree) -> None:
+    given = ["--env", "MY_TOKEN=s3cr3t-value"]
+    done = run(kit, *given, "--", "bash", "-c", 'printf "$MY_TOKEN s3"; printf "$MY_TOKEN" >&2')
+    assert (done.stdout, done.stderr) == ("[MY_TOKEN] s3", "[MY_TOKEN]")
+
+
 def test_a_command_that_takes_too_long(kit: Tree) -> None:
     done = run(kit, "--timeout", "1", "--", "bash", "-c", "echo begun; sleep 30")
     assert (done.exit_code, done.stdout) == (124, "begun\n")
-    assert "skillbelt: timed out after 1." in done.stderr
+    assert done.stderr.startswith("skillbelt: timed out after 1.")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

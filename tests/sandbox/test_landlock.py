@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -11,6 +12,7 @@ from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.protocol import Mount, run
 from skillbelt.values import Capabilities
 from tests.sandbox.ordinary import conformance_as_user
+from tests.sandbox.test_seccomp import ALLOWED, AUDIT, I386, KILLED, answer
 
 
 class TestLandlock(SandboxConformance):
@@ -36,6 +38,27 @@ def test_granted_paths_can_be_used_and_others_not(place: Place) -> None:
     outcome = run(LandlockSandbox(), place.shell(script, capabilities=granted))
     assert outcome.exit_code == 0, outcome
     assert (os.listdir(read), os.listdir(write)) == ([], ["made"])
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_no_other_process_is_held_back(machine: str, place: Place) -> None:
+    """Attack 23. Each of these calls is for the calling process alone; all others are as ever."""
+    program = landlock.filter_program(place.job("true"), machine)
+    column = 0 if machine == "x86_64" else 1
+
+    def ask(numbers: tuple[int, int], *arguments: int) -> int:
+        return answer(program, numbers[column], *arguments, arch=AUDIT[machine])
+
+    for numbers in ((142, 118), (144, 119), (203, 122), (314, 274)):
+        assert ask(numbers, 0, 7) == ALLOWED
+        assert ask(numbers, 1234, 0) == ask(numbers, 2**32 + 1) == errno.EPERM
+    for numbers, kind in (((141, 140), 0), ((251, 30), 1)):
+        assert ask(numbers, kind, 0, 7) == ALLOWED
+        assert ask(numbers, kind, 1234) == ask(numbers, kind + 1, 0) == errno.EPERM
+    assert ask((240, 180)) == errno.EPERM
+    assert ask((0, 63)) == ALLOWED
+    assert ask((165, 40)) == errno.EPERM
+    assert answer(program, 0, arch=I386) == KILLED
 
 
 def test_it_shows_nothing_at_another_place(place: Place) -> None:

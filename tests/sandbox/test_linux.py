@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
-from skillbelt.sandbox import linux
+from skillbelt.sandbox import entry, linux
 from skillbelt.sandbox.conformance import PATH, Place, SandboxConformance
 from skillbelt.sandbox.egress import Egress, bridge
 from skillbelt.sandbox.identity import current_identity, interpreter
@@ -161,6 +161,7 @@ def test_the_setting_that_is_in_the_way_is_named(
 
 def test_a_preflight_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what the program said."""
+    monkeypatch.setattr(entry, "_PROCESSORS", {})
     monkeypatch.setattr(linux, "_GATE", "printf 1; read -r gate; echo oh >&2; exit 9; ")
     with pytest.raises(SandboxUnavailable, match="ends with 9: oh"):
         linux._preflight.__wrapped__()
@@ -169,9 +170,34 @@ def test_a_preflight_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_preflight_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     linux._preflight.cache_clear()
     with monkeypatch.context() as patch:
+        patch.setattr(entry, "_PROCESSORS", {})
         patch.setattr(linux, "_GATE", "exit 9; ")
         assert "can not start" in str(LinuxSandbox().unavailable())
     assert LinuxSandbox().unavailable() is None
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine that starts no program of ours."""
+    linux._preflight.cache_clear()
+    monkeypatch.setattr(entry, "_CODE", {62: b"\x0f\x0b"})  # an instruction that never is one
+    yield
+    linux._preflight.cache_clear()
+
+
+class TestWithShell(SandboxConformance):
+    """Where our own program can not be started, a shell keeps every promise in its place."""
+
+    @pytest.fixture
+    def sandbox(self, shell: None) -> LinuxSandbox:
+        return LinuxSandbox()
+
+    def test_it_is_a_shell(self, sandbox: LinuxSandbox, place: Place) -> None:
+        assert run(sandbox, place.shell("ls -d /.sandbox")).exit_code == 2
+
+
+def test_a_shell_is_not_led_astray_by_a_variable_either(shell: None, place: Place) -> None:
+    test_a_variable_can_not_lead_the_sandbox_itself_astray(place)
 
 
 def test_threads_but_no_processes(place: Place) -> None:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from skillbelt.sandbox.probes import PRELUDE, PROBES, Probe
+from skillbelt.sandbox.prelude import PRELUDE
+from skillbelt.sandbox.probes import PROBES, Probe
 from skillbelt.values import Limits
 
 # Those of the list that a run can try; the others are for staging, collecting and the proxy.

@@ -9,19 +9,20 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
-from skillbelt.sandbox import spawn
+from skillbelt.sandbox import linux, spawn
 from skillbelt.sandbox.conformance import DAEMON, Place
 from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.process import Plan, Run
 from skillbelt.sandbox.protocol import Sandbox, run
-from skillbelt.sandbox.spawn import Ends, descendants
+from skillbelt.sandbox.spawn import Ends, descendants, filtered
 from skillbelt.sandbox.watch import Guard
 
 KILLS = 12
@@ -170,6 +171,24 @@ def test_a_signal_from_the_terminal_does_not_reach_a_run(place: Place) -> None:
     assert os.getsid(0) not in {os.getsid(pid) for pid in below}
     running.kill()
     running.wait()
+
+
+def test_a_command_starts_only_when_all_would_end_with_the_runtime(place: Place) -> None:
+    """The first process of a sandbox may be slower than the command, most of all when many start.
+
+    It puts its filter on after it has asked to end with the process above it.
+    """
+    found: list[bool] = []
+
+    def start(_: int) -> None:
+        running = Run(linux._plan(place.job("true"), linux._preflight()), place.job("true"), None)
+        with suppress(OSError):  # it may be over already
+            found.append(filtered(running._inner_pid))
+        running.wait()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(start, range(80)))
+    assert found and all(found)
 
 
 def test_no_zombie_is_left_where_the_runtime_stands_in_for_init() -> None:

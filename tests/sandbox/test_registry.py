@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from skillbelt.errors import ConfigError, SandboxUnavailable
+from skillbelt.errors import ConfigError, RunRefused, SandboxUnavailable
 from skillbelt.sandbox import linux
 from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
-from skillbelt.sandbox.registry import choose, sandboxes
+from skillbelt.sandbox.registry import choose, name_for, native_sandboxes, sandboxes
 from skillbelt.sandbox.sandlock import SandlockSandbox
+from skillbelt.settings import Settings
+from skillbelt.skill import Skill
 
 
 def broken(self: object) -> str:
@@ -18,10 +20,18 @@ def broken(self: object) -> str:
 
 
 def test_the_strongest_comes_first() -> None:
-    levels = [sandbox.level for sandbox in sandboxes()]
+    levels = [sandbox.level for sandbox in native_sandboxes()]
     assert levels == sorted(levels, reverse=True)
-    assert levels[-1] == 0
-    assert len({sandbox.name for sandbox in sandboxes()}) == len(levels)
+    assert levels[-1] > 0
+
+
+def test_each_has_a_name_of_its_own() -> None:
+    assert len({sandbox.name for sandbox in sandboxes()}) == len(sandboxes())
+
+
+def test_only_the_last_holds_nothing_back() -> None:
+    assert [sandbox.name for sandbox in sandboxes() if not sandbox.level] == ["none"]
+    assert sandboxes()[-1].name == "none"
 
 
 def test_auto_is_the_strongest() -> None:
@@ -72,3 +82,51 @@ def test_without_bubblewrap_its_package_is_named(monkeypatch: pytest.MonkeyPatch
 
 def test_no_sandbox_says_so() -> None:
     assert NoSandbox().level == 0
+
+
+# Which one a run of a skill goes to
+
+
+def skill(runtime: str = "", trusted: bool = True) -> Skill:
+    text = f"---\nname: tool\ndescription: d\n{runtime}---\n"
+    return Skill.from_text(text)._replace(trusted=trusted)
+
+
+NESTED = "metadata:\n  skillbelt:\n    runtime: wasm\n"
+DOTTED = "metadata:\n  skillbelt.runtime: wasm\n"
+
+
+@pytest.mark.parametrize("said", [NESTED, DOTTED])
+def test_a_skill_can_say_that_its_scripts_are_for_wasm(said: str) -> None:
+    assert name_for(skill(said), Settings()) == "wasm"
+    assert name_for(skill(said.replace("wasm", "native")), Settings()) == "auto"
+
+
+@pytest.mark.parametrize("name", ["none", "container", "[]", "landlock"])
+def test_a_skill_can_not_choose_any_other(name: str) -> None:
+    said = NESTED.replace("wasm", name)
+    with pytest.raises(RunRefused, match=r"metadata\.skillbelt\.runtime is .* native, wasm"):
+        name_for(skill(said), Settings())
+
+
+def test_the_setting_comes_before_what_a_skill_says() -> None:
+    assert name_for(skill(NESTED), Settings(sandbox="bubblewrap")) == "bubblewrap"
+
+
+def test_skills_that_are_not_trusted_can_have_a_sandbox_of_their_own() -> None:
+    settings = Settings(untrusted_sandbox="wasm")
+    assert name_for(skill(trusted=False), settings) == "wasm"
+    assert name_for(skill(), settings) == "auto"
+    assert name_for(skill(trusted=False), settings._replace(sandbox="landlock")) == "landlock"
+
+
+def test_what_a_run_needs_is_taken_when_nothing_is_set() -> None:
+    assert name_for(skill(), Settings(), "wasm") == "wasm"
+    assert name_for(skill(), Settings(sandbox="wasm"), "wasm") == "wasm"
+
+
+@pytest.mark.parametrize("setting", ["sandbox", "untrusted_sandbox"])
+def test_what_a_run_needs_does_not_get_round_a_setting(setting: str) -> None:
+    settings = Settings()._replace(**{setting: "container"})
+    with pytest.raises(SandboxUnavailable, match=f"'wasm' for this, and {setting} is 'container'"):
+        name_for(skill(trusted=False), settings, "wasm")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.sandbox.visit import EgressLimits
+from skillbelt.values import Limits
 from tests.sandbox.proxied import (
     Proxy,
     ask,
@@ -287,15 +287,29 @@ def test_a_host_that_does_not_answer_is_said_to_be_out_of_reach() -> None:
 # --- bounds --------------------------------------------------------------------------------------
 
 
+def test_a_host_that_does_not_answer_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        port = full.getsockname()[1]
+        limits = Limits(network_connect_seconds=0.2)
+        with socket.create_connection(("127.0.0.1", port)), socket.socket() as waiting:
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))  # nobody takes it, so there is no more room
+            with Proxy(f"example.com:{port}", limits=limits) as egress:
+                assert "can not be reached" in tunnel(egress, f"example.com:{port}")
+    assert egress.limits_hit == ("network_connect_seconds",)
+
+
 def test_a_head_without_end_is_refused() -> None:
-    with Proxy("example.com", limits=EgressLimits(max_header_bytes=1000)) as egress:
+    with Proxy("example.com", limits=Limits(max_network_header_bytes=1000)) as egress:
         said = refusal(ask(egress, "GET http://example.com/ HTTP/1.1\r\nX: " + "x" * 5000))
-        assert "more than 1000 bytes" in said
+        assert "more than 1000 bytes (max_network_header_bytes)" in said
+    assert egress.limits_hit == ("max_network_header_bytes",)
 
 
 def test_a_head_that_does_not_come_is_not_waited_for() -> None:
-    with Proxy("example.com", limits=EgressLimits(header_seconds=0.2)) as egress:
+    with Proxy("example.com", limits=Limits(network_header_seconds=0.2)) as egress:
         assert "did not come in time" in refusal(ask(egress, "GET "))
+    assert egress.limits_hit == ("network_header_seconds",)
 
 
 def test_a_client_that_says_nothing_is_no_connection() -> None:
@@ -312,26 +326,28 @@ def test_a_connection_on_which_nothing_comes_is_ended() -> None:
     def wait(peer: socket.socket) -> None:
         peer.recv(1)
 
-    limits = EgressLimits(idle_seconds=0.2)
+    limits = Limits(network_idle_seconds=0.2)
     with plain_server(wait) as port, Proxy(f"example.com:{port}", limits=limits) as egress:
         assert tunnel(egress, f"example.com:{port}").startswith("HTTP/1.1 200")
         eventually(lambda: bool(egress.connections))
-    assert egress.connections[0].reason == "nothing came for 0.2 s"
+    assert egress.connections[0].reason == "nothing came for 0.2 s (network_idle_seconds)"
+    assert egress.limits_hit == ("network_idle_seconds",)
 
 
 def test_all_connections_share_one_allowance_of_bytes(server: Server) -> None:
     port = port_of(server)
     server.pages["/big"] = b"x" * 100_000
-    with Proxy(f"example.com:{port}", limits=EgressLimits(max_bytes=150_000)) as egress:
+    with Proxy(f"example.com:{port}", limits=Limits(max_network_bytes=150_000)) as egress:
         assert get(egress, f"http://example.com:{port}/big").endswith("x" * 100_000)
         assert len(get(egress, f"http://example.com:{port}/big")) < 100_000
         eventually(lambda: len(egress.connections) == 2)
-    assert egress.connections[1].reason == "more than 150000 bytes in all"
+    assert egress.connections[1].reason == "more than 150000 bytes in all (max_network_bytes)"
+    assert egress.limits_hit == ("max_network_bytes",)
 
 
 def test_connections_beyond_the_limit_wait_for_their_turn(server: Server) -> None:
     port = port_of(server)
-    with Proxy(f"example.com:{port}", limits=EgressLimits(max_connections=2)) as egress:
+    with Proxy(f"example.com:{port}", limits=Limits(max_network_connections=2)) as egress:
         held = [connect(egress) for _ in range(2)]
         with connect(egress) as third:
             third.sendall(f"GET http://example.com:{port}/ HTTP/1.1\r\n\r\n".encode())

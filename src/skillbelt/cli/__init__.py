@@ -61,6 +61,12 @@ COMMANDS: dict[str, Command] = {
         "talk, with the skills at hand",
         "/help lists what can be typed there. With --json each event is one line of JSON.",
     ),
+    "build": Command(
+        "build",
+        "build a skill's source into a WASM module",
+        "TypeScript, JavaScript, Python, C and WAT can be built. With --check exit code 1 means "
+        "that the module is not what the source gives.",
+    ),
     "sessions": Command("sessions", "list, show and delete the conversations that were kept"),
     "artifacts": Command(
         "artifacts",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from skillbelt.sandbox.attacks import AttackResult
     from skillbelt.sandbox.probes import Probe
     from skillbelt.sandbox.protocol import Sandbox
+    from skillbelt.settings import Settings
 
 UNAVAILABLE = 5
 # An attack that could not be carried out has shown nothing, so it is not taken for stopped.
@@ -58,14 +59,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the roots in order of precedence, what each gave, every problem, and the sandboxes."""
     catalog = open_catalog(args)
-    wanted = catalog.settings.sandbox
+    settings = catalog.settings
     everything = args.json or args.verbose or args.sandbox
-    states = _states() if everything else _until_used(wanted)
+    states = _states(settings) if everything else _until_used(settings)
     if not args.json:
         _print_roots(catalog, args)
         _print_problems(catalog, args)
-        _print_sandboxes(states, wanted)
+        _print_sandboxes(states, settings)
     matrix = _attack(states, args) if args.sandbox else {}
+    for state in states:
+        state.sandbox.close()
     if args.json:
         print_json(_document(catalog, states, matrix))
     elif args.sandbox:
@@ -156,23 +159,25 @@ def _print_problems(catalog: Catalog, args: argparse.Namespace) -> None:
             print(f"    {one_line(diagnostic.remedy)}")
 
 
-def _states() -> list[State]:
+def _states(settings: Settings) -> list[State]:
     """Every sandbox there is, the strongest first; each is really tried."""
     from skillbelt.sandbox.registry import sandboxes
 
-    return [State(sandbox, sandbox.unavailable()) for sandbox in sandboxes()]
+    return [State(sandbox, sandbox.unavailable()) for sandbox in sandboxes(settings)]
 
 
-def _until_used(wanted: str) -> list[State]:
+def _until_used(settings: Settings) -> list[State]:
     """The sandbox that commands run in, after those that are stronger and do not work."""
-    from skillbelt.sandbox.registry import AUTO, sandboxes
+    from skillbelt.sandbox.registry import AUTO, native_sandboxes, sandboxes
 
+    if settings.sandbox != AUTO:
+        named = [one for one in sandboxes(settings) if one.name == settings.sandbox]
+        return [State(sandbox, sandbox.unavailable()) for sandbox in named]
     found: list[State] = []
-    for sandbox in sandboxes():
-        if sandbox.name == wanted or (wanted == AUTO and sandbox.level > 0):
-            found.append(State(sandbox, sandbox.unavailable()))
-            if found[-1].reason is None:
-                break
+    for sandbox in native_sandboxes():
+        found.append(State(sandbox, sandbox.unavailable()))
+        if found[-1].reason is None:
+            break
     return found
 
 
@@ -186,11 +191,11 @@ def _sandbox_json(state: State) -> dict[str, object]:
     }
 
 
-def _print_sandboxes(states: Sequence[State], wanted: str) -> None:
+def _print_sandboxes(states: Sequence[State], settings: Settings) -> None:
     from skillbelt.sandbox.registry import choose
 
     try:
-        used = choose(wanted)
+        used = choose(settings.sandbox, settings)
     except SkillbeltError as error:
         print(f"commands can not be run: {one_line(str(error))}")
         return

@@ -7,8 +7,8 @@ import json
 import sys
 
 from skillbelt.cli.live import Live
-from skillbelt.cli.output import CLI_SESSION, open_catalog, print_json, say
-from skillbelt.cli.run import TIMED_OUT, open_workbench
+from skillbelt.cli.output import CLI_SESSION, open_catalog, print_json
+from skillbelt.cli.run import TIMED_OUT, open_workbench, tell_end
 from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.execute import Execution, denied, execute
 from skillbelt.store import SessionKey
@@ -26,7 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what the script works on: JSON, @FILE, or @- for standard input",
     )
     parser.add_argument(
-        "--script", metavar="S", default="", help="which script, by its path or its name"
+        "--script",
+        metavar="S",
+        default="",
+        help="which script or WASM module, by its path or its name",
     )
     parser.add_argument(
         "--timeout-ms", metavar="N", type=int, default=0, help="milliseconds at most"
@@ -41,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
     try:
-        with Live() as live:
+        with Live() as live, open_workbench(catalog, args, live) as bench:
             done = execute(
-                open_workbench(catalog, args, live),
+                bench,
                 skill,
                 given,
                 who=Who(SessionKey(*CLI_SESSION), "user"),
@@ -57,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
         raise
     if args.json:
         print_json(done.document())
-    else:
-        _tell(done, args)
+    else:  # what the script printed was shown while it ran
+        tell_end(done.warnings, done, done.exit_status.kind == "timeout", args)
     return _exit_code(done, args)
 
 
@@ -86,21 +89,6 @@ def _read(path: str) -> str:
         raise ConfigError(f"--input: {path} is not UTF-8") from error
     except OSError as error:
         raise ConfigError(f"--input: {path} can not be read: {error.strerror}") from error
-
-
-def _tell(done: Execution, args: argparse.Namespace) -> None:
-    """What there is to say beside what the script printed; that was shown while it ran."""
-    for text in done.warnings:
-        if text not in ("stdout truncated", "stderr truncated"):
-            say(f"skillbelt: {one_line(text)}", args)
-    limits = [name for name in done.limits_hit if name != "max_stream_bytes"]
-    if limits:
-        say(f"skillbelt: limits hit: {', '.join(limits)}", args)
-    if args.verbose:
-        for what, how in done.enforced.items():
-            say(f"{what}: {how}", args)
-    if done.exit_status.kind == "timeout":
-        say(f"skillbelt: timed out after {done.duration_ms / 1000:.1f} s", args)
 
 
 def _exit_code(done: Execution, args: argparse.Namespace) -> int:

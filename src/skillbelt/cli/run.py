@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from skillbelt.catalog import Catalog
 from skillbelt.cli.asking import open_gate
@@ -23,9 +25,13 @@ from skillbelt.store import SessionKey
 from skillbelt.text import one_line
 from skillbelt.workbench import Who, Workbench
 
+if TYPE_CHECKING:
+    from skillbelt.execute import Execution
+
 TIMED_OUT = 124
 # What is shown while it comes is shown to its end, whatever the result keeps of it.
 _SHOWN_WHOLE = ("stdout truncated", "stderr truncated")
+# The last line of all says that the time was over.
 _TOLD_OTHERWISE = ("max_stream_bytes", "run_timeout_seconds")
 
 
@@ -60,8 +66,7 @@ def run(args: argparse.Namespace) -> int:
     skill = catalog.find(args.name)
     call = _call(args, catalog.settings.limits.max_stdin_bytes)
     who = Who(SessionKey(*CLI_SESSION), "user")
-    with Live() as live:
-        bench = open_workbench(catalog, args, live)
+    with Live() as live, open_workbench(catalog, args, live) as bench:
         result = bench.run(skill, call, who, None if args.json else live)
     if args.json:
         print_json(result.document())
@@ -123,17 +128,24 @@ def _tell(result: RunResult, args: argparse.Namespace) -> None:
         say(f"{one_line(file.name)}  {file.mime_type}  {file.size_bytes} bytes", args)
     for saved in result.artifact_files:
         say(f"artifact://{one_line(saved.name)}@{saved.version}", args)
-    for text in (*result.warnings, *result.errors):
+    tell_end((*result.warnings, *result.errors), result, result.timed_out, args)
+
+
+def tell_end(
+    texts: Iterable[str], done: RunResult | Execution, timed_out: bool, args: argparse.Namespace
+) -> None:
+    """How a run went, each thing once: what was amiss, limits, with -v what was enforced."""
+    for text in texts:
         if text not in _SHOWN_WHOLE:
             say(f"skillbelt: {one_line(text)}", args)
-    limits = [name for name in result.limits_hit if name not in _TOLD_OTHERWISE]
+    limits = [name for name in done.limits_hit if name not in _TOLD_OTHERWISE]
     if limits:
         say(f"skillbelt: limits hit: {', '.join(limits)}", args)
     if args.verbose:
-        for what, how in result.enforced.items():
+        for what, how in done.enforced.items():
             say(f"{what}: {how}", args)
-    if result.timed_out:
-        say(f"skillbelt: timed out after {result.duration_ms / 1000:.1f} s", args)
+    if timed_out:
+        say(f"skillbelt: timed out after {done.duration_ms / 1000:.1f} s", args)
 
 
 def _exit_code(result: RunResult, args: argparse.Namespace) -> int:

@@ -1,5 +1,6 @@
 """Carries the attacks out against a sandbox, for real, and looks at the host afterwards."""
 
+import ctypes
 import json
 import os
 import shutil
@@ -12,7 +13,8 @@ from typing import Literal, NamedTuple
 
 from skillbelt.errors import SkillbeltError
 from skillbelt.sandbox.identity import current_identity, interpreter, run_identity, trusted_program
-from skillbelt.sandbox.probes import PRELUDE, PROBES, Probe
+from skillbelt.sandbox.prelude import NOT_THERE, PRELUDE
+from skillbelt.sandbox.probes import PROBES, Probe
 from skillbelt.sandbox.protocol import Job, Mount, Outcome, Sandbox, run
 from skillbelt.values import Capabilities, Limits
 
@@ -106,7 +108,7 @@ class Scene:
                 os.chown(os.path.join(folder, name), *current_identity())
         self.planted = f"planted-{os.path.basename(root)}"
         self.victim = _victim()
-        self._before = self._state()
+        self._standing, self._before = _standing(self.victim.pid), self._state()
 
     def _folder(self, name: str) -> str:
         path = os.path.join(self.root, name)
@@ -146,17 +148,28 @@ class Scene:
         if self.listeners.visits():
             return "a socket of the host was reached"
         if self.victim.poll() is not None:
-            return "a process of the host was ended"
+            return self._renewed("a process of the host was ended")
+        if _standing(self.victim.pid) != self._standing:
+            return self._renewed("a process of the host was held back")
         for folder in _SHARED:
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, self.planted))
                 return f"a file was left in {folder}"
+        if _queue_was_left(self.planted):
+            return "a queue of messages was left"
         now = self._state()
         changed = sorted(set(now.items()) ^ set(self._before.items()))
         if changed:
             return f"the host was changed: {changed[0][0]}"
         left = list(_set_id_files(self.workspace))
         return f"a set-id file was left: {left[0]}" if left else ""
+
+    def _renewed(self, harm: str) -> str:
+        """The harm, which the next attack shall not be blamed for."""
+        self.victim.kill()
+        self.victim.wait()
+        self.victim = _victim()
+        return harm
 
     def _state(self) -> dict[str, str]:
         """Everything outside the workspace, and one setting of the kernel."""
@@ -239,7 +252,7 @@ def _judged(probe: Probe, outcome: Outcome) -> tuple[Result, str]:
     said = outcome.stdout.data.decode("utf-8", "replace").partition("\n")[0].strip()
     if said.startswith("broke"):
         return "succeeded", said.removeprefix("broke ")
-    if probe.ends:
+    if probe.ends and not said.startswith(f"held {NOT_THERE}"):
         ended = set(probe.ends) & set(outcome.limits_hit)
         return ("stopped", f"ended: {', '.join(ended)}") if ended else ("unclear", str(outcome))
     if said.startswith("held"):
@@ -296,6 +309,22 @@ def _victim() -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+
+def _standing(pid: int) -> tuple[object, ...]:
+    """What the process may use, and how much it counts."""
+    return (
+        _text(f"/proc/{pid}/limits"),
+        os.getpriority(os.PRIO_PROCESS, pid),
+        os.sched_getaffinity(pid),
+        os.sched_getscheduler(pid),
+    )
+
+
+def _queue_was_left(name: str) -> bool:
+    """Whether there is such a queue in this machine's own namespace; there is none afterwards."""
+    unlink = getattr(ctypes.CDLL(None), "mq_unlink", None)
+    return unlink is not None and unlink(f"/{name}".encode()) == 0
 
 
 def _name(end: socket.socket) -> str:

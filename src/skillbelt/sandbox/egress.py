@@ -25,12 +25,13 @@ from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.bridge import TAKEN
 from skillbelt.sandbox.gate import Gate, Resolver, resolve
 from skillbelt.sandbox.request import Refused
-from skillbelt.sandbox.visit import Connection, EgressLimits, Visit
+from skillbelt.sandbox.visit import Connection, Exhausted, Visit
+from skillbelt.values import Limits
 
 _MAX_REPORTED = 1000
 _CLOSING_SECONDS = 5.0
 _BRIDGE = os.path.join(os.path.dirname(__file__), "bridge.py")
-_LIMITS = EgressLimits()
+_LIMITS = Limits()
 
 
 class Egress:
@@ -46,7 +47,7 @@ class Egress:
         *,
         allow_private: Iterable[str] = (),
         listener: Callable[[Connection], None] | None = None,
-        limits: EgressLimits = _LIMITS,
+        limits: Limits = _LIMITS,
         owner: int | None = None,
         resolver: Resolver = resolve,
     ) -> None:
@@ -54,10 +55,11 @@ class Egress:
         self._limits, self._tell = limits, listener
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._slots = threading.Semaphore(limits.max_connections)
+        self._slots = threading.Semaphore(limits.max_network_connections)
         self._open: set[socket.socket] = set()
         self._threads: set[threading.Thread] = set()
         self._reports: list[Connection] = []
+        self._limits_hit: set[str] = set()
         self._bytes = 0
         self.folder = tempfile.mkdtemp(prefix="skillbelt-net-")
         self.door = os.path.join(self.folder, "door")
@@ -82,6 +84,12 @@ class Egress:
         """What was asked for so far, in the order it ended; the first thousand."""
         with self._lock:
             return tuple(self._reports)
+
+    @property
+    def limits_hit(self) -> tuple[str, ...]:
+        """The limits that ended a connection so far, by their names."""
+        with self._lock:
+            return tuple(sorted(self._limits_hit))
 
     def _bind(self, owner: int | None) -> None:
         try:
@@ -124,7 +132,7 @@ class Egress:
         try:
             way, _ = self._socket.accept()
             with way:
-                way.settimeout(self._limits.header_seconds)
+                way.settimeout(self._limits.network_header_seconds)
                 listener = _received(way)
                 self.hold(listener)
                 way.sendall(TAKEN)
@@ -186,18 +194,20 @@ class Egress:
             end.close()
 
     def spend(self, count: int) -> None:
-        """Count bytes; Refused when they are too many, or the run is over."""
+        """Count bytes; Exhausted when they are too many, Refused when the run is over."""
         with self._lock:
             self._bytes += count
             if self._closing.is_set():
                 raise Refused("the run is over")
-            if self._bytes > self._limits.max_bytes:
-                raise Refused(f"more than {self._limits.max_bytes} bytes in all")
+            if self._bytes > self._limits.max_network_bytes:
+                most = self._limits.max_network_bytes
+                raise Exhausted(f"more than {most} bytes in all", "max_network_bytes")
 
     def _report(self, result: Connection | None) -> None:
         if result is None:
             return
         with self._lock:
+            self._limits_hit.update(filter(None, (result.limit,)))
             if len(self._reports) < _MAX_REPORTED:
                 self._reports.append(result)
         if self._tell:

@@ -6,10 +6,13 @@ granted, since nothing could lead it through a proxy.
 """
 
 import ctypes
+import errno
 import os
+import platform
+import struct
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,7 +22,7 @@ from skillbelt.sandbox.identity import SYSTEM_FOLDERS, current_identity
 from skillbelt.sandbox.limits import NO_PROCESSES
 from skillbelt.sandbox.mounts import mounts_of
 from skillbelt.sandbox.process import Run
-from skillbelt.sandbox.protocol import Job, Listener, Running, refusal
+from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.sandbox.supervised import check_places, supervised_plan
 from skillbelt.values import Limits
 
@@ -32,10 +35,24 @@ _TRUNCATE = 1 << 14
 _READ = _EXECUTE | _READ_FILE | _READ_FOLDER
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _DEVICE_CONTROL
 _NO_DEVICES = (1 << 6) | (1 << 11)  # neither character nor block devices can be made
+READ_ONLY = _READ_FILE | _READ_FOLDER
+EVERYTHING = ((1 << 16) - 1) & ~_NO_DEVICES & ~_DEVICE_CONTROL
 _NETWORK = 3  # bind and connect by TCP
 _SCOPES = 3  # abstract unix sockets and signals
 _BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many rights for files each version knows
 _ATTRIBUTES = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}  # how long its structure is; later ones have 24
+_LOAD, _EQUAL, _RETURN, _FAIL = 0x20, 0x15, 0x06, 0x00050000  # of a filter's program
+_NUMBER_AT, _ARGUMENTS_AT = 0, 16
+# Calls by their numbers on x86-64 and arm64, with the arguments that mean the calling process.
+_OPEN_QUEUE = (240, 180)
+_OWN_STANDING = (
+    ((141, 140), ((0, 0), (1, 0))),  # setpriority
+    ((251, 30), ((0, 1), (1, 0))),  # ioprio_set
+    ((142, 118), ((0, 0),)),  # sched_setparam
+    ((144, 119), ((0, 0),)),  # sched_setscheduler
+    ((203, 122), ((0, 0),)),  # sched_setaffinity
+    ((314, 274), ((0, 0),)),  # sched_setattr
+)
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty",
             "/dev/ptmx", "/dev/pts")  # fmt: skip
 _ETC = ("ld.so.cache", "alternatives", "fonts", "localtime", "ssl/certs", "ssl/openssl.cnf",
@@ -49,7 +66,7 @@ class Rule(NamedTuple):
     access: int
 
 
-class LandlockSandbox:
+class LandlockSandbox(Keepless):
     """Runs commands in a Landlock domain."""
 
     name = "landlock"
@@ -68,9 +85,37 @@ class LandlockSandbox:
 
 def _start(job: Job, listener: Listener | None) -> Running:
     check_places(job, "landlock")
-    filter_program = seccomp.program(job.capabilities.processes, network=False)
-    plan = supervised_plan(job, enforced(job), rules(job), filter_program)
+    plan = supervised_plan(job, enforced(job), rules(job), filter_program(job))
     return Run(plan, job, listener)
+
+
+def filter_program(job: Job, machine: str = "") -> bytes:
+    """The filter for system calls, for a run without namespaces of its own.
+
+    Before what holds everywhere: how much a process counts can be set by that process alone, for
+    the one that started the run may be of the same user; and no queue of messages can be made,
+    which would stay. `machine` is as in `seccomp.program`.
+    """
+    column = seccomp.MACHINES[(machine or platform.machine()).lower()].column
+    refused = _step(_RETURN, _FAIL | errno.EPERM)
+    steps = [_step(_LOAD, _NUMBER_AT), _step(_EQUAL, _OPEN_QUEUE[column], 0, 1), refused]
+    for numbers, wanted in _OWN_STANDING:
+        body = [step for place, value in wanted for step in _must_be(place, value)]
+        body.append(_step(_LOAD, _NUMBER_AT))
+        steps += (_step(_EQUAL, numbers[column], 0, len(body)), *body)
+    rest = seccomp.program(job.capabilities.processes, network=False, machine=machine)
+    return b"".join(steps) + rest
+
+
+def _must_be(place: int, value: int) -> Iterator[bytes]:
+    """Goes on when the argument has the value, else the call fails."""
+    yield _step(_LOAD, _ARGUMENTS_AT + 8 * place)
+    yield _step(_EQUAL, value, 1, 0)
+    yield _step(_RETURN, _FAIL | errno.EPERM)
+
+
+def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("<HBBI", code, if_true, if_false, value)
 
 
 @lru_cache(maxsize=1)
@@ -112,21 +157,25 @@ def _preflight() -> None:
 
 def rules(job: Job) -> dict[str, object]:
     """What the launcher tells the kernel for this job."""
+    return ruleset(_granted(job))
+
+
+def ruleset(granted: Iterable[Rule]) -> dict[str, object]:
+    """What the kernel is told so that nothing but this is allowed."""
     known = version()
     all_files = (1 << _BITS.get(known, 16)) - 1
     network = _NETWORK if known >= 4 else 0
     scopes = _SCOPES if known >= _SIGNALS_VERSION else 0
     paths = [
         (rule.path, rule.access & all_files & (-1 if os.path.isdir(rule.path) else _ON_FILES))
-        for rule in _granted(job, all_files)
+        for rule in granted
         if os.path.exists(rule.path)
     ]
     size = _ATTRIBUTES.get(known, 24)
     return {"handled": (all_files, network, scopes), "size": size, "paths": paths}
 
 
-def _granted(job: Job, all_files: int) -> Iterator[Rule]:
-    everything = all_files & ~_NO_DEVICES & ~_DEVICE_CONTROL
+def _granted(job: Job) -> Iterator[Rule]:
     for folder in SYSTEM_FOLDERS:
         yield Rule(folder, _READ)
     for name in _ETC:
@@ -135,7 +184,7 @@ def _granted(job: Job, all_files: int) -> Iterator[Rule]:
     for device in _DEVICES:
         yield Rule(device, _READ_FILE | _READ_FOLDER | _WRITE_FILE | _DEVICE_CONTROL)
     for mount in mounts_of(job):
-        yield Rule(mount.source, everything if mount.writable else _READ)
+        yield Rule(mount.source, EVERYTHING if mount.writable else _READ)
 
 
 def enforced(job: Job) -> dict[str, str]:

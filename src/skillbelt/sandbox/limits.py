@@ -1,4 +1,4 @@
-"""The limits that a process carries with it, as the shell at the end of the chain sets them.
+"""The limits that a process carries with it, as the last program of a chain sets them.
 
 They are set inside, when the user namespace exists: the number of processes then counts for this
 run alone, however many its user has elsewhere.
@@ -15,7 +15,7 @@ _MEMORY_UNIT = 1024
 # Memory is watched over all processes of a run; one alone may reserve more than it uses.
 _RESERVE = 4
 _CPU_GRACE_SECONDS = 1
-_OWN_PROCESSES = 1  # the first process of the pid namespace counts too
+OWN_PROCESSES = 1  # the first process of the pid namespace counts too
 
 
 def shell_lines(limits: Limits) -> str:
@@ -23,7 +23,7 @@ def shell_lines(limits: Limits) -> str:
     cpu = _whole(limits.max_cpu_seconds, 1)
     file_size = _whole(limits.max_written_file_bytes, FILE_SIZE_UNIT)
     data = _whole(limits.max_memory_bytes * _RESERVE, _MEMORY_UNIT)
-    count = _capped(limits.max_processes + _OWN_PROCESSES, resource.RLIMIT_NPROC, 1)
+    count = _capped(limits.max_processes + OWN_PROCESSES, resource.RLIMIT_NPROC, 1)
     commands = (
         "ulimit -c 0",
         f"ulimit -S -t {_capped(cpu, resource.RLIMIT_CPU, 1)}",
@@ -38,7 +38,7 @@ def shell_lines(limits: Limits) -> str:
 
 
 def process_limits(limits: Limits, tasks: int) -> list[tuple[int, tuple[int, int]]]:
-    """The same for a launcher that sets them itself; `tasks` is what the user has already."""
+    """The same for a program that sets them itself; `tasks` is what the user has already."""
     cpu = _whole(limits.max_cpu_seconds, 1)
     wanted = {
         resource.RLIMIT_CORE: (0, 0),

@@ -6,10 +6,11 @@ the job mounts; nothing else of the host, no network, no other process.
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
-from skillbelt.sandbox import seccomp
+from skillbelt.sandbox import entry, seccomp
 from skillbelt.sandbox.cgroups import Hierarchy, hierarchy
 from skillbelt.sandbox.identity import (
     SYSTEM_FOLDERS,
@@ -19,10 +20,10 @@ from skillbelt.sandbox.identity import (
     run_identity,
     trusted_program,
 )
-from skillbelt.sandbox.limits import NO_PROCESSES, shell_lines
+from skillbelt.sandbox.limits import NO_PROCESSES, OWN_PROCESSES, process_limits, shell_lines
 from skillbelt.sandbox.mounts import mounts_of
 from skillbelt.sandbox.process import TICK_SECONDS, Plan, Run, check_job
-from skillbelt.sandbox.protocol import Job, Listener, Running, refusal
+from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.sandbox.watch import Guard
 from skillbelt.values import Limits
 
@@ -36,8 +37,8 @@ _ETC_FOR_NETWORK = ("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-tru
 _GATE = "printf 1; read -r gate || exit 125; unset gate; "
 # It comes as the third stream, since the first two carry the answer.
 _TERMINAL = "exec 0<&2 1>&2 || exit 125; "
-# Before the limits are set, nothing may be led astray by the environment of the job; so it waits
-# under other names. It is not among the arguments, which everybody on the machine can read.
+# Before the limits are set, a shell must not be led astray by the environment of the job; so that
+# waits under other names. It is not among the arguments, which everybody on the machine can read.
 _WAITING = "_SKILLBELT_"
 _UNBOUNDED = 2**62
 _SYSCTL = "/proc/sys"
@@ -47,7 +48,7 @@ _DEVICE_LINKS = (("urandom", "random"), ("/proc/self/fd", "fd"), ("/proc/self/fd
                  (TEMPORARY, "shm"))  # fmt: skip
 
 
-class LinuxSandbox:
+class LinuxSandbox(Keepless):
     """Runs commands in bubblewrap."""
 
     name = "bubblewrap"
@@ -60,8 +61,7 @@ class LinuxSandbox:
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
         """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
-        _preflight()
-        return Run(_plan(job), job, listener)
+        return Run(_plan(job, _preflight()), job, listener)
 
 
 def _missing() -> str | None:
@@ -80,14 +80,26 @@ def _missing() -> str | None:
 
 
 @lru_cache(maxsize=1)
-def _preflight() -> None:
-    """Run `true` with everything a real run has; once it has worked, it is not tried again."""
+def _preflight() -> bool:
+    """Run `true` with everything a real run has; once it has worked, it is not tried again.
+
+    Says whether a program of our own can be started inside. A system may allow none but its own;
+    then a shell does the same.
+    """
     reason = _missing()
     if reason is not None:
         raise SandboxUnavailable(reason)
+    with suppress(SandboxUnavailable):
+        _try(own=True)
+        return True
+    _try(own=False)
+    return False
+
+
+def _try(own: bool) -> None:
     limits = Limits(max_workspace_bytes=_UNBOUNDED, max_workspace_files=_UNBOUNDED)
     job = Job(("true",), {"PATH": "/usr/bin:/bin"}, "/", (), "/", limits=limits)
-    outcome = Run(_plan(job), job, None).wait()
+    outcome = Run(_plan(job, own), job, None).wait()
     assert outcome is not None
     if outcome.exit_code:
         said = outcome.stderr.data.decode("utf-8", "replace").strip()
@@ -134,13 +146,15 @@ def _explain_job(job: Job, said: str) -> str:
     return _explain(said)
 
 
-def _plan(job: Job) -> Plan:
-    _check(job)
+def _plan(job: Job, own: bool) -> Plan:
+    check_environment(job)
     identity = run_identity()
-    arguments, fds = bubblewrap_arguments(job)
+    first = _first(job) if own else None
+    arguments, fds = bubblewrap_arguments(job, first)
     # Its own arguments are in a file: every process inside can read the command line of the first.
     fds.append(_memory_file(os.fsencode("\0".join((*arguments, "")))))
-    argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *_inside(job))
+    inside = (*entry.WORDS, *job.argv) if first else _inside(job)
+    argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *inside)
     return Plan(
         argv,
         _enforced(job, identity, hierarchy()),
@@ -151,7 +165,15 @@ def _plan(job: Job) -> Plan:
     )
 
 
-def _check(job: Job) -> None:
+def _first(job: Job) -> bytes | None:
+    """The program before the command; None when that must be a shell."""
+    if job.terminal or job.bridge:
+        return None
+    limits = process_limits(job.limits, OWN_PROCESSES)
+    return entry.program(entry.paths_of(job.argv[0], job.env.get("PATH", "")), limits)
+
+
+def check_environment(job: Job) -> None:
     """Refuse what a shell or the kernel would read differently from how it was meant."""
     check_job(job)
     for name in job.env:
@@ -159,23 +181,30 @@ def _check(job: Job) -> None:
             raise RunRefused(f"{name[:100]!r} is not a name for an environment variable")
 
 
-def bubblewrap_arguments(job: Job) -> tuple[list[str], list[int]]:
-    """All flags for the job, and the handles they speak of; whoever asks must close those."""
+def bubblewrap_arguments(job: Job, first: bytes | None = b"") -> tuple[list[str], list[int]]:
+    """All flags for the job, and the handles they speak of; whoever asks must close those.
+
+    `first` is the program that comes before the command; None when that is a shell.
+    """
     mounts = mounts_of(job)
     network, identity = bool(job.bridge), current_identity()
     whole_dev = job.capabilities.processes or job.terminal
     arguments = [*_fixed(whole_dev, network, job.limits.max_temporary_bytes)]
     for mount in mounts:
         arguments += ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)
+    waiting = _WAITING if first is None else ""
     for name, value in job.env.items():
-        arguments += ("--setenv", _WAITING + name, value)
+        arguments += ("--setenv", waiting + name, value)
     fds = [_memory_file(seccomp.program(job.capabilities.processes, network))]
-    for path, data in (("/etc/passwd", _passwd(identity)), ("/etc/group", _group(identity))):
+    for path, data in (("/etc/passwd", passwd(identity)), ("/etc/group", group(identity))):
         fds.append(_memory_file(data))
         arguments += ("--file", str(fds[-1]), path)
-    for path in _copied():
+    for path in copied_files():
         fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         arguments += ("--file", str(fds[-1]), path)
+    if first:
+        fds.append(_memory_file(first))
+        arguments += ("--perms", "0555", "--file", str(fds[-1]), entry.PLACE)
     # The root is in memory, without a size.
     arguments += ("--remount-ro", "/", "--chdir", job.cwd, "--seccomp", str(fds[0]))
     return arguments, fds
@@ -200,7 +229,7 @@ def _fixed(whole_dev: bool, network: bool, temporary_bytes: int) -> tuple[str, .
     return (
         *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
         *("--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"),
-        *_system(network),
+        *system_arguments(network),
         *("--proc", "/proc", *devices, *size, "--tmpfs", TEMPORARY),
     )
 
@@ -216,11 +245,13 @@ def _few_devices() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def _copied() -> tuple[str, ...]:
+def copied_files() -> tuple[str, ...]:
+    """The files of /etc that are there as copies."""
     return tuple(path for path in _COPIED if os.path.isfile(path))
 
 
-def _system(network: bool) -> tuple[str, ...]:
+def system_arguments(network: bool) -> tuple[str, ...]:
+    """The flags that show the system's programs and libraries, and nothing else of the host."""
     arguments: list[str] = []
     for folder in SYSTEM_FOLDERS:
         if os.path.islink(folder):
@@ -250,7 +281,8 @@ def _inside(job: Job) -> Iterator[str]:
 
 
 @lru_cache(maxsize=1)
-def _passwd(identity: Identity) -> bytes:
+def passwd(identity: Identity) -> bytes:
+    """The users that are known inside."""
     return (
         f"skill:x:{identity.uid}:{identity.gid}:skill:{TEMPORARY}:/bin/sh\n"
         "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
@@ -258,7 +290,8 @@ def _passwd(identity: Identity) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def _group(identity: Identity) -> bytes:
+def group(identity: Identity) -> bytes:
+    """The groups that are known inside."""
     return f"skill:x:{identity.gid}:\nnogroup:x:65534:\n".encode()
 
 

@@ -4,7 +4,7 @@ import sys
 
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.process import Run
-from skillbelt.sandbox.protocol import Job, Listener, Running
+from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running
 from skillbelt.sandbox.supervised import supervised_plan
 
 _ENFORCED = {
@@ -17,7 +17,7 @@ _ENFORCED = {
 }
 
 
-class NoSandbox:
+class NoSandbox(Keepless):
     """Runs commands with nothing held back but their limits. Never as root all the same."""
 
     name = "none"

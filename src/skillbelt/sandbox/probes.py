@@ -1,49 +1,11 @@
 """The attacks, as data: what is tried inside, and the ordinary thing beside it that must work.
 
 Each probe is Python that ends in `held(why)` when it was stopped or `broke(what)` when it was not.
-`scene` holds what the host prepared; see `skillbelt.sandbox.attacks`. The numbers are those of the
-list in docs/security.md.
+What it has at hand is in `skillbelt.sandbox.prelude`; `scene` holds what the host prepared, see
+`skillbelt.sandbox.attacks`. The numbers are those of the list in docs/security.md.
 """
 
 from typing import NamedTuple
-
-PRELUDE = """
-import ctypes, errno, json, os, socket, struct, sys, time
-scene = json.loads(sys.argv[1])
-libc = ctypes.CDLL(None, use_errno=True)
-x86 = os.uname().machine == "x86_64"
-def held(why="stopped"):
-    os.write(1, ("held " + str(why)[:300] + "\\n").encode()); os._exit(0)
-def broke(what="worked"):
-    os.write(1, ("broke " + str(what)[:300] + "\\n").encode()); os._exit(0)
-def attempt(*calls):
-    why = []
-    for call in calls:
-        try:
-            got = call()
-        except (OSError, ValueError) as error:
-            why.append(type(error).__name__)
-        else:
-            if got is not None and got is not False:
-                broke(repr(got))
-            broke(getattr(call, "__name__", "call"))
-    held(", ".join(sorted(set(why))))
-def syscall(on_x86, on_arm, *arguments):
-    number = on_x86 if x86 else on_arm
-    done = libc.syscall(ctypes.c_long(number), *(
-        ctypes.c_long(each) if isinstance(each, int) else each for each in arguments))
-    if done < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return f"system call {number} gave {done}"
-def write(path, text="x"):
-    with open(path, "w") as file:
-        file.write(text)
-    return "wrote " + path
-def read(path):
-    with open(path, "rb") as file:
-        return file.read(80)
-"""
 
 
 class Probe(NamedTuple):
@@ -68,7 +30,7 @@ class Probe(NamedTuple):
 
 FILES = (
     Probe("read credentials", (1,), "files", """
-home = os.path.expanduser("~" + "root")
+home = "/root" if sys.platform == "wasi" else os.path.expanduser("~" + "root")
 attempt(*(lambda path=path: read(path) for path in (
     scene["secret"], scene["home"] + "/.ssh/id_ed25519", home + "/.ssh/id_rsa", "/etc/shadow")))
 """, "open('mine', 'w').write('x'); assert read('mine') == b'x'"),
@@ -103,9 +65,12 @@ attempt(lambda: write(skill + "/SKILL.md"), lambda: write(skill + "/new"),
         lambda: os.truncate(skill + "/SKILL.md", 0))
 """, "assert read(scene['skill'] + '/SKILL.md')"),
     Probe("read through a link", (5,), "files", """
-os.symlink(scene["secret"], "link")
-os.symlink(scene["home"], "folder")
-attempt(lambda: read("link"), lambda: os.listdir("folder"))
+def through(target, name, use):
+    os.symlink(target, name)
+    return use(name)
+attempt(lambda: through(scene["secret"], "link", read),
+        lambda: through(os.path.relpath(scene["secret"]), "relative", read),
+        lambda: through(scene["home"], "folder", os.listdir))
 """, "write('real'); os.symlink('real', 'alias'); read('alias')"),
     Probe("hard link a secret", (6,), "files", """
 attempt(lambda: os.link(scene["secret"], "linked"),
@@ -164,6 +129,37 @@ except OSError as error:
     held(error)
 time.sleep(0.2)
 held("only its own")
+"""),
+    Probe("hold others back", (23,), "other processes", """
+import resource
+none = struct.pack("QQ", 0, 2**64 - 1)
+low = struct.pack("IIQiIQQQ", 48, 3, 0, 19, 0, 0, 0, 0)
+ways = (lambda pid: syscall(302, 261, pid, resource.RLIMIT_NOFILE, none, 0),
+        lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 19),
+        lambda pid: os.setpriority(os.PRIO_PGRP, pid, 19),
+        lambda pid: os.sched_setaffinity(pid, {min(os.sched_getaffinity(0))}),
+        lambda pid: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0)),
+        lambda pid: os.sched_setparam(pid, os.sched_param(0)),
+        lambda pid: syscall(314, 274, pid, low, 0),
+        lambda pid: syscall(251, 30, 1, pid, 3 << 13))
+def everybody():
+    # Its own processes may be among those; the host sees whether others are.
+    for way in (lambda: os.setpriority(os.PRIO_USER, os.getuid(), 19),
+                lambda: syscall(251, 30, 3, os.getuid(), 3 << 13)):
+        try:
+            way()
+        except OSError:
+            pass
+    raise OSError
+attempt(*(lambda way=way, pid=pid: way(pid) for way in ways
+          for pid in (scene["victim"], scene["pid"])), everybody)
+""", """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (50, 100))
+os.nice(1)
+os.setpriority(os.PRIO_PROCESS, 0, 5)
+os.sched_setaffinity(0, os.sched_getaffinity(0))
+os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 """),
     Probe("reach into another process", (24,), "system calls", """
 buffer = ctypes.create_string_buffer(64)
@@ -309,7 +305,7 @@ attempt(tried("bpf", 321, 280, 0, room, 120), tried("perf", 298, 241, room, 0, -
         tried("acct", 163, 89, b"none"), tried("quota", 179, 60, 0, 0, 0, 0),
         tried("hostname", 170, 161, b"x", 1), tried("kcmp", 312, 272, 1, 1, 0, 0, 0),
         tried("fanotify", 300, 262, 0, 0), tried("move_pages", 279, 239, 0, 0, 0, 0, 0, 0))
-""", "time.clock_gettime(0)"),
+""", "time.time()"),
     Probe("type into the terminal", (40,), "system calls", """
 import fcntl, termios
 attempt(lambda: fcntl.ioctl(0, 0x5412, b"x"), lambda: fcntl.ioctl(0, 0x541c, b"\\3"),
@@ -452,8 +448,9 @@ held(wrote)
     Probe("one huge file", (54,), "file size", """
 try:
     with open("huge", "wb", 0) as file:
-        for _ in range(64):
-            file.write(bytes(2**20))
+        size = 0
+        while size < 64 * 2**20:
+            size += file.write(bytes(2**20))
 except OSError as error:
     held(error.strerror)
 broke()
@@ -501,14 +498,37 @@ while True:
 """, ends=("max_cpu_seconds",), limits=(("max_cpu_seconds", 1),)),
     Probe("use up the file handles", (58,), "open files", """
 kept = []
+write("one")
 try:
     while len(kept) < 10000:
-        kept.append(os.open("/dev/null", os.O_RDONLY))
+        kept.append(os.open("one", os.O_RDONLY))
 except OSError as error:
     time.sleep(0.6)
     held(len(kept))
 broke(len(kept))
 """, "os.open('/dev/null', os.O_RDONLY)", limits=(("max_open_files", 100),)),
+    Probe("leave a queue of messages behind", (58,), "system calls", """
+name = scene["planted"].encode()
+try:
+    held(syscall(240, 180, name, os.O_CREAT | os.O_RDWR, 0o600, 0) + ", which is the run's own")
+except OSError as error:
+    held(error)
+""", "import queue; queue.Queue().put(1)"),
+    Probe("use up watches and signals", (58,), "open files", """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+counts = []
+def watch(): return libc.inotify_init1(0)
+def queue(): return libc.sigqueue(os.getpid(), signal.SIGRTMIN, ctypes.c_void_p(0))
+def clock(): return libc.timer_create(0, None, ctypes.byref(ctypes.c_void_p()))
+for way in (watch, queue, clock):
+    made = 0
+    while made < 2**20 and way() >= 0:
+        made += 1
+    counts.append(made)
+broke(counts) if max(counts) >= 2**20 else held(counts)
+""", "os.close(libc.inotify_init1(0)); os.kill(os.getpid(), 0)",
+          limits=(("max_open_files", 100),)),
     Probe("talk without end", (55,), "time", """
 os.write(1, b"held it is only talk\\n")
 piece = b"x" * 65536

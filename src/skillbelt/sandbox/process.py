@@ -2,7 +2,8 @@
 
 The last program of a sandbox's own chain says one byte on its output once everything is in place,
 and goes on only when it is answered with a line on its input. Until then nothing untrusted runs; if
-the runtime dies before, the answer never comes and nothing is left.
+the runtime dies before, the answer never comes and nothing is left. It is answered when everything
+would end with the runtime.
 """
 
 import _thread
@@ -18,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome
-from skillbelt.sandbox.spawn import Ends, Order, children, order
+from skillbelt.sandbox.spawn import Ends, Order, children, filtered, order
 from skillbelt.sandbox.streams import Controls, Feed, Sink
 
 READY = b"1"
@@ -28,6 +29,7 @@ START_SECONDS = 30.0
 TICK_SECONDS = 0.02
 END_SECONDS = 5.0
 _LAST_WORDS = 4 * 2**10
+_PAUSE_SECONDS = 0.0005
 _WINDOW = (24, 80)
 
 
@@ -133,6 +135,7 @@ class Run(Controls):
     def _set_streams(self, answer: int, said: int, shown: int, listener: Listener | None) -> None:
         if not self._plan.supervised:
             self._find_inner()
+            self._await_bound()
         with suppress(BrokenPipeError):
             os.write(answer, ANSWER)
         keep, terminal = self._job.limits.max_stream_bytes, self._job.terminal
@@ -151,6 +154,18 @@ class Run(Controls):
         with suppress(OSError, IndexError):
             self._inner_pid = children(self._pid)[0]
             self._inner = self._own(os.pidfd_open(self._inner_pid))
+
+    def _await_bound(self) -> None:
+        """Answer only when the first process ends with us; it may be slower than the command.
+
+        It asks for that, and then puts the filter for system calls on, which can be seen.
+        """
+        until = time.monotonic() + START_SECONDS
+        with suppress(OSError):
+            while self._inner >= 0 and not filtered(self._inner_pid):
+                if time.monotonic() > until:
+                    raise SandboxUnavailable("the sandbox was not ready in time")
+                time.sleep(_PAUSE_SECONDS)
 
     def _pump(self) -> None:
         """The thread of the run, from the answer to the outcome."""

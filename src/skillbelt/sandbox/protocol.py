@@ -110,6 +110,16 @@ class Sandbox(Protocol):
     def start(self, job: Job, listener: Listener | None = None) -> Running:
         """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
 
+    def close(self) -> None:
+        """Let go of what is kept ready for the next run; it can be used again all the same."""
+
+
+class Keepless:
+    """A sandbox that keeps nothing between runs."""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
 
 def run(sandbox: Sandbox, job: Job, listener: Listener | None = None) -> Outcome:
     """Start the command and wait for its end."""

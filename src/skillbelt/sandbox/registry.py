@@ -1,31 +1,61 @@
 """Which sandbox to use. What is asked for is what is used, or nothing runs."""
 
-from skillbelt.errors import ConfigError, SandboxUnavailable
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from skillbelt.errors import ConfigError, RunRefused, SandboxUnavailable
 from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.protocol import Sandbox
 from skillbelt.sandbox.sandlock import SandlockSandbox
 from skillbelt.sandbox.seatbelt import SeatbeltSandbox
-from skillbelt.settings import Settings
+from skillbelt.text import one_line
 
-AUTO = "auto"
+if TYPE_CHECKING:
+    from skillbelt.settings import Settings
+    from skillbelt.skill import Skill
+
+AUTO, WASM, CONTAINER = "auto", "wasm", "container"
+# What a skill may ask for itself: never less than it would get anyway.
+_RUNTIMES = {"native": "", WASM: WASM}
+Progress = Callable[[str], None]
 
 
-def sandboxes() -> tuple[Sandbox, ...]:
-    """Every sandbox there is, the strongest first, whether it can be used here or not."""
-    return LinuxSandbox(), SandlockSandbox(), LandlockSandbox(), SeatbeltSandbox(), NoSandbox()
+def sandboxes(
+    settings: Settings | None = None, progress: Progress | None = None
+) -> tuple[Sandbox, ...]:
+    """Every sandbox there is, whether it can be used here or not: the native ones first.
+
+    `auto` is for the native ones. The others need what not every command brings: a module or a
+    script in a language they know, or an engine with all the rights of root.
+    """
+    from skillbelt.sandbox.container import ContainerSandbox
+    from skillbelt.sandbox.wasm import WasmSandbox
+
+    others = WasmSandbox(settings, progress), ContainerSandbox(settings, progress)
+    return *native_sandboxes(), *others, NoSandbox()
 
 
-def choose(wanted: str = AUTO, settings: Settings | None = None) -> Sandbox:
-    """The sandbox of that name; with `auto` the strongest that works here.
+def native_sandboxes() -> tuple[Sandbox, ...]:
+    """Those that run any command by what the system itself has, the strongest first."""
+    return LinuxSandbox(), SandlockSandbox(), LandlockSandbox(), SeatbeltSandbox()
+
+
+def choose(
+    wanted: str = AUTO, settings: Settings | None = None, progress: Progress | None = None
+) -> Sandbox:
+    """The sandbox of that name; with `auto` the strongest native one that works here.
 
     SandboxUnavailable, with the cause and the remedy, when it can not be used. Another is never
     taken in its place, and one that holds nothing back only when it is asked for by its name.
     """
-    known = {sandbox.name: sandbox for sandbox in sandboxes()}
     if wanted == AUTO:
-        return _strongest([sandbox for sandbox in known.values() if sandbox.level > 0])
+        return _strongest(native_sandboxes())
+    known = {sandbox.name: sandbox for sandbox in sandboxes(settings, progress)}
     if wanted not in known:
         raise ConfigError(f"no sandbox named {wanted!r}; there are: {AUTO}, {', '.join(known)}")
     reason = known[wanted].unavailable()
@@ -34,7 +64,7 @@ def choose(wanted: str = AUTO, settings: Settings | None = None) -> Sandbox:
     return known[wanted]
 
 
-def _strongest(candidates: list[Sandbox]) -> Sandbox:
+def _strongest(candidates: tuple[Sandbox, ...]) -> Sandbox:
     reasons = []
     for sandbox in candidates:
         reason = sandbox.unavailable()
@@ -42,3 +72,59 @@ def _strongest(candidates: list[Sandbox]) -> Sandbox:
             return sandbox
         reasons.append(f"{sandbox.name}: {reason}")
     raise SandboxUnavailable("no sandbox can be used here; " + "; ".join(reasons))
+
+
+class Sandboxes:
+    """The sandboxes that the runs of a project use, each opened once. Safe to use from threads."""
+
+    def __init__(self, settings: Settings, progress: Progress | None = None) -> None:
+        self._settings, self._progress = settings, progress
+        self._lock = threading.Lock()
+        self._open: dict[str, Sandbox] = {}
+
+    def of(self, skill: Skill, needs: str = "") -> Sandbox:
+        """Where a run of the skill goes; SandboxUnavailable when it can not be used here."""
+        name = name_for(skill, self._settings, needs)
+        with self._lock:
+            if name not in self._open:
+                self._open[name] = choose(name, self._settings, self._progress)
+            return self._open[name]
+
+    def close(self) -> None:
+        """Let go of what they keep ready; they can be used again all the same."""
+        with self._lock:
+            used = list(self._open.values())
+        for sandbox in used:
+            sandbox.close()
+
+
+def name_for(skill: Skill, settings: Settings, needs: str = "") -> str:
+    """The name of the sandbox for a run of the skill.
+
+    The host's settings come first, then what the run `needs`, then what the skill says of itself
+    (`metadata.skillbelt.runtime`). SandboxUnavailable when the first two do not agree.
+    """
+    setting, wanted = "sandbox", settings.sandbox
+    if wanted == AUTO and not skill.trusted:
+        setting, wanted = "untrusted_sandbox", settings.untrusted_sandbox or AUTO
+    if wanted == AUTO:
+        return needs or _declared(skill) or AUTO
+    if needs and needs != wanted:
+        raise SandboxUnavailable(
+            f"skill {skill.name!r} needs the sandbox {needs!r} for this, and {setting} is "
+            f"{wanted!r}; set it to {needs!r}, or name a script of the skill that can run there"
+        )
+    return wanted
+
+
+def _declared(skill: Skill) -> str:
+    value = skill.told("runtime")
+    if value is None:
+        return ""
+    if not isinstance(value, str) or value not in _RUNTIMES:
+        known = ", ".join(_RUNTIMES)
+        raise RunRefused(
+            f"{skill.location}: metadata.skillbelt.runtime is {one_line(str(value))[:80]!r}; "
+            f"it can be: {known}"
+        )
+    return _RUNTIMES[value]

@@ -16,7 +16,7 @@ from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox import landlock, seccomp
 from skillbelt.sandbox.identity import Python, current_identity, interpreter
 from skillbelt.sandbox.process import Plan, Run
-from skillbelt.sandbox.protocol import Job, Listener, Running, refusal
+from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.sandbox.supervised import check_places, supervised_plan
 from skillbelt.values import Limits
 
@@ -28,7 +28,7 @@ _PACKAGE = "sandlock"
 _MAX_TASK_CHARS = 2**20  # it goes inside as an environment, of which the system takes twice this
 
 
-class SandlockSandbox:
+class SandlockSandbox(Keepless):
     """Runs commands below a supervisor of sandlock, in a Landlock domain."""
 
     name = "sandlock"
@@ -65,7 +65,7 @@ def _plan(job: Job) -> Plan:
     """The plan of Landlock alone, with the supervisor between the launcher and the command."""
     more = job.limits._replace(max_processes=job.limits.max_processes + _OWN_TASKS)
     rules = landlock.rules(job)
-    program = seccomp.program(job.capabilities.processes, network=False)
+    program = landlock.filter_program(job)
     plan = supervised_plan(job._replace(limits=more), _enforced(job), rules, program)
     *python, launcher, fd = plan.argv
     policy = json.dumps(_policy(rules))

@@ -20,7 +20,7 @@ from skillbelt.sandbox.bridge import PROXY_VARIABLES, open_port
 from skillbelt.sandbox.identity import current_identity, run_identity
 from skillbelt.sandbox.portable import Chain, PortableRun
 from skillbelt.sandbox.process import check_job
-from skillbelt.sandbox.protocol import Job, Listener, Mount, Running
+from skillbelt.sandbox.protocol import Job, Keepless, Listener, Mount, Running
 from skillbelt.values import Limits
 
 PROGRAM = "/usr/bin/sandbox-exec"
@@ -160,7 +160,7 @@ def _above(path: str) -> Iterator[str]:
         path = os.path.dirname(path)
 
 
-class SeatbeltSandbox:
+class SeatbeltSandbox(Keepless):
     """Runs commands in sandbox-exec."""
 
     name = "seatbelt"

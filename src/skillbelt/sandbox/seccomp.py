@@ -18,13 +18,13 @@ _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 _X32 = 0x40000000
 _MAX_STEP = 255  # how far a test can jump
 
-_NAMESPACES = 0x7E020000  # every CLONE_NEW* that clone knows
+NAMESPACES = 0x7E020000  # every CLONE_NEW* that clone knows
 _THREAD = 0x00010000
-_SET_ID_BITS = 0o6000
-_MAKES_FILE = 0o20000000 | 0o100  # O_TMPFILE and O_CREAT
-_TERMINAL_INPUT, _TERMINAL_LINUX = 0x5412, 0x541C  # TIOCSTI and TIOCLINUX put words in its mouth
-_UNIX, _INET, _INET6 = 1, 2, 10
-_DATAGRAM = 2
+SET_ID_BITS = 0o6000
+MAKES_FILE = 0o20000000 | 0o100  # O_TMPFILE and O_CREAT
+TERMINAL_INPUT, TERMINAL_LINUX = 0x5412, 0x541C  # TIOCSTI and TIOCLINUX put words in its mouth
+UNIX, INET, INET6 = 1, 2, 10
+DATAGRAM = 2
 _SAME_PERSONALITY = (0, 0xFFFFFFFF)
 _PRLIMIT = (302, 261)
 
@@ -65,7 +65,7 @@ _DENIED: dict[str, tuple[int, int]] = {
 }  # fmt: skip
 # Answered as if the kernel were older, so that a program takes its other way. The filter can not
 # look into the structures that openat2 and clone3 are given.
-_UNKNOWN: dict[str, tuple[int, int]] = {
+UNKNOWN: dict[str, tuple[int, int]] = {
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "memfd_create": (319, 279), "openat2": (437, 437), "clone3": (435, 435),
 }  # fmt: skip
@@ -74,15 +74,16 @@ _WITHOUT_NETWORK: dict[str, tuple[int, int]] = {
     "accept4": (288, 242),
 }  # fmt: skip
 _FORKS: dict[str, tuple[int, int]] = {"fork": (57, -1), "vfork": (58, -1)}
+_PROGRAMS: dict[str, tuple[int, int]] = {"execve": (59, 221), "execveat": (322, 281)}
 _CLONE, _SOCKET, _SOCKETPAIR = (56, 220), (41, 198), (53, 199)
 _IOCTL, _PERSONALITY = (16, 29), (135, 92)
 # Where the mode of a new or changed file is among the arguments; the flags that make it count.
-_MODES: dict[str, tuple[int, int, int]] = {
+MODES: dict[str, tuple[int, int, int]] = {
     "chmod": (90, -1, 1), "fchmod": (91, 52, 1), "fchmodat": (268, 53, 2),
     "fchmodat2": (452, 452, 2), "creat": (85, -1, 1), "mknod": (133, -1, 1),
     "mknodat": (259, 33, 2),
 }  # fmt: skip
-_OPENS: dict[str, tuple[int, int, int, int]] = {"open": (2, -1, 1, 2), "openat": (257, 56, 2, 3)}
+OPENS: dict[str, tuple[int, int, int, int]] = {"open": (2, -1, 1, 2), "openat": (257, 56, 2, 3)}
 
 
 class Machine(NamedTuple):
@@ -106,41 +107,57 @@ def supported() -> bool:
 
 @lru_cache(maxsize=16)
 def program(
-    processes: bool, network: bool, machine: str = "", *, named_sockets: bool = True
+    processes: bool,
+    network: bool,
+    machine: str = "",
+    *,
+    named_sockets: bool = True,
+    programs: bool = True,
 ) -> bytes:
     """The filter. Without `processes` nothing can be forked; with `network` IP sockets are there.
 
     A network comes with sockets that have a name in the file system, unless `named_sockets` is
-    false. `machine` is a key of MACHINES; this one by default.
+    false. Without `programs` a process can not put another program in its place. `machine` is a key
+    of MACHINES; this one by default.
     """
     chosen = MACHINES[(machine or platform.machine()).lower()]
-    families: tuple[int, ...] = (_INET, _INET6) if network else ()
+    families: tuple[int, ...] = (INET, INET6) if network else ()
     if network and named_sockets:
-        families += (_UNIX,)
-    return b"".join(_instructions(chosen, processes, families))
+        families += (UNIX,)
+    flat = denied_calls(processes, bool(families), programs)
+    return b"".join(_instructions(chosen, processes, families, flat))
 
 
-def denied_count(processes: bool, network: bool) -> int:
+def denied_count(processes: bool, network: bool, programs: bool = True) -> int:
     """How many calls are denied whatever their arguments are."""
-    return len(_flat(processes, network)) + len(_UNKNOWN)
+    return len(denied_calls(processes, network, programs)) + len(UNKNOWN)
 
 
-def _flat(processes: bool, network: bool) -> dict[str, tuple[int, int]]:
+def denied_calls(
+    processes: bool, network: bool, programs: bool = True
+) -> dict[str, tuple[int, int]]:
+    """The system calls that are denied whatever their arguments, with their two numbers."""
     return {
         **_DENIED,
         **({} if network else _WITHOUT_NETWORK),
         **({} if processes else _FORKS),
+        **({} if programs else _PROGRAMS),
     }
 
 
-def _instructions(machine: Machine, processes: bool, families: tuple[int, ...]) -> list[bytes]:
+def _instructions(
+    machine: Machine,
+    processes: bool,
+    families: tuple[int, ...],
+    flat: dict[str, tuple[int, int]],
+) -> list[bytes]:
     start = [
         _one(_LOAD, _ARCH_AT),
         _one(_EQUAL, machine.audit, 1, 0),
         _one(_RETURN, _KILL),
         _one(_LOAD, _NUMBER_AT),
     ]
-    return start + _tree(_intervals(machine.column, processes, families))
+    return start + _tree(_intervals(machine.column, processes, families, flat))
 
 
 class _Interval(NamedTuple):
@@ -150,11 +167,15 @@ class _Interval(NamedTuple):
     code: list[bytes]
 
 
-def _intervals(column: int, processes: bool, families: tuple[int, ...]) -> list[_Interval]:
+def _intervals(
+    column: int,
+    processes: bool,
+    families: tuple[int, ...],
+    flat: dict[str, tuple[int, int]],
+) -> list[_Interval]:
     """Every number there can be, in order; neighbours with the same answer are one."""
     answers = dict(_checks(column, processes, families))
-    flat = _flat(processes, bool(families))
-    for table, reason in ((flat, errno.EPERM), (_UNKNOWN, errno.ENOSYS)):
+    for table, reason in ((flat, errno.EPERM), (UNKNOWN, errno.ENOSYS)):
         answers.update({numbers[column]: [_fail(reason)] for numbers in table.values()})
     answers.pop(-1, None)
     allowed = [_one(_RETURN, _ALLOW)]
@@ -186,18 +207,18 @@ def _checks(
     column: int, processes: bool, families: tuple[int, ...]
 ) -> Iterator[tuple[int, list[bytes]]]:
     """The calls whose arguments decide, and how."""
-    clone = list(_answer_if(_ANY_BIT, _NAMESPACES, errno.EPERM))
+    clone = list(_answer_if(_ANY_BIT, NAMESPACES, errno.EPERM))
     if not processes:
         clone += [_one(_ANY_BIT, _THREAD, 1, 0), _fail(errno.EPERM)]
     yield _block(_CLONE[column], [_argument(0), *clone])
     yield _block(_SOCKET[column], [_argument(0), *_only(families, errno.EACCES)])
     # A pair of datagram sockets could still be sent from to any other socket with a name.
-    kind = [_argument(1), _one(_AND, 0xF), *_answer_if(_EQUAL, _DATAGRAM, errno.EACCES)]
-    pair = kind if _UNIX not in families else []
-    yield _block(_SOCKETPAIR[column], [*pair, _argument(0), *_only((_UNIX,), errno.EACCES)])
+    kind = [_argument(1), _one(_AND, 0xF), *_answer_if(_EQUAL, DATAGRAM, errno.EACCES)]
+    pair = kind if UNIX not in families else []
+    yield _block(_SOCKETPAIR[column], [*pair, _argument(0), *_only((UNIX,), errno.EACCES)])
     terminal = [
-        *_answer_if(_EQUAL, _TERMINAL_INPUT, errno.EPERM),
-        *_answer_if(_EQUAL, _TERMINAL_LINUX, errno.EPERM),
+        *_answer_if(_EQUAL, TERMINAL_INPUT, errno.EPERM),
+        *_answer_if(_EQUAL, TERMINAL_LINUX, errno.EPERM),
     ]
     yield _block(_IOCTL[column], [_argument(1), *terminal])
     personality = [_argument(0), *_only(_SAME_PERSONALITY, errno.EPERM)]
@@ -209,13 +230,13 @@ def _checks(
 
 def _set_id_checks(column: int) -> Iterator[tuple[int, list[bytes]]]:
     """A file that takes on its owner's rights must not be left behind in a workspace."""
-    for *numbers, place in _MODES.values():
-        refused = _answer_if(_ANY_BIT, _SET_ID_BITS, errno.EPERM)
+    for *numbers, place in MODES.values():
+        refused = _answer_if(_ANY_BIT, SET_ID_BITS, errno.EPERM)
         yield _block(numbers[column], [_argument(place), *refused])
-    for *numbers, flags, mode in _OPENS.values():
-        refused = _answer_if(_ANY_BIT, _SET_ID_BITS, errno.EPERM)
+    for *numbers, flags, mode in OPENS.values():
+        refused = _answer_if(_ANY_BIT, SET_ID_BITS, errno.EPERM)
         inner = [_argument(mode), *refused]
-        test = _one(_ANY_BIT, _MAKES_FILE, 0, len(inner))
+        test = _one(_ANY_BIT, MAKES_FILE, 0, len(inner))
         yield _block(numbers[column], [_argument(flags), test, *inner])
 
 

@@ -13,12 +13,16 @@ from skillbelt.sandbox.gate import Gate, Unreachable
 from skillbelt.sandbox.relay import Overrun, Relay
 from skillbelt.sandbox.request import Refused, Request, parse_request
 from skillbelt.text import one_line
+from skillbelt.values import Limits
 
 _LINGER_SECONDS = 1.0
 
 
 class Connection(NamedTuple):
-    """One thing that was asked of the proxy, and what came of it; told when it is over."""
+    """One thing that was asked of the proxy, and what came of it; told when it is over.
+
+    `limit` names the limit that ended it.
+    """
 
     host: str
     port: int
@@ -27,17 +31,15 @@ class Connection(NamedTuple):
     reason: str = ""
     bytes_sent: int = 0
     bytes_received: int = 0
+    limit: str = ""
 
 
-class EgressLimits(NamedTuple):
-    """The bounds of one proxy, with their units; the bytes are of all connections together."""
+class Exhausted(Refused):
+    """A limit was reached, which is named."""
 
-    max_connections: int = 64
-    max_header_bytes: int = 32 * 2**10
-    max_bytes: int = 2 * 2**30
-    header_seconds: float = 10.0
-    connect_seconds: float = 15.0
-    idle_seconds: float = 120.0
+    def __init__(self, reason: str, limit: str) -> None:
+        super().__init__(f"{reason} ({limit})")
+        self.limit = limit
 
 
 class Desk(Protocol):
@@ -50,7 +52,7 @@ class Desk(Protocol):
         """Close the socket now."""
 
     def spend(self, count: int) -> None:
-        """Count bytes; Refused when they are too many, or the run is over."""
+        """Count bytes; Exhausted when they are too many, Refused when the run is over."""
 
 
 class Visit:
@@ -60,7 +62,7 @@ class Visit:
         self,
         client: socket.socket,
         gate: Gate,
-        limits: EgressLimits,
+        limits: Limits,
         desk: Desk,
     ) -> None:
         self._client, self._gate, self._limits, self._desk = client, gate, limits, desk
@@ -82,16 +84,18 @@ class Visit:
         self.result = (self.result or Connection("", 0, "", False))._replace(
             allowed=isinstance(refusal, Unreachable), reason=reason
         )
+        if isinstance(refusal, Exhausted):
+            self.result = self.result._replace(limit=refusal.limit)
         _answer(self._client, 502 if isinstance(refusal, Unreachable) else 403, reason)
 
     def _read_head(self) -> tuple[bytes, bytes]:
         """The head up to its blank line, and what came after; empty when nothing came."""
-        data, end = b"", time.monotonic() + self._limits.header_seconds
+        data, end = b"", time.monotonic() + self._limits.network_header_seconds
         while b"\r\n\r\n" not in data:
             left = end - time.monotonic()
             if left <= 0:
-                raise Refused("the request did not come in time")
-            if len(data) > self._limits.max_header_bytes:
+                raise Exhausted("the request did not come in time", "network_header_seconds")
+            if len(data) > self._limits.max_network_header_bytes:
                 break
             self._client.settimeout(left)
             try:
@@ -104,8 +108,11 @@ class Visit:
                 raise Refused("the request ends before its head does")
             data += piece
         head, _, rest = data.partition(b"\r\n\r\n")
-        if len(head) > self._limits.max_header_bytes:
-            raise Refused(f"the head has more than {self._limits.max_header_bytes} bytes")
+        if len(head) > self._limits.max_network_header_bytes:
+            raise Exhausted(
+                f"the head has more than {self._limits.max_network_header_bytes} bytes",
+                "max_network_header_bytes",
+            )
         return head, rest
 
     def _do(self, request: Request, rest: bytes) -> None:
@@ -126,7 +133,7 @@ class Visit:
 
     def _connect(self, request: Request, addresses: list[Address]) -> socket.socket:
         """A connection to one of the addresses themselves; no name is looked up again."""
-        end = time.monotonic() + self._limits.connect_seconds
+        end = time.monotonic() + self._limits.network_connect_seconds
         fault = "no answer in time"
         for address in addresses:
             upstream = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET)
@@ -141,6 +148,8 @@ class Visit:
                 self._desk.release(upstream)
                 raise
             self._desk.release(upstream)
+        if time.monotonic() >= end and self.result is not None:
+            self.result = self.result._replace(limit="network_connect_seconds")
         raise Unreachable(f"{request.host} can not be reached: {fault}")
 
     def _carry(self, upstream: socket.socket, request: Request, rest: bytes) -> None:
@@ -148,10 +157,11 @@ class Visit:
         relay = Relay(self._client, upstream, most)
         relay.waiting[upstream] += request.forward
         relay.receive(self._client, rest)
+        fault = limit = ""
         try:
-            fault = self._pump(relay)
+            self._pump(relay)
         except (Refused, Overrun) as error:
-            fault = str(error)
+            fault, limit = str(error), _limit(error)
         except OSError:
             fault = "the connection broke"
         assert self.result is not None
@@ -159,10 +169,11 @@ class Visit:
             reason=fault,
             bytes_sent=relay.received[self._client],
             bytes_received=relay.received[upstream],
+            limit=limit,
         )
 
-    def _pump(self, relay: Relay) -> str:
-        """Carry bytes until both are done; the text says what ended it early."""
+    def _pump(self, relay: Relay) -> None:
+        """Carry bytes until both are done; Refused says what ended it early."""
         counted = 0
         with selectors.DefaultSelector() as selector:
             while not relay.done:
@@ -170,13 +181,17 @@ class Visit:
                 self._desk.spend(moved - counted)
                 counted = moved
                 _watch(selector, relay)
-                ready = selector.select(self._limits.idle_seconds)
+                ready = selector.select(self._limits.network_idle_seconds)
                 if not ready:
-                    return f"nothing came for {self._limits.idle_seconds:g} s"
+                    idle = f"nothing came for {self._limits.network_idle_seconds:g} s"
+                    raise Exhausted(idle, "network_idle_seconds")
                 for key, mask in ready:
                     relay.step(key.data, mask)
         self._desk.spend(sum(relay.received.values()) - counted)
-        return ""
+
+
+def _limit(error: Exception) -> str:
+    return error.limit if isinstance(error, Exhausted) else ""
 
 
 def _watch(selector: selectors.BaseSelector, relay: Relay) -> None:

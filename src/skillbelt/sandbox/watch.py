@@ -8,6 +8,7 @@ of the run measured.
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -100,19 +101,24 @@ class DiskWatch:
 class ProcessWatch:
     """Bounds what all processes of a run take together, and sees the limits they run into."""
 
-    def __init__(self, limits: Limits, temporary: str | None) -> None:
-        self._limits, self._temporary = limits, temporary
+    def __init__(
+        self,
+        limits: Limits,
+        temporary: str | None,
+        members: Callable[[int], list[int]] = descendants,
+    ) -> None:
+        self._limits, self._temporary, self._members = limits, temporary, members
         self._free = free_memory()
         self._next = time.monotonic() + PROCESS_SECONDS
         self.seen: set[str] = set()
 
     def look(self, pid: int) -> str | None:
-        """The limit that is passed by everything below the process."""
+        """The limit that is passed by all processes of the run."""
         lost = self._free - free_memory()
         if lost < self._limits.max_memory_bytes // 8 and time.monotonic() < self._next:
             return None
         begun = time.monotonic()
-        limit = self._measure(descendants(pid))
+        limit = self._measure(self._members(pid))
         self._free, now = free_memory(), time.monotonic()
         self._next = now + max(PROCESS_SECONDS, (now - begun) * _COST_SHARE)
         return limit
@@ -143,13 +149,19 @@ class Guard:
 
     A process is put into its group at the first look, since the kernel may take longer for that
     than a short command runs. `temporary` is the path inside of the folder for temporary files, if
-    it has a size.
+    it has a size. `members` gives the processes of the run: all below the first, by default.
     """
 
-    def __init__(self, limits: Limits, workspace: str, temporary: str | None = None) -> None:
-        self._limits = limits
+    def __init__(
+        self,
+        limits: Limits,
+        workspace: str,
+        temporary: str | None = None,
+        members: Callable[[int], list[int]] = descendants,
+    ) -> None:
+        self._limits, self._members = limits, members
         self._disk = DiskWatch(workspace, limits)
-        self._processes = ProcessWatch(limits, temporary)
+        self._processes = ProcessWatch(limits, temporary, members)
         self._group: ControlGroup | None = None
         self._looked = False
 
@@ -166,7 +178,7 @@ class Guard:
         joined: set[int] = set()
         with suppress(OSError):
             self._group = ControlGroup(found, self._limits) if found is not None else None
-        while self._group is not None and (new := set(descendants(pid)) - joined):
+        while self._group is not None and (new := set(self._members(pid)) - joined):
             for each in new:
                 with suppress(OSError):
                     self._group.join(each)

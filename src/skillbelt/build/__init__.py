@@ -1,0 +1,1 @@
+"""Skills with a source made into WASM components: `skillbelt build`."""

@@ -1,0 +1,62 @@
+"""`skillbelt build`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from skillbelt.build.make import Built, build, check
+from skillbelt.catalog import Catalog
+from skillbelt.cli.output import open_catalog, print_json, say, show_progress, wants_progress
+from skillbelt.errors import ConfigError
+from skillbelt.settings import resolve
+from skillbelt.skill import Skill
+from skillbelt.text import one_line
+from skillbelt.values import SKILL_FILE
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `build`."""
+    parser.add_argument(
+        "skill", metavar="SKILL", nargs="?", help="a skill, or its folder (default: this folder)"
+    )
+    parser.add_argument("--plugin", metavar="P", default="", help="which builder to use")
+    parser.add_argument(
+        "--check", action="store_true", help="only say whether wasm/skill.wasm is current"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Build the skill; with --check 1 when the component is not what the source gives."""
+    catalog = open_catalog(args)
+    skill = _skill(args, catalog)
+    progress = show_progress if wants_progress(args) else None
+    act = check if args.check else build
+    done = act(skill, catalog.settings, plugin=args.plugin, progress=progress)
+    if progress:
+        show_progress("")
+    if args.json:
+        print_json(done.document())
+    else:
+        _tell(done, args)
+    return 0 if done.current else 1
+
+
+def _skill(args: argparse.Namespace, catalog: Catalog) -> Skill:
+    """What is named: a folder when it is written like one, else a skill that was found."""
+    wanted = args.skill or "."
+    if "/" not in wanted and wanted not in (".", ".."):
+        return catalog.find(wanted)
+    folder = resolve(wanted, catalog.settings)
+    if not os.path.isfile(os.path.join(folder, SKILL_FILE)):
+        raise ConfigError(f"{one_line(folder)}: no {SKILL_FILE} there; name a skill or its folder")
+    return Skill.from_folder(folder)
+
+
+def _tell(done: Built, args: argparse.Namespace) -> None:
+    if args.check:
+        state = "current" if done.current else "not current: run `skillbelt build`"
+        print(f"{one_line(done.output)}: {state}")
+    else:
+        print(one_line(done.output))
+        say(f"{done.sha256}  {done.plugin}  {done.seconds:.1f} s", args)

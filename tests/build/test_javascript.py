@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from skillbelt.build.make import Built, check
+from skillbelt.errors import RunRefused
+from skillbelt.sandbox.conformance import Place
+from skillbelt.sandbox.wasm import WasmSandbox
+from skillbelt.skill import Skill
+from tests.build.skills import built, started
+from tests.sandbox.guests import hosts
+
+pytestmark = pytest.mark.timeout(300)  # the tools are installed first
+
+MAIN = """
+import { readFileSync } from "node:fs";
+import { basename } from "path";
+import { twice, Kind } from "./lib";
+
+interface Input { n: number; wrong?: boolean }
+const sleep = (ms: number) => new Promise<void>((done) => setTimeout(done, ms));
+
+async function main(): Promise<void> {
+  const input = JSON.parse(readFileSync(0, "utf8")) as Input;
+  await sleep(5);
+  if (input.wrong) throw new TypeError("no such thing");
+  console.log(JSON.stringify({ n: twice(input.n), kind: Kind.Last, base: basename("a/b.c") }));
+  process.exitCode = 3;
+}
+
+main();
+"""
+FILES = {
+    "src/main.ts": MAIN,
+    "src/lib.ts": (
+        "export enum Kind { First, Last }\n"
+        "const table = new Map([[1, 2]]);\n"
+        "export const twice = (n: number): number => n * (table.get(1) as number);\n"
+    ),
+    "package.json": '{"scripts": {"preinstall": "touch /tmp/run", "build": "false"}}',
+    "tsconfig.json": '{"extends": "/etc/tsconfig.json"}',
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return built(tmp_path_factory.mktemp("built") / "one", FILES)
+
+
+def test_timers_and_promises_are_waited_for(
+    made: Built, sandbox: WasmSandbox, place: Place
+) -> None:
+    outcome = started(sandbox, place, made, b'{"n": 21}')
+    assert json.loads(outcome.stdout.data) == {"n": 42, "kind": 1, "base": "b.c"}
+    assert (outcome.exit_code, outcome.stderr.data) == (3, b"")
+
+
+def test_a_promise_that_fails_is_an_error(made: Built, sandbox: WasmSandbox, place: Place) -> None:
+    outcome = started(sandbox, place, made, b'{"n": 1, "wrong": true}')
+    assert outcome.exit_code == 1
+    assert outcome.stderr.data.startswith(b"Uncaught TypeError: no such thing\n    at main (skill")
+
+
+def test_the_same_source_gives_the_same_component(made: Built) -> None:
+    skill = Skill.from_folder(Path(made.output).parents[1])
+    assert check(skill, hosts()).current
+
+
+def test_what_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(RunRefused, match=r"can not be built: src/main\.ts:2: Unexpected"):
+        built(tmp_path / "one", {"src/main.ts": "const a = 1;\nconst b = ;\n"})
+
+
+@pytest.mark.parametrize("how", ["{}", "../../../../../../../..{}"])
+def test_no_file_of_the_host_can_be_imported(how: str, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.json"
+    secret.write_text('{"secret": 1}')
+    text = f'import secret from "{how.format(secret)}";\nconsole.log(secret);\n'
+    with pytest.raises(RunRefused, match="Could not resolve"):
+        built(tmp_path / "one", {"src/main.ts": text})
+
+
+def test_a_module_that_does_not_exist_inside_is_named(tmp_path: Path) -> None:
+    text = 'import { spawn } from "node:child_process";\nspawn("ls");\n'
+    with pytest.raises(RunRefused, match=r"built: src/main\.js:1: node:child_process is not there"):
+        built(tmp_path / "one", {"src/main.js": text})

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import pytest
+
+from skillbelt.build.protocol import Builder
+from skillbelt.build.registry import builders
+
+
+@pytest.mark.parametrize("builder", builders().values(), ids=lambda builder: builder.name)
+def test_a_builder_says_what_it_is_for_and_of_what_it_is_made(builder: Builder) -> None:
+    assert builder.name and builder.endings
+    assert all(ending.startswith(".") for ending in builder.endings)
+    assert builder.recipe() == builder.recipe()
+
+
+def test_no_two_builders_are_for_one_ending() -> None:
+    endings = [ending for builder in builders().values() for ending in builder.endings]
+    assert len(endings) == len(set(endings))
