@@ -38,7 +38,8 @@ ORDER = [
     "dependencies", "environments", "cleanup", "workspace", "staging", "artifacts", "inputs",
     "globs", "collect", "guests", "wasm_hosts", "sandbox", "redact", "run", "job", "workbench",
     "execute", "background", "testing", "build", "definitions", "tools", "running", "handlers",
-    "turns", "shelf", "conversation", "runtime", "agent", "integrations", "serve", "cli", "__main__",
+    "turns", "shelf", "conversation", "runtime", "agent", "integrations", "serve", "cli",
+    "__main__",
 ]  # fmt: skip
 
 # Tests of the whole rather than of one module; `acceptance_remote` is a part of `acceptance`.

@@ -37,7 +37,8 @@ CALLS = {
     "refresh": [],
     "config": [],
 }
-ENDLESS: dict[str, list[str]] = {"chat": [], "serve": ["mcp"], "watch": []}  # do not end by themselves
+# They do not end by themselves.
+ENDLESS: dict[str, list[str]] = {"chat": [], "serve": ["mcp"], "watch": []}
 WORDS = {"run": ["--", "true"]}  # what stands after all options
 every_call = pytest.mark.parametrize("name", CALLS)
 # Everything that moves a cursor, hides text or turns it round.
