@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from posixpath import basename, dirname, splitext
 from types import MappingProxyType
 from typing import Literal, NamedTuple, NoReturn
@@ -21,7 +21,7 @@ from skillbelt.paths import check_relative
 from skillbelt.permission import Request
 from skillbelt.run import RunCall, RunResult
 from skillbelt.sandbox.identity import blocking_folder
-from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome
+from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome, Running
 from skillbelt.sandbox.registry import WASM
 from skillbelt.skill import Skill
 from skillbelt.text import one_line
@@ -105,9 +105,15 @@ def execute(
     script: str = "",
     timeout_ms: int = 0,
     wasm_module: str = "",
+    inputs: Sequence[Mapping[str, object]] = (),
+    arguments: Sequence[str] = (),
     listener: Listener | None = None,
+    started: Callable[[Running], None] | None = None,
 ) -> Execution:
     """Run the skill on the input. A script that fails, or takes too long, is a result.
+
+    `inputs` are files for the run and `arguments` words for the script, as for `RunCall`; `started`
+    is given the run once it goes, to end it.
 
     RunRefused, PathEscape, PermissionDenied and SandboxUnavailable mean that nothing was run; for
     a model `denied` makes a result of the third. A `timeout_ms` of 0 is the one of the settings.
@@ -115,13 +121,14 @@ def execute(
     limits = workbench.settings.limits
     target = detect(skill, input, script=script, wasm_module=wasm_module, limits=limits)
     seconds, text = _seconds(timeout_ms, limits), _json(input)
-    call = RunCall(_command(target), timeout_seconds=seconds, stdin=text)
+    command = (*_command(target), *arguments)
+    call = RunCall(command, timeout_seconds=seconds, stdin=text, inputs=inputs)
     needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
     grant = _Grant(workbench, skill, who)
     with workbench.ready(skill, call, who, grant, needs) as ready:
         job, warnings = _prepared(ready.job, skill, text, limits)
         ready = ready._replace(job=job, warnings=(*ready.warnings, *grant.warnings, *warnings))
-        outcome = workbench.carry_out(skill, ready, listener)
+        outcome = workbench.carry_out(skill, ready, listener, started)
         result = workbench.finish(ready, _shortened(outcome, limits.max_stream_bytes), who)
     return _execution(outcome, result, grant.granted.tools, limits)
 

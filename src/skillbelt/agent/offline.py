@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from skillbelt.agent.events import TextDelta
 from skillbelt.agent.files import attached
@@ -21,14 +20,10 @@ from skillbelt.errors import SkillbeltError
 from skillbelt.execute import Execution, detect, execute
 from skillbelt.handlers import failed
 from skillbelt.materialize import Message
-from skillbelt.permission import Request
-from skillbelt.run import RunCall
-from skillbelt.sandbox.protocol import Listener, Outcome, Running
 from skillbelt.skill import Skill
 from skillbelt.text import one_line, shorten
 from skillbelt.tools import Tool, ToolResult, Watch
-from skillbelt.values import Capabilities
-from skillbelt.workbench import Ready, Who, Workbench
+from skillbelt.workbench import Who
 
 HONEST = "No language model was used."
 EXECUTE = "execute_skill"
@@ -100,50 +95,22 @@ class Offline:
         skill = place.agent.runtime.get_skill(str(arguments["skill"]))
         question = place.question()
         files = [str(path) for path in question.get("files") or ()]
-        bench = _Followed(
-            place.agent.runtime.workbench, files, arguments.get("takes_files") is True, watch
-        )
         who = Who(place.key, "user", place.agent.name, session.gate)
         given = _input(question, place)
         try:
-            done = execute(bench, skill, given, who=who, listener=watch.listener)
+            done = execute(
+                place.agent.runtime.workbench,
+                skill,
+                given,
+                who=who,
+                inputs=[{"from": f"host://{path}"} for path in files],
+                arguments=[_inside(path) for path in files] if arguments["takes_files"] else (),
+                listener=watch.listener,
+                started=watch.started,
+            )
         except SkillbeltError as error:
             return failed(str(error))._replace(data={"refused": error.exit_code})
         return _told(skill, done)
-
-
-class _Followed(Workbench):
-    """A workbench whose runs get the user's files, and can be ended by whoever follows them."""
-
-    def __init__(self, behind: Workbench, files: Sequence[str], named: bool, watch: Watch) -> None:
-        self.__dict__.update(behind.__dict__)
-        self._files, self._named, self._watch = files, named, watch
-
-    @contextmanager
-    def ready(
-        self,
-        skill: Skill,
-        call: RunCall,
-        who: Who,
-        grant: Callable[[Request], Capabilities] | None = None,
-    ) -> Iterator[Ready]:
-        """The run with the files among its inputs; a script that takes arguments is given them."""
-        inputs = [{"from": f"host://{path}"} for path in self._files]
-        words = tuple(map(_inside, self._files)) if self._named else ()
-        command = (*call.command, *words) if isinstance(call.command, tuple) else call.command
-        call = call._replace(command=command, inputs=inputs)
-        with super().ready(skill, call, who, grant) as ready:
-            yield ready
-
-    def carry_out(
-        self,
-        skill: Skill,
-        ready: Ready,
-        listener: Listener | None = None,
-        started: Callable[[Running], None] | None = None,
-    ) -> Outcome:
-        """The command, which whoever follows may end."""
-        return super().carry_out(skill, ready, listener, started or self._watch.started)
 
 
 def _turn_of(messages: Sequence[Message]) -> Sequence[Message]:

@@ -61,6 +61,7 @@ COMMANDS: dict[str, Command] = {
         "talk, with the skills at hand",
         "/help lists what can be typed there. With --json each event is one line of JSON.",
     ),
+    "demo": Command("demo", "show what skillbelt does, from discovery to result, with no key"),
     "build": Command(
         "build",
         "build a skill's source into a WASM module",

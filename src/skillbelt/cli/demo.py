@@ -1,0 +1,285 @@
+"""`skillbelt demo`: skills from discovery to result, with no key and, after once, no network."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from skillbelt.agent.ranking import ranked
+from skillbelt.cli.output import print_json, show_progress, wants_progress
+from skillbelt.errors import SkillbeltError
+from skillbelt.execute import Execution
+from skillbelt.permission import Answer
+from skillbelt.run import RunResult
+from skillbelt.runtime import Runtime
+from skillbelt.settings import load_settings
+from skillbelt.skill import Skill
+from skillbelt.text import one_line, shorten, tokens
+
+_REVIEW = "Review app.py: is it safe to merge?"
+_PDF = "What does the PDF say about the lighthouse?"
+_CODE = """\
+import os
+import subprocess
+
+API_KEY = "sk-live-4f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c"
+
+
+def archive(name, rows):
+    subprocess.run(f"tar czf {name}.tgz data", shell=True)
+    for row in rows:
+        try:
+            eval(row)
+        except:
+            pass
+"""
+_EXTRACT = "python3 scripts/extract.py inputs/lighthouse.pdf > out/lighthouse.txt"
+_SECRET = "the key of somebody's house"
+# What a skill might try with the text of a manual in its hand.
+_FORBIDDEN = """
+try() { if "$@" 2>/dev/null; then echo "GOT IN: $1 $2"; else echo "stopped: $3"; fi; }
+read_key() { cat "$KEY" >/dev/null; }
+call_home() { timeout 2 bash -c 'echo hello >/dev/tcp/192.0.2.1/80'; }
+plant() { echo bad >>SKILL.md; }
+become_root() { unshare -r true; }
+try read_key "" "reading $KEY"
+try call_home "" "a connection to 192.0.2.1"
+try plant "" "a change of the skill itself"
+try become_root "" "becoming root in a namespace of its own"
+"""
+_HELD = ("files", "network", "system calls", "user", "memory", "time")
+_FINDINGS, _LINES, _WIDTH = 5, 4, 96
+
+
+class Stage(NamedTuple):
+    """What one stage did: lines for people, facts for programs."""
+
+    title: str
+    lines: list[str]
+    facts: dict[str, object]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """`demo` has no options of its own."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show each stage as it is done; 1 when one of them did not do what it should."""
+    begun, shown = time.monotonic(), []
+    with _project() as project, _belt(project, args) as belt:
+        for number, stage in enumerate(_stages(belt, project), 1):
+            shown.append(stage)
+            if not args.json:
+                _show(number, stage, args)
+    seconds = time.monotonic() - begun
+    if args.json:
+        stages = [{"title": one.title, **one.facts} for one in shown]
+        print_json({"stages": stages, "seconds": round(seconds, 1), "next": list(_next())})
+    else:
+        _end(seconds)
+    return 0 if all(stage.facts.get("ok", True) for stage in shown) else 1
+
+
+# What it works on
+
+
+@contextmanager
+def _project() -> Iterator[str]:
+    """A project made for the occasion; gone afterwards."""
+    folder = tempfile.mkdtemp(prefix="skillbelt-demo-")
+    os.chmod(folder, 0o755)  # as root, commands run as another user, who must get to their files
+    try:
+        project = os.path.join(folder, "project")
+        shutil.copytree(examples(), os.path.join(project, ".agents", "skills"))
+        sample = os.path.join(project, ".agents", "skills", "pdf-text", "assets", "sample.pdf")
+        shutil.copy(sample, os.path.join(project, "lighthouse.pdf"))
+        _write(os.path.join(project, "app.py"), _CODE)
+        _write(os.path.join(folder, "home", ".ssh", "id_ed25519"), _SECRET)
+        yield project
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def examples() -> str:
+    """The folder of the skills that come along: in the package, or beside a checkout of it."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    checkout = os.path.join(os.path.dirname(os.path.dirname(here)), "examples", "skills")
+    found = [path for path in (os.path.join(here, "examples"), checkout) if os.path.isdir(path)]
+    if not found:
+        raise SkillbeltError("the example skills are not installed; install skillbelt again")
+    return found[0]
+
+
+def _write(path: str, text: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+@contextmanager
+def _belt(project: str, args: argparse.Namespace) -> Iterator[Runtime]:
+    """A runtime for the project alone. What is built or installed is kept where it always is."""
+    overrides = {
+        "state_dir": os.path.join(os.path.dirname(project), "state"),
+        "user_roots": False,
+        "remote_roots": False,
+    }
+    settings = load_settings(project, overrides=overrides)
+    progress = show_progress if wants_progress(args) else None
+    with Runtime(settings=settings, progress=progress, ask=_yes) as belt:
+        yield belt
+
+
+def _yes(pending: object) -> Answer:
+    return Answer("once", by="the demo")
+
+
+# The stages
+
+
+def _stages(belt: Runtime, project: str) -> Iterator[Stage]:
+    yield _discover(belt)
+    yield _tell(belt)
+    yield from _review(belt)
+    yield from _extract(belt, project)
+    yield _forbid(belt, project)
+
+
+def _discover(belt: Runtime) -> Stage:
+    begun = time.monotonic()
+    skills = belt.discover_skills()
+    took = time.monotonic() - begun
+    read = sum(min(_size(one), belt.settings.limits.head_bytes) for one in skills)
+    names = ", ".join(skill.name for skill in skills)
+    return Stage(
+        "Discover: which skills are there?",
+        [f"{len(skills)} skills in {took * 1000:.0f} ms: {names}",
+         f"read: the heads of their SKILL.md, at most {read:,} bytes; no instructions yet"],
+        {"skills": [skill.name for skill in skills], "bytes_read": read},
+    )  # fmt: skip
+
+
+def _size(skill: Skill) -> int:
+    return os.stat(skill.location).st_size
+
+
+def _tell(belt: Runtime) -> Stage:
+    told = tokens(belt.overview().text)
+    whole = told + sum(tokens(belt.load(one.name).text) for one in belt.discover_skills())
+    return Stage(
+        "Disclose: what is a model told?",
+        [f"names and descriptions: about {told:,} tokens",
+         f"every skill written out would be about {whole:,} ({whole / told:.1f} times as many)"],
+        {"overview_tokens": told, "full_tokens": whole},
+    )  # fmt: skip
+
+
+def _review(belt: Runtime) -> Iterator[Stage]:
+    skill, stage = _matched(belt, _REVIEW)
+    yield stage
+    given = {"files": [{"path": "app.py", "content": _CODE}]}
+    done = belt.execute_skill_sync(skill.name, given)
+    output: Any = done.output if isinstance(done.output, dict) else {}
+    findings = output.get("findings", [])
+    lines = [_finding(one) for one in findings[:_FINDINGS]] or [one_line(done.stderr)]
+    yield Stage(
+        f"Execute: {skill.name} as a WASM module",
+        [*lines, *_held(done)],
+        {"ok": bool(findings), "skill": skill.name, **done.document()},
+    )
+
+
+def _finding(one: dict[str, Any]) -> str:
+    return f"{one['severity']:>6}  app.py:{one['line']:<3} {one['rule']}: {one['message']}"
+
+
+def _extract(belt: Runtime, project: str) -> Iterator[Stage]:
+    skill, stage = _matched(belt, _PDF)
+    yield stage
+    done = belt.run_sync(
+        skill.name,
+        _EXTRACT,
+        inputs=[f"host://{project}/lighthouse.pdf"],
+        outputs=["out/*.txt"],
+        save_as_artifacts=True,
+    )
+    text = done.output_files[0].content if done.output_files else done.stderr
+    files = [
+        f"out: {one.name} ({one.mime_type}, {one.size_bytes} bytes)" for one in done.output_files
+    ]
+    kept = [f"kept as the artifact {one.name}@{one.version}" for one in done.artifact_files]
+    yield Stage(
+        f"Run: {skill.name} in the native sandbox, with the package it declares (pypdf)",
+        [*text.splitlines()[:_LINES], *files, *kept, *_held(done)],
+        {"ok": done.exit_code == 0 and bool(files), "skill": skill.name, **done.document()},
+    )
+
+
+def _matched(belt: Runtime, question: str) -> tuple[Skill, Stage]:
+    """The skill that fits the question best, loaded."""
+    session = belt.session("demo", "demo")
+    best = ranked(session, question)[0].skill
+    loaded = belt.load(best.name)
+    cost = tokens(loaded.text)
+    stage = Stage(
+        f"Match and load: {question}",
+        [f"{best.name} fits best; no language model was asked",
+         f"its instructions: about {cost:,} tokens, {loaded.report.bytes_read:,} bytes read"],
+        {"question": question, "skill": best.name, "tokens": cost},
+    )  # fmt: skip
+    return best, stage
+
+
+def _forbid(belt: Runtime, project: str) -> Stage:
+    key = os.path.join(os.path.dirname(project), "home", ".ssh", "id_ed25519")
+    done = belt.run_sync("pdf-text", _FORBIDDEN, env={"KEY": key}, timeout_seconds=20)
+    said = done.stdout.replace(os.path.dirname(project), "~").splitlines()
+    stopped = len(said) == 4 and all(line.startswith("stopped") for line in said)
+    return Stage(
+        "Forbid: a script of the skill tries what it may not",
+        said or [one_line(done.stderr)],
+        {"ok": stopped, "attempts": said, "sandbox": done.sandbox},
+    )
+
+
+def _held(done: Execution | RunResult) -> Iterable[str]:
+    yield f"took {done.duration_ms} ms in the sandbox {done.sandbox}, which held:"
+    for what in _HELD:
+        if what in done.enforced:
+            yield f"  {what}: {done.enforced[what]}"
+
+
+# How it is shown
+
+
+def _show(number: int, stage: Stage, args: argparse.Namespace) -> None:
+    if wants_progress(args):
+        show_progress("")
+    bold: Callable[[str], str] = (
+        (lambda text: f"\x1b[1m{text}\x1b[0m") if sys.stdout.isatty() else str
+    )
+    print(bold(f"{number}. {stage.title}"))
+    for line in stage.lines:
+        print(f"   {shorten(one_line(line), _WIDTH)}" if line.strip() else "")
+    print(flush=True)
+
+
+def _end(seconds: float) -> None:
+    print(f"Done in {seconds:.0f} s. Try next, in a project of yours:")
+    for command in _next():
+        print(f"   {command}")
+
+
+def _next() -> tuple[str, ...]:
+    return (
+        "skillbelt list",
+        'skillbelt ask "What is wrong in this log?" --file app.log',
+        "skillbelt serve mcp",
+    )
