@@ -147,9 +147,30 @@ def test_what_a_script_declares_is_installed_once_it_is_allowed(packages: Bench)
     assert len([text for text in said if text.startswith("installing")]) == 1
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 scripts/a.py > out/a.txt; cat out/a.txt",
+        "echo x | python3 scripts/a.py 2>&1",
+        "cd scripts && python3 a.py",
+        'bash -c "python3 scripts/a.py"',
+        "X=1 python3 ./scripts/a.py",
+    ],
+)
+def test_they_are_there_however_the_script_is_started(packages: Bench, command: str) -> None:
+    assert packages.run(command).stdout == "hello\n"
+
+
+def test_a_script_elsewhere_brings_no_packages(packages: Bench) -> None:
+    packages.tree.write("a.py", SCRIPT)
+    result = packages.run(f"python3 {packages.tree.path('a.py')}; ls $VIRTUAL_ENV/bin")
+    assert result.exit_code != 0
+    assert [one.request.type for one in packages.asked] == []
+
+
 def test_what_is_installed_can_not_be_written_by_the_command(packages: Bench) -> None:
     result = packages.run("python3 scripts/a.py && touch $VIRTUAL_ENV/x")
-    assert result.exit_code != 0
+    assert (result.stdout, result.exit_code) == ("hello\n", 1)
 
 
 def test_an_installation_that_takes_too_long_is_ended(packages: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from skillbelt.values import Limits
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _SHOWN = 80
+_SCRIPT_WORD = re.compile(r"[^\s;|&<>()\"'`$=]+\.(?:py|[cm]?js|m?ts|sh|bash)\b")
 # Programs whose first argument is the program that really runs.
 _INTERPRETERS = frozenset(("python", "python3", "bash", "sh", "node", "perl", "ruby"))
 
@@ -145,6 +147,11 @@ def _plain_words(command: str, parts: tuple[str, ...]) -> list[str]:
         return split_words(command)
     except RunRefused:
         return []
+
+
+def scripts_named(command: str) -> list[str]:
+    """Every word of a command line that looks like a script, whatever the line does with it."""
+    return _SCRIPT_WORD.findall(command)
 
 
 def remembered_as(call: RunCall, script: str, parts: tuple[str, ...]) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ from skillbelt.run import (
     record_of,
     remembered_as,
     script_of,
+    scripts_named,
     stream,
     stream_warnings,
     timeout_of,
@@ -263,7 +264,8 @@ class Workbench:
             if call.editor_text is not None:
                 write_editor(workspace, run, call.editor_text)
             warnings = self._inputs(call, workspace, run, request, who)
-            packages = self._packages(script, workspace, staged, request, who, stack)
+            needed = script or self._named(skill, call, workspace)
+            packages = self._packages(needed, workspace, staged, request, who, stack)
             granted = grant(request) if grant else _command(skill)
             hosts = tuple(host for host in granted.hosts if self._reaches(request, host, who))
             egress = self._egress(hosts, stack)
@@ -330,6 +332,21 @@ class Workbench:
         script = script_of(call.text, parts, is_own)
         found = os.path.realpath(os.path.join(cwd, script))
         return os.path.relpath(found, os.path.realpath(home)) if script else ""
+
+    @staticmethod
+    def _named(skill: Skill, call: RunCall, workspace: Workspace) -> str:
+        """The first script of the skill that a longer command line names; "" if none.
+
+        It only says whose packages are needed, and those are asked for by themselves.
+        """
+        home = os.path.realpath(os.path.join(workspace.path, SKILLS, skill.name))
+        cwd = os.path.join(workspace.path, workspace.resolve_cwd(call.cwd, skill.name))
+        for word in scripts_named(call.text):
+            for folder in (cwd, home, os.path.join(home, "scripts")):
+                path = os.path.realpath(os.path.join(folder, word))
+                if inside(path, home) and os.path.isfile(path):
+                    return os.path.relpath(path, home)
+        return ""
 
     def _ask(self, request: Request, type: str, text: str, summary: str) -> Request:
         """Another permission for the same run."""

@@ -125,8 +125,13 @@ def test_what_a_run_needs_is_taken_when_nothing_is_set() -> None:
     assert name_for(skill(), Settings(sandbox="wasm"), "wasm") == "wasm"
 
 
-@pytest.mark.parametrize("setting", ["sandbox", "untrusted_sandbox"])
-def test_what_a_run_needs_does_not_get_round_a_setting(setting: str) -> None:
-    settings = Settings()._replace(**{setting: "container"})
+@pytest.mark.parametrize(
+    ("setting", "settings"),
+    [
+        ("sandbox", Settings(sandbox="container")),
+        ("untrusted_sandbox", Settings(untrusted_sandbox="container")),
+    ],
+)
+def test_what_a_run_needs_does_not_get_round_a_setting(setting: str, settings: Settings) -> None:
     with pytest.raises(SandboxUnavailable, match=f"'wasm' for this, and {setting} is 'container'"):
         name_for(skill(trusted=False), settings, "wasm")

@@ -1,4 +1,7 @@
-"""JavaScript and TypeScript on SpiderMonkey: larger and slower to build, and quicker to compute."""
+"""JavaScript and TypeScript on SpiderMonkey, a browser's engine, in place of QuickJS.
+
+Larger, and slower to build; as quick on the whole, and deep recursion is an error to be caught.
+"""
 
 from __future__ import annotations
 
