@@ -14,8 +14,8 @@ help: ## this list
 setup: $(VENV)/.all ## the product with all extras, in .venv/
 	@:
 
-demo: $(VENV)/.all ## finds, lists, checks and loads skills in a temporary project
-	@scripts/demo.sh
+demo: $(VENV)/.all ## skills from discovery to result, in a project made for the occasion
+	@$(VENV)/bin/skillbelt demo
 
 test: $(VENV)/.dev ## all tests
 	$(PYTHON_IN_VENV) -m pytest $(ARGS)

@@ -37,8 +37,8 @@ CALLS = {
     "refresh": [],
     "config": [],
 }
-# They do not end by themselves.
-ENDLESS: dict[str, list[str]] = {"chat": [], "serve": ["mcp"], "watch": []}
+# They do not end by themselves, or do everything that the others do one by one.
+ENDLESS: dict[str, list[str]] = {"chat": [], "demo": [], "serve": ["mcp"], "watch": []}
 WORDS = {"run": ["--", "true"]}  # what stands after all options
 every_call = pytest.mark.parametrize("name", CALLS)
 # Everything that moves a cursor, hides text or turns it round.
