@@ -14,8 +14,8 @@ from skillbelt.build.binary import (
     exports,
     rename_import,
     steady,
-    without_call,
     with_event_loop,
+    without_call,
 )
 from skillbelt.build.protocol import Command, Progress, Source
 from skillbelt.build.toolset import node_program, node_tools
