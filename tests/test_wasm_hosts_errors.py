@@ -11,8 +11,9 @@ import pytest
 
 from skillbelt.sandbox.conformance import Place
 from skillbelt.sandbox.identity import current_identity
-from skillbelt.sandbox.protocol import Outcome
+from skillbelt.sandbox.protocol import Outcome, run
 from skillbelt.sandbox.wasm import WasmSandbox
+from skillbelt.values import Limits
 from tests.guests.running import said, script
 from tests.sandbox.guests import hosts
 
@@ -156,6 +157,28 @@ def test_too_long_a_text_in_a_microtask_is_an_error(sandbox: WasmSandbox, place:
     outcome = ended(sandbox, place, code + NEVER)
     assert (outcome.exit_code, outcome.stdout.data) == (1, b"")
     assert outcome.stderr.data.startswith(b"Uncaught InternalError: string too long\n")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "for (;;) kept.push(new Uint8Array(1e6).fill(1));",
+        "for (;;) kept.push('x'.repeat(1e6) + kept.length);",
+        "for (;;) kept.push({ kept });",
+    ],
+)
+def test_too_little_memory_in_a_microtask_says_nothing_of_the_engine(
+    code: str, sandbox: WasmSandbox, place: Place
+) -> None:
+    """The engine may be told of the limit, or be ended from outside before."""
+    code = f"const kept = [];\nqueueMicrotask(() => {{ {code} }});\n{NEVER}"
+    limits = Limits(max_memory_bytes=64 * 2**20)
+    outcome = run(sandbox, place.job("node", "-e", code, limits=limits))
+    assert (outcome.stdout.data, outcome.limits_hit) == (b"", ("max_memory_bytes",))
+    errors = outcome.stderr.data
+    assert outcome.exit_code == (1 if errors else 137), outcome
+    assert not errors or errors.startswith(b"Uncaught "), outcome
+    assert b"panicked" not in errors
 
 
 OWN = "thread '<unnamed>' panicked at own.rs:1:1:\nof the script"
