@@ -97,7 +97,7 @@ def interleaved(count: int, *calls: Callable[[], None]) -> list[float]:
             start = time.perf_counter()
             call()
             taken.append(time.perf_counter() - start)
-    return [statistics.quantiles(taken, n=10)[0] for taken in times]
+    return [statistics.quantiles(taken, n=10, method="inclusive")[0] for taken in times]
 
 
 def _bubblewrap(job: Job) -> None:

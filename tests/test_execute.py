@@ -434,7 +434,7 @@ import difflib, encodings.utf_8_sig, json, os, pkgutil, shlex, sqlite3, sys, tom
 import concurrent.futures.thread, ctypes, fcntl, ipaddress, pty, resource, signal
 import skillbelt
 for found in pkgutil.walk_packages(skillbelt.__path__, "skillbelt."):
-    if found.name.startswith(("skillbelt.cli", "skillbelt.__main__")):
+    if found.name.startswith(("skillbelt.cli", "skillbelt.guests", "skillbelt.__main__")):
         continue
     try:
         __import__(found.name)

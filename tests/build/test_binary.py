@@ -5,7 +5,18 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wasmtime import Engine, Func, FuncType, Instance, Memory, Module, Store, wat2wasm
+from wasmtime import (
+    Engine,
+    Func,
+    FuncType,
+    Instance,
+    Memory,
+    Module,
+    Store,
+    Trap,
+    ValType,
+    wat2wasm,
+)
 
 from skillbelt.build import binary
 from skillbelt.build.binary import BinaryFault
@@ -159,3 +170,45 @@ def test_nothing_but_a_fault_comes_of_broken_binaries(piece: bytes, at: int, cut
     ):
         with contextlib.suppress(BinaryFault):
             attempt()
+
+
+CALLS = """
+(module
+  (import "env" "other" (func))
+  (import "env" "spare" (func $spare (result i32)))
+  (func (export "run") (param i32) (result i32)
+    (if (result i32) (local.get 0) (then (call $spare)) (else (i32.const 7))){again}))
+"""
+SPARE = ("env", "spare")
+
+
+@pytest.mark.parametrize("wanted", [0, 1])
+def test_a_call_that_is_left_out_traps(wanted: int) -> None:
+    store = Store(Engine())
+    module = binary.without_call(bytes(wat2wasm(CALLS.format(again=""))), SPARE)
+    given = [
+        Func(store, FuncType([], []), lambda: None),
+        Func(store, FuncType([], [ValType.i32()]), lambda: 5),
+    ]
+    run = Instance(store, Module(store.engine, module), given).exports(store)["run"]
+    assert isinstance(run, Func)
+    if wanted:
+        with pytest.raises(Trap, match="unreachable"):
+            run(store, wanted)
+    else:
+        assert run(store, wanted) == 7
+
+
+@pytest.mark.parametrize(
+    "again,name,said",
+    [
+        ("(drop (call $spare))", SPARE, "env:spare may be called in 2 places"),
+        ("", ("env", "other"), "env:other may be called in 0 places"),
+        ("", ("env", "none"), "env:none is not imported"),
+    ],
+)
+def test_a_call_that_can_not_be_told_is_not_left_out(
+    again: str, name: tuple[str, str], said: str
+) -> None:
+    with pytest.raises(BinaryFault, match=said):
+        binary.without_call(bytes(wat2wasm(CALLS.format(again=again))), name)

@@ -87,3 +87,70 @@ def test_a_module_that_does_not_exist_inside_is_named(tmp_path: Path) -> None:
     text = 'import { spawn } from "node:child_process";\nspawn("ls");\n'
     with pytest.raises(RunRefused, match=r"built: src/main\.js:1: node:child_process is not there"):
         built(tmp_path / "one", {"src/main.js": text})
+
+
+FAILING = """
+import { setTimeout as sleep } from "node:timers/promises";
+
+class Odd<T> extends Promise<T> {
+  static get [Symbol.species]() {
+    return function (take: any) { take(() => { throw new Error("x"); }, () => {}); } as any;
+  }
+}
+const fail = (): never => { throw new RangeError("x"); };
+const kept = new FinalizationRegistry(fail);
+const ways: Record<string, () => void> = {
+  microtask: () => queueMicrotask(fail),
+  tick: () => process.nextTick(fail),
+  timer: () => setTimeout(async () => fail(), 1),
+  registry: () => kept.register({}, 1),
+  engine: () => void new Odd((done) => done(1)).then(() => 2),
+};
+
+(async (words: string[]) => {
+  console.error("before");
+  ways[words[0]]?.();
+  await sleep(50);
+  console.log("never");
+  fail();
+})(process.argv.slice(2));
+"""
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return built(tmp_path_factory.mktemp("built") / "two", {"src/main.ts": FAILING})
+
+
+@pytest.mark.parametrize("way", ["microtask", "tick", "timer", "registry"])
+def test_an_error_thrown_later_ends_the_program(
+    way: str, failing: Built, sandbox: WasmSandbox, place: Place
+) -> None:
+    outcome = started(sandbox, place, failing, b"", way)
+    assert (outcome.exit_code, outcome.stdout.data) == (1, b"")
+    assert outcome.stderr.data.startswith(b"before\nUncaught RangeError: x\n    at fail (skill:")
+
+
+def test_what_its_last_statement_gives_is_waited_for(
+    failing: Built, sandbox: WasmSandbox, place: Place
+) -> None:
+    outcome = started(sandbox, place, failing)
+    assert (outcome.exit_code, outcome.stdout.data) == (1, b"never\n")
+    assert outcome.stderr.data.startswith(b"before\nUncaught RangeError: x\n")
+
+
+def test_an_engine_that_fails_says_nothing_of_itself(
+    failing: Built, sandbox: WasmSandbox, place: Place
+) -> None:
+    outcome = started(sandbox, place, failing, b"", "engine")
+    assert (outcome.exit_code, outcome.stdout.data) == (134, b"")
+    assert outcome.stderr.data == b"before\nthe module trapped: unreachable\n"
+
+
+def test_a_script_that_is_no_module_stays_one(
+    sandbox: WasmSandbox, place: Place, tmp_path: Path
+) -> None:
+    text = 'const said = require("node:path").basename("a/b");\nmodule.exports = { said };\n'
+    made = built(tmp_path / "one", {"src/main.js": f"{text}console.log(module.exports.said);\n"})
+    outcome = started(sandbox, place, made)
+    assert (outcome.exit_code, outcome.stdout.data, outcome.stderr.data) == (0, b"b\n", b"")

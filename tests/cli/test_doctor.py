@@ -148,7 +148,9 @@ class Missing(NoSandbox):
 def few(monkeypatch: pytest.MonkeyPatch, *sandboxes: Sandbox, attacks: tuple[Probe, ...]) -> None:
     """The command in this process, with fewer attacks; those that are left are real."""
     monkeypatch.setattr(probes, "PROBES", attacks)
-    monkeypatch.setattr(registry, "sandboxes", lambda: sandboxes)
+    native = [one for one in sandboxes if one.level]
+    monkeypatch.setattr(registry, "native_sandboxes", lambda: native)
+    monkeypatch.setattr(registry, "sandboxes", lambda *_: sandboxes)
 
 
 def doctor(tree: Tree, *options: str) -> int:
@@ -300,7 +302,7 @@ PROGRAM = """
 import sys
 from skillbelt.sandbox import probes, registry
 probes.PROBES = probes.FILES[:2]
-registry.sandboxes = lambda: (registry.LandlockSandbox(),)
+registry.sandboxes = lambda *_: (registry.LandlockSandbox(),)
 """
 
 

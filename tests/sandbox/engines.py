@@ -228,6 +228,7 @@ class Keeper:
             process = subprocess.Popen(
                 one.argv, env={**os.environ, **one.env}, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log, start_new_session=True,
+                cwd=self._root,  # where what they start leaves files of its own
             )  # fmt: skip
         self._running.append(process)
         return one, process

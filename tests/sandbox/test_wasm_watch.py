@@ -44,6 +44,8 @@ def process() -> Iterator[int]:
 def test_nothing_is_told_when_all_is_well(folders: tuple[Path, Path], process: int) -> None:
     found = watch(folders)
     assert found.look(process) is None
+    os.kill(process, signal.SIGKILL)
+    os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
     assert found.finish(0, 0.1) == ()
 
 

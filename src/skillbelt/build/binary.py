@@ -11,6 +11,7 @@ _COMPONENT = b"\0asm\x0d\0\x01\0"
 _CUSTOM, _TYPE, _IMPORT, _FUNCTION, _EXPORT, _CODE, _DATA, _TAG = 0, 1, 2, 3, 7, 10, 11, 13
 _CORE_MODULE, _INNER_COMPONENT = 1, 4  # sections of a component
 _FUNCTION_KIND, _TABLE_KIND, _MEMORY_KIND, _GLOBAL_KIND = range(4)
+_UNREACHABLE, _NOP = 0x00, 0x01
 _I32_CONST, _END, _CALL, _DROP, _LOOP, _BR_IF, _NO_VALUE = 0x41, 0x0B, 0x10, 0x1A, 0x03, 0x0D, 0x40
 _LOCAL_GET, _LOCAL_TEE, _I32 = 0x20, 0x22, 0x7F
 _POST = "cabi_post_"
@@ -193,6 +194,36 @@ def _renamed(imports: bytes, old: tuple[str, str], new: tuple[str, str]) -> byte
     if found != 1:
         raise BinaryFault(f"{':'.join(old)} is imported {found} times")
     return b"".join(out)
+
+
+def without_call(module: bytes, name: tuple[str, str]) -> bytes:
+    """The module that traps where it would call this import, which it does in one place."""
+    call = bytes([_CALL]) + number(_imported(module, name))
+    trap = bytes([_UNREACHABLE]).ljust(len(call), bytes([_NOP]))
+    parts = []
+    for part in sections(module):
+        if part.number == _CODE:
+            # Its instructions are not read: more than one place would not tell which it is.
+            if (found := part.content.count(call)) != 1:
+                raise BinaryFault(f"{':'.join(name)} may be called in {found} places")
+            part = part._replace(content=part.content.replace(call, trap))
+        parts.append(part)
+    return joined(module, parts)
+
+
+def _imported(module: bytes, name: tuple[str, str]) -> int:
+    """The number of the function that is imported under this name."""
+    index = 0
+    for part in sections(module):
+        if part.number == _IMPORT:
+            reader = Reader(part.content)
+            for _ in range(reader.number()):
+                named = (reader.name(), reader.name())
+                if _skip_kind(reader) == _FUNCTION_KIND:
+                    if named == name:
+                        return index
+                    index += 1
+    raise BinaryFault(f"{':'.join(name)} is not imported")
 
 
 def embedded_modules(data: bytes) -> Iterator[bytes]:

@@ -15,6 +15,7 @@ from skillbelt.build.binary import (
     rename_import,
     steady,
     with_event_loop,
+    without_call,
 )
 from skillbelt.build.protocol import Command, Progress, Source
 from skillbelt.build.toolset import node_program, node_tools
@@ -27,6 +28,8 @@ _RUN = "wasi:cli/run@0.2.0#run"
 # The seed of the engine's own tables is asked for once, while building, and would differ each time.
 _SEED = ("wasi:random/insecure-seed@0.2.9", "insecure-seed")
 _FIXED = ("wasi:clocks/wall-clock@0.2.0", "resolution")
+# What the engine says when it fails, about its own sources; a script has a stream of its own.
+_COMPLAINTS = ("wasi:cli/stderr@0.2.0", "get-stderr")
 # Where whoever compiled the engine kept its sources: of no use to anybody, and as long as before.
 _PLACES = re.compile(rb"/home/[\w/.-]*?/registry/src/[\w.-]+/")
 
@@ -90,7 +93,8 @@ def _runtime(tools: str) -> bytes:
         with open(path, "rb") as file:
             found = [one for one in embedded_modules(file.read()) if _is_engine(one)]
         if found:
-            engine = rename_import(max(found, key=len), _SEED, _FIXED)
+            quiet = without_call(max(found, key=len), _COMPLAINTS)
+            engine = rename_import(quiet, _SEED, _FIXED)
             return _PLACES.sub(lambda place: b"/engine".ljust(len(place[0]), b"/"), engine)
     raise RunRefused("componentize-qjs does not hold the engine that is known here")
 

@@ -65,6 +65,8 @@ class EngineProcess:
     def __init__(self, idle_seconds: float) -> None:
         self._lock = threading.Lock()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # Whoever forgets to close a runtime is not warned of what only this module knows of.
+        weakref.finalize(self, self._control.close)
         self._ended = threading.Event()
         said, errors = os.pipe()
         try:

@@ -48,7 +48,8 @@ async function mainSource(path) {
   const { awaited } = await import("./trailing.js");
   const text = readFileSync(path, "utf8");
   const loader = /\.[mc]?ts$/.test(path) ? "ts" : path.endsWith("x") ? "tsx" : "js";
-  const waiting = awaited(text);
+  // One that is no ES module has no top to wait at.
+  const waiting = /\b(?:module\.exports|exports\.\w|require\.main)/.test(text) ? text : awaited(text);
   try {
     // Only where that can be said: a script may be one that can not wait at its top.
     if (waiting !== text) await esbuild.transform(waiting, { loader, format: "esm" });

@@ -1,4 +1,5 @@
 // node:events, as far as scripts use it.
+import { call } from "./calls.js";
 
 export class EventEmitter {
   #listeners = new Map();
@@ -9,7 +10,7 @@ export class EventEmitter {
   once(name, listener) {
     const only = (...given) => {
       this.off(name, only);
-      listener.apply(this, given);
+      call(listener, this, given);
     };
     only.listener = listener;
     return this.on(name, only);
@@ -27,7 +28,7 @@ export class EventEmitter {
   emit(name, ...given) {
     const listeners = this.#listeners.get(name) ?? [];
     if (!listeners.length && name === "error") throw given[0];
-    for (const listener of listeners) listener.apply(this, given);
+    for (const listener of listeners) call(listener, this, given);
     return listeners.length > 0;
   }
   listenerCount(name) {

@@ -66,10 +66,10 @@ export function structuredClone(value, seen = new Map()) {
   return made;
 }
 
-export function install() {
+export function install(more) {
   const { setTimeout, setInterval, setImmediate, clearTimeout, clearInterval, clearImmediate } = timers;
   const performance = { now: timers.now, get timeOrigin() { return Date.now() - timers.now(); }, mark() {}, measure() {}, toJSON: () => ({}) };
-  const given = { Buffer, Headers, Request, Response, TextDecoder, TextEncoder, URL, URLSearchParams, clearImmediate, clearInterval, clearTimeout, console, crypto, fetch, performance, process, setImmediate, setInterval, setTimeout, structuredClone };
+  const given = { Buffer, Headers, Request, Response, TextDecoder, TextEncoder, URL, URLSearchParams, clearImmediate, clearInterval, clearTimeout, console, crypto, fetch, performance, process, setImmediate, setInterval, setTimeout, structuredClone, ...more };
   for (const [name, value] of Object.entries(given)) {
     Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
   }

@@ -41,10 +41,9 @@ function located(name) {
 
 // The last call of a script is waited for where that can be said in its language.
 function start(text, path, module) {
-  const source = prepared(text, path);
-  for (const [kind, body] of [[AsyncFunction, awaited(source)], [AsyncFunction, source], [Function, source]]) {
+  for (const [kind, source] of [[AsyncFunction, awaited(text)], [AsyncFunction, text], [Function, text]]) {
     try {
-      return evaluate(kind, body, path, module);
+      return evaluate(kind, prepared(source, path), path, module);
     } catch (error) {
       // Only what can not be read is tried in another way: nothing of it has run.
       if (!(error instanceof SyntaxError) || kind === Function) throw error;

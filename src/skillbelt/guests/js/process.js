@@ -1,7 +1,8 @@
 // node:process.
 import control from "skillbelt:host/control@0.1.0";
-import leave from "wasi:cli/exit@0.2.0";
+import ending from "wasi:cli/exit@0.2.0";
 import { Buffer, encode, toBytes } from "./bytes.js";
+import { call, checked } from "./calls.js";
 import { EventEmitter } from "./events.js";
 import { resolve } from "./path.js";
 import { cwd, env, move } from "./place.js";
@@ -111,13 +112,16 @@ class Process extends EventEmitter {
   chdir = (folder) => move(resolve(folder));
   exit = (code = this.exitCode) => {
     finish(code ?? 0);
-    leave.exit({ tag: "ok" });
+    leave();
   };
   abort = () => {
     control.exit(134);
-    leave.exit({ tag: "err" });
+    leave();
   };
-  nextTick = (action, ...given) => queueMicrotask(() => action(...given));
+  nextTick = (action, ...given) => {
+    checked(action);
+    queueMicrotask(() => call(action, undefined, given));
+  };
   uptime = () => now() / 1000;
   umask = () => 0o22;
   getuid = () => 0;
@@ -142,15 +146,20 @@ export const process = new Process();
 
 let finished = false;
 
-// Says the exit status, once; what listens for the end is told before.
+// Says the exit status; what listens for the end is told before, once.
 export function finish(code) {
-  if (finished) return;
-  finished = true;
-  process.exitCode = code;
-  try {
+  let last = code;
+  if (!finished) {
+    finished = true;
+    process.exitCode = code;
     process.emit("exit", code);
-  } finally {
-    control.exit(Number(process.exitCode) & 0xff);
+    last = process.exitCode;
   }
+  control.exit(Number(last) & 0xff);
+}
+
+// Nothing of the program is done after this.
+export function leave() {
+  ending.exit({ tag: "ok" });
 }
 export default process;

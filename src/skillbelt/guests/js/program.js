@@ -1,17 +1,17 @@
 // A program from its start to its exit status.
 import { encode } from "./bytes.js";
+import { call, checked, onFailure } from "./calls.js";
 import { install } from "./globals.js";
 import { errorHead, inspect } from "./inspect.js";
 import { arrive } from "./place.js";
-import { finish, process } from "./process.js";
+import { finish, leave, process } from "./process.js";
 import { write } from "./streams.js";
 import * as timers from "./timers.js";
-
-let failed = false;
 
 // What the engine calls the text of a script, and what it is called in an error. `host` means that
 // the bundle itself is none of the script's affair.
 export const places = { name: "", host: false };
+const [FAILED, LISTENER_FAILED] = [1, 7]; // the exit status of node
 const BUNDLE = "componentize-qjs:user.js";
 
 function placed(stack) {
@@ -22,7 +22,7 @@ function placed(stack) {
     .join("\n");
 }
 
-export function report(error) {
+function shown(error) {
   let text;
   if (error instanceof Error) {
     const stack = placed(error.stack ?? "");
@@ -31,17 +31,38 @@ export function report(error) {
   } else {
     text = `Uncaught ${inspect(error)}`;
   }
+  return text;
+}
+
+function report(error) {
+  let text;
+  try {
+    text = shown(error);
+  } catch {
+    text = "Uncaught error, which can not be shown";
+  }
   write(2, encode(`${text}\n`));
 }
 
+// Ends the program at once, as node does: nothing that waits is done any more.
 function fail(error) {
-  if (failed) return;
-  if (process.listenerCount("uncaughtException")) {
-    process.emit("uncaughtException", error);
-    return;
+  let [cause, code] = [error, FAILED];
+  try {
+    if (process.listenerCount("uncaughtException")) {
+      process.emit("uncaughtException", error);
+      return;
+    }
+  } catch (another) {
+    [cause, code] = [another, LISTENER_FAILED];
   }
-  failed = true;
-  report(error);
+  report(cause);
+  try {
+    finish(code);
+  } catch (another) {
+    report(another);
+    finish(code);
+  }
+  leave();
 }
 
 function guarded(action) {
@@ -53,9 +74,27 @@ function guarded(action) {
   }
 }
 
+// What the engine calls by itself. It would not survive an error there.
+function watched() {
+  const { queueMicrotask: soon, FinalizationRegistry: Registry } = globalThis;
+  const safe = (action) => {
+    checked(action);
+    return (...given) => guarded(() => call(action, undefined, given));
+  };
+  const found = { queueMicrotask: (action) => soon(safe(action)) };
+  if (!Registry) return found;
+  class FinalizationRegistry extends Registry {
+    constructor(action) {
+      super(safe(action));
+    }
+  }
+  return { ...found, FinalizationRegistry };
+}
+
 // The four exports of the component; `main` may give a promise, which is waited for.
 export function program(main) {
-  install();
+  install(watched());
+  onFailure(fail);
   return {
     start() {
       arrive();
@@ -67,12 +106,12 @@ export function program(main) {
     },
     pump: () => new Promise(() => {}),
     turn() {
-      if (failed) return false;
-      return guarded(() => timers.turn()) ?? !failed;
+      return guarded(() => timers.turn()) ?? true;
     },
     run: {
       run() {
-        guarded(() => finish(failed ? 1 : (process.exitCode ?? 0)));
+        guarded(() => finish(process.exitCode ?? 0));
+        finish(process.exitCode ?? 0);
       },
     },
   };

@@ -1,5 +1,6 @@
 // Timers, and the turns of the event loop. Between two turns all promises are kept.
 import clock from "wasi:clocks/monotonic-clock@0.2.0";
+import { call, checked } from "./calls.js";
 
 const waiting = new Map();
 let immediates = [];
@@ -38,7 +39,7 @@ class Timeout {
 }
 
 function add(action, delay, given, repeat) {
-  if (typeof action !== "function") throw new TypeError('The "callback" argument must be of type function.');
+  checked(action);
   const every = Math.max(1, Number(delay) || 1);
   waiting.set(++last, { action, given, due: now() + every, every, repeat, kept: true, order: last });
   return new Timeout(last);
@@ -52,7 +53,7 @@ export function clearTimeout(timer) {
 export const clearInterval = clearTimeout;
 
 export function setImmediate(action, ...given) {
-  const one = { action, given };
+  const one = { action: checked(action), given };
   immediates.push(one);
   return one;
 }
@@ -64,7 +65,7 @@ export function clearImmediate(one) {
 export function turn() {
   const first = immediates.shift();
   if (first) {
-    first.action(...first.given);
+    call(first.action, undefined, first.given);
     return true;
   }
   const timers = [...waiting].map(([id, timer]) => ({ id, timer }));
@@ -79,6 +80,6 @@ export function turn() {
   }
   if (timer.repeat) timer.due = now() + timer.every;
   else waiting.delete(id);
-  timer.action(...timer.given);
+  call(timer.action, undefined, timer.given);
   return true;
 }

@@ -1,22 +1,8 @@
 // What the engine has in another way than QuickJS. Imported before everything else.
-import { setImmediate } from "../js/timers.js";
 
 // Without a timer of its own, it goes on at once; all promises are kept before.
 const later = globalThis.setTimeout;
 export const settled = () => new Promise((done) => later(done, 0));
-
-// It would go on as if nothing had been thrown.
-const soon = globalThis.queueMicrotask;
-globalThis.queueMicrotask = (action) =>
-  soon(() => {
-    try {
-      action();
-    } catch (error) {
-      setImmediate(() => {
-        throw error;
-      });
-    }
-  });
 
 // It does not say what it uses.
 globalThis.__cqjs = { getMemoryUsage: () => ({ mallocSize: 0, memoryUsedSize: 0 }) };
