@@ -31,7 +31,7 @@ ORDER = [
     "errors", "values", "settings", "lines", "events", "audit", "paths", "text", "roots", "trust",
     "sources", "quick", "strict", "repair", "fields", "parse", "head", "skill", "rules", "keys",
     "references", "entries", "check", "fixes", "sarif", "manifest", "fingerprint", "index", "scan",
-    "watch", "catalog", "search", "store", "permission", "policy", "rulebook", "shell", "ledger",
+    "watch", "search", "catalog", "store", "permission", "policy", "rulebook", "shell", "ledger",
     "board", "desk", "disclose", "sections", "excerpt", "files", "storage", "arguments", "load",
     "gate", "session", "materialize", "tracing", "hosts", "capabilities", "commands",
     "dependencies", "environments", "cleanup", "workspace", "staging", "artifacts", "inputs",

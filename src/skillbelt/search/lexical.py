@@ -1,0 +1,110 @@
+"""The ranking by words: how much of the request a skill speaks of, and how much of the skill the
+request speaks of.
+
+The second half is what long requests need. A page about a task has a few words of every long
+skill; a skill whose name and text are nearly all in the request is meant. The weights were fitted
+on tasks and test prompts of public skills, see docs/search.md.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import compress
+from math import log1p
+from typing import NamedTuple
+
+from skillbelt.search.document import DESCRIBED, HEADED, LEVELS, NAMED, TEXT
+from skillbelt.search.facts import USUAL_DESCRIPTION, USUAL_LENGTH, Facts, saturated
+from skillbelt.search.query import Query, Word
+
+
+class Weights(NamedTuple):
+    """How much each sign counts. Fitted; see docs/search.md."""
+
+    description: float = -2.31
+    description_rare: float = 1.07
+    text: float = 0.75
+    name_covered: float = 3.78
+    text_covered: float = 1.27
+    text_alike: float = 1.90
+    best_described: float = 2.30
+    request_described: float = 3.12
+    headings_alike: float = -2.28
+
+
+class Candidate(NamedTuple):
+    """A document that may answer a request."""
+
+    id: int
+    terms: array[int]
+    codes: bytes
+    described: int
+    length: int
+    facts: Facts
+
+
+WEIGHTS = Weights()
+_TEXT_K, _TEXT_B = 4.0, 0.95
+_TOLD_K, _TOLD_B = 1.2, 0.75
+_BEST = 3  # words of a description
+_LOGS = tuple(log1p(level) for level in LEVELS)
+
+
+class Hit(NamedTuple):
+    """A word that the request and a document share."""
+
+    term: int
+    code: int
+
+
+def hits(asked: Query, candidate: Candidate) -> list[Hit]:
+    """The words they share."""
+    terms = candidate.terms
+    shared = compress(zip(terms, candidate.codes, strict=True), map(asked.words.__contains__, terms))
+    return list(map(Hit._make, shared))
+
+
+def score(asked: Query, candidate: Candidate, weights: Weights = WEIGHTS) -> float:
+    """How well a document answers the request; comparable within one request only."""
+    words = asked.words
+    terms = candidate.terms
+    below = saturated(candidate.length, USUAL_LENGTH, _TEXT_K, _TEXT_B)
+    counted = [level * (_TEXT_K + 1.0) / (level + below) for level in LEVELS]
+    below = saturated(candidate.described, USUAL_DESCRIPTION, _TOLD_K, _TOLD_B)
+    told = [n * (_TOLD_K + 1.0) / (n + below) for n in range(4)]
+    text = covered = alike = named = headed = 0.0
+    described: list[tuple[float, float, float]] = []
+    for term, code in compress(zip(terms, candidate.codes, strict=True), map(words.__contains__, terms)):
+        rare, weight, in_description = words[term]
+        level = code & TEXT
+        if level:
+            text += weight * counted[level]
+            covered += rare
+            alike += rare * weight * _LOGS[level]
+        if code >= 1 << DESCRIBED:
+            times = code >> DESCRIBED & 3
+            if times:
+                described.append((weight, in_description, told[times]))
+            if code >> NAMED & 1:
+                named += rare
+            if code >> HEADED:
+                headed += rare * weight
+    facts = candidate.facts
+    scale = asked.scale
+    best = sorted((weight for weight, _, _ in described), reverse=True)[:_BEST]
+    return (
+        weights.text * text / scale
+        + weights.text_covered * covered / (facts.text + 3.0)
+        + weights.text_alike * alike / ((facts.text_norm + 1e-6) * asked.norm)
+        + weights.name_covered * named / (facts.named + 1.0)
+        + weights.headings_alike * headed / ((facts.headed_norm + 1e-6) * asked.norm)
+        + weights.description * sum(w * n for w, _, n in described) / scale
+        + weights.description_rare * sum(w * n for _, w, n in described) / scale
+        + weights.best_described * sum(best) / 10.0
+        + weights.request_described * 3.0 * sum(w for w, _, _ in described) / (asked.total + 1e-9)
+    )
+
+
+def words_of(asked: Query, found: list[Hit]) -> list[Word]:
+    """The words of the request that were found."""
+    return [asked.words[hit.term] for hit in found]

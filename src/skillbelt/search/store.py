@@ -1,0 +1,311 @@
+"""The search index on disk: one SQLite file for all projects and processes.
+
+It is a cache like the catalogue's index: one that is damaged, foreign or locked costs time, never
+a skill. Each document is kept whole; the postings, which tell which documents say a word best, are
+made of the documents and stand beside them in generations, so that whoever reads never sees half
+of one. See docs/search.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from skillbelt.search.document import Document
+from skillbelt.search.facts import Facts, facts, impacts
+from skillbelt.search.lexical import Candidate
+
+if TYPE_CHECKING:
+    import sqlite3
+
+# Raise when what is stored no longer means the same.
+FORMAT = 1
+_BUSY_SECONDS = 5.0
+# The most documents of a word that are kept, those that say it best, and how many of them a
+# request of many words looks at. Fewer find better: a long request has a few words of everything.
+MOST_POSTINGS = 1024
+LEAST_POSTINGS = 256
+_PASSES = 8  # in which postings are made; each takes a share of the words, so of the memory
+_CHUNK = 500  # ids in one statement
+# SQLite's codes for what another process or the disk is doing right now: PERM, BUSY, LOCKED,
+# READONLY, IOERR, FULL, CANTOPEN. Making the file anew would not help.
+_PASSING = frozenset((3, 5, 6, 8, 10, 13, 14))
+T = TypeVar("T")
+
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS doc (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER, path TEXT UNIQUE, stamp TEXT,
+    described INTEGER, length INTEGER, named REAL, text REAL, text_norm REAL, headed_norm REAL,
+    terms BLOB, codes BLOB);
+CREATE INDEX IF NOT EXISTS doc_root ON doc (root);
+CREATE TABLE IF NOT EXISTS root (
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE, generation INTEGER DEFAULT 0, merged INTEGER DEFAULT 0,
+    stale INTEGER DEFAULT 0);
+CREATE TABLE IF NOT EXISTS posting (
+    root INTEGER, generation INTEGER, term INTEGER, docs BLOB, impacts BLOB,
+    PRIMARY KEY (root, generation, term)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS lease (id INTEGER PRIMARY KEY, holder TEXT, until REAL);
+PRAGMA user_version = {FORMAT};
+"""
+_COLUMNS = "id, terms, codes, described, length, named, text, text_norm, headed_norm"
+
+
+class Stored(NamedTuple):
+    """A document that the index has: its id, and the stamp of the file it was made of."""
+
+    id: int
+    stamp: str
+
+
+class Root(NamedTuple):
+    """The documents of one folder: up to `merged` they are in the postings of a generation."""
+
+    id: int
+    generation: int
+    merged: int
+
+
+class Fresh(NamedTuple):
+    """A document to be stored."""
+
+    path: str
+    stamp: str
+    made: Document
+
+
+class SearchIndex:
+    """What is stored, and how it is asked. Any thread may use it; one does at a time."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.trouble = ""
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    # What is there
+
+    def version(self) -> tuple[object, ...]:
+        """Differs from before when another process has changed the file."""
+        found = self._do(lambda db: tuple(db.execute("PRAGMA data_version").fetchone()))
+        return found or ()
+
+    def root(self, path: str) -> Root:
+        """The folder as the index knows it; it is made known if it was not."""
+
+        def work(db: sqlite3.Connection) -> Root:
+            asked = "SELECT id, generation, merged FROM root WHERE path = ?"
+            row = db.execute(asked, (_text(path),)).fetchone()
+            if row is None:
+                db.execute("INSERT OR IGNORE INTO root (path) VALUES (?)", (_text(path),))
+                row = db.execute(asked, (_text(path),)).fetchone()
+            return Root._make(row)
+
+        return self._do(work) or Root(0, 0, 0)
+
+    def stored(self, root: Root) -> dict[str, Stored]:
+        """Every document of a folder by its path."""
+        asked = "SELECT path, id, stamp FROM doc WHERE root = ?"
+        rows = self._do(lambda db: db.execute(asked, (root.id,)).fetchall()) or []
+        return {path: Stored(id, stamp) for path, id, stamp in rows}
+
+    def candidates(self, ids: Sequence[int]) -> list[Candidate]:
+        """The documents of these ids, as many of them as there are."""
+
+        def work(db: sqlite3.Connection) -> list[Candidate]:
+            found: list[Candidate] = []
+            for start in range(0, len(ids), _CHUNK):
+                some = ids[start : start + _CHUNK]
+                marks = ",".join("?" * len(some))
+                found += map(_candidate, db.execute(f"SELECT {_COLUMNS} FROM doc WHERE id IN ({marks})", some))
+            return found
+
+        return self._do(work) or []
+
+    def postings(self, root: Root, terms: Sequence[int]) -> list[tuple[int, array[int], bytes]]:
+        """For each of the words that the folder has: who says it best, and how well."""
+
+        def work(db: sqlite3.Connection) -> list[tuple[int, array[int], bytes]]:
+            found: list[tuple[int, array[int], bytes]] = []
+            for start in range(0, len(terms), _CHUNK):
+                some = terms[start : start + _CHUNK]
+                asked = (
+                    "SELECT term, docs, impacts FROM posting WHERE root = ? AND generation = ? "
+                    f"AND term IN ({','.join('?' * len(some))})"
+                )
+                rows = db.execute(asked, (root.id, root.generation, *some))
+                found += [(term, array("I", docs), impacts) for term, docs, impacts in rows]
+            return found
+
+        return self._do(work) or []
+
+    # How it is kept true
+
+    def save(self, root: Root, fresh: Iterable[Fresh], gone: Iterable[str] = ()) -> bool:
+        """Store documents and forget others, together; whether it could be done."""
+        rows = [_row(root, one) for one in fresh]
+        paths = [(_text(path),) for path in gone]
+
+        def work(db: sqlite3.Connection) -> bool:
+            with _transaction(db):
+                db.executemany("DELETE FROM doc WHERE path = ?", paths)
+                db.executemany("DELETE FROM doc WHERE path = ?", [(row[1],) for row in rows])
+                db.executemany(f"INSERT INTO doc (root, path, stamp, described, length, named, text, "
+                    f"text_norm, headed_norm, terms, codes) VALUES ({','.join('?' * 11)})", rows)
+            return True
+
+        return bool(self._do(work))
+
+    def merge(self, root: Root, alive: Callable[[], bool] = lambda: True) -> None:
+        """Make the postings of a folder anew of its documents."""
+
+        def begin(db: sqlite3.Connection) -> int:
+            with _transaction(db):
+                row = db.execute("SELECT max(generation) FROM posting WHERE root = ?", (root.id,)).fetchone()
+                last = db.execute("SELECT coalesce(max(id), 0) FROM doc WHERE root = ?", (root.id,)).fetchone()
+                db.execute("DELETE FROM posting WHERE root = ? AND generation != ?", (root.id, root.generation))
+            return max(row[0] or 0, root.generation) + 1 << 32 | last[0]
+
+        packed = self._do(begin)
+        if packed is None:
+            return
+        generation, last = packed >> 32, packed & 0xFFFFFFFF
+        for share in range(_PASSES):
+            if not alive() or self._do(lambda db: _merge_share(db, root.id, generation, last, share)) is None:  # noqa: B023
+                return
+        self._do(lambda db: _switch(db, root.id, generation, last))
+
+    def lease(self, holder: str, now: float, until: float) -> bool:
+        """Whether the holder may build until then: nobody else does."""
+
+        def work(db: sqlite3.Connection) -> bool:
+            with _transaction(db):
+                row = db.execute("SELECT holder, until FROM lease WHERE id = 1").fetchone()
+                if row is not None and row[0] != holder and row[1] > now:
+                    return False
+                db.execute("INSERT OR REPLACE INTO lease VALUES (1, ?, ?)", (holder, until))
+            return True
+
+        return bool(self._do(work))
+
+    # The file
+
+    def _do(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """What the work gives; None when the file can not be used, which `trouble` explains.
+
+        A file that is damaged or foreign is removed and the work done on a new one.
+        """
+        import sqlite3
+
+        with self._lock:
+            for attempt in (1, 2):
+                try:
+                    return work(self._open())
+                except (sqlite3.Error, OSError, OverflowError) as error:
+                    self.close()
+                    self.trouble = f"{self.path}: {error}"
+                    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                    if attempt == 2 or code in _PASSING or isinstance(error, OSError):
+                        return None
+                    self._remove()
+            return None
+
+    def _open(self) -> sqlite3.Connection:
+        import sqlite3
+
+        if self._connection is None:
+            if self.path:
+                os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            db = sqlite3.connect(
+                self.path or ":memory:", timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            self._connection = db
+            db.execute("PRAGMA synchronous = OFF")
+            found = db.execute("PRAGMA user_version").fetchone()[0]
+            tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if found != FORMAT:
+                if tables:
+                    raise sqlite3.DatabaseError("it was made by another version")
+                db.executescript(_SCHEMA)
+        return self._connection
+
+    def _remove(self) -> None:
+        for suffix in ("", "-journal"):
+            with contextlib.suppress(OSError):
+                os.unlink(self.path + suffix)
+
+
+@contextlib.contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _candidate(row: tuple[int, bytes, bytes, int, int, float, float, float, float]) -> Candidate:
+    id, terms, codes, described, length, *sums = row
+    return Candidate(id, array("I", terms), codes, described, length, Facts._make(sums))
+
+
+def _row(root: Root, fresh: Fresh) -> tuple[object, ...]:
+    made = fresh.made
+    sums = facts(made)
+    return (root.id, _text(fresh.path), fresh.stamp, made.described, made.length, *sums,
+            made.terms.tobytes(), made.codes)
+
+
+def _text(path: str) -> str:
+    """A path as SQLite can hold it: no half of a surrogate pair."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+def _merge_share(db: sqlite3.Connection, root: int, generation: int, last: int, share: int) -> bool:
+    """The postings of the words whose numbers fall into one share."""
+    from bisect import bisect_left
+
+    low, high = (share << 32) // _PASSES, (share + 1 << 32) // _PASSES
+    said: dict[int, list[int]] = {}
+    asked = "SELECT id, terms, codes, described, length FROM doc WHERE root = ? AND id <= ?"
+    for id, terms, codes, described, length in db.execute(asked, (root, last)):
+        made = Document(array("I", terms), codes, described, length)
+        first, end = bisect_left(made.terms, low), bisect_left(made.terms, high)
+        for term, impact in zip(made.terms[first:end], impacts(made)[first:end], strict=True):
+            packed = impact << 32 | id
+            if term in said:
+                said[term].append(packed)
+            else:
+                said[term] = [packed]
+    rows = [(root, generation, term, *_best(said[term])) for term in sorted(said)]
+    with _transaction(db):
+        db.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?, ?, ?, ?)", rows)
+    return True
+
+
+def _best(packed: list[int]) -> tuple[bytes, bytes]:
+    """The documents that say a word best, best first, and how well they do."""
+    if len(packed) > LEAST_POSTINGS:
+        packed.sort(reverse=True)
+        del packed[MOST_POSTINGS:]
+    return array("I", [one & 0xFFFFFFFF for one in packed]).tobytes(), bytes([one >> 32 for one in packed])
+
+
+def _switch(db: sqlite3.Connection, root: int, generation: int, last: int) -> bool:
+    with _transaction(db):
+        db.execute("UPDATE root SET generation = ?, merged = ? WHERE id = ?", (generation, last, root))
+        db.execute("DELETE FROM posting WHERE root = ? AND generation != ?", (root, generation))
+    return True
