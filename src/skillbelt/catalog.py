@@ -68,6 +68,9 @@ class Filters(NamedTuple):
     keep: Callable[[Skill], bool] | None = None
 
 
+EVERYTHING = Filters()
+
+
 class Catalog(Mapping[str, Skill]):
     """Every skill by name. Nothing is read until it is asked for, and never a body.
 
@@ -174,7 +177,7 @@ class Catalog(Mapping[str, Skill]):
         self,
         query: str,
         limit: int = 10,
-        filters: Filters = Filters(),
+        filters: Filters = EVERYTHING,
         *,
         wait_seconds: float | None = None,
     ) -> list[Result]:
@@ -197,6 +200,12 @@ class Catalog(Mapping[str, Skill]):
             self._searcher = Searcher(self.settings, progress=self._progress)
         return self._searcher
 
+    def close(self) -> None:
+        """Let go of the search index, and stop making it; the next search opens it again."""
+        searcher, self._searcher, self._searched = self._searcher, None, None
+        if searcher is not None:
+            searcher.close()
+
     def index_for_search(self, wait_seconds: float | None = None) -> bool:
         """Bring the search index to the last scan; whether it is there already."""
         merged = self._state()
@@ -214,7 +223,7 @@ class Catalog(Mapping[str, Skill]):
             self._searched = merged
         return done
 
-    def findable(self, filters: Filters = Filters()) -> Mapping[str, Skill]:
+    def findable(self, filters: Filters = EVERYTHING) -> Mapping[str, Skill]:
         """The skills that a search with these filters goes through, as of the last scan."""
         merged = self._state()
         of, found = self._findable.get(filters, (None, {}))

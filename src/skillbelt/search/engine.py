@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
+from itertools import compress
 from typing import NamedTuple
 from zlib import crc32
 
@@ -18,20 +18,22 @@ from skillbelt.search.protocol import Ranked, Ranker, Result
 from skillbelt.search.query import Query, query
 from skillbelt.search.read import parts_of, text_of
 from skillbelt.search.snippet import Reason, snippet
-from skillbelt.search.store import LEAST_POSTINGS, MOST_POSTINGS, Fresh, Root, SearchIndex, Stored
+from skillbelt.search.store import MOST_POSTINGS, Fresh, Root, SearchIndex, Stored
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
 
 MAX_LIMIT = 1_000
 # A folder of no more skills is gone through whole: that is as quick, and misses nothing.
 _WHOLE = 300
-_CANDIDATES = 220
-_READ_POSTINGS = 60_000  # in all for one request, shared by its words
+_CANDIDATES = 140
+_READ_POSTINGS = 16_000  # in all for one request, shared by its words
+_LEAST_DEPTH = 128  # of one word's postings
+_SAMPLE = 16  # one of so many totals is looked at to guess which are high
 _SHARPNESS = 1.3  # rare words choose the candidates
 _AT_ONCE = 48  # skills that are read while somebody waits for an answer
 _BATCH = 128
 _MOST_UNMERGED = 256
-_FOLDED = 3  # how many more than asked for are looked at for near copies
+_FOLDED = 3  # times as many as asked for are looked at for near copies
 _LEASE_SECONDS = 20.0
 _POLL_SECONDS = 0.2
 # What a catalogue holds: the skills of each folder.
@@ -45,6 +47,7 @@ class _Shelf(NamedTuple):
     root: Root
     whole: bool
     ids: Sequence[int]  # all, or those the postings do not know yet
+    allowed: bytes = b""  # a byte for each place in the postings, empty when all may be found
 
 
 class _View(NamedTuple):
@@ -183,7 +186,7 @@ class Searcher:
 
     def _merge(self, path: str) -> None:
         root, known = self._roots[path], self._known[path]
-        waiting = sum(one.id > root.merged for one in known.values())
+        waiting = len({one.id for one in known.values()}.difference(root.docs))
         if len(known) > _WHOLE and waiting > _MOST_UNMERGED:
             self._index.merge(root, lambda: not self._closed)
             self._roots[path] = self._index.root(path)
@@ -199,7 +202,7 @@ class Searcher:
             return []
         view = self._view(skills)
         ranked = self._ranked(asked, view, limit)
-        groups = fold(ranked[: limit * _FOLDED + _BATCH], limit)
+        groups = fold(ranked[: limit * _FOLDED], limit)
         return [self._result(asked, best, copies) for best, copies in groups]
 
     def _view(self, skills: Mapping[str, Skill]) -> _View:
@@ -221,10 +224,8 @@ class Searcher:
             if self._building():
                 known = self._index.stored(self._roots[path])
             here = {one.id: wanted[at] for at, one in known.items() if at in wanted}
-            root, whole = self._roots[path], len(here) <= _WHOLE
             if here:
-                ids = list(here) if whole else [id for id in here if id > root.merged]
-                shelves.append(_Shelf(root, whole, ids))
+                shelves.append(_shelf(self._roots[path], here))
                 by_id.update(here)
         return _View(skills, version, by_id, shelves)
 
@@ -233,7 +234,7 @@ class Searcher:
         for shelf in view.shelves:
             ids += shelf.ids
             if not shelf.whole:
-                ids += self._chosen(asked, shelf.root, view.by_id, max(_CANDIDATES, 2 * limit))
+                ids += self._chosen(asked, shelf, max(_CANDIDATES, 2 * limit))
         found = self._index.candidates(list(dict.fromkeys(ids)))
         ranked = [Ranked(score(asked, one), one, view.by_id[one.id]) for one in found]
         ranked = [one for one in ranked if one.score > 0.0]
@@ -242,21 +243,18 @@ class Searcher:
             ranked = _again(ranker, asked, ranked)
         return ranked
 
-    def _chosen(
-        self, asked: Query, root: Root, allowed: Mapping[int, Skill], most: int
-    ) -> list[int]:
+    def _chosen(self, asked: Query, shelf: _Shelf, most: int) -> list[int]:
         """The documents that say the words of the request best, as the postings tell."""
-        words = asked.words
-        share = _READ_POSTINGS // len(words)
-        depth = min(max(share, LEAST_POSTINGS), MOST_POSTINGS)
-        sums: defaultdict[int, float] = defaultdict(float)
-        for term, docs, impacts in self._index.postings(root, list(words)):
-            word = words[term]
+        sought = asked.sought()
+        depth = min(max(_READ_POSTINGS // len(sought), _LEAST_DEPTH), MOST_POSTINGS)
+        totals = [0.0] * len(shelf.root.docs)
+        for term, places, impacts in self._index.postings(shelf.root, sought):
+            word = asked.words[term]
             weight = word.weight * word.rarity ** (_SHARPNESS - 1.0)
-            for doc, impact in zip(docs[:depth], impacts, strict=False):
-                sums[doc] += weight * impact
-        found = [(total, doc) for doc, total in sums.items() if doc in allowed]
-        return [doc for _, doc in nlargest(most, found)]
+            for place, impact in zip(places[:depth], impacts, strict=False):
+                totals[place] += weight * impact
+        docs = shelf.root.docs
+        return [docs[place] for place in _highest(totals, shelf.allowed, most)]
 
     def _result(self, asked: Query, best: Ranked, copies: Sequence[Ranked]) -> Result:
         reason, skill = Reason(asked, best.candidate), best.skill
@@ -265,6 +263,30 @@ class Searcher:
         text = skill.description if told else _body(skill, self._settings)
         variants = dict.fromkeys((*skill.shadows, *(copy.skill.location for copy in copies)))
         return Result(skill, best.score, field, snippet(text, reason.words()), tuple(variants))
+
+
+def _shelf(root: Root, here: Mapping[int, Skill]) -> _Shelf:
+    if len(here) <= _WHOLE:
+        return _Shelf(root, True, list(here))
+    allowed = bytes(map(here.__contains__, root.docs))
+    new = here.keys() - set(root.docs)
+    return _Shelf(root, False, sorted(new), b"" if all(allowed) else allowed)
+
+
+def _highest(totals: list[float], allowed: bytes, most: int) -> list[int]:
+    """The places of the highest totals. A sample tells what is surely too low to sort."""
+    sample = sorted(totals[::_SAMPLE], reverse=True)
+    cut = sample[min(2 * most // _SAMPLE + 2, len(sample) - 1)] if sample and not allowed else 0.0
+    found = _above(totals, cut)
+    if allowed:
+        found = [place for place in found if allowed[place]]
+    elif len(found) < most:
+        found = _above(totals, 0.0)
+    return nlargest(most, found, key=totals.__getitem__)
+
+
+def _above(totals: list[float], cut: float) -> list[int]:
+    return list(compress(range(len(totals)), map(cut.__lt__, totals)))
 
 
 def stamp(skill: Skill) -> str:
@@ -283,7 +305,9 @@ def _again(ranker: Ranker, asked: Query, ranked: list[Ranked]) -> list[Ranked]:
     if not head:
         return ranked
     given = ranker.scores(asked, head)
-    head = [one._replace(score=one.score + ranker.weight * more) for one, more in zip(head, given, strict=True)]
+    head = [
+        one._replace(score=one.score + ranker.weight * more)
+        for one, more in zip(head, given, strict=True)
+    ]
     head.sort(key=lambda one: (-one.score, one.skill.name))
     return head + tail
-

@@ -61,7 +61,8 @@ def _table(bucket: int) -> bytes:
     below = saturated(int(expm1(bucket / _BUCKETS)), USUAL_LENGTH, 1.5, 0.9)
     counted = [level * 2.5 / (level + below) for level in LEVELS]
     return bytes(
-        min(255, round(_IMPACT_SCALE * (counted[code & TEXT] + _bonus(code)))) for code in range(256)
+        min(255, round(_IMPACT_SCALE * (counted[code & TEXT] + _bonus(code))))
+        for code in range(256)
     )
 
 

@@ -9,30 +9,30 @@ from skillbelt.search.protocol import Ranked
 
 # Two skills that share so much of their words are one.
 ALIKE = 0.8
-# The words with the smallest numbers are as good as drawn by lot, the same lot for every skill.
-_SKETCH = 32
-_SKETCH_ALIKE = 0.6
+# The words with the smallest numbers are as good as drawn by lot, the same lot for every skill: if
+# two share few of them, they share few of all.
+_LOTS = 32
+_LOTS_ALIKE = 0.5
 
 
 def fold(ranked: Iterable[Ranked], limit: int) -> list[tuple[Ranked, list[Ranked]]]:
     """The best `limit` skills in order, each with its near copies among those given."""
     groups: list[tuple[Ranked, list[Ranked]]] = []
-    sketches: list[frozenset[int]] = []
+    drawn: list[frozenset[int]] = []
     for one in ranked:
-        sketch = frozenset(one.candidate.terms[:_SKETCH])
-        for place, other in enumerate(sketches):
-            if _sketches_alike(sketch, other) and alike(one.candidate, groups[place][0].candidate):
-                groups[place][1].append(one)
-                break
-        else:
-            if len(groups) < limit:
-                groups.append((one, []))
-                sketches.append(sketch)
+        lots = frozenset(one.candidate.terms[:_LOTS])
+        near = (group for group, others in zip(groups, drawn, strict=True) if _near(lots, others))
+        same = next((g for g in near if alike(one.candidate, g[0].candidate)), None)
+        if same is not None:
+            same[1].append(one)
+        elif len(groups) < limit:
+            groups.append((one, []))
+            drawn.append(lots)
     return groups
 
 
-def _sketches_alike(one: frozenset[int], other: frozenset[int]) -> bool:
-    return len(one & other) >= _SKETCH_ALIKE * max(len(one), len(other))
+def _near(one: frozenset[int], other: frozenset[int]) -> bool:
+    return len(one & other) >= _LOTS_ALIKE * len(one)
 
 
 def alike(one: Candidate, other: Candidate) -> bool:

@@ -21,15 +21,15 @@ from skillbelt.search.query import Query, Word
 class Weights(NamedTuple):
     """How much each sign counts. Fitted; see docs/search.md."""
 
-    description: float = -2.31
-    description_rare: float = 1.07
-    text: float = 0.75
-    name_covered: float = 3.78
-    text_covered: float = 1.27
-    text_alike: float = 1.90
-    best_described: float = 2.30
-    request_described: float = 3.12
-    headings_alike: float = -2.28
+    description: float = -3.43
+    description_rare: float = 1.54
+    text: float = 0.83
+    name_covered: float = 3.82
+    text_covered: float = 1.12
+    text_alike: float = 1.27
+    best_described: float = 2.31
+    request_described: float = 3.14
+    headings_alike: float = -2.02
 
 
 class Candidate(NamedTuple):
@@ -60,7 +60,9 @@ class Hit(NamedTuple):
 def hits(asked: Query, candidate: Candidate) -> list[Hit]:
     """The words they share."""
     terms = candidate.terms
-    shared = compress(zip(terms, candidate.codes, strict=True), map(asked.words.__contains__, terms))
+    shared = compress(
+        zip(terms, candidate.codes, strict=True), map(asked.words.__contains__, terms)
+    )
     return list(map(Hit._make, shared))
 
 
@@ -74,7 +76,9 @@ def score(asked: Query, candidate: Candidate, weights: Weights = WEIGHTS) -> flo
     told = [n * (_TOLD_K + 1.0) / (n + below) for n in range(4)]
     text = covered = alike = named = headed = 0.0
     described: list[tuple[float, float, float]] = []
-    for term, code in compress(zip(terms, candidate.codes, strict=True), map(words.__contains__, terms)):
+    for term, code in compress(
+        zip(terms, candidate.codes, strict=True), map(words.__contains__, terms)
+    ):
         rare, weight, in_description = words[term]
         level = code & TEXT
         if level:

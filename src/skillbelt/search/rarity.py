@@ -39,4 +39,6 @@ def rarity() -> Rarity:
     scale = [step / STEP for step in range(256)]
     anywhere = map(scale.__getitem__, data[4 * count : 5 * count])
     described = map(scale.__getitem__, data[5 * count :])
-    return Rarity(dict(zip(numbers, anywhere, strict=True)), dict(zip(numbers, described, strict=True)))
+    return Rarity(
+        dict(zip(numbers, anywhere, strict=True)), dict(zip(numbers, described, strict=True))
+    )

@@ -1,5 +1,4 @@
-"""What of a skill is searched: its text, the names of its files, and what its scripts say of
-themselves."""
+"""What of a skill is searched: its text, its files' names, what its scripts say of themselves."""
 
 from __future__ import annotations
 

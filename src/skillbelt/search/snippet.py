@@ -9,7 +9,6 @@ from skillbelt.search.document import DESCRIBED, HEADED, NAMED, TEXT
 from skillbelt.search.lexical import Candidate, hits
 from skillbelt.search.protocol import Field
 from skillbelt.search.query import Query
-from skillbelt.search.words import ids, runs
 from skillbelt.text import one_line, shorten
 
 SNIPPET_CHARS = 160
@@ -44,14 +43,9 @@ class Reason:
 
     def words(self) -> list[str]:
         """The words that tell most, as they are spelt in the request."""
-        weights = {term: self._asked.words[term].weight for term, _ in self._hits}
-        spelt: dict[int, str] = {}
-        for run in runs(self._asked.text):
-            for term in ids(run):
-                if term in weights:
-                    spelt.setdefault(term, run.lower())
-        ordered = sorted(spelt, key=lambda term: -weights[term])
-        return list(dict.fromkeys(spelt[term] for term in ordered))[:_MOST_WORDS]
+        words, spelt = self._asked.words, self._asked.spelt
+        ordered = sorted((term for term, _ in self._hits), key=lambda term: -words[term].weight)
+        return list(dict.fromkeys(spelt[term].lower() for term in ordered[:_MOST_WORDS]))
 
 
 def snippet(text: str, wanted: Iterable[str]) -> str:

@@ -48,7 +48,7 @@ def _measure(word: str) -> int:
 
 
 def _without_plural(word: str) -> str:
-    if word.endswith("sses") or word.endswith("ies"):
+    if word.endswith(("sses", "ies")):
         return word[:-2]
     return word[:-1] if word[-1] == "s" and word[-2] not in "su" else word
 

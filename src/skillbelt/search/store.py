@@ -12,7 +12,9 @@ import contextlib
 import os
 import threading
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from skillbelt.search.document import Document
@@ -28,7 +30,6 @@ _BUSY_SECONDS = 5.0
 # The most documents of a word that are kept, those that say it best, and how many of them a
 # request of many words looks at. Fewer find better: a long request has a few words of everything.
 MOST_POSTINGS = 1024
-LEAST_POSTINGS = 256
 _PASSES = 8  # in which postings are made; each takes a share of the words, so of the memory
 _CHUNK = 500  # ids in one statement
 # SQLite's codes for what another process or the disk is doing right now: PERM, BUSY, LOCKED,
@@ -43,8 +44,7 @@ CREATE TABLE IF NOT EXISTS doc (
     terms BLOB, codes BLOB);
 CREATE INDEX IF NOT EXISTS doc_root ON doc (root);
 CREATE TABLE IF NOT EXISTS root (
-    id INTEGER PRIMARY KEY, path TEXT UNIQUE, generation INTEGER DEFAULT 0, merged INTEGER DEFAULT 0,
-    stale INTEGER DEFAULT 0);
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE, generation INTEGER DEFAULT 0, docs BLOB DEFAULT x'');
 CREATE TABLE IF NOT EXISTS posting (
     root INTEGER, generation INTEGER, term INTEGER, docs BLOB, impacts BLOB,
     PRIMARY KEY (root, generation, term)) WITHOUT ROWID;
@@ -62,11 +62,19 @@ class Stored(NamedTuple):
 
 
 class Root(NamedTuple):
-    """The documents of one folder: up to `merged` they are in the postings of a generation."""
+    """One folder: the generation of its postings, and the ids of the documents they speak of."""
 
     id: int
-    generation: int
-    merged: int
+    generation: int = 0
+    docs: array[int] = array("I")
+
+
+class Posting(NamedTuple):
+    """Who says a word best: places in the list of the root's documents, and how well each does."""
+
+    term: int
+    places: array[int]
+    impacts: bytes
 
 
 class Fresh(NamedTuple):
@@ -104,14 +112,14 @@ class SearchIndex:
         """The folder as the index knows it; it is made known if it was not."""
 
         def work(db: sqlite3.Connection) -> Root:
-            asked = "SELECT id, generation, merged FROM root WHERE path = ?"
+            asked = "SELECT id, generation, docs FROM root WHERE path = ?"
             row = db.execute(asked, (_text(path),)).fetchone()
             if row is None:
                 db.execute("INSERT OR IGNORE INTO root (path) VALUES (?)", (_text(path),))
                 row = db.execute(asked, (_text(path),)).fetchone()
-            return Root._make(row)
+            return Root(row[0], row[1], array("I", row[2]))
 
-        return self._do(work) or Root(0, 0, 0)
+        return self._do(work) or Root(0)
 
     def stored(self, root: Root) -> dict[str, Stored]:
         """Every document of a folder by its path."""
@@ -127,16 +135,19 @@ class SearchIndex:
             for start in range(0, len(ids), _CHUNK):
                 some = ids[start : start + _CHUNK]
                 marks = ",".join("?" * len(some))
-                found += map(_candidate, db.execute(f"SELECT {_COLUMNS} FROM doc WHERE id IN ({marks})", some))
+                found += map(
+                    _candidate,
+                    db.execute(f"SELECT {_COLUMNS} FROM doc WHERE id IN ({marks})", some),
+                )
             return found
 
         return self._do(work) or []
 
-    def postings(self, root: Root, terms: Sequence[int]) -> list[tuple[int, array[int], bytes]]:
+    def postings(self, root: Root, terms: Sequence[int]) -> list[Posting]:
         """For each of the words that the folder has: who says it best, and how well."""
 
-        def work(db: sqlite3.Connection) -> list[tuple[int, array[int], bytes]]:
-            found: list[tuple[int, array[int], bytes]] = []
+        def work(db: sqlite3.Connection) -> list[Posting]:
+            found: list[Posting] = []
             for start in range(0, len(terms), _CHUNK):
                 some = terms[start : start + _CHUNK]
                 asked = (
@@ -144,7 +155,9 @@ class SearchIndex:
                     f"AND term IN ({','.join('?' * len(some))})"
                 )
                 rows = db.execute(asked, (root.id, root.generation, *some))
-                found += [(term, array("I", docs), impacts) for term, docs, impacts in rows]
+                found += [
+                    Posting(term, _places(docs, impacts), impacts) for term, docs, impacts in rows
+                ]
             return found
 
         return self._do(work) or []
@@ -160,30 +173,28 @@ class SearchIndex:
             with _transaction(db):
                 db.executemany("DELETE FROM doc WHERE path = ?", paths)
                 db.executemany("DELETE FROM doc WHERE path = ?", [(row[1],) for row in rows])
-                db.executemany(f"INSERT INTO doc (root, path, stamp, described, length, named, text, "
-                    f"text_norm, headed_norm, terms, codes) VALUES ({','.join('?' * 11)})", rows)
+                db.executemany(
+                    f"INSERT INTO doc (root, path, stamp, described, length, named, text, "
+                    f"text_norm, headed_norm, terms, codes) VALUES ({','.join('?' * 11)})",
+                    rows,
+                )
             return True
 
         return bool(self._do(work))
 
     def merge(self, root: Root, alive: Callable[[], bool] = lambda: True) -> None:
         """Make the postings of a folder anew of its documents."""
-
-        def begin(db: sqlite3.Connection) -> int:
-            with _transaction(db):
-                row = db.execute("SELECT max(generation) FROM posting WHERE root = ?", (root.id,)).fetchone()
-                last = db.execute("SELECT coalesce(max(id), 0) FROM doc WHERE root = ?", (root.id,)).fetchone()
-                db.execute("DELETE FROM posting WHERE root = ? AND generation != ?", (root.id, root.generation))
-            return max(row[0] or 0, root.generation) + 1 << 32 | last[0]
-
-        packed = self._do(begin)
-        if packed is None:
+        begun = self._do(lambda db: _begin(db, root))
+        if begun is None:
             return
-        generation, last = packed >> 32, packed & 0xFFFFFFFF
+        generation, docs = begun
         for share in range(_PASSES):
-            if not alive() or self._do(lambda db: _merge_share(db, root.id, generation, last, share)) is None:  # noqa: B023
+            made = partial(
+                _merge_share, root=root.id, generation=generation, docs=docs, share=share
+            )
+            if not alive() or self._do(made) is None:
                 return
-        self._do(lambda db: _switch(db, root.id, generation, last))
+        self._do(lambda db: _switch(db, root.id, generation, docs))
 
     def lease(self, holder: str, now: float, until: float) -> bool:
         """Whether the holder may build until then: nobody else does."""
@@ -227,7 +238,10 @@ class SearchIndex:
             if self.path:
                 os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
             db = sqlite3.connect(
-                self.path or ":memory:", timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                self.path or ":memory:",
+                timeout=_BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
             )
             self._connection = db
             db.execute("PRAGMA synchronous = OFF")
@@ -265,8 +279,16 @@ def _candidate(row: tuple[int, bytes, bytes, int, int, float, float, float, floa
 def _row(root: Root, fresh: Fresh) -> tuple[object, ...]:
     made = fresh.made
     sums = facts(made)
-    return (root.id, _text(fresh.path), fresh.stamp, made.described, made.length, *sums,
-            made.terms.tobytes(), made.codes)
+    return (
+        root.id,
+        _text(fresh.path),
+        fresh.stamp,
+        made.described,
+        made.length,
+        *sums,
+        made.terms.tobytes(),
+        made.codes,
+    )
 
 
 def _text(path: str) -> str:
@@ -274,38 +296,57 @@ def _text(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode()
 
 
-def _merge_share(db: sqlite3.Connection, root: int, generation: int, last: int, share: int) -> bool:
-    """The postings of the words whose numbers fall into one share."""
-    from bisect import bisect_left
+def _begin(db: sqlite3.Connection, root: Root) -> tuple[int, array[int]]:
+    """The next generation, and the documents it will speak of."""
+    with _transaction(db):
+        asked = "SELECT coalesce(max(generation), 0) FROM posting WHERE root = ?"
+        last: int = db.execute(asked, (root.id,)).fetchone()[0]
+        rows = db.execute("SELECT id FROM doc WHERE root = ? ORDER BY id", (root.id,))
+        return max(last, root.generation) + 1, array("I", [row[0] for row in rows])
 
+
+def _merge_share(
+    db: sqlite3.Connection, root: int, generation: int, docs: array[int], share: int
+) -> bool:
+    """The postings of the words whose numbers fall into one share."""
     low, high = (share << 32) // _PASSES, (share + 1 << 32) // _PASSES
+    place_of = {id: place for place, id in enumerate(docs)}
     said: dict[int, list[int]] = {}
     asked = "SELECT id, terms, codes, described, length FROM doc WHERE root = ? AND id <= ?"
-    for id, terms, codes, described, length in db.execute(asked, (root, last)):
+    for id, terms, codes, described, length in db.execute(asked, (root, docs[-1] if docs else 0)):
+        place = place_of.get(id)
+        if place is None:
+            continue
         made = Document(array("I", terms), codes, described, length)
         first, end = bisect_left(made.terms, low), bisect_left(made.terms, high)
         for term, impact in zip(made.terms[first:end], impacts(made)[first:end], strict=True):
-            packed = impact << 32 | id
             if term in said:
-                said[term].append(packed)
+                said[term].append(impact << 32 | place)
             else:
-                said[term] = [packed]
-    rows = [(root, generation, term, *_best(said[term])) for term in sorted(said)]
+                said[term] = [impact << 32 | place]
+    kind = "H" if len(docs) <= 0x10000 else "I"
+    rows = [(root, generation, term, *_best(said[term], kind)) for term in sorted(said)]
     with _transaction(db):
         db.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?, ?, ?, ?)", rows)
     return True
 
 
-def _best(packed: list[int]) -> tuple[bytes, bytes]:
+def _best(packed: list[int], kind: str) -> tuple[bytes, bytes]:
     """The documents that say a word best, best first, and how well they do."""
-    if len(packed) > LEAST_POSTINGS:
-        packed.sort(reverse=True)
-        del packed[MOST_POSTINGS:]
-    return array("I", [one & 0xFFFFFFFF for one in packed]).tobytes(), bytes([one >> 32 for one in packed])
+    packed.sort(reverse=True)
+    del packed[MOST_POSTINGS:]
+    places = array(kind, [one & 0xFFFFFFFF for one in packed])
+    return places.tobytes(), bytes([one >> 32 for one in packed])
 
 
-def _switch(db: sqlite3.Connection, root: int, generation: int, last: int) -> bool:
+def _places(data: bytes, impacts: bytes) -> array[int]:
+    return array("H" if len(data) == 2 * len(impacts) else "I", data)
+
+
+def _switch(db: sqlite3.Connection, root: int, generation: int, docs: array[int]) -> bool:
+    """From now on these are the postings; those before are forgotten."""
     with _transaction(db):
-        db.execute("UPDATE root SET generation = ?, merged = ? WHERE id = ?", (generation, last, root))
+        asked = "UPDATE root SET generation = ?, docs = ? WHERE id = ?"
+        db.execute(asked, (generation, docs.tobytes(), root))
         db.execute("DELETE FROM posting WHERE root = ? AND generation != ?", (root, generation))
     return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from itertools import pairwise
 from zlib import crc32
 
 from skillbelt.search.stem import stem
@@ -17,7 +18,10 @@ from skillbelt.search.stem import stem
 _RUN = re.compile(r"[^\W_]+")
 _PART = re.compile(r"[A-Z]{2,}s?(?![a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 # Scripts without blanks between words: Thai to Khmer, kana, Han, Hangul.
-_PACKED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003ffff"
+_PACKED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+    "\uac00-\ud7af\U00020000-\U0003ffff"
+)
 _SCRIPTS = re.compile(rf"[{_PACKED}]+|[^{_PACKED}]+")
 _IS_PACKED = re.compile(rf"[{_PACKED}]")
 _SIGNS = (("c++", " cpp "), ("c#", " csharp "), ("f#", " fsharp "))
@@ -95,7 +99,7 @@ def _analysed(run: str) -> Iterable[str]:
     found: list[str] = []
     for piece in _SCRIPTS.findall(unicodedata.normalize("NFKC", run)):
         if _IS_PACKED.match(piece):
-            found += [piece] if len(piece) == 1 else map("".join, zip(piece, piece[1:]))
+            found += [piece] if len(piece) == 1 else map("".join, pairwise(piece))
         else:
             found += _latin(_plain(piece))
     return found
