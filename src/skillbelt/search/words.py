@@ -93,6 +93,12 @@ _known = _Known()
 _numbered = _Numbered()
 
 
+def forget() -> None:
+    """Let go of the analyses that are kept."""
+    _known.clear()
+    _numbered.clear()
+
+
 def _analysed(run: str) -> Iterable[str]:
     if run.isascii():
         return _latin(run)
