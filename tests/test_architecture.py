@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "skillbelt"
 MAX_LINES = 600
 # Extras without a wheel for every platform: not in `all`, and tested where they can be had.
-NOT_EVERYWHERE = ("sandlock",)
+NOT_EVERYWHERE = ("sandlock", "semantic")
 MAX_IMPORT_CPU_SECONDS = 0.15
 
 # A module may import only from those above it. A package counts as one; inside it there may be no

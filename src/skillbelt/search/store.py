@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
+import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from skillbelt.search.document import Document
 from skillbelt.search.facts import Facts, facts, impacts
 from skillbelt.search.lexical import Candidate
+from skillbelt.search.words import NUMBERS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -32,26 +35,27 @@ _BUSY_SECONDS = 5.0
 MOST_POSTINGS = 1024
 _PASSES = 8  # in which postings are made; each takes a share of the words, so of the memory
 _CHUNK = 500  # ids in one statement
+_COUNT = 3  # bytes that say how many words a document has
+_PAGE_BYTES = 16 * 2**10  # documents and lists fill larger pages better
 # SQLite's codes for what another process or the disk is doing right now: PERM, BUSY, LOCKED,
 # READONLY, IOERR, FULL, CANTOPEN. Making the file anew would not help.
 _PASSING = frozenset((3, 5, 6, 8, 10, 13, 14))
 T = TypeVar("T")
 
 _SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS doc (
+CREATE TABLE doc (
     id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER, path TEXT UNIQUE, stamp TEXT,
     described INTEGER, length INTEGER, named REAL, text REAL, text_norm REAL, headed_norm REAL,
-    terms BLOB, codes BLOB);
-CREATE INDEX IF NOT EXISTS doc_root ON doc (root);
-CREATE TABLE IF NOT EXISTS root (
+    words BLOB);
+CREATE INDEX doc_root ON doc (root);
+CREATE TABLE root (
     id INTEGER PRIMARY KEY, path TEXT UNIQUE, generation INTEGER DEFAULT 0, docs BLOB DEFAULT x'');
-CREATE TABLE IF NOT EXISTS posting (
-    root INTEGER, generation INTEGER, term INTEGER, docs BLOB, impacts BLOB,
-    PRIMARY KEY (root, generation, term)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS lease (id INTEGER PRIMARY KEY, holder TEXT, until REAL);
+CREATE TABLE generation (id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER);
+CREATE TABLE posting (id INTEGER PRIMARY KEY, data BLOB);
+CREATE TABLE lease (id INTEGER PRIMARY KEY, holder TEXT, until REAL);
 PRAGMA user_version = {FORMAT};
 """
-_COLUMNS = "id, terms, codes, described, length, named, text, text_norm, headed_norm"
+_COLUMNS = "id, words, described, length, named, text, text_norm, headed_norm"
 
 
 class Stored(NamedTuple):
@@ -134,7 +138,7 @@ class SearchIndex:
             found: list[Candidate] = []
             for start in range(0, len(ids), _CHUNK):
                 some = ids[start : start + _CHUNK]
-                marks = ",".join("?" * len(some))
+                marks = _marks(some)
                 found += map(
                     _candidate,
                     db.execute(f"SELECT {_COLUMNS} FROM doc WHERE id IN ({marks})", some),
@@ -145,19 +149,16 @@ class SearchIndex:
 
     def postings(self, root: Root, terms: Sequence[int]) -> list[Posting]:
         """For each of the words that the folder has: who says it best, and how well."""
+        first = root.generation * NUMBERS
+        keys = [first + term for term in terms]
 
         def work(db: sqlite3.Connection) -> list[Posting]:
             found: list[Posting] = []
-            for start in range(0, len(terms), _CHUNK):
-                some = terms[start : start + _CHUNK]
-                asked = (
-                    "SELECT term, docs, impacts FROM posting WHERE root = ? AND generation = ? "
-                    f"AND term IN ({','.join('?' * len(some))})"
-                )
-                rows = db.execute(asked, (root.id, root.generation, *some))
-                found += [
-                    Posting(term, _places(docs, impacts), impacts) for term, docs, impacts in rows
-                ]
+            for start in range(0, len(keys), _CHUNK):
+                some = keys[start : start + _CHUNK]
+                asked = f"SELECT id, data FROM posting WHERE id IN ({_marks(some)})"
+                rows = db.execute(asked, some)
+                found += [_posting(id - first, data, len(root.docs)) for id, data in rows]
             return found
 
         return self._do(work) or []
@@ -175,7 +176,7 @@ class SearchIndex:
                 db.executemany("DELETE FROM doc WHERE path = ?", [(row[1],) for row in rows])
                 db.executemany(
                     f"INSERT INTO doc (root, path, stamp, described, length, named, text, "
-                    f"text_norm, headed_norm, terms, codes) VALUES ({','.join('?' * 11)})",
+                    f"text_norm, headed_norm, words) VALUES ({','.join('?' * 10)})",
                     rows,
                 )
             return True
@@ -189,9 +190,7 @@ class SearchIndex:
             return
         generation, docs = begun
         for share in range(_PASSES):
-            made = partial(
-                _merge_share, root=root.id, generation=generation, docs=docs, share=share
-            )
+            made = partial(_merge_share, generation=generation, docs=docs, share=share)
             if not alive() or self._do(made) is None:
                 return
         self._do(lambda db: _switch(db, root.id, generation, docs))
@@ -245,6 +244,7 @@ class SearchIndex:
             )
             self._connection = db
             db.execute("PRAGMA synchronous = OFF")
+            db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             found = db.execute("PRAGMA user_version").fetchone()[0]
             tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if found != FORMAT:
@@ -271,24 +271,47 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _candidate(row: tuple[int, bytes, bytes, int, int, float, float, float, float]) -> Candidate:
-    id, terms, codes, described, length, *sums = row
-    return Candidate(id, array("I", terms), codes, described, length, Facts._make(sums))
+def _candidate(row: tuple[int, bytes, int, int, float, float, float, float]) -> Candidate:
+    id, words, described, length, *sums = row
+    terms, codes = unpacked(words)
+    return Candidate(id, terms, codes, described, length, Facts._make(sums))
 
 
 def _row(root: Root, fresh: Fresh) -> tuple[object, ...]:
     made = fresh.made
-    sums = facts(made)
-    return (
-        root.id,
-        _text(fresh.path),
-        fresh.stamp,
-        made.described,
-        made.length,
-        *sums,
-        made.terms.tobytes(),
-        made.codes,
-    )
+    words = packed(made.terms, made.codes)
+    path = _text(fresh.path)
+    return (root.id, path, fresh.stamp, made.described, made.length, *facts(made), words)
+
+
+def packed(terms: array[int], codes: bytes) -> bytes:
+    """Words and their bytes in little room.
+
+    The lower two bytes of the numbers are as good as noise; the highest ones rise, and the codes
+    are mostly the same, so both are worth compressing.
+    """
+    data = _little(terms).tobytes()
+    count = len(terms).to_bytes(_COUNT, "little")
+    return count + data[0::4] + data[1::4] + zlib.compress(data[2::4] + codes, 6)
+
+
+def unpacked(data: bytes) -> tuple[array[int], bytes]:
+    """The words and their bytes again."""
+    count = int.from_bytes(data[:_COUNT], "little")
+    rest = zlib.decompress(data[_COUNT + 2 * count :])
+    numbers = bytearray(4 * count)
+    numbers[0::4] = data[_COUNT : _COUNT + count]
+    numbers[1::4] = data[_COUNT + count : _COUNT + 2 * count]
+    numbers[2::4] = rest[:count]
+    return _little(array("I", bytes(numbers))), rest[count:]
+
+
+def _little(numbers: array[int]) -> array[int]:
+    """The numbers with their lowest bytes first, whatever the machine."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers
 
 
 def _text(path: str) -> str:
@@ -299,48 +322,62 @@ def _text(path: str) -> str:
 def _begin(db: sqlite3.Connection, root: Root) -> tuple[int, array[int]]:
     """The next generation, and the documents it will speak of."""
     with _transaction(db):
-        asked = "SELECT coalesce(max(generation), 0) FROM posting WHERE root = ?"
-        last: int = db.execute(asked, (root.id,)).fetchone()[0]
+        made = db.execute("INSERT INTO generation (root) VALUES (?)", (root.id,)).lastrowid
         rows = db.execute("SELECT id FROM doc WHERE root = ? ORDER BY id", (root.id,))
-        return max(last, root.generation) + 1, array("I", [row[0] for row in rows])
+        return made or 0, array("I", [row[0] for row in rows])
 
 
-def _merge_share(
-    db: sqlite3.Connection, root: int, generation: int, docs: array[int], share: int
-) -> bool:
+def _merge_share(db: sqlite3.Connection, generation: int, docs: array[int], share: int) -> bool:
     """The postings of the words whose numbers fall into one share."""
-    low, high = (share << 32) // _PASSES, (share + 1 << 32) // _PASSES
-    place_of = {id: place for place, id in enumerate(docs)}
+    low, high = NUMBERS * share // _PASSES, NUMBERS * (share + 1) // _PASSES
     said: dict[int, list[int]] = {}
-    asked = "SELECT id, terms, codes, described, length FROM doc WHERE root = ? AND id <= ?"
-    for id, terms, codes, described, length in db.execute(asked, (root, docs[-1] if docs else 0)):
-        place = place_of.get(id)
-        if place is None:
-            continue
-        made = Document(array("I", terms), codes, described, length)
+    for place, made in _documents(db, docs):
         first, end = bisect_left(made.terms, low), bisect_left(made.terms, high)
         for term, impact in zip(made.terms[first:end], impacts(made)[first:end], strict=True):
             if term in said:
                 said[term].append(impact << 32 | place)
             else:
                 said[term] = [impact << 32 | place]
-    kind = "H" if len(docs) <= 0x10000 else "I"
-    rows = [(root, generation, term, *_best(said[term], kind)) for term in sorted(said)]
+    start, kind = generation * NUMBERS, _kind(len(docs))
+    rows = [(start + term, _best(said[term], kind)) for term in sorted(said)]
     with _transaction(db):
-        db.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?, ?, ?, ?)", rows)
+        db.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?)", rows)
     return True
 
 
-def _best(packed: list[int], kind: str) -> tuple[bytes, bytes]:
-    """The documents that say a word best, best first, and how well they do."""
-    packed.sort(reverse=True)
-    del packed[MOST_POSTINGS:]
-    places = array(kind, [one & 0xFFFFFFFF for one in packed])
-    return places.tobytes(), bytes([one >> 32 for one in packed])
+def _documents(db: sqlite3.Connection, docs: array[int]) -> Iterator[tuple[int, Document]]:
+    """Each of the documents that is still there, with its place."""
+    for start in range(0, len(docs), _CHUNK):
+        some = docs[start : start + _CHUNK].tolist()
+        places = {id: start + place for place, id in enumerate(some)}
+        asked = f"SELECT id, words, described, length FROM doc WHERE id IN ({_marks(some)})"
+        for id, words, described, length in db.execute(asked, some):
+            yield places[id], Document(*unpacked(words), described, length)
 
 
-def _places(data: bytes, impacts: bytes) -> array[int]:
-    return array("H" if len(data) == 2 * len(impacts) else "I", data)
+def _marks(values: Sequence[object]) -> str:
+    return ",".join("?" * len(values))
+
+
+def _kind(count: int) -> str:
+    """The least kind of number that holds every place."""
+    return "H" if count <= 0x10000 else "I"
+
+
+def _best(said: list[int], kind: str) -> bytes:
+    """The documents that say a word best, best first, and then how well they do."""
+    said.sort(reverse=True)
+    del said[MOST_POSTINGS:]
+    return array(kind, [one & 0xFFFFFFFF for one in said]).tobytes() + bytes(
+        [one >> 32 for one in said]
+    )
+
+
+def _posting(term: int, data: bytes, count: int) -> Posting:
+    places = array(_kind(count))
+    number = len(data) // (places.itemsize + 1)
+    places.frombytes(data[: places.itemsize * number])
+    return Posting(term, places, data[places.itemsize * number :])
 
 
 def _switch(db: sqlite3.Connection, root: int, generation: int, docs: array[int]) -> bool:
@@ -348,5 +385,9 @@ def _switch(db: sqlite3.Connection, root: int, generation: int, docs: array[int]
     with _transaction(db):
         asked = "UPDATE root SET generation = ?, docs = ? WHERE id = ?"
         db.execute(asked, (generation, docs.tobytes(), root))
-        db.execute("DELETE FROM posting WHERE root = ? AND generation != ?", (root, generation))
+        old = db.execute("SELECT id FROM generation WHERE root = ? AND id < ?", (root, generation))
+        for (one,) in old.fetchall():
+            between = (one * NUMBERS, (one + 1) * NUMBERS - 1)
+            db.execute("DELETE FROM posting WHERE id BETWEEN ? AND ?", between)
+        db.execute("DELETE FROM generation WHERE root = ? AND id < ?", (root, generation))
     return True

@@ -28,7 +28,8 @@ _SIGNS = (("c++", " cpp "), ("c#", " csharp "), ("f#", " fsharp "))
 _HAS_SIGN = re.compile(r"\b[cf](?:\+\+|#)", re.IGNORECASE)
 _LONGEST_CHARS = 40  # of one word; what is longer is a hash, a key or a picture
 _LONGEST_NUMBER = 4
-_MOST_KNOWN = 400_000  # words whose analysis is kept
+NUMBERS = 1 << 24
+_MOST_KNOWN = 150_000  # words whose analysis is kept
 
 
 def words(text: str) -> list[str]:
@@ -55,8 +56,8 @@ def runs(text: str) -> list[str]:
 
 
 def number(word: str) -> int:
-    """The number of a word in its common form."""
-    return crc32(word.encode("utf-8", "surrogatepass"))
+    """The number of a word in its common form; now and then two words share one."""
+    return crc32(word.encode("utf-8", "surrogatepass")) & NUMBERS - 1
 
 
 def _spelt(text: str) -> str:
@@ -81,7 +82,7 @@ class _Known(dict[str, tuple[str, ...]]):
 
 class _Numbered(dict[str, tuple[int, ...]]):
     def __missing__(self, run: str) -> tuple[int, ...]:
-        made = tuple(map(number, _known[run]))
+        made = tuple(map(number, _analysed(run)))
         if len(run) <= _LONGEST_CHARS:
             if len(self) >= _MOST_KNOWN:
                 self.clear()
