@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from skillbelt.search.document import DESCRIBED, HEADED, LEVELS, NAMED, TEXT
 from skillbelt.search.facts import USUAL_DESCRIPTION, USUAL_LENGTH, Facts, saturated
-from skillbelt.search.query import Query, Word
+from skillbelt.search.query import Query
 
 
 class Weights(NamedTuple):
@@ -74,41 +74,35 @@ def score(asked: Query, candidate: Candidate, weights: Weights = WEIGHTS) -> flo
     counted = [level * (_TEXT_K + 1.0) / (level + below) for level in LEVELS]
     below = saturated(candidate.described, USUAL_DESCRIPTION, _TOLD_K, _TOLD_B)
     told = [n * (_TOLD_K + 1.0) / (n + below) for n in range(4)]
-    text = covered = alike = named = headed = 0.0
-    described: list[tuple[float, float, float]] = []
-    for term, code in compress(
-        zip(terms, candidate.codes, strict=True), map(words.__contains__, terms)
-    ):
+    text = covered = alike = named = headed = said = rarely = 0.0
+    described: list[float] = []
+    shared = compress(zip(terms, candidate.codes, strict=True), map(words.__contains__, terms))
+    for term, code in shared:
         rare, weight, in_description = words[term]
         level = code & TEXT
         if level:
             text += weight * counted[level]
             covered += rare
             alike += rare * weight * _LOGS[level]
-        if code >= 1 << DESCRIBED:
+        if code > TEXT:
             times = code >> DESCRIBED & 3
             if times:
-                described.append((weight, in_description, told[times]))
+                described.append(weight)
+                said += weight * told[times]
+                rarely += in_description * told[times]
             if code >> NAMED & 1:
                 named += rare
             if code >> HEADED:
                 headed += rare * weight
-    facts = candidate.facts
-    scale = asked.scale
-    best = sorted((weight for weight, _, _ in described), reverse=True)[:_BEST]
+    facts, scale, norm = candidate.facts, asked.scale, asked.norm
+    described.sort(reverse=True)
     return (
-        weights.text * text / scale
+        (weights.text * text + weights.description * said + weights.description_rare * rarely)
+        / scale
         + weights.text_covered * covered / (facts.text + 3.0)
-        + weights.text_alike * alike / ((facts.text_norm + 1e-6) * asked.norm)
         + weights.name_covered * named / (facts.named + 1.0)
-        + weights.headings_alike * headed / ((facts.headed_norm + 1e-6) * asked.norm)
-        + weights.description * sum(w * n for w, _, n in described) / scale
-        + weights.description_rare * sum(w * n for _, w, n in described) / scale
-        + weights.best_described * sum(best) / 10.0
-        + weights.request_described * 3.0 * sum(w for w, _, _ in described) / (asked.total + 1e-9)
+        + weights.text_alike * alike / ((facts.text_norm + 1e-6) * norm)
+        + weights.headings_alike * headed / ((facts.headed_norm + 1e-6) * norm)
+        + weights.best_described * sum(described[:_BEST]) / 10.0
+        + weights.request_described * 3.0 * sum(described) / (asked.total + 1e-9)
     )
-
-
-def words_of(asked: Query, found: list[Hit]) -> list[Word]:
-    """The words of the request that were found."""
-    return [asked.words[hit.term] for hit in found]
