@@ -276,12 +276,13 @@ def _shelf(root: Root, here: Mapping[int, Skill]) -> _Shelf:
 def _highest(totals: list[float], allowed: bytes, most: int) -> list[int]:
     """The places of the highest totals. A sample tells what is surely too low to sort."""
     sample = sorted(totals[::_SAMPLE], reverse=True)
-    cut = sample[min(2 * most // _SAMPLE + 2, len(sample) - 1)] if sample and not allowed else 0.0
-    found = _above(totals, cut)
-    if allowed:
-        found = [place for place in found if allowed[place]]
-    elif len(found) < most:
-        found = _above(totals, 0.0)
+    cut = sample[min(2 * most // _SAMPLE + 2, len(sample) - 1)] if sample else 0.0
+    for least in (cut, 0.0):
+        found = _above(totals, least)
+        if allowed:
+            found = [place for place in found if allowed[place]]
+        if len(found) >= most:
+            break
     return nlargest(most, found, key=totals.__getitem__)
 
 
