@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from skillbelt import Catalog
-from skillbelt.search.engine import MAX_LIMIT, Searcher, stamp
+from skillbelt.search.engine import MAX_LIMIT, Searcher
 from skillbelt.search.protocol import Ranked, Result
 from skillbelt.search.query import Query
 from tests.tree import Tree
@@ -85,7 +85,7 @@ def test_another_process_need_not_read_the_skills_again(skills: Tree) -> None:
     before = names(first.search("qpdf"))
     first.close()
     program = (
-        "import skillbelt.search.engine as e\n"
+        "import skillbelt.search.upkeep as e\n"
         "def no(*_): raise AssertionError('read again')\n"
         "e.parts_of = no\n"
         "from skillbelt import Catalog\n"
@@ -207,10 +207,3 @@ def test_a_ranker_looks_again_at_the_best(skills: Tree) -> None:
     found = searcher.search("pdf files git table", catalog)
     assert names(found) == sorted(names(found), reverse=True)
     searcher.close()
-
-
-def test_a_stamp_tells_a_change(skills: Tree) -> None:
-    skill = skills.catalog()["pdf-merge"]
-    assert stamp(skill) == stamp(skill)
-    for other in (skill._replace(mtime_ns=1), skill._replace(description="New.")):
-        assert stamp(other) != stamp(skill)

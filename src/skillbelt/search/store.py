@@ -97,6 +97,7 @@ class SearchIndex:
         self.trouble = ""
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._opened = 0
 
     def close(self) -> None:
         """Let go of the file."""
@@ -109,8 +110,8 @@ class SearchIndex:
 
     def version(self) -> tuple[object, ...]:
         """Differs from before when another process has changed the file."""
-        found = self._do(lambda db: tuple(db.execute("PRAGMA data_version").fetchone()))
-        return found or ()
+        found = self._do(lambda db: db.execute("PRAGMA data_version").fetchone())
+        return () if found is None else (self._opened, *found)
 
     def root(self, path: str) -> Root:
         """The folder as the index knows it; it is made known if it was not."""
@@ -220,8 +221,10 @@ class SearchIndex:
         with self._lock:
             for attempt in (1, 2):
                 try:
-                    return work(self._open())
-                except (sqlite3.Error, OSError, OverflowError) as error:
+                    done = work(self._open())
+                    self.trouble = ""
+                    return done
+                except (sqlite3.Error, OSError, zlib.error, ValueError, TypeError) as error:
                     self.close()
                     self.trouble = f"{self.path}: {error}"
                     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -243,6 +246,7 @@ class SearchIndex:
                 check_same_thread=False,
             )
             self._connection = db
+            self._opened += 1
             db.execute("PRAGMA synchronous = OFF")
             db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             found = db.execute("PRAGMA user_version").fetchone()[0]
