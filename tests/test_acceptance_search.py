@@ -83,15 +83,15 @@ def test_a_model_does_not_find_what_it_may_not_see(tree: Tree) -> None:
     assert "pdf" not in hidden.dispatch("skill_search", {"query": "joins pdf files"}).text
 
 
-def test_the_order_of_the_others_does_not_tell_that_one_is_denied(tree: Tree) -> None:
-    def scores(*rules: Rule) -> dict[str, float]:
+def test_nothing_tells_a_denied_skill_from_one_that_is_not_there(tree: Tree) -> None:
+    def results(*rules: Rule) -> list[tuple[object, ...]]:
         found = belt(tree, rules=rules).search("joins pdf files and locates chores", 100)
-        return {one.skill.name: one.score for one in found}
+        return [tuple(one) for one in found]
 
-    everything = scores()
-    without = scores(Rule("skill", "pdf-*", "deny"))
-    del everything["pdf-merge"]
-    assert without == everything
+    denied = results(Rule("skill", "pdf-*", "deny"))
+    (tree.path(f"{SKILLS}/pdf-merge") / "SKILL.md").unlink()
+    assert denied == results()
+    assert len(denied) > 50
 
 
 def test_a_skill_that_came_since_is_found(tree: Tree) -> None:
