@@ -19,7 +19,7 @@ from skillbelt.settings import Settings
 from skillbelt.skill import Skill
 
 MAX_LIMIT = 1_000
-_CANDIDATES = 140
+_CANDIDATES = 100
 _READ_POSTINGS = 16_000  # in all for one request, shared by its words
 _LEAST_DEPTH = 128  # of one word's postings
 _SAMPLE = 16  # one of so many totals is looked at to guess which are high

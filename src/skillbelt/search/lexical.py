@@ -9,6 +9,7 @@ on tasks and test prompts of public skills, see docs/search.md.
 from __future__ import annotations
 
 from array import array
+from functools import lru_cache
 from itertools import compress
 from math import log1p
 from typing import NamedTuple
@@ -50,6 +51,20 @@ _BEST = 3  # words of a description
 _LOGS = tuple(log1p(level) for level in LEVELS)
 
 
+@lru_cache(maxsize=4096)
+def _counted(length: int) -> tuple[float, ...]:
+    """What each level of a count is worth in a text of that length."""
+    below = saturated(length, USUAL_LENGTH, _TEXT_K, _TEXT_B)
+    return tuple(level * (_TEXT_K + 1.0) / (level + below) for level in LEVELS)
+
+
+@lru_cache(maxsize=4096)
+def _told(length: int) -> tuple[float, ...]:
+    """The same for a description, of which only three counts are told apart."""
+    below = saturated(length, USUAL_DESCRIPTION, _TOLD_K, _TOLD_B)
+    return tuple(n * (_TOLD_K + 1.0) / (n + below) for n in range(4))
+
+
 class Hit(NamedTuple):
     """A word that the request and a document share."""
 
@@ -70,10 +85,7 @@ def score(asked: Query, candidate: Candidate, weights: Weights = WEIGHTS) -> flo
     """How well a document answers the request; comparable within one request only."""
     words = asked.words
     terms = candidate.terms
-    below = saturated(candidate.length, USUAL_LENGTH, _TEXT_K, _TEXT_B)
-    counted = [level * (_TEXT_K + 1.0) / (level + below) for level in LEVELS]
-    below = saturated(candidate.described, USUAL_DESCRIPTION, _TOLD_K, _TOLD_B)
-    told = [n * (_TOLD_K + 1.0) / (n + below) for n in range(4)]
+    counted, told = _counted(candidate.length), _told(candidate.described)
     text = covered = alike = named = headed = said = rarely = 0.0
     described: list[float] = []
     shared = compress(zip(terms, candidate.codes, strict=True), map(words.__contains__, terms))
