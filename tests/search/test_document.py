@@ -66,3 +66,25 @@ def test_words_are_sorted_and_lengths_are_of_all_words() -> None:
 
 def test_what_is_fenced_is_no_heading() -> None:
     assert headings("# One\n```sh\n# not one\n```\n## Two\n~~~\n# nor this") == ["One", "Two"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`" * 500_000,
+        "```\n" * 100_000,
+        "````\n" + "```\n" * 100_000,
+        "~~~" + "`" * 200_000 + "\n" + "# a\n" * 50_000,
+        "#" + " " * 500_000,
+        "# " * 200_000,
+        "x" * 1_000_000,
+        "数" * 300_000,
+        "tags:" + "\n  -" * 100_000,
+        " " * 500_000 + "tags",
+        "\u0130" * 100_000,
+    ],
+)
+@pytest.mark.timeout(30)
+def test_hostile_texts_cost_time_in_proportion_to_their_size(text: str) -> None:
+    made = document(Parts(text[:1000], text, text, text))
+    assert len(made.terms) == len(made.codes)

@@ -43,3 +43,11 @@ def test_what_it_shows_is_short_and_safe() -> None:
     assert len(shown) <= SNIPPET_CHARS
     assert "\x1b" not in shown
     assert "\u202e" not in shown
+
+
+@pytest.mark.parametrize(
+    "text", ["\u0130" * 5000 + " pdf", "a" * 200_000, "pdf\n" * 50_000, "\n" * 9]
+)
+@pytest.mark.timeout(30)
+def test_any_text_has_a_short_snippet(text: str) -> None:
+    assert len(snippet(text, ["pdf", "x"] * 4)) <= SNIPPET_CHARS
