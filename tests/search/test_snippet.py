@@ -51,3 +51,10 @@ def test_what_it_shows_is_short_and_safe() -> None:
 @pytest.mark.timeout(30)
 def test_any_text_has_a_short_snippet(text: str) -> None:
     assert len(snippet(text, ["pdf", "x"] * 4)) <= SNIPPET_CHARS
+
+
+def test_a_long_line_is_cut_between_words() -> None:
+    text = "alpha " * 50 + "the seismic station " + "omega " * 50
+    shown = snippet(text, ["seismic"])
+    assert "the seismic station" in shown
+    assert set(shown.split()) == {"alpha", "the", "seismic", "station", "omega"}

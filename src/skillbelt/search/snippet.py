@@ -73,6 +73,19 @@ def _places(text: str, beginnings: Iterable[str]) -> Iterable[tuple[int, int]]:
             at = text.find(word, at + 1)
             if at < 0:
                 break
-            start = max(text.rfind("\n", 0, at) + 1, at - SNIPPET_CHARS // 2)
-            end = text.find("\n", at)
-            yield start, min(end if end >= 0 else len(text), start + SNIPPET_CHARS)
+            yield _around(text, at)
+
+
+def _around(text: str, at: int) -> tuple[int, int]:
+    """The line there; of a long one the part around the place, cut between words."""
+    first, last = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+    last = len(text) if last < 0 else last
+    if last - first <= SNIPPET_CHARS:
+        return first, last
+    start = max(first, at - SNIPPET_CHARS // 2)
+    if start > first:
+        start = text.find(" ", start, at) + 1 or at
+    end = min(last, start + SNIPPET_CHARS)
+    if end < last:
+        end = max(text.rfind(" ", at, end), at + 1)
+    return start, end
