@@ -20,6 +20,7 @@ CALLS = {
     "list": [],
     "show": ["pdf"],
     "where": ["pdf"],
+    "search": ["read pdf files"],
     "check": [],
     "doctor": [],
     "prompt": [],

@@ -180,6 +180,39 @@ def test_then_the_last_names_go_and_are_counted() -> None:
     assert 45 <= made.tokens <= 50
 
 
+def test_suggested_skills_are_described_before_others_are_named() -> None:
+    wanted = ["skill-00700", "skill-00900"]
+    made = overview(
+        many(1000), format="markdown", budget_tokens=80, search="find", suggested=wanted
+    )
+    lines = made.text.splitlines()
+    assert [line.split("**")[1] for line in lines[1:3]] == wanted
+    assert lines[3].startswith(f"(showing 2 of 1000 with descriptions, {made.names_only} by name: ")
+    assert lines[3].endswith(f"; {made.omitted} more: find them with the find tool)")
+    assert made.shown == 2
+    assert made.tokens <= 80
+
+
+def test_suggested_skills_come_first_where_all_names_fit() -> None:
+    made = overview(many(12), format="markdown", budget_tokens=100, suggested=["skill-00011"])
+    assert made.text.splitlines()[1].startswith("- **skill-00011**")
+    assert made.names_only > 0
+    assert made.omitted == 0
+
+
+def test_where_all_fit_suggestions_change_nothing() -> None:
+    assert overview(many(12), suggested=["skill-00011"]) == overview(many(12))
+
+
+def test_suggestions_that_do_not_fit_are_left_out() -> None:
+    skills = many(1000)
+    names = [one.name for one in skills]
+    for budget in (1, 18, 30, 50, 80, 200):
+        made = overview(skills, format="markdown", budget_tokens=budget, suggested=names[500:600])
+        assert made.tokens <= budget or not made.shown
+        assert made.shown + made.names_only + made.omitted == 1000
+
+
 def test_then_only_a_count_is_left() -> None:
     made = overview(many(1000), format="markdown", budget_tokens=18, search="skill_search")
     assert made.text == "## Available Skills\n(1000 skills: find them with the skill_search tool)"

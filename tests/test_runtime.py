@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from skillbelt import ConfigError, Rule
-from skillbelt.definitions import DEFINITIONS
+from skillbelt.definitions import PROFILES
 from skillbelt.errors import PermissionDenied, RunRefused, SkillNotFound
 from skillbelt.runtime import Runtime
 from skillbelt.store.memory import MemoryStore
@@ -79,7 +79,7 @@ def test_settings_choose_the_tools_and_their_names(tree: Tree) -> None:
     def names(**options: Any) -> list[str]:
         return [tool.name for tool in runtime(tree, **options).tools()]
 
-    assert names() == list(DEFINITIONS)
+    assert names() == list(PROFILES["full"])
     assert names(tool_profile="simple") == ["skill"]
     assert names(tool_profile="simple", tool_names="common") == ["load_skill"]
     assert "read_skill_resource" in names(tool_names="common")

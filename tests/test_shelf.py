@@ -122,8 +122,10 @@ def test_the_rest_of_a_long_list_is_found_with_a_tool_that_is_offered(tree: Tree
     for number in range(60):
         tree.skill(f"{SKILLS}/skill-with-a-long-name-{number}")
     small: dict[str, Any] = {"max_overview_tokens": 120, "guidance": ""}
-    assert "skill_list tool" in shelf(tree, **small).overview().text
-    assert "list_skills tool" in shelf(tree, tool_names="common", **small).overview().text
+    assert "skill_search tool" in shelf(tree, **small).overview().text
+    assert "search_skills tool" in shelf(tree, tool_names="common", **small).overview().text
+    listed = shelf(tree, tools=["skill_list"], **small)
+    assert "skill_list tool" in listed.overview().text
     assert "tool)" not in shelf(tree, tool_profile="simple", **small).overview().text
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from skillbelt import ConfigError
-from skillbelt.definitions import DEFINITIONS, PROFILES
+from skillbelt.definitions import DEFINITIONS, PROFILES, SEARCH
 from skillbelt.tools import (
     FORMATS,
     Call,
@@ -50,7 +50,7 @@ def enum(tool: Tool) -> object:
 
 def test_profiles_name_tools_that_exist() -> None:
     assert PROFILES["simple"] == ("skill",)
-    assert PROFILES["full"] == KINDS
+    assert (*PROFILES["full"], SEARCH) == KINDS
     assert set(PROFILES["knowledge"]) < set(KINDS)
     assert "skill" not in PROFILES["knowledge"]
 
@@ -67,8 +67,8 @@ def test_a_tool_can_be_allowed_by_its_common_name() -> None:
 
 
 def test_an_unknown_tool_is_a_mistake_of_the_caller() -> None:
-    with pytest.raises(ConfigError, match="there is no tool 'search_skills'; there are skill,"):
-        choose(["skill", "search_skills"])
+    with pytest.raises(ConfigError, match="there is no tool 'bash'; there are skill,"):
+        choose(["skill", "bash"])
 
 
 def test_common_names_are_the_ones_models_know() -> None:
@@ -159,7 +159,7 @@ def test_gemini() -> None:
     shape: Any = render(tools(["a"]), "gemini")
     assert len(shape) == 1
     declared = shape[0]["functionDeclarations"]
-    assert [one["name"] for one in declared] == list(KINDS)
+    assert [one["name"] for one in declared] == list(PROFILES["full"])
     text = json.dumps(declared)
     assert "additionalProperties" not in text
     assert "$schema" not in text
@@ -169,7 +169,7 @@ def test_gemini() -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_shape_is_json_and_has_the_order_of_the_tools(format: ToolFormat) -> None:
     text = json.dumps(render(tools(["b", "a"]), format))
-    places = [text.index(f'"name": "{kind}"') for kind in KINDS]
+    places = [text.index(f'"name": "{kind}"') for kind in PROFILES["full"]]
     assert places == sorted(places)
     assert text == json.dumps(render(tools(["a", "b"]), format))
 

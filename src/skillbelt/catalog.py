@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt import sources
 from skillbelt.errors import SkillNotFound
@@ -15,7 +15,11 @@ from skillbelt.roots import Root, local_roots
 from skillbelt.scan import Progress, Scan, scan
 from skillbelt.settings import Settings, load_settings, resolve
 from skillbelt.skill import Skill
-from skillbelt.values import Diagnostic
+from skillbelt.values import Diagnostic, Scope
+
+if TYPE_CHECKING:
+    from skillbelt.search.engine import Searcher
+    from skillbelt.search.protocol import Result
 
 # The limits that change what is read from a SKILL.md, so entries made under others do not count.
 _READING_LIMITS = (
@@ -27,6 +31,7 @@ _READING_LIMITS = (
 )
 # A scan that takes no longer is done whenever somebody asks.
 _CHEAP_SECONDS = 0.1
+_MAX_FILTERS = 64  # whose skills are kept by name
 # Whether an agent (None: nobody in particular) may use a skill at all.
 Permit = Callable[[str | None, Skill], bool]
 
@@ -48,6 +53,22 @@ class Merged(NamedTuple):
     skills: dict[str, Skill]
     shadowed: tuple[Skill, ...]
     diagnostics: tuple[Diagnostic, ...]
+
+
+class Filters(NamedTuple):
+    """Which skills may be found at all; nothing else has any part in a search.
+
+    `agent` leaves those that a model working as this agent may be shown ("" for nobody in
+    particular), None all that are not hidden. `scopes` are those to look in, none for all, and
+    `keep` is the caller's own filter.
+    """
+
+    agent: str | None = None
+    scopes: tuple[Scope, ...] = ()
+    keep: Callable[[Skill], bool] | None = None
+
+
+EVERYTHING = Filters()
 
 
 class Catalog(Mapping[str, Skill]):
@@ -80,6 +101,9 @@ class Catalog(Mapping[str, Skill]):
         self._merged: Merged | None = None
         self._lock = threading.Lock()  # one scan at a time, whoever asks
         self._scanned_at = 0.0
+        self._searcher: Searcher | None = None
+        self._searched: Merged | None = None
+        self._findable: dict[object, tuple[Merged, dict[str, Skill]]] = {}
 
     # What it holds
 
@@ -146,6 +170,79 @@ class Catalog(Mapping[str, Skill]):
     def problems(self) -> tuple[Diagnostic, ...]:
         """The diagnostics that somebody should act on: errors and warnings."""
         return tuple(d for d in self.diagnostics if d.severity != "info")
+
+    # What is found in it
+
+    def search(
+        self,
+        query: str,
+        limit: int = 10,
+        filters: Filters = EVERYTHING,
+        *,
+        wait_seconds: float | None = None,
+    ) -> list[Result]:
+        """The best skills for a request of any length, best first, and why.
+
+        The whole text counts. The index is made on first use; `wait_seconds` bounds how long that
+        is waited for, and what is not in it yet can not be found.
+        """
+        self.current()
+        searcher = self.searcher
+        self.index_for_search(wait_seconds)
+        return searcher.search(query, self.findable(filters), limit)
+
+    @property
+    def searcher(self) -> Searcher:
+        """What searches; made when first asked for."""
+        if self._searcher is None:
+            from skillbelt.search.engine import Searcher
+            from skillbelt.search.semantic import rankers
+
+            self._searcher = Searcher(self.settings, rankers(), self._progress)
+        return self._searcher
+
+    def close(self) -> None:
+        """Let go of the search index, and stop making it; the next search opens it again."""
+        searcher, self._searcher, self._searched = self._searcher, None, None
+        if searcher is not None:
+            searcher.close()
+
+    def index_for_search(self, wait_seconds: float | None = None) -> bool:
+        """Bring the search index to the last scan; whether it is there already."""
+        merged = self._state()
+        if self._searched is merged:
+            return True
+        groups: dict[str, list[Skill]] = {}
+        for scanned in self._scans:
+            mine = groups.setdefault(scanned.root.path, [])
+            for skill in scanned.skills:
+                winner = merged.skills.get(skill.name)
+                if winner is not None and winner.location == skill.location:
+                    mine.append(winner)
+        done = self.searcher.sync(groups, wait_seconds)
+        if done:
+            self._searched = merged
+        return done
+
+    def findable(self, filters: Filters = EVERYTHING) -> Mapping[str, Skill]:
+        """The skills that a search with these filters goes through, as of the last scan."""
+        merged = self._state()
+        of, found = self._findable.get(filters, (None, {}))
+        if of is not merged:
+            found = {name: s for name, s in merged.skills.items() if self._may_find(s, filters)}
+            if len(self._findable) >= _MAX_FILTERS:
+                self._findable.clear()
+            if filters.keep is None:  # a caller's own filter may change its mind
+                self._findable[filters] = (merged, found)
+        return found
+
+    def _may_find(self, skill: Skill, filters: Filters) -> bool:
+        if filters.scopes and skill.scope not in filters.scopes:
+            return False
+        shown = not skill.hidden if filters.agent is None else skill.model_visible
+        if not shown or (self._permit and not self._permit(filters.agent or None, skill)):
+            return False
+        return filters.keep is None or filters.keep(skill)
 
     # How it is kept true
 

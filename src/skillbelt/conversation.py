@@ -185,13 +185,14 @@ class RuntimeSession:
         self.shelf.look()
         skills = self.skills()
         known, before = self.shelf.remembered(skills), state.get(self._key("known"), "")
-        search = self.shelf.names.get("skill_list", "")
+        search = self.shelf.search_tool
         note = changes_since(before, skills, now=known, search=search)
         delta: dict[str, str | None] = {self._key("run"): str(mark)}
         if known != before:
             delta[self._key("known")] = known
         if self._key("system") not in state:
             delta[self._key("system")] = self._system(skills)
+            delta[self._key("crowded")] = "yes" if self.shelf.crowded(skills) else "no"
         if note:
             notes = read_notes(state.get(self._key("notes"), ""))
             delta[self._key("notes")] = write_notes([*notes, Note(mark, note)])
@@ -203,11 +204,36 @@ class RuntimeSession:
     def _system(self, skills: Mapping[str, Skill]) -> str:
         """What the system message says of skills for as long as the conversation lasts."""
         shelf = self.shelf
-        text = shelf.overview_of(skills).text
+        text = shelf.overview_of(skills, self._suggested()).text
         apart = text and shelf.settings.overview_format != "plain"
         always = [shelf.get_skill(name) for name in shelf.always]
         blocks = [block(Material(one.name, body(one, self._access()).text)) for one in always]
-        return "\n\n".join(filter(None, [text, shelf.guidance if apart else "", *blocks]))
+        return "\n\n".join(
+            filter(None, [text, shelf.guidance_for(skills) if apart else "", *blocks])
+        )
+
+    def suggest(self, request: str, k: int = 5) -> list[str]:
+        """The names of the skills that the request most likely needs.
+
+        Decided once: asked again, a conversation gives the same. Asked before the first request
+        to the model, the overview describes them where it can not describe all, and stays so.
+        """
+        if self._key("suggested") not in self.session.state():
+            self.shelf.look()
+            found = self.shelf.search_in(request, self.skills(), k)
+            names = "\n".join(one.skill.name for one in found)
+            self.session.store.append(self.session.key, [], {self._key("suggested"): names})
+        return self._suggested()
+
+    def _crowded(self) -> bool | None:
+        """Whether there were too many skills to describe when it began; it stays with that."""
+        kept = self.session.state().get(self._key("crowded"))
+        return None if kept is None else kept == "yes"
+
+    def _suggested(self) -> list[str]:
+        kept = self.session.state().get(self._key("suggested"), "")
+        skills = self.skills()
+        return [name for name in kept.split("\n") if name in skills]
 
     def _material(self, loaded: LoadedSkill, access: Access) -> list[Material]:
         """The text of a loaded skill; none of one that is not there any more."""
@@ -255,7 +281,7 @@ class RuntimeSession:
         self, format: ToolFormat | None = None, *, listing: bool = False
     ) -> list[Tool] | list[dict[str, object]]:
         """The tools, as `Runtime.tools` gives them, for what this conversation may see."""
-        made = self.shelf.tools_for(self.skills(), listing=listing)
+        made = self.shelf.tools_for(self.skills(), listing=listing, crowded=self._crowded())
         return made if format is None else render(made, format)
 
     def call_sync(
@@ -292,10 +318,11 @@ class RuntimeSession:
             self._look,
             self._record,
             self.session,
-            self.shelf.names,
+            self.shelf.names_for(self.skills(), self._crowded()),
             self._shown,
             self._called(),
             self._runs,
+            self.shelf.search_in,
         )
 
     def _runs(self) -> Runs:

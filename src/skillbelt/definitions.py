@@ -261,7 +261,28 @@ DEFINITIONS: Mapping[str, Definition] = {
         (),
         "{skill_list} lists the skills that can be used now.",
     ),
+    "skill_search": Definition(
+        "search_skills",
+        "Search all skills by what they are for: names, descriptions and instructions. Not all of "
+        "them are listed, so look here when none of those listed fits the task.",
+        {
+            "query": {
+                "type": "string",
+                "description": "What is to be done, in a few words or as the user put it.",
+            },
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 50,
+                "description": "How many skills to give at most; 10 if not given.",
+            },
+        },
+        ("query",),
+        "{skill_search} finds skills that are not listed; describe the task to it.",
+    ),
 }
+# Offered beside the tools of any profile when not all skills can be described to the model.
+SEARCH = "skill_search"
 PROFILES: Mapping[str, tuple[str, ...]] = {
     "simple": ("skill",),
     "knowledge": (
@@ -271,5 +292,5 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
         "load_resource",
         "read_file",
     ),
-    "full": tuple(DEFINITIONS),
+    "full": tuple(kind for kind in DEFINITIONS if kind != SEARCH),
 }

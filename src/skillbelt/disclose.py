@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple, assert_never
 
@@ -67,13 +67,15 @@ def overview(
     most_full: int | None = None,
     guidance: str | None = None,
     search: str = "",
+    suggested: Collection[str] = (),
 ) -> Overview:
     """The skills in name order, within the budget; empty when there are none.
 
     All with their descriptions if that fits (but at most `most_full`); else the first ones, very
     long descriptions cut, and the names of the others; else the names that fit and a count of the
-    others, with a pointer to the tool `search` names. `guidance` is for `plain`: None the usual
-    text, "" none, else verbatim.
+    others, with a pointer to the tool `search` names. Where not all descriptions fit, those of the
+    `suggested` skills come first. `guidance` is for `plain`: None the usual text, "" none, else
+    verbatim.
     """
     ordered = sorted(skills, key=_order)
     if not ordered:
@@ -85,6 +87,11 @@ def overview(
         full, names = _fitting(page, most, budget_tokens)
         if full == most:
             break
+    if full < most and suggested:
+        ordered.sort(key=lambda skill: skill.name not in suggested)
+        first = sum(skill.name in suggested for skill in ordered)
+        page = _page(ordered, format, budget_tokens, _LONG_DESCRIPTION_CHARS, guidance, search)
+        full, names = _fitting(page, most, budget_tokens, min(first, most))
     text = page.text(full, names)
     if not names and not full and tokens(text) > budget_tokens:
         text = page.least()
@@ -208,10 +215,14 @@ class _Page(NamedTuple):
 
     def _note(self, full: int, named: Sequence[str], *, listed: bool = True) -> str:
         left = self.total - full - len(named)
-        names = ": " + ", ".join(named) if listed else ""
-        if full:
-            return f"showing {full} of {self.total} with descriptions; the others by name{names}"
+        names = ": " + ", ".join(named) if listed and named else ""
         where = _pointer(self.search)
+        if full:
+            shown = f"showing {full} of {self.total} with descriptions"
+            if not left:
+                return f"{shown}; the others by name{names}"
+            by_name = f", {len(named)} by name{names}" if named else ""
+            return f"{shown}{by_name}; {left} more: {where}"
         if not named:
             return f"{left} skill{'s' * (left > 1)}: {where}"
         shown = f"showing {len(named)} of {self.total}, by name only{names}"
@@ -245,8 +256,11 @@ def _within(parts: Iterator[str], size: int) -> list[str]:
     return taken
 
 
-def _fitting(page: _Page, most: int, budget_tokens: int) -> tuple[int, int]:
-    """How many skills fit with their descriptions, and how many by name."""
+def _fitting(page: _Page, most: int, budget_tokens: int, first: int = 0) -> tuple[int, int]:
+    """How many skills fit with their descriptions, and how many by name.
+
+    The `first` ones have their descriptions before others have their names.
+    """
 
     def over(full: int, names: int) -> bool:
         return tokens(page.text(full, names)) > budget_tokens
@@ -260,7 +274,9 @@ def _fitting(page: _Page, most: int, budget_tokens: int) -> tuple[int, int]:
         tried = range(1, min(most, len(page.lines)))
         full = bisect_right(tried, False, key=lambda count: over(count, total - count))
         return full, total - full
-    return 0, bisect_right(range(1, len(page.names)), False, key=lambda count: over(0, count))
+    full = bisect_right(range(1, first + 1), False, key=lambda count: over(count, 0))
+    others = range(1, max(len(page.names) - full, 1))
+    return full, bisect_right(others, False, key=lambda count: over(full, count))
 
 
 def _full(skill: Skill, format: Format, longest: int) -> str:

@@ -38,6 +38,7 @@ STORED = "stored:"
 MAX_MISSES = 3
 UNNAMED = "-"  # a call whose id the host did not say: its answer is found by what it holds
 _PAGE = 50
+_FOUND = 10
 _LINES = 200  # what a reader gets who names no number
 _CLOSEST = 10
 _SHOWN = 128
@@ -103,7 +104,7 @@ def missed(access: Access, name: str) -> str:
     misses = access.session.missed(shown(name)) if access.session else 0
     if misses < MAX_MISSES:
         return ""
-    lister = access.names.get("skill_list")
+    lister = access.names.get("skill_search") or access.names.get("skill_list")
     where = f"call {lister}" if lister else "use a name you were shown"
     return f"\n{misses} names were wrong. Stop guessing names: {where}, or go on without a skill."
 
@@ -433,6 +434,22 @@ def list_skills(call: Call) -> ToolResult:
     return ToolResult("\n".join(lines) or "no skills", data={"names": page, "total": len(skills)})
 
 
+def search_skills(call: Call) -> ToolResult:
+    """The skills that fit a task best: name, description and origin, never their text."""
+    access, limit = call.access, call.arguments.get("limit", _FOUND)
+    assert isinstance(limit, int)
+    if access.search is None:
+        raise Refused("skills can not be searched here")
+    found = access.search(str(call.arguments["query"]), access.look(), limit)
+    lines = [f"- {one.skill.name}: {_about(one.skill)} ({_origin(one.skill)})" for one in found]
+    told = "\n".join(lines) or "no skill fits; say it in other words, or go on without a skill"
+    return ToolResult(told, data={"names": [one.skill.name for one in found]})
+
+
+def _origin(skill: Skill) -> str:
+    return one_line(str(skill.origin)) if skill.origin.remote else skill.scope
+
+
 def _about(skill: Skill) -> str:
     return one_line(" ".join(filter(None, (skill.description, skill.when_to_use))))
 
@@ -480,4 +497,5 @@ HANDLERS: Mapping[str, Handler] = {
     "skill_poll": poll,
     "skill_unload": unload,
     "skill_list": list_skills,
+    "skill_search": search_skills,
 }

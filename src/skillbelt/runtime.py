@@ -48,8 +48,9 @@ class Runtime(Shelf):
             self._approve,
             lambda: self.look() and self.available(),
             self._record,
-            names=self.names,
+            names=self.names_for(self.available()),
             runs=lambda: Runs(self.workbench, self.background, _who("model")),
+            search=self.search_in,
         )
         return self.run_tool(name, arguments, access, call_id)
 

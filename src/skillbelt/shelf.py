@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Self, overload
 
 from skillbelt.catalog import Catalog
+from skillbelt.definitions import SEARCH
 from skillbelt.disclose import GUIDANCE_HEADER, Overview, compact, default_budget, overview
 from skillbelt.disclose import visible as model_may_see
 from skillbelt.errors import SkillNotFound
@@ -37,8 +38,11 @@ from skillbelt.values import Limits
 if TYPE_CHECKING:
     from skillbelt.artifacts import ArtifactStore
     from skillbelt.background import Background
+    from skillbelt.search.protocol import Result
     from skillbelt.workbench import Workbench
 
+_MAX_VIEWS = 64  # of the catalogue, of which it is known whether they are too many to describe
+_SEARCH_WAIT_SECONDS = 60.0  # for an index that is made for the first time
 # Whether a skill is there at all for whoever asks now.
 Visible = Callable[[Skill], bool]
 
@@ -83,6 +87,10 @@ class Shelf:
         self.always = (always,) if isinstance(always, str) else tuple(always)
         kinds = choose(tools, self.settings.tool_profile)
         self.names = offered_names(kinds, self.settings.tool_names)
+        # A host that names its tools gets those and no other; so does who wants it simple.
+        more = tools is None and self.settings.tool_profile != "simple"
+        self._more = offered_names((SEARCH,) * more, self.settings.tool_names)
+        self._crowded: dict[int, tuple[Mapping[str, Skill], bool]] = {}
         self._guidance = guidance
         self._skills: Mapping[str, Skill] | None = None
         self._looked_at: Mapping[str, Skill] | None = None
@@ -120,6 +128,7 @@ class Shelf:
     def close(self) -> None:
         """End what runs in the background; refuse what waits for permission, now and later."""
         self.gate.close()
+        self.catalog.close()
         if "background" in self.__dict__:
             self.background.close()
         if "workbench" in self.__dict__:
@@ -197,16 +206,64 @@ class Shelf:
         self.look()
         return self.overview_of(self.available(agent, files=files))
 
-    def overview_of(self, skills: Mapping[str, Skill]) -> Overview:
-        """The text about these skills."""
+    def overview_of(self, skills: Mapping[str, Skill], suggested: Collection[str] = ()) -> Overview:
+        """The text about these skills; the suggested ones are described before others."""
         settings = self.settings
         return overview(
             skills.values(),
             format=settings.overview_format,
             budget_tokens=default_budget(settings),
-            guidance=self.guidance,
-            search=self.names.get("skill_list", ""),
+            guidance=self.guidance_for(skills),
+            search=self.search_tool,
+            suggested=suggested,
         )
+
+    @property
+    def search_tool(self) -> str:
+        """What the tool is called that finds skills which are not listed; empty without one."""
+        names = {**self.names, **self._more}
+        return names.get(SEARCH) or names.get("skill_list", "")
+
+    def names_for(
+        self, skills: Mapping[str, Skill], crowded: bool | None = None
+    ) -> Mapping[str, str]:
+        """What each tool is called that is offered for these skills: search, if they are many.
+
+        `crowded` says whether they count as many, in place of what they are.
+        """
+        if not self._more or not (self.crowded(skills) if crowded is None else crowded):
+            return self.names
+        return {**self.names, **self._more}
+
+    def crowded(self, skills: Mapping[str, Skill]) -> bool:
+        """Whether the skills are too many to describe each to a model."""
+        of, crowded = self._crowded.get(id(skills), (None, False))
+        if of is not skills:
+            budget = default_budget(self.settings)
+            made = overview(
+                skills.values(), format=self.settings.overview_format, budget_tokens=budget
+            )
+            crowded = made.shown < len(skills)
+            if len(self._crowded) >= _MAX_VIEWS:
+                self._crowded.clear()
+            self._crowded[id(skills)] = (skills, crowded)
+        return crowded
+
+    # What is found
+
+    def search(self, text: str, limit: int = 10, *, agent: str | None = None) -> Sequence[Result]:
+        """The skills that fit the text best, of those a model working as this agent may see."""
+        self.look()
+        return self.search_in(text, self.available(agent), limit)
+
+    def suggest(self, request: str, k: int = 5, *, agent: str | None = None) -> list[str]:
+        """The names of the skills that a request most likely needs, for the host to act on."""
+        return [found.skill.name for found in self.search(request, k, agent=agent)]
+
+    def search_in(self, text: str, skills: Mapping[str, Skill], limit: int) -> Sequence[Result]:
+        """The best of these skills for the text. Nobody else is looked at, not even to count."""
+        self.catalog.index_for_search(_SEARCH_WAIT_SECONDS)
+        return self.catalog.searcher.search(text, skills, limit)
 
     def remembered(self, skills: Mapping[str, Skill]) -> str:
         """What a model was shown of these skills, as text; made once for as long as they last."""
@@ -218,9 +275,13 @@ class Shelf:
     @property
     def guidance(self) -> str:
         """How to use the tools that are offered, with its header; empty when there is none."""
+        return self.guidance_for({})
+
+    def guidance_for(self, skills: Mapping[str, Skill]) -> str:
+        """The same for the tools that go with these skills."""
         if self._guidance is not None:
             return self._guidance
-        text = guidance(self.names)
+        text = guidance(self.names_for(skills))
         return f"{GUIDANCE_HEADER}\n{text}" if text else ""
 
     # Loading, as the user
@@ -321,19 +382,22 @@ class Shelf:
         made = self.tools_for(self.available(agent), listing=listing)
         return made if format is None else render(made, format)
 
-    def tools_for(self, skills: Mapping[str, Skill], *, listing: bool = False) -> list[Tool]:
+    def tools_for(
+        self, skills: Mapping[str, Skill], *, listing: bool = False, crowded: bool | None = None
+    ) -> list[Tool]:
         """The tools for a model that may see these skills."""
         budget = default_budget(self.settings)
-        search = self.names.get("skill_list", "")
+        search = self.search_tool
         text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
         most = self.settings.limits.max_enum_skills
-        return build(self.names, skills, HANDLERS, max_enum=most, listing=text)
+        names = self.names_for(skills, crowded)
+        return build(names, skills, HANDLERS, max_enum=most, listing=text)
 
     def run_tool(self, name: str, arguments: object, access: Access, call_id: str) -> ToolResult:
         """Run a tool with the access a conversation gives it."""
-        kind = next((kind for kind, known in self.names.items() if known == name), "")
+        kind = next((kind for kind, known in access.names.items() if known == name), "")
         if not kind:
-            known = ", ".join(self.names.values()) or "none"
+            known = ", ".join(access.names.values()) or "none"
             return failed(f"there is no tool {str(name)[:80]!r}; there are: {known}")
         return dispatch(kind, HANDLERS[kind], arguments, access, call_id)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from skillbelt.background import Background
     from skillbelt.load import Loaded
     from skillbelt.sandbox.protocol import Listener, Running
+    from skillbelt.search.protocol import Result
     from skillbelt.session import Session
     from skillbelt.settings import Settings
     from skillbelt.skill import Skill
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
 # Whether a skill may be loaded, or (False) read on in: a reason to refuse, None to go on.
 Approve = Callable[["Skill", bool], "str | None"]
+# The best of some skills for a text, as many as are wanted.
+Search = Callable[[str, "Mapping[str, Skill]", int], "Sequence[Result]"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FORMATS: tuple[ToolFormat, ...] = ("openai", "anthropic", "gemini", "mcp")
@@ -47,8 +50,8 @@ class Access(NamedTuple):
     `names` gives the offered name of each tool, `look` scans again and gives what can be seen then,
     `shown` holds the tool results the model has before it, `called` the skills whose files it may
     read because the user brought them in, `record` is told of each skill whose text is given.
-    Without `runs` nothing can be run. With `inline` the text of what is loaded is in the answer
-    itself, as there is no later request that it could go into.
+    Without `runs` nothing can be run, without `search` nothing searched. With `inline` the text of
+    what is loaded is in the answer itself, as there is no later request that it could go into.
     """
 
     skills: Mapping[str, Skill]
@@ -63,6 +66,7 @@ class Access(NamedTuple):
     called: Mapping[str, Skill] = MappingProxyType({})
     runs: Callable[[], Runs] | None = None
     inline: bool = False
+    search: Search | None = None
 
 
 class Watch(NamedTuple):

@@ -30,6 +30,11 @@ COMMANDS: dict[str, Command] = {
     "list": Command("listing", "list the skills that are found here"),
     "show": Command("show", "show one skill: manifest, files, origin, problems, token cost"),
     "where": Command("where", "print the folder of a skill"),
+    "search": Command(
+        "search",
+        "find skills by their whole text",
+        "The query may be a few words or a page. Exit code 1: no skill fits.",
+    ),
     "check": Command(
         "check",
         "check skills against the format's rules",

@@ -1,0 +1,196 @@
+"""How good and how quick search is: `python -m benchmarks.search --pool DIR --labelled FILE`.
+
+The pool is a folder of skills, the labelled set JSON lines of `query` and `relevant` (names). Both
+are the caller's own: what is measured should never be what the ranking was fitted on. Without
+them the skills of `benchmarks.tree` are used, and only speed and size are measured. The time to
+build stands beside the time to read and tokenise the same files, in the same run. Exit code 1 when
+a bar is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.tree import ensure
+from skillbelt.catalog import Catalog
+from skillbelt.search.evaluate import DEPTH, Labelled, Report, evaluate, read_labelled
+from skillbelt.search.semantic import rankers
+from skillbelt.search.words import forget, ids
+
+SKILLS = 10_000
+QUERIES = 60
+HIT_BAR, RECALL_BAR = 0.76, 0.68
+SEMANTIC_HIT_BAR, SEMANTIC_RECALL_BAR = 0.80, 0.72
+MEDIAN_MS_BAR, P95_MS_BAR = 15.0, 50.0
+BUILD_BAR, SIZE_BAR, CHANGE_SECONDS_BAR = 3.0, 0.5, 1.0
+LONG_CHARS = 1_200  # of a request that is made of a skill's own text
+
+
+class Row(NamedTuple):
+    """A figure and its bar: at most, or for measures of quality at least."""
+
+    name: str
+    figure: float
+    bar: float
+    at_least: bool = False
+
+    @property
+    def passed(self) -> bool:
+        return self.figure >= self.bar if self.at_least else self.figure <= self.bar
+
+
+def catalog(pool: str, cache: str, *, semantic: bool = False) -> Catalog:
+    """The catalogue of the pool alone, searched as the default install does unless `semantic`."""
+    made = Catalog(
+        cache,
+        paths=[pool],
+        cache_dir=cache,
+        standard_roots=False,
+        rescan_seconds=3600.0,
+        max_directories=1_000_000,
+    )
+    made.discover()
+    made.searcher.rankers = rankers() if semantic else ()
+    if semantic and not made.searcher.rankers:
+        sys.exit("the extra `semantic` is not installed")
+    return made
+
+
+def tokenised(files: Sequence[str]) -> float:
+    """The CPU seconds to read the files and to take them apart into words."""
+    forget()
+    began = time.process_time()
+    for path in files:
+        ids(Path(path).read_bytes().decode("utf-8", "replace"))
+    return time.process_time() - began
+
+
+def build(made: Catalog, cache: str) -> list[Row]:
+    """What building the index takes beside reading, and its size beside the text's."""
+    files = [skill.location for skill in made.values()]
+    floor = tokenised(files)
+    forget()
+    began = time.process_time()
+    made.index_for_search()
+    taken = time.process_time() - began
+    text = sum(os.path.getsize(path) for path in files)
+    size = os.path.getsize(os.path.join(cache, "search.sqlite3"))
+    return [
+        Row("build / read and tokenise", taken / floor, BUILD_BAR),
+        Row("index size / text", size / text, SIZE_BAR),
+    ]
+
+
+def latencies(made: Catalog, texts: Sequence[str]) -> list[Row]:
+    """How long a request takes, in milliseconds."""
+    made.search("warm up", DEPTH)
+    taken = sorted(_timed(lambda text=text: made.search(text)) for text in texts)  # type: ignore[misc]
+    p95 = taken[min(int(0.95 * len(taken)), len(taken) - 1)]
+    return [
+        Row("request, median ms", 1e3 * statistics.median(taken), MEDIAN_MS_BAR),
+        Row("request, p95 ms", 1e3 * p95, P95_MS_BAR),
+    ]
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def changed(made: Catalog) -> Row:
+    """How long after a change was noticed until it is found; the file is put back."""
+    skill = next(iter(made.values()))
+    before = Path(skill.location).read_bytes()
+    try:
+        Path(skill.location).write_bytes(before + b"\nQuxozymandias.\n")
+        made.refresh()
+        began = time.perf_counter()
+        found = made.search("quxozymandias")
+        taken = time.perf_counter() - began
+        assert [one.skill.location for one in found] == [skill.location]
+    finally:
+        Path(skill.location).write_bytes(before)
+    return Row("a change is found after s", taken, CHANGE_SECONDS_BAR)
+
+
+def quality(made: Catalog, labelled: Sequence[Labelled]) -> Report:
+    """The measures over a labelled set."""
+    names = {skill.location: skill.name for skill in (*made.values(), *made.shadowed)}
+
+    def find(text: str) -> list[frozenset[str]]:
+        return [
+            frozenset((one.skill.name, *(names[at] for at in one.variants if at in names)))
+            for one in made.search(text, DEPTH)
+        ]
+
+    return evaluate(labelled, find)
+
+
+def own_texts(made: Catalog, count: int) -> list[str]:
+    """Requests made of the skills' own texts, for want of others: as long as a task's."""
+    step = max(len(made) // count, 1)
+    some = list(made.values())[::step][:count]
+    return [Path(one.location).read_text("utf-8", "replace")[:LONG_CHARS] for one in some]
+
+
+def measure(
+    pool: str, labelled: Sequence[Labelled], cache: str, *, semantic: bool = False
+) -> tuple[list[Row], Report | None]:
+    """Every figure, and the measures of quality if there is a labelled set."""
+    made = catalog(pool, cache, semantic=semantic)
+    rows = build(made, cache)
+    rows += latencies(made, [one.query for one in labelled] or own_texts(made, QUERIES))
+    report = quality(made, labelled) if labelled else None
+    if report:
+        hit, recall = report.measures["Hit@1"].mean, report.measures["Recall@10"].mean
+        bars = (SEMANTIC_HIT_BAR, SEMANTIC_RECALL_BAR) if semantic else (HIT_BAR, RECALL_BAR)
+        rows += [Row("Hit@1", hit, bars[0], True), Row("Recall@10", recall, bars[1], True)]
+    rows.append(changed(made))
+    made.close()
+    return rows, report
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as Markdown."""
+    lines = ["| what | bar | measured |  |", "| --- | ---: | ---: | --- |"]
+    for row in rows:
+        bar = f"{'at least' if row.at_least else 'at most'} {row.bar:g}"
+        verdict = "pass" if row.passed else "FAIL"
+        lines.append(f"| {row.name} | {bar} | {row.figure:.3g} | {verdict} |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when every bar holds."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--pool", help="a folder of skills")
+    parser.add_argument("--labelled", help="requests with the names of the right skills")
+    parser.add_argument("--skills", type=int, default=SKILLS, help="without a pool: how many")
+    parser.add_argument("--semantic", action="store_true", help="with the extra of that name")
+    parser.add_argument("--json", metavar="FILE", help="write every figure")
+    args = parser.parse_args(arguments)
+    pool = args.pool or ensure("full", args.skills)
+    with tempfile.TemporaryDirectory() as cache:
+        labelled = read_labelled(args.labelled) if args.labelled else []
+        rows, report = measure(os.path.abspath(pool), labelled, cache, semantic=args.semantic)
+    print(table(rows))
+    if report:
+        for name, (mean, low, high) in report.measures.items():
+            print(f"{name}: {mean:.3f} ({low:.3f} to {high:.3f}), {report.requests} requests")
+    if args.json:
+        Path(args.json).write_text(json.dumps([row._asdict() for row in rows], indent=2), "utf-8")
+    return 0 if all(row.passed for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

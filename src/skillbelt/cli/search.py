@@ -1,0 +1,147 @@
+"""`skillbelt search`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from skillbelt.catalog import Catalog, Filters
+from skillbelt.cli.output import (
+    open_catalog,
+    print_json,
+    print_table,
+    say,
+    show_progress,
+    wants_progress,
+)
+from skillbelt.errors import ConfigError
+from skillbelt.gate import Gate
+from skillbelt.search.query import MAX_QUERY_CHARS
+from skillbelt.store import open_store
+from skillbelt.text import one_line
+
+if TYPE_CHECKING:
+    from skillbelt.search.evaluate import Report
+    from skillbelt.search.protocol import Result
+
+_LIMIT = 10
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `search`."""
+    parser.add_argument(
+        "query", nargs="?", metavar="QUERY", help="what is to be done; - reads it from stdin"
+    )
+    parser.add_argument(
+        "--limit", type=_count, default=_LIMIT, metavar="N", help="how many at most (default: 10)"
+    )
+    parser.add_argument("--agent", metavar="A", help="only what a model as this agent may use")
+    parser.add_argument(
+        "--eval",
+        metavar="FILE",
+        help="measure the search with requests whose right answers are known: JSON lines with "
+        "query and relevant, a list of names",
+    )
+    parser.add_argument("--plot", metavar="FILE", help="with --eval: draw the measures, as SVG")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the skills that fit best; 1 when none does."""
+    if (args.query is None) == (args.eval is None):
+        raise ConfigError("search: give a query, or --eval FILE")
+    if args.plot and not args.eval:
+        raise ConfigError("search: --plot goes with --eval")
+    catalog = open_catalog(args)
+    filters = _filters(catalog, args)
+    catalog.index_for_search()
+    if wants_progress(args):
+        show_progress("")
+    if args.eval:
+        return _evaluate(catalog, filters, args)
+    text = sys.stdin.read(MAX_QUERY_CHARS) if args.query == "-" else args.query
+    found = catalog.search(text, args.limit, filters)
+    _print(found, args)
+    return 0 if found else 1
+
+
+def _filters(catalog: Catalog, args: argparse.Namespace) -> Filters:
+    """What the rules deny is not there."""
+    settings = catalog.settings
+    gate = Gate(settings, lambda: open_store(settings))
+    if not gate.hides_skills:
+        return Filters(agent=args.agent)
+    return Filters(agent=args.agent, keep=lambda skill: gate.permit(args.agent, skill))
+
+
+def _print(found: list[Result], args: argparse.Namespace) -> None:
+    if args.json:
+        print_json({"results": [_result_json(one) for one in found]})
+    elif found:
+        rows = [(one.skill.name, one.field, _why(one)) for one in found]
+        print_table(("name", "found in", "why"), rows)
+    else:
+        say("No skill fits. `skillbelt list` shows all there are.", args)
+
+
+def _why(result: Result) -> str:
+    copies = len(result.variants)
+    more = f" (and {copies} like it)" if copies else ""
+    return f"{result.snippet or result.skill.description}{more}"
+
+
+def _result_json(result: Result) -> dict[str, object]:
+    return {
+        "name": result.skill.name,
+        "description": result.skill.description,
+        "location": result.skill.location,
+        "score": round(result.score, 4),
+        "field": result.field,
+        "snippet": result.snippet,
+        "variants": list(result.variants),
+    }
+
+
+def _evaluate(catalog: Catalog, filters: Filters, args: argparse.Namespace) -> int:
+    from skillbelt.search.evaluate import DEPTH, evaluate, read_labelled
+
+    labelled = read_labelled(args.eval)
+    names = {skill.location: skill.name for skill in (*catalog.values(), *catalog.shadowed)}
+
+    def find(text: str) -> list[frozenset[str]]:
+        found = catalog.search(text, DEPTH, filters)
+        return [
+            frozenset((one.skill.name, *(names[at] for at in one.variants if at in names)))
+            for one in found
+        ]
+
+    report = evaluate(labelled, find)
+    if args.plot:
+        from skillbelt.search.plot import svg
+
+        with open(args.plot, "w", encoding="utf-8") as file:
+            file.write(svg(report, "skillbelt search"))
+    _print_report(report, args)
+    return 0
+
+
+def _print_report(report: Report, args: argparse.Namespace) -> None:
+    if args.json:
+        measures = {name: measure._asdict() for name, measure in report.measures.items()}
+        misses = [{"query": query, "found": found} for query, found in report.misses]
+        print_json({"requests": report.requests, "measures": measures, "misses": misses})
+        return
+    rows = [
+        (name, f"{mean:.3f}", f"{low:.3f} to {high:.3f}")
+        for name, (mean, low, high) in report.measures.items()
+    ]
+    print_table(("measure", "mean", f"95 % of {report.requests} requests"), rows)
+    if args.verbose:
+        for query, found in report.misses:
+            say(f"missed: {one_line(query)}: found {one_line(found)}", args)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)

@@ -1,0 +1,180 @@
+"""Search itself: find candidates among the skills that may be found, rank them, fold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
+from itertools import compress
+from typing import NamedTuple
+
+from skillbelt.search.fold import fold
+from skillbelt.search.lexical import score
+from skillbelt.search.protocol import Ranked, Ranker, Result
+from skillbelt.search.query import Query, query
+from skillbelt.search.read import text_of
+from skillbelt.search.snippet import Reason, snippet
+from skillbelt.search.store import MOST_POSTINGS, Root
+from skillbelt.search.upkeep import WHOLE, Groups, Kept, Progress, Upkeep
+from skillbelt.settings import Settings
+from skillbelt.skill import Skill
+
+MAX_LIMIT = 1_000
+_CANDIDATES = 100
+_READ_POSTINGS = 16_000  # in all for one request, shared by its words
+_LEAST_DEPTH = 128  # of one word's postings
+_SAMPLE = 16  # one of so many totals is looked at to guess which are high
+_SHARPNESS = 1.3  # rare words choose the candidates
+_FOLDED = 3  # times as many as asked for are looked at for near copies
+_MAX_VIEWS = 8
+
+
+class _Shelf(NamedTuple):
+    """One folder for one view: how it is asked, and which of its documents may be found."""
+
+    root: Root
+    whole: bool
+    ids: Sequence[int]  # all, or those the postings do not know yet
+    allowed: bytes = b""  # a byte for each place in the postings, empty when all may be found
+
+
+class _View(NamedTuple):
+    """The skills that may be found, by the ids of their documents."""
+
+    skills: Mapping[str, Skill]
+    kept: Mapping[str, Kept]
+    by_id: Mapping[int, Skill]
+    shelves: Sequence[_Shelf]
+
+
+class Searcher:
+    """Finds skills by their whole text. Any thread may ask.
+
+    `rankers` look again at the best candidates. The index is made in the background; whoever asks
+    waits for it unless told not to.
+    """
+
+    def __init__(
+        self, settings: Settings, rankers: Iterable[Ranker] = (), progress: Progress | None = None
+    ) -> None:
+        self.rankers = tuple(rankers)
+        self._settings = settings
+        self._upkeep = Upkeep(settings, progress)
+        self._views: dict[int, _View] = {}
+
+    def close(self) -> None:
+        """Stop what is built in the background and let go of the file."""
+        self._upkeep.close()
+
+    def sync(self, groups: Groups, wait_seconds: float | None = None) -> bool:
+        """Bring the index to the skills of each folder; whether it is there already."""
+        return self._upkeep.sync(groups, wait_seconds)
+
+    def search(self, text: str, skills: Mapping[str, Skill], limit: int = 10) -> list[Result]:
+        """The best of the skills for the text, best first; no other skill has any part in it."""
+        limit = min(max(limit, 0), MAX_LIMIT)
+        asked = query(text)
+        if not asked.words or not limit:
+            return []
+        self._upkeep.follow()
+        ranked = self._ranked(asked, self._view(skills), limit)
+        if self._upkeep.follow():  # the file was damaged or made anew meanwhile
+            ranked = self._ranked(asked, self._view(skills), limit)
+        groups = fold(ranked[: limit * _FOLDED], limit)
+        return [self._result(asked, best, copies) for best, copies in groups]
+
+    def _view(self, skills: Mapping[str, Skill]) -> _View:
+        kept, view = self._upkeep.kept, self._views.get(id(skills))
+        if view is None or view.skills is not skills or view.kept is not kept:
+            view = _made_view(skills, kept)
+            if len(self._views) >= _MAX_VIEWS:
+                self._views.clear()
+            self._views[id(skills)] = view
+        return view
+
+    def _ranked(self, asked: Query, view: _View, limit: int) -> list[Ranked]:
+        ids: list[int] = []
+        for shelf in view.shelves:
+            ids += shelf.ids
+            if not shelf.whole:
+                ids += self._chosen(asked, shelf, max(_CANDIDATES, 2 * limit))
+        found = self._upkeep.index.candidates(list(dict.fromkeys(ids)))
+        by_id = view.by_id
+        ranked = [Ranked(score(asked, one), one, by_id[one.id]) for one in found if one.id in by_id]
+        ranked = [one for one in ranked if one.score > 0.0]
+        ranked.sort(key=lambda one: (-one.score, one.skill.name))
+        for ranker in self.rankers:
+            ranked = _again(ranker, asked, ranked)
+        return ranked
+
+    def _chosen(self, asked: Query, shelf: _Shelf, most: int) -> list[int]:
+        """The documents that say the words of the request best, as the postings tell."""
+        sought = asked.sought()
+        depth = min(max(_READ_POSTINGS // len(sought), _LEAST_DEPTH), MOST_POSTINGS)
+        docs = shelf.root.docs
+        totals = [0.0] * len(docs)
+        for term, places, impacts in self._upkeep.index.postings(shelf.root, sought):
+            word = asked.words[term]
+            weight = word.weight * word.rarity ** (_SHARPNESS - 1.0)
+            for place, impact in zip(places[:depth], impacts, strict=False):
+                totals[place] += weight * impact
+        return [docs[place] for place in _highest(totals, shelf.allowed, most)]
+
+    def _result(self, asked: Query, best: Ranked, copies: Sequence[Ranked]) -> Result:
+        reason, skill = Reason(asked, best.candidate), best.skill
+        field = reason.field()
+        told = field in ("name", "description") and skill.description
+        text = skill.description if told else _body(skill, self._settings)
+        variants = dict.fromkeys((*skill.shadows, *(copy.skill.location for copy in copies)))
+        return Result(skill, best.score, field, snippet(text, reason.words()), tuple(variants))
+
+
+def _made_view(skills: Mapping[str, Skill], kept: Mapping[str, Kept]) -> _View:
+    wanted = {skill.location: skill for skill in skills.values()}
+    by_id: dict[int, Skill] = {}
+    shelves: list[_Shelf] = []
+    for root, docs in kept.values():
+        here = {one.id: wanted[at] for at, one in docs.items() if at in wanted}
+        if here:
+            shelves.append(_shelf(root, here))
+            by_id.update(here)
+    return _View(skills, kept, by_id, shelves)
+
+
+def _shelf(root: Root, here: Mapping[int, Skill]) -> _Shelf:
+    new = here.keys() - set(root.docs)
+    if len(here) <= WHOLE:
+        return _Shelf(root, True, list(here))
+    allowed = bytes(map(here.__contains__, root.docs))
+    return _Shelf(root, False, sorted(new), b"" if all(allowed) else allowed)
+
+
+def _highest(totals: list[float], allowed: bytes, most: int) -> list[int]:
+    """The places of the highest totals. A sample tells what is surely too low to sort."""
+    sample = sorted(totals[::_SAMPLE], reverse=True)
+    cut = sample[min(2 * most // _SAMPLE + 2, len(sample) - 1)] if sample else 0.0
+    found: list[int] = []
+    for least in (cut, 0.0):
+        found = list(compress(range(len(totals)), map(least.__lt__, totals)))
+        if allowed:
+            found = [place for place in found if allowed[place]]
+        if len(found) >= most:
+            break
+    return nlargest(most, found, key=totals.__getitem__)
+
+
+def _body(skill: Skill, settings: Settings) -> str:
+    text = text_of(skill, settings.limits)
+    return text[skill.body_offset :] if text.isascii() else text
+
+
+def _again(ranker: Ranker, asked: Query, ranked: list[Ranked]) -> list[Ranked]:
+    head, tail = ranked[: ranker.most], ranked[ranker.most :]
+    if not head:
+        return ranked
+    given = ranker.scores(asked, head)
+    head = [
+        one._replace(score=one.score + ranker.weight * more)
+        for one, more in zip(head, given, strict=True)
+    ]
+    head.sort(key=lambda one: (-one.score, one.skill.name))
+    return head + tail

@@ -1,0 +1,139 @@
+"""How good a search is, measured with requests whose right answers are known."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from math import log2
+from typing import NamedTuple
+
+from skillbelt.entries import Unusable, read
+from skillbelt.errors import ConfigError
+from skillbelt.text import one_line, shorten
+
+DEPTH = 20  # how many results a measure looks at, at the most
+_MOST_BYTES = 64 * 2**20
+_DRAWS = 1_000
+_SEED = 20
+_TAIL = 0.025  # of the draws that lie outside the interval, on either side
+
+
+class Labelled(NamedTuple):
+    """A request and the names of the skills that answer it."""
+
+    query: str
+    relevant: frozenset[str]
+
+
+class Measure(NamedTuple):
+    """A mean over all requests, and the interval it lies in with a confidence of 95 %."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Report(NamedTuple):
+    """Every measure by its name, how often a right answer is among the first 1 to 20, and misses.
+
+    `misses` are the requests whose first answer was wrong, with what was given instead.
+    """
+
+    requests: int
+    measures: Mapping[str, Measure]
+    hits: Sequence[float]
+    misses: Sequence[tuple[str, str]]
+
+
+def read_labelled(path: str) -> list[Labelled]:
+    """A labelled set from a file of JSON lines, or of one JSON list; ConfigError if it is neither.
+
+    Each entry is an object with `query`, a text, and `relevant`, a list of names.
+    """
+    try:
+        text = read(path, _MOST_BYTES).data.decode("utf-8-sig")
+        listed = text.lstrip().startswith("[")
+        rows = (
+            json.loads(text) if listed else [json.loads(x) for x in text.splitlines() if x.strip()]
+        )
+    except (Unusable, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: can not be read as a labelled set: {error}") from None
+    made = [_labelled(row, f"{path}: entry {place}") for place, row in enumerate(rows, 1)]
+    if not made:
+        raise ConfigError(f"{path}: there is no request in it")
+    return made
+
+
+def _labelled(row: object, where: str) -> Labelled:
+    wanted = '{"query": "...", "relevant": ["name"]}'
+    query = row.get("query") if isinstance(row, dict) else None
+    relevant = row.get("relevant") if isinstance(row, dict) else None
+    if not isinstance(query, str) or not isinstance(relevant, list) or not relevant:
+        raise ConfigError(f"{where} is not of the form {wanted}")
+    if not all(isinstance(name, str) for name in relevant):
+        raise ConfigError(f"{where}: relevant must be a list of names")
+    return Labelled(query, frozenset(relevant))
+
+
+def evaluate(
+    labelled: Sequence[Labelled], find: Callable[[str], Sequence[frozenset[str]]]
+) -> Report:
+    """What a search gives for each request, measured.
+
+    `find` gives the results in order, each as the names it stands for: its own and its variants'.
+    """
+    ranks, misses = [], []
+    for one in labelled:
+        found = find(one.query)[:DEPTH]
+        ranks.append(_Ranks(one.relevant, found))
+        if not ranks[-1].hit(1):
+            given = ", ".join(sorted(found[0])) if found else "nothing"
+            misses.append((shorten(one_line(one.query), 80), given))
+    measures = {
+        name: _mean([measure(rank) for rank in ranks]) for name, measure in MEASURES.items()
+    }
+    hits = [sum(rank.hit(depth) for rank in ranks) / len(ranks) for depth in range(1, DEPTH + 1)]
+    return Report(len(ranks), measures, hits, misses)
+
+
+class _Ranks:
+    """Which of the relevant skills each result stands for; each counts where it first comes."""
+
+    def __init__(self, relevant: frozenset[str], found: Sequence[frozenset[str]]) -> None:
+        self._relevant, self._new = len(relevant), list[int]()
+        left = set(relevant)
+        for names in found:
+            self._new.append(len(left & names))
+            left -= names
+
+    def hit(self, depth: int) -> float:
+        return float(any(self._new[:depth]))
+
+    def recall(self, depth: int) -> float:
+        return sum(self._new[:depth]) / self._relevant
+
+    def reciprocal(self, depth: int) -> float:
+        return next((1 / rank for rank, new in enumerate(self._new[:depth], 1) if new), 0.0)
+
+    def gain(self, depth: int) -> float:
+        got = sum(bool(new) / log2(rank + 1) for rank, new in enumerate(self._new[:depth], 1))
+        best = sum(1 / log2(rank + 1) for rank in range(1, min(self._relevant, depth) + 1))
+        return got / best
+
+
+MEASURES: Mapping[str, Callable[[_Ranks], float]] = {
+    "Hit@1": lambda ranks: ranks.hit(1),
+    "MRR@10": lambda ranks: ranks.reciprocal(10),
+    "Recall@10": lambda ranks: ranks.recall(10),
+    "Recall@20": lambda ranks: ranks.recall(20),
+    "nDCG@10": lambda ranks: ranks.gain(10),
+}
+
+
+def _mean(values: Sequence[float]) -> Measure:
+    """The mean, with an interval from drawing as many requests again and again."""
+    draw = random.Random(_SEED)
+    means = sorted(sum(draw.choices(values, k=len(values))) / len(values) for _ in range(_DRAWS))
+    low, high = means[int(_TAIL * _DRAWS)], means[int((1 - _TAIL) * _DRAWS) - 1]
+    return Measure(sum(values) / len(values), low, high)

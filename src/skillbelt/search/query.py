@@ -1,0 +1,76 @@
+"""A request as it is searched with: each word once, weighed by how telling it is."""
+
+from __future__ import annotations
+
+import re
+from math import sqrt
+from typing import NamedTuple
+
+from skillbelt.search.rarity import UNSEEN, UNSEEN_DESCRIBED, rarity
+from skillbelt.search.words import ids, runs
+
+MAX_QUERY_CHARS = 40_000  # ten times a page; what comes after is not searched with
+MAX_QUERY_WORDS = 1_000
+_FENCED = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
+_FENCED_SHARE = 0.5  # what stands in a block of code is mostly the shape of an answer
+# Words that every other skill has tell nothing in a long request, and cost most of the time.
+_COMMON = 0.5
+_FEW_WORDS = 12
+_MOST_SOUGHT = 64  # words that choose the candidates, the rarest
+
+
+class Word(NamedTuple):
+    """How rare a word of a request is, what it weighs, and what it weighs in a description."""
+
+    rarity: float
+    weight: float
+    described: float
+
+
+class Query(NamedTuple):
+    """The words of a request by their numbers, in order, and sums over them."""
+
+    text: str
+    words: dict[int, Word]
+    spelt: dict[int, str]
+    total: float
+    norm: float
+
+    def sought(self) -> list[int]:
+        """The words that tell most, to choose candidates by."""
+        words = self.words
+        return sorted(words, key=lambda term: -words[term].rarity)[:_MOST_SOUGHT]
+
+    @property
+    def scale(self) -> float:
+        """What sums over the words are measured against."""
+        return self.total / sqrt(max(len(self.words), 1)) + 1e-9
+
+
+def query(text: str) -> Query:
+    """The request taken apart; never fails, and takes no more than the limits allow."""
+    text = text[:MAX_QUERY_CHARS]
+    spelt = _spelt(text)
+    prose = set(ids(_FENCED.sub(" ", text))) if "```" in text or "~~~" in text else spelt.keys()
+    known = rarity()
+    found: dict[int, Word] = {}
+    for term in spelt:
+        share = 1.0 if term in prose else _FENCED_SHARE
+        rare = known.anywhere.get(term, UNSEEN)
+        told = known.described.get(term, UNSEEN_DESCRIBED)
+        found[term] = Word(rare, rare * share, told * share)
+    if len(found) > _FEW_WORDS:
+        found = {term: word for term, word in found.items() if word.rarity >= _COMMON} or found
+    weights = [word.weight for word in found.values()]
+    return Query(text, found, spelt, sum(weights), sqrt(sum(w * w for w in weights)) + 1e-9)
+
+
+def _spelt(text: str) -> dict[int, str]:
+    """Each word of a text once, in order, as it is spelt where it first stands."""
+    found: dict[int, str] = {}
+    for run in runs(text):
+        for term in ids(run):
+            found.setdefault(term, run)
+        if len(found) >= MAX_QUERY_WORDS:
+            break
+    return found

@@ -1,0 +1,44 @@
+"""How telling a word is: rare among skills, or in every other one of them.
+
+The figures were counted once over a large collection and ship with the product. So a catalogue of
+three skills ranks as well as one of thirty thousand, a skill weighs the same whatever stands beside
+it, and nothing about skills that are hidden can be learned from the order of the others.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+STEP = 20.0  # the file holds natural logarithms in twentieths
+UNSEEN = 9.0  # of a word that the collection had less than a dozen times
+UNSEEN_DESCRIBED = 10.9
+_BYTES = 6  # of each word: its number, and how rare it is in a text and in a description
+
+
+class Rarity(NamedTuple):
+    """By a word's number: how rare it is anywhere in a skill, and in descriptions."""
+
+    anywhere: Mapping[int, float]
+    described: Mapping[int, float]
+
+
+@cache
+def rarity() -> Rarity:
+    """The figures that ship."""
+    import sys
+
+    data = files("skillbelt.search").joinpath("rarity.bin").read_bytes()
+    count = len(data) // _BYTES
+    numbers = array("I", data[: 4 * count])
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    scale = [step / STEP for step in range(256)]
+    anywhere = map(scale.__getitem__, data[4 * count : 5 * count])
+    described = map(scale.__getitem__, data[5 * count :])
+    return Rarity(
+        dict(zip(numbers, anywhere, strict=True)), dict(zip(numbers, described, strict=True))
+    )

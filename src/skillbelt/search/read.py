@@ -1,0 +1,112 @@
+"""What of a skill is searched: its text, its files' names, what its scripts say of themselves."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from skillbelt.entries import SKIPPED_FOLDERS, Unusable, read
+from skillbelt.errors import SkillbeltError
+from skillbelt.paths import open_beneath, open_folder
+from skillbelt.search.document import Parts
+from skillbelt.skill import Skill
+from skillbelt.values import SKILL_FILE, Limits
+
+_MOST_FILES = 200  # whose names are taken
+_MOST_SCRIPTS = 16  # whose beginnings are read
+_SCRIPT_BYTES = 2048
+_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_SCRIPTS = (".py", ".sh", ".bash", ".js", ".mjs", ".ts", ".rb", ".pl", ".ps1")
+_DOCSTRING = re.compile(r'^\s*(?:#[^\n]*\n\s*)*[rRuU]?("""|\'\'\')(.*?)(?:\1|\Z)', re.DOTALL)
+_COMMENT = re.compile(r"\A(?:#![^\n]*\n)?((?:[ \t]*(?:#|//|\*|/\*)[^\n]*\n|[ \t]*\n)+)")
+
+
+def text_of(skill: Skill, limits: Limits) -> str:
+    """The whole SKILL.md, as far as the limit goes; empty when it can not be read."""
+    if not os.path.isabs(skill.location):
+        return skill.source
+    try:
+        return read(skill.location, limits.max_checked_bytes).data.decode("utf-8", "replace")
+    except Unusable:
+        return ""
+
+
+def parts_of(skill: Skill, limits: Limits) -> Parts:
+    """The skill's texts by what they are."""
+    text = text_of(skill, limits)
+    head, body = _split(text, skill.body_offset)
+    name = skill.name if skill.title == skill.name else f"{skill.name} {skill.title}"
+    about = f"{skill.description}\n{skill.when_to_use}"
+    return Parts(name, about, head, body, "\n".join(_files(skill)))
+
+
+def _split(text: str, offset: int) -> tuple[str, str]:
+    """The frontmatter and what comes after it; the offset counts bytes."""
+    if not offset:
+        return "", text
+    if not text.isascii():
+        data = text.encode("utf-8", "replace")
+        return data[:offset].decode("utf-8", "replace"), data[offset:].decode("utf-8", "replace")
+    return text[:offset], text[offset:]
+
+
+def _files(skill: Skill) -> Iterator[str]:
+    """The names of the skill's files, and what its scripts begin with."""
+    scripts: list[str] = []
+    for path in islice(_below(skill.dir), _MOST_FILES):
+        yield path.rpartition(".")[0] or path
+        if path.endswith(_SCRIPTS) and len(scripts) < _MOST_SCRIPTS:
+            scripts.append(path)
+    if scripts:
+        yield from _beginnings(skill.dir, scripts)
+
+
+def _below(folder: str, inside: str = "") -> Iterator[str]:
+    """The files of a folder and of the folders in it, by relative path; links are left out."""
+    try:
+        with os.scandir(os.path.join(folder, inside) if inside else folder) as found:
+            entries = sorted(islice(found, _MOST_FILES), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        path = f"{inside}/{entry.name}" if inside else entry.name
+        if entry.is_symlink():
+            continue
+        if not entry.is_dir(follow_symlinks=False):
+            if entry.name.upper() != SKILL_FILE.upper():
+                yield path
+        elif not inside and entry.name not in SKIPPED_FOLDERS:
+            yield from _below(folder, path)
+
+
+def _beginnings(folder: str, scripts: list[str]) -> Iterator[str]:
+    try:
+        at = open_folder(folder)
+    except (OSError, SkillbeltError):
+        return
+    try:
+        for path in scripts:
+            yield _about(_beginning(at, path))
+    finally:
+        os.close(at)
+
+
+def _beginning(folder: int, path: str) -> str:
+    try:
+        handle = open_beneath(folder, path, _READ_FLAGS)
+        try:
+            return os.read(handle, _SCRIPT_BYTES).decode("utf-8", "replace")
+        finally:
+            os.close(handle)
+    except (OSError, SkillbeltError):
+        return ""
+
+
+def _about(text: str) -> str:
+    found = _DOCSTRING.match(text)
+    if found:
+        return found[2]
+    comment = _COMMENT.match(text)
+    return comment[1] if comment else ""

@@ -1,0 +1,106 @@
+"""A second look by meaning: vectors of words from a wheel, offline; the extra `semantic`.
+
+It helps where a request and a skill say the same in other words. It is fused with the ranking by
+words and never decides alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from skillbelt.search.protocol import Ranked, Ranker
+from skillbelt.search.query import Query
+
+_SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+_MOST_SENTENCES = 40
+_LEAST_WORDS = 4  # of a sentence that says something by itself
+_TEXT_CHARS = 1_200
+_REQUEST_CHARS = 4_000
+_MOST_KEPT = 20_000  # vectors of skills, of 1 KiB each
+# How much the whole request and its best sentence count, in the units of the ranking by words.
+_WHOLE, _BEST = 1.5, 2.0
+
+
+class SemanticRanker:
+    """How near a skill's name and description are to a request and to its sentences."""
+
+    weight = 1.0
+    most = 60
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] = {}
+        self._lock = Lock()  # the model's tokeniser is one for all threads
+
+    def scores(self, asked: Query, ranked: Sequence[Ranked]) -> Sequence[float]:
+        """The likeness of each candidate."""
+        with self._lock:
+            vectors = self._vectors([_about(one) for one in ranked])
+            request = _embed([asked.text[:_REQUEST_CHARS], *_sentences(asked.text)])
+        near = vectors @ request.T
+        best = near[:, 1:].max(axis=1) if near.shape[1] > 1 else near[:, 0]
+        given: list[float] = (_WHOLE * near[:, 0] + _BEST * best).tolist()
+        return given
+
+    def _vectors(self, texts: Sequence[str]) -> Any:
+        import numpy
+
+        missing = [text for text in dict.fromkeys(texts) if text not in self._kept]
+        if missing:
+            if len(self._kept) + len(missing) > _MOST_KEPT:
+                self._kept.clear()
+                missing = list(dict.fromkeys(texts))
+            self._kept.update(zip(missing, _embed(missing), strict=True))
+        return numpy.stack([self._kept[text] for text in texts])
+
+
+def rankers() -> tuple[Ranker, ...]:
+    """The second looks that can be had here: none without the extra."""
+    from importlib.util import find_spec
+
+    return (SemanticRanker(),) if find_spec("wordllama") else ()
+
+
+def _about(one: Ranked) -> str:
+    skill = one.skill
+    name = skill.name.replace("-", " ").replace("_", " ")
+    return f"{name}. {skill.description} {skill.when_to_use}"[:_TEXT_CHARS]
+
+
+def _sentences(text: str) -> list[str]:
+    found = (part for part in _SENTENCE.split(text) if len(part.split()) >= _LEAST_WORDS)
+    return [part for part, _ in zip(found, range(_MOST_SENTENCES), strict=False)]
+
+
+def _embed(texts: list[str]) -> Any:
+    clean = [text.encode("utf-8", "replace").decode() for text in texts]
+    return _model().embed(clean, norm=True)
+
+
+@cache
+def _model() -> Any:
+    """The model that its wheel carries; nothing is ever fetched."""
+    with _quiet():
+        wordllama: Any = import_module("wordllama")
+    folder = Path(wordllama.__file__).parent
+    return wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Undo what an import does to the logging of the whole program."""
+    import logging
+
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)

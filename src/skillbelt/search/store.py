@@ -1,0 +1,397 @@
+"""The search index on disk: one SQLite file for all projects and processes.
+
+It is a cache like the catalogue's index: one that is damaged, foreign or locked costs time, never
+a skill. Each document is kept whole; the postings, which tell which documents say a word best, are
+made of the documents and stand beside them in generations, so that whoever reads never sees half
+of one. See docs/search.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import zlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from skillbelt.search.document import Document
+from skillbelt.search.facts import Facts, facts, impacts
+from skillbelt.search.lexical import Candidate
+from skillbelt.search.words import NUMBERS
+
+if TYPE_CHECKING:
+    import sqlite3
+
+# Raise when what is stored no longer means the same.
+FORMAT = 1
+_BUSY_SECONDS = 5.0
+# The most documents of a word that are kept, those that say it best, and how many of them a
+# request of many words looks at. Fewer find better: a long request has a few words of everything.
+MOST_POSTINGS = 1024
+_PASSES = 8  # in which postings are made; each takes a share of the words, so of the memory
+_CHUNK = 500  # ids in one statement
+_COUNT = 3  # bytes that say how many words a document has
+_PAGE_BYTES = 16 * 2**10  # documents and lists fill larger pages better
+# SQLite's codes for what another process or the disk is doing right now: PERM, BUSY, LOCKED,
+# READONLY, IOERR, FULL, CANTOPEN. Making the file anew would not help.
+_PASSING = frozenset((3, 5, 6, 8, 10, 13, 14))
+T = TypeVar("T")
+
+_SCHEMA = f"""
+CREATE TABLE doc (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER, path TEXT UNIQUE, stamp TEXT,
+    described INTEGER, length INTEGER, named REAL, text REAL, text_norm REAL, headed_norm REAL,
+    words BLOB);
+CREATE INDEX doc_root ON doc (root);
+CREATE TABLE root (
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE, generation INTEGER DEFAULT 0, docs BLOB DEFAULT x'');
+CREATE TABLE generation (id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER);
+CREATE TABLE posting (id INTEGER PRIMARY KEY, data BLOB);
+CREATE TABLE lease (id INTEGER PRIMARY KEY, holder TEXT, until REAL);
+PRAGMA user_version = {FORMAT};
+"""
+_COLUMNS = "id, words, described, length, named, text, text_norm, headed_norm"
+
+
+class Stored(NamedTuple):
+    """A document that the index has: its id, and the stamp of the file it was made of."""
+
+    id: int
+    stamp: str
+
+
+class Root(NamedTuple):
+    """One folder: the generation of its postings, and the ids of the documents they speak of."""
+
+    id: int
+    generation: int = 0
+    docs: array[int] = array("I")
+
+
+class Posting(NamedTuple):
+    """Who says a word best: places in the list of the root's documents, and how well each does."""
+
+    term: int
+    places: array[int]
+    impacts: bytes
+
+
+class Fresh(NamedTuple):
+    """A document to be stored."""
+
+    path: str
+    stamp: str
+    made: Document
+
+
+class SearchIndex:
+    """What is stored, and how it is asked. Any thread may use it; one does at a time."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.trouble = ""
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._opened = 0
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    # What is there
+
+    def version(self) -> tuple[object, ...]:
+        """Differs from before when another process has changed the file."""
+        found = self._do(lambda db: db.execute("PRAGMA data_version").fetchone())
+        return () if found is None else (self._opened, *found)
+
+    def root(self, path: str) -> Root:
+        """The folder as the index knows it; it is made known if it was not."""
+
+        def work(db: sqlite3.Connection) -> Root:
+            asked = "SELECT id, generation, docs FROM root WHERE path = ?"
+            row = db.execute(asked, (_text(path),)).fetchone()
+            if row is None:
+                db.execute("INSERT OR IGNORE INTO root (path) VALUES (?)", (_text(path),))
+                row = db.execute(asked, (_text(path),)).fetchone()
+            return Root(row[0], row[1], array("I", row[2]))
+
+        return self._do(work) or Root(0)
+
+    def stored(self, root: Root) -> dict[str, Stored]:
+        """Every document of a folder by its path."""
+        asked = "SELECT path, id, stamp FROM doc WHERE root = ?"
+        rows = self._do(lambda db: db.execute(asked, (root.id,)).fetchall()) or []
+        return {path: Stored(id, stamp) for path, id, stamp in rows}
+
+    def candidates(self, ids: Sequence[int]) -> list[Candidate]:
+        """The documents of these ids, as many of them as there are."""
+
+        def work(db: sqlite3.Connection) -> list[Candidate]:
+            found: list[Candidate] = []
+            for start in range(0, len(ids), _CHUNK):
+                some = ids[start : start + _CHUNK]
+                marks = _marks(some)
+                found += map(
+                    _candidate,
+                    db.execute(f"SELECT {_COLUMNS} FROM doc WHERE id IN ({marks})", some),
+                )
+            return found
+
+        return self._do(work) or []
+
+    def postings(self, root: Root, terms: Sequence[int]) -> list[Posting]:
+        """For each of the words that the folder has: who says it best, and how well."""
+        first = root.generation * NUMBERS
+        keys = [first + term for term in terms]
+
+        def work(db: sqlite3.Connection) -> list[Posting]:
+            found: list[Posting] = []
+            for start in range(0, len(keys), _CHUNK):
+                some = keys[start : start + _CHUNK]
+                asked = f"SELECT id, data FROM posting WHERE id IN ({_marks(some)})"
+                rows = db.execute(asked, some)
+                found += [_posting(id - first, data, len(root.docs)) for id, data in rows]
+            return found
+
+        return self._do(work) or []
+
+    # How it is kept true
+
+    def save(self, root: Root, fresh: Iterable[Fresh], gone: Iterable[str] = ()) -> bool:
+        """Store documents and forget others, together; whether it could be done."""
+        rows = [_row(root, one) for one in fresh]
+        paths = [(_text(path),) for path in gone]
+
+        def work(db: sqlite3.Connection) -> bool:
+            with _transaction(db):
+                db.executemany("DELETE FROM doc WHERE path = ?", paths)
+                db.executemany("DELETE FROM doc WHERE path = ?", [(row[1],) for row in rows])
+                db.executemany(
+                    f"INSERT INTO doc (root, path, stamp, described, length, named, text, "
+                    f"text_norm, headed_norm, words) VALUES ({','.join('?' * 10)})",
+                    rows,
+                )
+            return True
+
+        return bool(self._do(work))
+
+    def merge(self, root: Root, alive: Callable[[], bool] = lambda: True) -> None:
+        """Make the postings of a folder anew of its documents."""
+        begun = self._do(lambda db: _begin(db, root))
+        if begun is None:
+            return
+        generation, docs = begun
+        for share in range(_PASSES):
+            made = partial(_merge_share, generation=generation, docs=docs, share=share)
+            if not alive() or self._do(made) is None:
+                return
+        self._do(lambda db: _switch(db, root.id, generation, docs))
+
+    def lease(self, holder: str, now: float, until: float) -> bool:
+        """Whether the holder may build until then: nobody else does."""
+
+        def work(db: sqlite3.Connection) -> bool:
+            with _transaction(db):
+                row = db.execute("SELECT holder, until FROM lease WHERE id = 1").fetchone()
+                if row is not None and row[0] != holder and row[1] > now:
+                    return False
+                db.execute("INSERT OR REPLACE INTO lease VALUES (1, ?, ?)", (holder, until))
+            return True
+
+        return bool(self._do(work))
+
+    # The file
+
+    def _do(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """What the work gives; None when the file can not be used, which `trouble` explains.
+
+        A file that is damaged or foreign is removed and the work done on a new one.
+        """
+        import sqlite3
+
+        with self._lock:
+            for attempt in (1, 2):
+                try:
+                    done = work(self._open())
+                    self.trouble = ""
+                    return done
+                except (sqlite3.Error, OSError, zlib.error, ValueError, TypeError) as error:
+                    self.close()
+                    self.trouble = f"{self.path}: {error}"
+                    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                    if attempt == 2 or code in _PASSING or isinstance(error, OSError):
+                        return None
+                    self._remove()
+            return None
+
+    def _open(self) -> sqlite3.Connection:
+        import sqlite3
+
+        if self._connection is None:
+            if self.path:
+                os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            db = sqlite3.connect(
+                self.path or ":memory:",
+                timeout=_BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            self._connection = db
+            self._opened += 1
+            db.execute("PRAGMA synchronous = OFF")
+            db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+            found = db.execute("PRAGMA user_version").fetchone()[0]
+            tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if found != FORMAT:
+                if tables:
+                    raise sqlite3.DatabaseError("it was made by another version")
+                db.executescript(_SCHEMA)
+        return self._connection
+
+    def _remove(self) -> None:
+        for suffix in ("", "-journal"):
+            with contextlib.suppress(OSError):
+                os.unlink(self.path + suffix)
+
+
+@contextlib.contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _candidate(row: tuple[int, bytes, int, int, float, float, float, float]) -> Candidate:
+    id, words, described, length, *sums = row
+    terms, codes = unpacked(words)
+    return Candidate(id, terms, codes, described, length, Facts._make(sums))
+
+
+def _row(root: Root, fresh: Fresh) -> tuple[object, ...]:
+    made = fresh.made
+    words = packed(made.terms, made.codes)
+    path = _text(fresh.path)
+    return (root.id, path, fresh.stamp, made.described, made.length, *facts(made), words)
+
+
+def packed(terms: array[int], codes: bytes) -> bytes:
+    """Words and their bytes in little room.
+
+    The lower two bytes of the numbers are as good as noise; the highest ones rise, and the codes
+    are mostly the same, so both are worth compressing.
+    """
+    data = _little(terms).tobytes()
+    count = len(terms).to_bytes(_COUNT, "little")
+    return count + data[0::4] + data[1::4] + zlib.compress(data[2::4] + codes, 6)
+
+
+def unpacked(data: bytes) -> tuple[array[int], bytes]:
+    """The words and their bytes again."""
+    count = int.from_bytes(data[:_COUNT], "little")
+    rest = zlib.decompress(data[_COUNT + 2 * count :])
+    numbers = bytearray(4 * count)
+    numbers[0::4] = data[_COUNT : _COUNT + count]
+    numbers[1::4] = data[_COUNT + count : _COUNT + 2 * count]
+    numbers[2::4] = rest[:count]
+    return _little(array("I", bytes(numbers))), rest[count:]
+
+
+def _little(numbers: array[int]) -> array[int]:
+    """The numbers with their lowest bytes first, whatever the machine."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers
+
+
+def _text(path: str) -> str:
+    """A path as SQLite can hold it: no half of a surrogate pair."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+def _begin(db: sqlite3.Connection, root: Root) -> tuple[int, array[int]]:
+    """The next generation, and the documents it will speak of."""
+    with _transaction(db):
+        made = db.execute("INSERT INTO generation (root) VALUES (?)", (root.id,)).lastrowid
+        rows = db.execute("SELECT id FROM doc WHERE root = ? ORDER BY id", (root.id,))
+        return made or 0, array("I", [row[0] for row in rows])
+
+
+def _merge_share(db: sqlite3.Connection, generation: int, docs: array[int], share: int) -> bool:
+    """The postings of the words whose numbers fall into one share."""
+    low, high = NUMBERS * share // _PASSES, NUMBERS * (share + 1) // _PASSES
+    said: dict[int, list[int]] = {}
+    for place, made in _documents(db, docs):
+        first, end = bisect_left(made.terms, low), bisect_left(made.terms, high)
+        for term, impact in zip(made.terms[first:end], impacts(made)[first:end], strict=True):
+            if term in said:
+                said[term].append(impact << 32 | place)
+            else:
+                said[term] = [impact << 32 | place]
+    start, kind = generation * NUMBERS, _kind(len(docs))
+    rows = [(start + term, _best(said[term], kind)) for term in sorted(said)]
+    with _transaction(db):
+        db.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?)", rows)
+    return True
+
+
+def _documents(db: sqlite3.Connection, docs: array[int]) -> Iterator[tuple[int, Document]]:
+    """Each of the documents that is still there, with its place."""
+    for start in range(0, len(docs), _CHUNK):
+        some = docs[start : start + _CHUNK].tolist()
+        places = {id: start + place for place, id in enumerate(some)}
+        asked = f"SELECT id, words, described, length FROM doc WHERE id IN ({_marks(some)})"
+        for id, words, described, length in db.execute(asked, some):
+            yield places[id], Document(*unpacked(words), described, length)
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ",".join("?" * len(values))
+
+
+def _kind(count: int) -> str:
+    """The least kind of number that holds every place."""
+    return "H" if count <= 0x10000 else "I"
+
+
+def _best(said: list[int], kind: str) -> bytes:
+    """The documents that say a word best, best first, and then how well they do."""
+    said.sort(reverse=True)
+    del said[MOST_POSTINGS:]
+    return array(kind, [one & 0xFFFFFFFF for one in said]).tobytes() + bytes(
+        [one >> 32 for one in said]
+    )
+
+
+def _posting(term: int, data: bytes, count: int) -> Posting:
+    places = array(_kind(count))
+    number = len(data) // (places.itemsize + 1)
+    places.frombytes(data[: places.itemsize * number])
+    return Posting(term, places, data[places.itemsize * number :])
+
+
+def _switch(db: sqlite3.Connection, root: int, generation: int, docs: array[int]) -> bool:
+    """From now on these are the postings; those before are forgotten."""
+    with _transaction(db):
+        asked = "UPDATE root SET generation = ?, docs = ? WHERE id = ?"
+        db.execute(asked, (generation, docs.tobytes(), root))
+        old = db.execute("SELECT id FROM generation WHERE root = ? AND id < ?", (root, generation))
+        for (one,) in old.fetchall():
+            between = (one * NUMBERS, (one + 1) * NUMBERS - 1)
+            db.execute("DELETE FROM posting WHERE id BETWEEN ? AND ?", between)
+        db.execute("DELETE FROM generation WHERE root = ? AND id < ?", (root, generation))
+    return True

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from skillbelt.search.document import Parts, document
+from skillbelt.search.facts import facts
+from skillbelt.search.lexical import Candidate, hits, score
+from skillbelt.search.query import query
+from skillbelt.search.words import number
+
+
+def candidate(name: str, description: str = "", body: str = "", id: int = 1) -> Candidate:
+    made = document(Parts(name, description, "", body))
+    return Candidate(id, made.terms, made.codes, made.described, made.length, facts(made))
+
+
+PDF = candidate("pdf-merge", "Merges PDF files into one.", "Use qpdf to merge the pages.")
+CSV = candidate("csv-report", "Makes charts of CSV files.", "Reads the table and draws it.")
+
+
+def test_the_skill_that_speaks_of_the_request_is_better() -> None:
+    for text, good, bad in (
+        ("merge pdf", PDF, CSV),
+        ("charts from a csv table", CSV, PDF),
+        ("Please put these three PDF documents together into a single file", PDF, CSV),
+    ):
+        asked = query(text)
+        assert score(asked, good) > score(asked, bad)
+
+
+def test_a_skill_that_the_request_covers_is_better_than_one_that_has_everything() -> None:
+    """Of a page about a task a long text has most words; a short one that is meant has all its."""
+    task = "The drone's controller overshoots. Tune the PID controller gains. " * 3
+    everything = " ".join(f"topic{n} controller tune gains drone" for n in range(400))
+    meant = candidate("pid-tuning", "Tunes the gains of a PID controller.", "Tune the gains.")
+    asked = query(task)
+    assert score(asked, meant) > score(asked, candidate("handbook", "Many topics.", everything))
+
+
+def test_what_is_not_shared_gives_nothing() -> None:
+    assert score(query("seismology"), PDF) == 0.0
+
+
+def test_hits_are_the_words_they_share() -> None:
+    found = hits(query("merge seismic pages"), PDF)
+    assert {hit.term for hit in found} == {number("merg"), number("page")}

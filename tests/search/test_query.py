@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillbelt.search.query import MAX_QUERY_CHARS, MAX_QUERY_WORDS, query
+from skillbelt.search.words import number
+
+
+def test_each_word_counts_once() -> None:
+    once, often = query("merge pdf files"), query("merge pdf files merge PDF file")
+    assert once.words == often.words
+    assert once.total == pytest.approx(often.total)
+
+
+def test_words_in_a_block_of_code_count_half() -> None:
+    asked = query("sort the rows\n```json\n{seismic: 1}\n```")
+    word = asked.words[number("seismic")]
+    assert word.weight == pytest.approx(word.rarity / 2)
+    assert asked.words[number("sort")].weight == asked.words[number("sort")].rarity
+
+
+def test_common_words_are_left_out_of_long_requests_only() -> None:
+    assert number("the") in query("the skill").words
+    long = query("the " + " ".join(f"word{n}" for n in range(30)))
+    assert number("the") not in long.words
+    assert number("word7") in long.words
+
+
+def test_the_rarest_words_are_sought_first() -> None:
+    asked = query("the file seismic")
+    assert asked.sought()[0] == number("seismic")
+
+
+def test_words_are_kept_as_they_are_spelt() -> None:
+    assert query("Parsing PDFs").spelt == {number("pars"): "Parsing", number("pdf"): "PDFs"}
+
+
+def test_nothing_is_asked_by_nothing() -> None:
+    assert query(" \n...").words == {}
+    assert query("").scale > 0.0
+
+
+def test_endless_requests_are_cut() -> None:
+    asked = query(" ".join(f"w{n}x" for n in range(100_000)))
+    assert len(asked.words) <= MAX_QUERY_WORDS + 4
+    assert len(asked.text) == MAX_QUERY_CHARS
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_a_request(text: str) -> None:
+    asked = query(text)
+    assert asked.words.keys() <= asked.spelt.keys()
