@@ -68,7 +68,7 @@ def make_job(
         timeout_of(call, limits.run_timeout_seconds),
         call.stdin,
         call.terminal,
-        **({"bridge": bridge(os.path.join(way, "door"))} if egress else {}),
+        bridge(os.path.join(way, "door")) if egress else (),
     )
 
 

@@ -221,7 +221,8 @@ class Workbench:
         secrets = secrets_of(ready.call.env)
         heard = RedactingListener(listener, secrets) if listener and secrets else None
         with span("workspace.run", **_run_facts(skill, ready)) as running:
-            outcome = _waited(ready.sandbox.start(ready.job, heard or listener), started)
+            job = ready.job._replace(waited=True)
+            outcome = _waited(ready.sandbox.start(job, heard or listener), started)
             if heard is not None:
                 heard.end()
             running.set(exit_code=outcome.exit_code, timed_out=outcome.timed_out)

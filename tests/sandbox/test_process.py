@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +23,7 @@ from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.process import Plan, Run
-from skillbelt.sandbox.protocol import Sandbox, run
+from skillbelt.sandbox.protocol import Outcome, Sandbox, run
 from skillbelt.sandbox.spawn import Ends, descendants, filtered
 from skillbelt.sandbox.watch import Guard
 
@@ -232,3 +234,74 @@ def test_a_process_that_is_quicker_than_whoever_notes_it_is_looked_after(
     with ThreadPoolExecutor(1) as pool:
         outcome = pool.submit(run, sandbox, place.shell("sleep 0.5; exit 3")).result(50)
     assert (outcome.exit_code, outcome.cancelled) == (3, False)
+
+
+# Who looks after it
+
+
+def apart(call: Callable[[], Outcome | None]) -> Outcome:
+    """What the call gives in a thread that may be left to look after a run."""
+    with ThreadPoolExecutor(1) as pool:
+        outcome = pool.submit(call).result(50)
+    assert outcome is not None
+    return outcome
+
+
+def test_who_waits_at_once_looks_after_the_run(sandbox: Sandbox, place: Place) -> None:
+    job = place.shell("cat; echo b >&2; exit 3", stdin=b"a" * 200_000)
+    outcome = apart(lambda: run(sandbox, job))
+    assert (outcome.exit_code, outcome.stdout.total_bytes) == (3, 200_000)
+    assert outcome.stderr.data == b"b\n"
+
+
+def test_its_deadline_holds_there_too(sandbox: Sandbox, place: Place) -> None:
+    outcome = apart(lambda: run(sandbox, place.job("sleep", "60", timeout_seconds=0.3)))
+    assert (outcome.exit_code, outcome.timed_out) == (124, True)
+
+
+def test_another_thread_can_end_it_there(sandbox: Sandbox, place: Place) -> None:
+    def begun() -> Outcome | None:
+        running = sandbox.start(place.job("sleep", "60", waited=True))
+        threading.Timer(0.2, running.kill).start()
+        return running.wait()
+
+    assert apart(begun).cancelled
+
+
+def test_it_can_be_ended_before_anybody_waits(sandbox: Sandbox, place: Place) -> None:
+    def ended() -> Outcome | None:
+        running = sandbox.start(place.job("sleep", "60", waited=True))
+        running.kill()
+        return running.wait()
+
+    assert apart(ended).cancelled
+
+
+def test_who_waits_for_a_while_gets_somebody_to_look_after_it(
+    sandbox: Sandbox, place: Place
+) -> None:
+    def looked() -> Outcome | None:
+        running = sandbox.start(place.job("sleep", "0.3", waited=True))
+        assert running.wait(0.01) is None
+        return running.wait()
+
+    assert apart(looked).exit_code == 0
+
+
+def test_the_main_thread_is_never_the_one(place: Place) -> None:
+    """It may be interrupted anywhere; the run goes on, and can be waited for again."""
+    assert threading.current_thread() is threading.main_thread()
+    running = LinuxSandbox().start(place.job("sleep", "0.5", waited=True))
+    handler = signal.signal(signal.SIGALRM, _interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            running.wait()
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+    outcome = running.wait(50)
+    assert outcome is not None and outcome.exit_code == 0
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

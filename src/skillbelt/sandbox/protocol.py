@@ -32,7 +32,8 @@ class Job(NamedTuple):
     word of `argv` is looked up on the PATH of `env`, inside, unless it holds a slash.
     `timeout_seconds` counts from the start, whatever the command does. `bridge` is the program that
     carries the network, with its arguments: it is run inside, is given a filter for system calls
-    and `argv`, and becomes the command.
+    and `argv`, and becomes the command. With `waited`, whoever starts it waits for it at once and
+    for as long as it takes: the sandbox may leave it to that thread to look after it.
     """
 
     argv: tuple[str, ...]
@@ -46,6 +47,7 @@ class Job(NamedTuple):
     stdin: bytes | None = b""  # None: stays open for `Running.write`
     terminal: bool = False
     bridge: tuple[str, ...] = ()
+    waited: bool = False
 
 
 class Captured(NamedTuple):
@@ -123,7 +125,7 @@ class Keepless:
 
 def run(sandbox: Sandbox, job: Job, listener: Listener | None = None) -> Outcome:
     """Start the command and wait for its end."""
-    outcome = sandbox.start(job, listener).wait()
+    outcome = sandbox.start(job._replace(waited=True), listener).wait()
     assert outcome is not None
     return outcome
 
