@@ -41,7 +41,7 @@ show() {
     fi
 }
 
-echo "A project with four skills in .agents/skills, and one with faults in .claude/skills."
+echo "A project with six skills in .agents/skills, and one with faults in .claude/skills."
 show 0 "Every skill that is found here, whichever client's folder it lies in:" skillbelt list
 show 0 "One of them, with its files and what it costs in a prompt:" skillbelt show csv-report
 show 0 "The faulty one is usable all the same; each fault has a line and a remedy:" \
