@@ -87,7 +87,7 @@ class Run(Controls):
         except BaseException:
             self._abandon()
             raise
-        # Two threads that pass a run on to each other take 6 % of what two at a time could do. The
+        # Two threads that pass a run on to each other cost about 2 % of what two at a time do. The
         # main thread may be interrupted at any point, so it never looks after one itself.
         self._unattended = job.waited and current_thread() is not main_thread()
         if not self._unattended:

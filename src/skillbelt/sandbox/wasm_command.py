@@ -56,7 +56,7 @@ def _simple(text: str) -> tuple[str, ...]:
     try:
         words = tuple(split_words(text))
     except RunRefused as error:
-        raise NotHere(text, f"is more than one plain command ({error})") from error
+        raise NotHere(text, "is more than one plain command") from error
     if not words:
         raise NotHere(text)
     return words
