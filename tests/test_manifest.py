@@ -161,6 +161,18 @@ def test_a_name_that_is_not_utf8_is_listed(tree: Tree) -> None:
         ("a.zzz", b"plain", "text/plain"),
         ("a.zzz", b"a\0b", "application/octet-stream"),
         ("LICENSE", b"", "text/plain"),
+        ("a.WASM", b"x", "text/plain"),
+        ("a.png", b"\0\1", "application/octet-stream"),
+        ("a.png", b"", "image/png"),
+        ("a.mp4", b"x", "video/mp4"),
+        ("a.zip", b"PK\x03\x04", "application/zip"),
+        ("a.txt", b"PK\x03\x04", "application/zip"),
+        ("a.epub", b"PK\x03\x04", "application/epub+zip"),
+        (
+            "a.docx",
+            b"PK\x03\x04",
+            "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        ),
     ],
 )
 def test_the_kind_is_told_by_content_then_by_name(path: str, head: bytes, kind: str) -> None:

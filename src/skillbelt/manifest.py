@@ -12,6 +12,7 @@ from skillbelt.values import Diagnostic, FileEntry, Limits, Manifest
 SKIPPED = frozenset((".git", "node_modules", "__pycache__"))
 _CHUNK = 2**20
 _SNIFFED = 4096
+_ZIP = "application/zip"
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -19,9 +20,17 @@ _MAGIC = (
     (b"%PDF-", "application/pdf"),
     (b"\0asm", "application/wasm"),
     (b"\x7fELF", "application/x-executable"),
-    (b"PK\x03\x04", "application/zip"),
+    (b"PK\x03\x04", _ZIP),
     (b"\x1f\x8b", "application/gzip"),
     (b"SQLite format 3\0", "application/vnd.sqlite3"),
+)
+_KNOWN = frozenset(kind for _, kind in _MAGIC)
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+_ZIPPED = (
+    _OFFICE,
+    "application/vnd.oasis.opendocument.",
+    "application/epub+zip",
+    "application/java-archive",
 )
 _TYPES = {
     ".md": "text/markdown",
@@ -32,6 +41,11 @@ _TYPES = {
     ".yml": "application/yaml",
     ".toml": "application/toml",
     ".ts": "text/x-typescript",
+    ".docx": f"{_OFFICE}wordprocessingml.document",
+    ".pptx": f"{_OFFICE}presentationml.presentation",
+    ".xlsx": f"{_OFFICE}spreadsheetml.sheet",
+    ".odt": "application/vnd.oasis.opendocument.text",
+    ".epub": "application/epub+zip",
 }
 
 
@@ -56,18 +70,26 @@ def build_manifest(folder: str, limits: Limits | None = None) -> Manifest:
 
 def kind_of(path: str, head: bytes) -> str:
     """The MIME type, by content first and name second."""
-    for magic, kind in _MAGIC:
-        if head.startswith(magic):
-            return kind
+    seen = next((kind for magic, kind in _MAGIC if head.startswith(magic)), "")
+    if seen and seen != _ZIP:
+        return seen
+    named = _named(path)
+    if seen == _ZIP:
+        # Documents and packages are archives by content, more than that by name.
+        return named if named.startswith(_ZIPPED) else seen
+    # A name can not claim a format whose first bytes are known and missing.
+    if named and not (head and named in _KNOWN):
+        return named
+    return "application/octet-stream" if b"\0" in head else "text/plain"
+
+
+def _named(path: str) -> str:
     ending = os.path.splitext(path)[1].lower()
     if ending in _TYPES:
         return _TYPES[ending]
     import mimetypes
 
-    guessed = mimetypes.guess_type(path, strict=False)[0]
-    if guessed:
-        return guessed
-    return "application/octet-stream" if b"\0" in head else "text/plain"
+    return mimetypes.guess_type(path, strict=False)[0] or ""
 
 
 def _paths(folder: str, said: list[Diagnostic]) -> Iterator[str]:
