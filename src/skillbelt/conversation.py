@@ -322,7 +322,7 @@ class RuntimeSession:
             self._shown,
             self._called(),
             self._runs,
-            self.shelf.search_in,
+            search=self.shelf.search_in,
         )
 
     def _runs(self) -> Runs:
