@@ -1,6 +1,6 @@
 """A server that speaks OpenAI's protocols over real sockets, from a script.
 
-Chat completions, streamed or not, and streamed responses.
+Chat completions and responses, streamed or not.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ class Server:
         self.answers = list(answers)
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.bodies: list[str] = []  # of the requests, byte for byte
         self.gone = threading.Event()  # a client hung up on a slow answer
         self._lock = threading.Lock()
         self._http = ThreadingHTTPServer(
@@ -103,9 +104,10 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._http.server_port}/v1"
 
-    def next(self, request: dict[str, Any], headers: dict[str, str]) -> Answer:
+    def next(self, request: dict[str, Any], headers: dict[str, str], body: str) -> Answer:
         with self._lock:
             self.requests.append(request)
+            self.bodies.append(body)
             self.headers.append(headers)
             return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
@@ -126,6 +128,23 @@ def serving(*answers: Answer) -> Iterator[Server]:
         yield server
     finally:
         server.stop()
+
+
+def raw_parts(body: str) -> dict[str, str]:
+    """The text of each value of an object, exactly as it was sent."""
+    decoder, at, found = json.JSONDecoder(), 1, dict[str, str]()
+    while (at := _past(body, at, " \r\n\t,")) < len(body) and body[at] != "}":
+        key, at = decoder.raw_decode(body, at)
+        start = _past(body, at, " \r\n\t:")
+        _, at = decoder.raw_decode(body, start)
+        found[key] = body[start:at]
+    return found
+
+
+def _past(text: str, at: int, skipped: str) -> int:
+    while at < len(text) and text[at] in skipped:
+        at += 1
+    return at
 
 
 def _chunks(answer: Said | Calls) -> list[Chunk]:
@@ -168,12 +187,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         size = int(self.headers.get("Content-Length") or 0)
-        request = json.loads(self.rfile.read(size))
-        answer = self.script.next(request, {k.lower(): v for k, v in self.headers.items()})
+        body = self.rfile.read(size).decode()
+        request = json.loads(body)
+        answer = self.script.next(request, {k.lower(): v for k, v in self.headers.items()}, body)
         if self.path.endswith("/responses") and isinstance(answer, Said | Calls):
-            self._begin()
-            self._events(map(json.dumps, _response_events(request, answer)))
-            self._end()
+            self._respond(request, answer)
         elif not self.path.endswith("/chat/completions"):
             self._whole(404, {"error": {"message": f"no {self.path} here"}})
         elif isinstance(answer, Refused):
@@ -184,6 +202,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._whole(200, _completion(request, answer))
         else:
             self._stream(request, answer)
+
+    def _respond(self, request: dict[str, Any], answer: Said | Calls) -> None:
+        events = list(_response_events(request, answer))
+        if not request.get("stream"):
+            self._whole(200, events[-1]["response"])
+            return
+        self._begin()
+        self._events(map(json.dumps, events))
+        self._end()
 
     def _whole(self, status: int, document: object) -> None:
         data = json.dumps(document).encode()

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from skillbelt.integrations.kit import Kit
+from skillbelt.integrations.live import Output
+from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools import Tool
 
 if TYPE_CHECKING:
@@ -21,10 +23,15 @@ _TYPES: dict[object, Any] = {
 }
 
 
-def skill_functions(session: RuntimeSession) -> dict[str, Callable[..., str]]:
-    """A function for each tool, by name: it takes what the tool takes and gives a text."""
+def skill_functions(
+    session: RuntimeSession, on_output: Callable[[Output], object] | None = None
+) -> dict[str, Callable[..., str]]:
+    """A function for each tool, by name: it takes what the tool takes and gives a text.
+
+    `on_output` is told what a command prints while it runs, in another thread.
+    """
     kit = Kit(session)
-    return {tool.name: _function(kit, tool) for tool in kit.tools()}
+    return {tool.name: _function(kit, tool, on_output) for tool in kit.tools()}
 
 
 def skill_instructions(session: RuntimeSession) -> str:
@@ -32,9 +39,15 @@ def skill_instructions(session: RuntimeSession) -> str:
     return Kit(session).instructions()
 
 
-def _function(kit: Kit, tool: Tool) -> Callable[..., str]:
+def _function(
+    kit: Kit, tool: Tool, on_output: Callable[[Output], object] | None
+) -> Callable[..., str]:
+    def tell(stream: Stream, text: str) -> None:
+        if on_output is not None:
+            on_output(Output(tool.name, "", stream, text))
+
     def call(**arguments: Any) -> str:
-        return kit.call_sync(tool.name, arguments).text
+        return kit.call_sync(tool.name, arguments, tell=tell if on_output else None).text
 
     parameters = _parameters(tool.schema)
     call.__name__ = call.__qualname__ = tool.name

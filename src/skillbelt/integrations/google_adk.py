@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from google.adk.agents.readonly_context import ReadonlyContext
-from google.adk.events.event import Event
-from google.adk.models.llm_request import LlmRequest
-from google.adk.tools.base_tool import BaseTool
-from google.adk.tools.base_toolset import BaseToolset
-from google.adk.tools.tool_context import ToolContext
-from google.genai import types
-
+from skillbelt.errors import MissingExtra
 from skillbelt.integrations.kit import Kit, Kits
+from skillbelt.integrations.live import Output
+from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools import Tool
+
+try:
+    from google.adk.agents.readonly_context import ReadonlyContext
+    from google.adk.events.event import Event
+    from google.adk.models.llm_request import LlmRequest
+    from google.adk.tools.base_tool import BaseTool
+    from google.adk.tools.base_toolset import BaseToolset
+    from google.adk.tools.tool_context import ToolContext
+    from google.genai import types
+except ImportError as error:
+    raise MissingExtra("google-adk", "using skills in Google ADK") from error
 
 if TYPE_CHECKING:
     from skillbelt.runtime import Runtime
 
+OnOutput = Callable[[ToolContext, Output], Awaitable[None] | None]
 # What is loaded, in the state of ADK's session: for callbacks and other agents to look at.
 LOADED = "skills_loaded"
 _RESULT = "result"
@@ -30,10 +37,13 @@ class SkillToolset(BaseToolset):
     A conversation is ADK's own session, whose events hold what was loaded.
     """
 
-    def __init__(self, belt: Runtime, **options: Any) -> None:
-        """The options are those of `Runtime.session`: `agent`, `visible`, `rules`, `app`."""
+    def __init__(self, belt: Runtime, *, on_output: OnOutput | None = None, **options: Any) -> None:
+        """`on_output` is told what a command prints while it runs, with the context of the call.
+
+        The options are those of `Runtime.session`: `agent`, `visible`, `rules`, `app`.
+        """
         super().__init__()
-        self._kits = Kits(belt, **options)
+        self._kits, self._on_output = Kits(belt, **options), on_output
 
     def _kit(self, context: ReadonlyContext | None) -> Kit:
         if context is None:
@@ -43,7 +53,7 @@ class SkillToolset(BaseToolset):
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """The tools for what the conversation may see now."""
         kit = self._kit(readonly_context)
-        return [SkillTool(kit, tool) for tool in kit.tools()]
+        return [SkillTool(kit, tool, self._on_output) for tool in kit.tools()]
 
     async def process_llm_request(
         self, *, tool_context: ToolContext, llm_request: LlmRequest
@@ -57,9 +67,9 @@ class SkillToolset(BaseToolset):
 class SkillTool(BaseTool):
     """One of the tools."""
 
-    def __init__(self, kit: Kit, tool: Tool) -> None:
+    def __init__(self, kit: Kit, tool: Tool, on_output: OnOutput | None = None) -> None:
         super().__init__(name=tool.name, description=tool.description)
-        self._kit, self._tool = kit, tool
+        self._kit, self._tool, self._on_output = kit, tool, on_output
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         schema = {k: v for k, v in self._tool.schema.items() if k != "$schema"}
@@ -69,11 +79,20 @@ class SkillTool(BaseTool):
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
         """What the call gives; a skill that was loaded is in the session's state from then on."""
-        answer = await self._kit.call(self._tool.name, args, shown(tool_context.session.events))
+        before = shown(tool_context.session.events)
+        answer = await self._kit.call(self.name, args, before, self._teller(tool_context))
         if self._tool.kind == "skill_load" and not answer.failed:
             loaded = [*tool_context.state.get(LOADED, []), str(args["skill"])]
             tool_context.state[LOADED] = list(dict.fromkeys(loaded))
         return {"error" if answer.failed else _RESULT: answer.text}
+
+    def _teller(
+        self, context: ToolContext
+    ) -> Callable[[Stream, str], Awaitable[None] | None] | None:
+        on_output, call_id = self._on_output, context.function_call_id or ""
+        if on_output is None:
+            return None
+        return lambda stream, text: on_output(context, Output(self.name, call_id, stream, text))
 
 
 def shown(events: Iterable[Event]) -> list[str]:

@@ -7,12 +7,14 @@ comes after it, so that a prompt cache can serve it and whoever resumes the hist
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
+from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skillbelt.disclose import GUIDANCE_HEADER
-from skillbelt.tools import Tool, guidance
+from skillbelt.integrations.live import Tell, followed, followed_sync
+from skillbelt.tools import Tool, ToolResult, Watch, guidance
 
 if TYPE_CHECKING:
     from skillbelt.conversation import RuntimeSession
@@ -61,28 +63,54 @@ class Kit:
             self._instructions = "\n\n".join(filter(None, parts))
         return self._instructions
 
-    async def call(self, tool: str, arguments: object, shown: Iterable[str] = ()) -> Answer:
-        """What a call gives; whatever a model did wrong is an answer too."""
-        result = await self.session.call(tool, arguments, inline=True, shown=shown)
-        return Answer(result.text, bool(result.error), result.data)
+    async def call(
+        self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None
+    ) -> Answer:
+        """What a call gives; whatever a model did wrong is an answer too.
 
-    def call_sync(self, tool: str, arguments: object, shown: Iterable[str] = ()) -> Answer:
-        """The same, where there is no event loop."""
-        result = self.session.call_sync(tool, arguments, inline=True, shown=shown)
-        return Answer(result.text, bool(result.error), result.data)
+        `tell` is told what its command prints while it runs. Cancelling the call ends the command.
+        """
+
+        def work(watch: Watch) -> Coroutine[Any, Any, ToolResult]:
+            return self.session.call(tool, arguments, watch=watch, inline=True, shown=shown)
+
+        return _answer(await followed(work, tell))
+
+    def call_sync(
+        self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None
+    ) -> Answer:
+        """The same, where there is no event loop; `tell` is called in another thread."""
+
+        def work(watch: Watch) -> ToolResult:
+            return self.session.call_sync(tool, arguments, watch=watch, inline=True, shown=shown)
+
+        return _answer(followed_sync(work, tell))
+
+
+def _answer(result: ToolResult) -> Answer:
+    return Answer(result.text, bool(result.error), result.data)
 
 
 class Kits:
-    """A kit for each conversation of a framework, by its user and its session."""
+    """A kit for each conversation of a framework, by its user and its session.
+
+    Those that were not used for longest are let go of when there are too many; all that must last
+    is in the store.
+    """
 
     def __init__(self, belt: Runtime, agent: str = "", **options: Any) -> None:
         self._belt, self._agent, self._options = belt, agent, options
         self._kits: dict[tuple[str, str], Kit] = {}
+        self._lock = Lock()
 
     def of(self, user: str, session: str) -> Kit:
         """The kit of that conversation; the same one each time."""
-        key = (user, session)
-        if key not in self._kits:
-            made = self._belt.session(user, session, agent=self._agent, **self._options)
-            self._kits[key] = Kit(made)
-        return self._kits[key]
+        key, kits = (user, session), self._kits
+        with self._lock:
+            kits[key] = kit = kits.pop(key, None) or self._made(user, session)
+            while len(kits) > self._belt.settings.limits.max_served_sessions:
+                del kits[next(iter(kits))]
+            return kit
+
+    def _made(self, user: str, session: str) -> Kit:
+        return Kit(self._belt.session(user, session, agent=self._agent, **self._options))

@@ -1,33 +1,41 @@
 """Skills for LangChain and LangGraph: `create_agent(model, middleware=[SkillMiddleware(...)])`.
 
-Without an agent of LangChain's, `skill_tools` and `skill_instructions` give the parts.
+Without an agent of LangChain's, `skill_tools(kit)` and `kit.instructions()` give the parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
-from langchain.tools import ToolRuntime
-from langchain_core.messages import AnyMessage, SystemMessage, ToolMessage
-from langchain_core.tools import BaseTool, StructuredTool
-from langgraph.config import get_config
-
+from skillbelt.errors import MissingExtra
 from skillbelt.integrations.kit import Answer, Kit, Kits
+from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools import Tool
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+    from langchain.tools import ToolRuntime
+    from langchain_core.messages import AnyMessage, SystemMessage, ToolMessage
+    from langchain_core.tools import BaseTool, StructuredTool
+    from langgraph.config import get_config
+except ImportError as error:
+    raise MissingExtra("langchain", "using skills in LangChain") from error
 
 if TYPE_CHECKING:
     from skillbelt.runtime import Runtime
 
-Find = Callable[[], Kit]
+Find = Callable[[Sequence[AnyMessage]], Kit]
+# What `type` says in what is written to the `custom` stream.
+OUTPUT = "skill_output"
 
 
 class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
     """The skills of a runtime: what the system prompt says of them, and the tools.
 
     A conversation is the graph's own: the `thread_id` of its configuration, which its checkpointer
-    goes on with.
+    goes on with. Without one it is known by the first message. What a command prints is in the
+    `custom` stream while it runs.
     """
 
     def __init__(self, belt: Runtime, *, user: str = "", **options: Any) -> None:
@@ -36,9 +44,10 @@ class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
         self._kits, self._user = Kits(belt, **options), user
         self.tools = [_tool(tool, self._kit) for tool in self._kits.of(user, "").tools()]
 
-    def _kit(self) -> Kit:
-        configured = get_config().get("configurable", {})
-        return self._kits.of(self._user, str(configured.get("thread_id", "")))
+    def _kit(self, messages: Sequence[AnyMessage]) -> Kit:
+        thread = get_config().get("configurable", {}).get("thread_id")
+        first = messages[0].id if messages else None
+        return self._kits.of(self._user, str(thread or first or ""))
 
     def wrap_model_call(
         self,
@@ -57,7 +66,7 @@ class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
         return await handler(self._told(request))
 
     def _told(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        text = self._kit().instructions()
+        text = self._kit(request.state["messages"]).instructions()
         if not text:
             return request
         before = request.system_message.text if request.system_message else ""
@@ -67,15 +76,19 @@ class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
 
 def skill_tools(kit: Kit) -> list[BaseTool]:
     """The tools of one conversation, for a graph of one's own."""
-    return [_tool(tool, lambda: kit) for tool in kit.tools()]
+    return [_tool(tool, lambda _messages: kit) for tool in kit.tools()]
 
 
 def _tool(tool: Tool, find: Find) -> BaseTool:
-    async def call(runtime: ToolRuntime, **arguments: Any) -> tuple[str, dict[str, object]]:
-        return _given(await find().call(tool.name, arguments, shown(runtime.state["messages"])))
+    async def call(runtime: ToolRuntime, **arguments: Any) -> ToolMessage:
+        messages = runtime.state["messages"]
+        kit, tell = find(messages), _teller(tool.name, runtime)
+        return _given(tool, runtime, await kit.call(tool.name, arguments, shown(messages), tell))
 
-    def call_sync(runtime: ToolRuntime, **arguments: Any) -> tuple[str, dict[str, object]]:
-        return _given(find().call_sync(tool.name, arguments, shown(runtime.state["messages"])))
+    def call_sync(runtime: ToolRuntime, **arguments: Any) -> ToolMessage:
+        messages = runtime.state["messages"]
+        kit, tell = find(messages), _teller(tool.name, runtime)
+        return _given(tool, runtime, kit.call_sync(tool.name, arguments, shown(messages), tell))
 
     return StructuredTool(
         name=tool.name,
@@ -83,13 +96,28 @@ def _tool(tool: Tool, find: Find) -> BaseTool:
         args_schema={k: v for k, v in tool.schema.items() if k != "$schema"},
         func=call_sync,
         coroutine=call,
-        response_format="content_and_artifact",
     )
 
 
-def _given(answer: Answer) -> tuple[str, dict[str, object]]:
+def _teller(tool: str, runtime: ToolRuntime) -> Callable[[Stream, str], None]:
+    write, call_id = runtime.stream_writer, runtime.tool_call_id
+
+    def tell(stream: Stream, text: str) -> None:
+        about = {"type": OUTPUT, "tool": tool, "tool_call_id": call_id}
+        write({**about, "stream": stream, "text": text})
+
+    return tell
+
+
+def _given(tool: Tool, runtime: ToolRuntime, answer: Answer) -> ToolMessage:
     """A text for the model, and the facts, which it does not see."""
-    return answer.text, dict(answer.data)
+    return ToolMessage(
+        answer.text,
+        name=tool.name,
+        tool_call_id=runtime.tool_call_id or "",
+        artifact=dict(answer.data),
+        status="error" if answer.failed else "success",
+    )
 
 
 def shown(messages: Iterable[AnyMessage]) -> list[str]:

@@ -1,30 +1,43 @@
-"""Skills for the OpenAI Agents SDK: `skill_agent(Runtime(), name=..., instructions=...)`."""
+"""Skills for the OpenAI Agents SDK: `skill_agent(Runtime().session(user, name), name=...)`."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from agents import Agent, FunctionTool, RunContextWrapper
-from agents.tool_context import ToolContext
-
+from skillbelt.errors import MissingExtra
 from skillbelt.integrations.kit import Kit
+from skillbelt.integrations.live import Output
+from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools import Tool
+
+try:
+    from agents import Agent, FunctionTool, RunContextWrapper
+    from agents.tool_context import ToolContext
+except ImportError as error:
+    raise MissingExtra("openai-agents", "using skills in the OpenAI Agents SDK") from error
 
 if TYPE_CHECKING:
     from skillbelt.conversation import RuntimeSession
 
 Instructions = Callable[[RunContextWrapper[Any], Agent[Any]], str]
+OnStream = Callable[[Output], Awaitable[None] | None]
 
 
-def skill_agent(session: RuntimeSession, *, instructions: str = "", **options: Any) -> Agent[Any]:
+def skill_agent(
+    session: RuntimeSession,
+    *,
+    instructions: str = "",
+    on_stream: OnStream | None = None,
+    **options: Any,
+) -> Agent[Any]:
     """An agent that has the skills of a conversation; the options are those of `Agent`.
 
     What the SDK's own session keeps is enough to go on: the text of a skill is in the answer to the
-    call that loaded it.
+    call that loaded it. `on_stream` is told what a command prints while it runs.
     """
     kit = Kit(session)
-    tools = [*options.pop("tools", ()), *skill_tools(kit)]
+    tools = [*options.pop("tools", ()), *skill_tools(kit, on_stream)]
     return Agent(instructions=skill_instructions(kit, instructions), tools=tools, **options)
 
 
@@ -37,27 +50,43 @@ def skill_instructions(kit: Kit, before: str = "") -> Instructions:
     return told
 
 
-def skill_tools(kit: Kit) -> list[FunctionTool]:
+def skill_tools(kit: Kit, on_stream: OnStream | None = None) -> list[FunctionTool]:
     """The tools of one conversation."""
-    return [_tool(kit, tool) for tool in kit.tools()]
+    return [_tool(kit, tool, on_stream) for tool in kit.tools()]
 
 
-def _tool(kit: Kit, tool: Tool) -> FunctionTool:
+def _tool(kit: Kit, tool: Tool, on_stream: OnStream | None) -> FunctionTool:
     return FunctionTool(
         name=tool.name,
         description=tool.description,
         params_json_schema={k: v for k, v in tool.schema.items() if k != "$schema"},
-        on_invoke_tool=_caller(kit, tool.name),
+        on_invoke_tool=_caller(kit, tool.name, on_stream),
         # Strict schemas have no optional arguments.
         strict_json_schema=False,
     )
 
 
-def _caller(kit: Kit, name: str) -> Callable[[ToolContext[Any], str], Awaitable[str]]:
+def _caller(
+    kit: Kit, name: str, on_stream: OnStream | None
+) -> Callable[[ToolContext[Any], str], Awaitable[str]]:
     async def call(context: ToolContext[Any], arguments: str) -> str:
-        return (await kit.call(name, arguments, shown(context.turn_input))).text
+        def tell(stream: Stream, text: str) -> Awaitable[None] | None:
+            return (
+                on_stream(Output(name, context.tool_call_id, stream, text)) if on_stream else None
+            )
+
+        told = tell if on_stream else None
+        return (await kit.call(name, arguments, shown(context.turn_input), told)).text
 
     return call
+
+
+def _teller(
+    name: str, call_id: str, on_stream: OnStream | None
+) -> Callable[[Stream, str], Awaitable[None] | None] | None:
+    if on_stream is None:
+        return None
+    return lambda stream, text: on_stream(Output(name, call_id, stream, text))
 
 
 def shown(items: list[Any]) -> list[str]:

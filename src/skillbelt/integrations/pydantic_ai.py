@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pydantic_ai import RunContext
-from pydantic_ai.messages import InstructionPart, ModelMessage, ToolReturn, ToolReturnPart
-from pydantic_ai.tools import ToolDefinition
-from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
-from pydantic_core import SchemaValidator, core_schema
-
+from skillbelt.errors import MissingExtra
 from skillbelt.integrations.kit import Kit, Kits
+from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools import Tool
+
+try:
+    from pydantic_ai import CustomEvent, RunContext, ToolFailed
+    from pydantic_ai.messages import InstructionPart, ModelMessage, ToolReturn, ToolReturnPart
+    from pydantic_ai.tools import ToolDefinition
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+    from pydantic_core import SchemaValidator, core_schema
+except ImportError as error:
+    raise MissingExtra("agent", "using skills in Pydantic AI") from error
 
 if TYPE_CHECKING:
     from skillbelt.runtime import Runtime
 
 # A call that does not fit is answered by the tool itself, in words a model can act on.
 _ANYTHING = SchemaValidator(schema=core_schema.any_schema())
+
+
+@dataclass(kw_only=True)
+class SkillOutputEvent(CustomEvent):
+    """A piece of what a command prints, in the stream of the agent's events while it runs."""
+
+    stream: Stream
+    text: str
 
 
 class SkillToolset(AbstractToolset[Any]):
@@ -63,7 +77,13 @@ class SkillToolset(AbstractToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> ToolReturn[str]:
         """What the call gives; its facts are in the metadata, which no model sees."""
-        answer = await self._kit(ctx).call(name, tool_args, shown(ctx.messages))
+
+        async def tell(stream: Stream, text: str) -> None:
+            await ctx.emit(SkillOutputEvent(stream=stream, text=text))
+
+        answer = await self._kit(ctx).call(name, tool_args, shown(ctx.messages), tell)
+        if answer.failed and not answer.data:
+            raise ToolFailed(answer.text)
         return ToolReturn(answer.text, metadata=dict(answer.data) or None)
 
 
