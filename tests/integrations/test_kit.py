@@ -84,6 +84,16 @@ def test_each_conversation_has_a_kit_of_its_own(belt: Runtime) -> None:
     assert kits.of("ada", "1") is not kits.of("ada", "2")
 
 
+def test_kits_that_nobody_used_for_long_are_let_go_of(open_tree: Tree) -> None:
+    kits = Kits(Runtime(open_tree.project, max_served_sessions=2))
+    first = kits.of("ada", "1")
+    kits.of("ada", "2")
+    assert kits.of("ada", "1") is first
+    kits.of("ada", "3")
+    assert kits.of("ada", "1") is first
+    assert len(kits) == 2
+
+
 def test_in_a_coroutine(belt: Runtime) -> None:
     answer = anyio.run(kit(belt).call, "skill_load", {"skill": "greet"})
     assert BODY.strip() in answer.text

@@ -101,12 +101,42 @@ def test_threads_have_workspaces_of_their_own(belt: Runtime) -> None:
     assert json.loads(answers(fake.sent[5])[0])["exit_code"] == 1
 
 
+def test_without_a_thread_no_conversation_has_the_workspace_of_another(belt: Runtime) -> None:
+    write = call("skill_run", skill="greet", command="echo mine > work/note")
+    look = [call("skill_run", id, skill="greet", command="cat work/note") for id in "abc"]
+    ends = [AIMessage("-"), AIMessage("-"), AIMessage("-")]
+    fake = model(write, look[0], ends[0], look[1], ends[1], look[2], ends[2])
+    made = create_agent(fake, middleware=[SkillMiddleware(belt)])
+    first = made.invoke(ask("write, then read"))
+    made.invoke(ask("read"))
+    made.invoke({"messages": [*first["messages"], *ask("read")["messages"]]})
+    assert json.loads(answers(fake.sent[2])[1])["stdout"] == "mine\n"
+    assert json.loads(answers(fake.sent[4])[0])["exit_code"] == 1
+    assert json.loads(answers(fake.sent[6])[2])["stdout"] == "mine\n"
+
+
+def test_output_is_in_the_custom_stream_without_a_loop_too(belt: Runtime) -> None:
+    fake = model(call("skill_run", skill="greet", command="echo hi"), AIMessage("done"))
+    made = create_agent(fake, middleware=[SkillMiddleware(belt)])
+    (piece,) = made.stream(ask("go"), stream_mode="custom")
+    about = {"type": "skill_output", "tool": "skill_run", "tool_call_id": "c1"}
+    assert piece == {**about, "stream": "stdout", "text": "hi\n"}
+
+
+def test_facts_for_programs_are_beside_the_text(belt: Runtime) -> None:
+    fake = model(call("skill_run", skill="greet", command="echo hi"), AIMessage("done"))
+    result = create_agent(fake, middleware=[SkillMiddleware(belt)]).invoke(ask("go"))
+    (answer,) = [one for one in result["messages"] if isinstance(one, ToolMessage)]
+    assert (answer.artifact["stdout"], answer.status) == ("hi\n", "success")
+    assert "enforced" in answer.artifact and "enforced" not in answer.text
+
+
 def test_a_call_that_goes_wrong_is_an_answer(belt: Runtime) -> None:
     fake = model(call("skill_load", skill="nothing"), call("skill_load"), AIMessage("sorry"))
     create_agent(fake, middleware=[SkillMiddleware(belt)]).invoke(ask("greet me"))
-    unknown, wrong = answers(fake.sent[2])
-    assert unknown == "unknown skill: nothing"
-    assert "argument 'skill' is missing" in wrong
+    unknown, wrong = [one for one in fake.sent[2] if isinstance(one, ToolMessage)]
+    assert (unknown.text, unknown.status) == ("unknown skill: nothing", "error")
+    assert "argument 'skill' is missing" in wrong.text
 
 
 def test_in_a_coroutine_while_it_streams(belt: Runtime) -> None:

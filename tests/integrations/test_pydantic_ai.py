@@ -95,7 +95,7 @@ def test_a_call_that_goes_wrong_is_an_answer(belt: Runtime) -> None:
     model, _ = script(load("nothing"), bad, "sorry")
     result = run(Agent(model, toolsets=[SkillToolset(belt)]), "greet me")
     unknown, wrong = answers(result.all_messages())
-    assert unknown.content == "unknown skill: nothing"
+    assert (unknown.content, unknown.outcome) == ("unknown skill: nothing", "failed")
     assert "argument 'skill' is missing" in str(wrong.content)
 
 

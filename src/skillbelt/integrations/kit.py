@@ -103,6 +103,9 @@ class Kits:
         self._kits: dict[tuple[str, str], Kit] = {}
         self._lock = Lock()
 
+    def __len__(self) -> int:
+        return len(self._kits)
+
     def of(self, user: str, session: str) -> Kit:
         """The kit of that conversation; the same one each time."""
         key, kits = (user, session), self._kits

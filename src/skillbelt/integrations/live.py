@@ -144,8 +144,12 @@ def _over(done: asyncio.Task[Any], follower: Follower, pieces: _Pieces) -> None:
 
 
 async def _settled(task: asyncio.Task[Any]) -> None:
-    """Wait until it has ended, whatever else is cancelled meanwhile."""
+    """Wait until it has ended, however often whoever waits is cancelled meanwhile."""
     from anyio import CancelScope
 
-    with CancelScope(shield=True):
-        await asyncio.wait([task], timeout=END_SECONDS)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + END_SECONDS
+    with CancelScope(shield=True):  # of anyio's own scopes, which cancel all the time
+        while not task.done() and loop.time() < end:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task], timeout=end - loop.time())
