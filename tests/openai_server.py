@@ -1,6 +1,6 @@
-"""A server that speaks OpenAI's protocols over real sockets, from a script.
+"""A server that speaks the protocols of models over real sockets, from a script.
 
-Chat completions and responses, streamed or not.
+OpenAI's chat completions and responses, streamed or not, and Gemini's whole answers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import itertools
 import json
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -74,6 +74,8 @@ class Slow(NamedTuple):
 
 
 Answer = Said | Calls | Broken | Unfinished | Garbage | Refused | Slow
+# An answer, or what makes one of a request.
+Scripted = Answer | Callable[[dict[str, Any]], Answer]
 
 
 def said(*pieces: str) -> Said:
@@ -88,7 +90,7 @@ def called(name: str, arguments: object, id: str = "call_1") -> Calls:
 class Server:
     """Answers in the order of the script; the last answer is given again and again."""
 
-    def __init__(self, answers: Iterable[Answer]) -> None:
+    def __init__(self, answers: Iterable[Scripted]) -> None:
         self.answers = list(answers)
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -109,7 +111,8 @@ class Server:
             self.requests.append(request)
             self.bodies.append(body)
             self.headers.append(headers)
-            return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+            answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+            return answer(request) if callable(answer) else answer
 
     def start(self) -> None:
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
@@ -120,7 +123,7 @@ class Server:
 
 
 @contextmanager
-def serving(*answers: Answer) -> Iterator[Server]:
+def serving(*answers: Scripted) -> Iterator[Server]:
     """A server with that script, for as long as the block lasts."""
     server = Server(answers)
     server.start()
@@ -192,6 +195,8 @@ class _Handler(BaseHTTPRequestHandler):
         answer = self.script.next(request, {k.lower(): v for k, v in self.headers.items()}, body)
         if self.path.endswith("/responses") and isinstance(answer, Said | Calls):
             self._respond(request, answer)
+        elif self.path.endswith(":generateContent") and isinstance(answer, Said | Calls):
+            self._whole(200, _gemini(answer))
         elif not self.path.endswith("/chat/completions"):
             self._whole(404, {"error": {"message": f"no {self.path} here"}})
         elif isinstance(answer, Refused):
@@ -300,6 +305,15 @@ def _ending(request: dict[str, Any]) -> list[str]:
 def _completion(request: dict[str, Any], answer: Said | Calls) -> Chunk:
     choice = {"index": 0, "message": _message(answer), "finish_reason": answer.finish}
     return {**_base(request, "chat.completion"), "choices": [choice], "usage": USAGE}
+
+
+def _gemini(answer: Said | Calls) -> Chunk:
+    if isinstance(answer, Said):
+        parts: list[Chunk] = [{"text": "".join(answer.pieces)}]
+    else:
+        parts = [{"functionCall": {"name": n, "args": json.loads(a)}} for _, n, a in answer.calls]
+    content = {"role": "model", "parts": parts}
+    return {"candidates": [{"index": 0, "content": content, "finishReason": "STOP"}]}
 
 
 def _response_events(request: dict[str, Any], answer: Said | Calls) -> Iterator[Chunk]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -11,18 +12,22 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
 from skillbelt.cleanup import remove_tree
 from skillbelt.settings import DEFAULTS
+from tests.openai_server import Answer, Server, called, said, serving
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXTS = [*PAGES, *sorted(ROOT.glob("*.md")), *sorted((ROOT / "design").glob("*.md"))]
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+GUIDES = sorted((ROOT / "docs").glob("guide-*.md"))
+FRAMEWORKS = "frameworks.md"  # each block is a program of its own, with a model
+MAX_FRAMEWORK_LINES = 10
 EXIT = re.compile(r"\s+# exit (\d+)$")
 BROKEN = (
     "---\nname: Note Taker\ndescription: Takes notes: use when asked to\n---\n\nWrite it down.\n"
@@ -42,8 +47,17 @@ def blocks(page: Path, language: str) -> Iterator[tuple[int, str]]:
     """The line of the first line of each block of a language, and its text."""
     text = page.read_text("utf-8")
     for match in FENCE.finditer(text):
-        if match[1] == language:
-            yield text.count("\n", 0, match.start(2)) + 1, match[2]
+        if match[1] == language and not match[2]:
+            yield text.count("\n", 0, match.start(3)) + 1, match[3]
+
+
+def write_files(page: Path, project: Path) -> None:
+    """Put the blocks with a title where they belong; whoever follows the page does so too."""
+    for _, title, text in FENCE.findall(page.read_text("utf-8")):
+        if title:
+            path = project / title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
 
 
 def steps(page: Path) -> Iterator[Step]:
@@ -110,31 +124,133 @@ def environ(project: Path) -> dict[str, str]:
 
 
 def with_block(language: str) -> list[Path]:
-    return [page for page in PAGES if any(True for _ in blocks(page, language))]
+    """The pages with blocks of a language that are run by themselves."""
+    alone = [page for page in PAGES if page not in GUIDES and page.name != FRAMEWORKS]
+    return [page for page in alone if any(True for _ in blocks(page, language))]
 
 
-@pytest.mark.parametrize("page", with_block("python"), ids=lambda page: page.name)
-def test_python_blocks_of_a_page_run(page: Path, project: Path) -> None:
-    """All blocks of a page are one program; a failure's line number is the page's own."""
+def program_of(page: Path) -> str:
+    """All blocks of a page as one program; a failure's line number is the page's own."""
     lines: list[str] = []
     for first, text in blocks(page, "python"):
         lines += [""] * (first - 1 - len(lines)) + text.splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def programs_of(page: Path) -> str:
+    """The blocks of a page as programs that know nothing of one another."""
+    parts = [(str(page), "\n" * (first - 1) + text) for first, text in blocks(page, "python")]
+    return f"for name, text in {parts!r}:\n    exec(compile(text, name, 'exec'), {{}})\n"
+
+
+def python(text: str, page: Path, project: Path, **environment: str) -> str:
+    """What the program prints."""
     program = project.parent / f"{page.stem}_page.py"  # not the name of a package that it uses
-    program.write_text("\n".join(lines) + "\n", "utf-8")
+    program.write_text(text, "utf-8")
     done = subprocess.run(
         [sys.executable, str(program)],
         cwd=project,
-        env=environ(project),
+        env={**environ(project), **environment},
         capture_output=True,
         text=True,
         timeout=50,
         check=False,
     )
     assert done.returncode == 0, f"{page.name}: {done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", with_block("python"), ids=lambda page: page.name)
+def test_python_blocks_of_a_page_run(page: Path, project: Path) -> None:
+    write_files(page, project)
+    python(program_of(page), page, project)
+
+
+def test_every_framework_runs_with_a_model(project: Path) -> None:
+    page = ROOT / "docs" / FRAMEWORKS
+    with serving(helpful) as server:
+        printed = python(programs_of(page), page, project, **model_at(server))
+    assert printed.count("There are two rows.") == 4
+    assert sum("Turn a CSV file into a report" in body for body in server.bodies) == 4
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_a_guide_leads_where_it_says(page: Path, project: Path) -> None:
+    """Its commands first, then its program; whoever follows it has made the first skill."""
+    write_files(ROOT / "docs" / "first-skill.md", project)
+    write_files(page, project)
+    shell(page, project)
+    with serving(helpful) as server:
+        printed = python(program_of(page), page, project, **model_at(server))
+    asked = program_of(page).count("agent.run_sync")
+    assert printed.count("It comes to 6.00.") == asked
+    assert bool(server.bodies) == bool(asked)
+
+
+def model_at(server: Server) -> dict[str, str]:
+    """The environment in which the clients of models go to this server."""
+    return {
+        "OPENAI_BASE_URL": server.url,
+        "OPENAI_API_KEY": "key",
+        "OPENAI_AGENTS_DISABLE_TRACING": "1",
+        "GOOGLE_GEMINI_BASE_URL": server.url.removesuffix("/v1"),
+        "GOOGLE_API_KEY": "key",
+    }
+
+
+def helpful(request: dict[str, Any]) -> Answer:
+    """A model that loads a skill for each message of the user's, runs its script and answers."""
+    history = request.get("messages") or request.get("input") or request["contents"]
+    last = history[-1] if isinstance(history, list) else {"role": "user"}
+    text, id = json.dumps(last), f"call_{len(history)}"
+    if last.get("role") == "user" and "functionResponse" not in text:
+        skill = "receipt-total" if "receipt" in text else "csv-report"
+        return called("skill_load", {"skill": skill}, id)
+    if "receipt-total" in text:
+        command = {"skill": "receipt-total", "command": "python3 scripts/total.py"}
+        return called("skill_run", {**command, "stdin": "tea 2.40, cake 3.60"}, id)
+    return said("It comes to ", "6.00.") if "total: 6.00" in text else said("There are two rows.")
+
+
+def test_a_framework_takes_ten_lines_at_most() -> None:
+    for _, text in blocks(ROOT / "docs" / FRAMEWORKS, "python"):
+        assert len([line for line in text.splitlines() if line.strip()]) <= MAX_FRAMEWORK_LINES
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *GUIDES], ids=lambda page: page.name)
+def test_a_page_to_follow_has_no_block_that_is_not_run(page: Path) -> None:
+    kinds = {kind for kind, title, _ in FENCE.findall(page.read_text("utf-8")) if not title}
+    assert kinds <= {"python", "console"} | ({"sh"} if page.name == "README.md" else set())
+    assert kinds
+
+
+def test_the_first_commands_are_what_the_makefile_does() -> None:
+    """`make test` can not be run by itself; `skillbelt demo` has tests of its own."""
+    [(_, text)] = blocks(ROOT / "README.md", "sh")
+    targets = [line.split("#")[0].split() for line in text.splitlines()]
+    assert targets == [["make", "demo"], ["make", "test"]]
+    done = [
+        subprocess.run([*line, "-n"], cwd=ROOT, capture_output=True, text=True, timeout=50)
+        for line in targets
+    ]
+    assert [one.returncode for one in done] == [0, 0]
+    assert done[0].stdout.splitlines()[-1] == ".venv/bin/skillbelt demo"
+    assert done[1].stdout.splitlines()[-1].split() == [".venv/bin/python", "-m", "pytest"]
+
+
+def test_the_library_is_shown_in_five_lines() -> None:
+    [(_, text)] = blocks(ROOT / "README.md", "python")
+    assert len([line for line in text.splitlines() if line.strip()]) == 5
 
 
 @pytest.mark.parametrize("page", with_block("console"), ids=lambda page: page.name)
 def test_console_blocks_of_a_page_do_what_they_show(page: Path, project: Path) -> None:
+    write_files(page, project)
+    shell(page, project)
+
+
+def shell(page: Path, project: Path) -> None:
+    """Run each command of a page and compare what it gives."""
     for step in steps(page):
         done = subprocess.run(
             ["sh", "-c", step.command],
