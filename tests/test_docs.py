@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -301,6 +302,13 @@ def test_every_page_is_in_the_navigation() -> None:
     navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
     listed = [page for entry in navigation for page in entry.values()]
     assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+
+
+def test_every_extra_is_documented() -> None:
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    rows = re.findall(r"^\| (`[^|]*`) \|", (ROOT / "docs/install.md").read_text(), re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
+    assert set(known["optional-dependencies"]) <= listed
 
 
 def shown(value: object) -> str:
