@@ -30,7 +30,7 @@ class Scripted(BaseLlm):
     ) -> AsyncGenerator[LlmResponse, None]:
         yield LlmResponse(
             content=types.Content(role="model", parts=[STEPS.pop(0)]),
-            usage_metadata=types.GenerateContentResponseUsageMetadata(total_token_count=0),
+            usage_metadata=types.GenerateContentResponseUsageMetadata(prompt_token_count=1),
         )
 
 
