@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import pytest
 
 from skillbelt import Rule, Runtime
 from tests.integrations.chats import CHATS, Chat, belt_of, quiet
-from tests.openai_server import Answer, Server, called, raw_parts, said, serving
+from tests.openai_server import Answer, Calls, Server, Unfinished, called, raw_parts, said, serving
 from tests.tree import Tree
 
 ROOT = Path(__file__).parents[2]
@@ -162,6 +163,51 @@ def test_what_is_wrong_with_a_call_is_told_to_the_model(
     assert "unknown argument 'skil'" in told["call_wrong"]
     assert "argument 'skill' is missing" in told["call_wrong"]
     assert "unknown skill: greed" in told["call_unknown"]
+
+
+# A function can not be called with these, and Google's kit warns of them itself.
+@pytest.mark.parametrize("framework", list(CHATS)[:4])
+@pytest.mark.parametrize("arguments", ["[1]", "null"])
+def test_arguments_that_are_no_object_are_told_to_the_model(
+    framework: str, arguments: str, project: Path, tmp_path: Path
+) -> None:
+    server = played(framework, project, tmp_path, called("skill_load", arguments), said("Sorry."))
+    told = answers(server.requests[1])["call_1"]
+    assert "must be an object" in told or "argument 'skill' is missing" in told
+
+
+def test_arguments_may_have_the_names_that_frameworks_use(
+    framework: str, project: Path, tmp_path: Path
+) -> None:
+    names = "self config run_manager callbacks runtime args kwargs ctx tool tool_context input"
+    wrong = called("skill_load", {"skill": "greet"} | dict.fromkeys(names.split(), 1))
+    server = played(framework, project, tmp_path, wrong, said("Sorry."))
+    told = answers(server.requests[1])["call_1"]
+    assert "unknown argument 'self'" in told or "unknown argument 'config'" in told
+
+
+HALF = '{"skill": "greet", "command": "touch work/half'
+CUT = Calls((("call_1", "skill_run", HALF),), finish="length")
+
+
+@pytest.mark.parametrize("cut", [CUT, Unfinished(CUT, 2)], ids=["too long", "ended"])
+def test_a_call_that_broke_off_is_not_carried_out(
+    framework: str, cut: Answer, project: Path, tmp_path: Path
+) -> None:
+    """Half of a command would be a command too."""
+    if framework.endswith("responses"):
+        cut = CUT  # that protocol has no stream that just ends
+    with serving(cut, said("Sorry.")) as server, belt_of(project) as belt:
+        # Some frameworks raise then, which is theirs to decide.
+        with suppress(Exception):
+            say(chat(framework, belt, server, tmp_path), "Greet me.")
+        assert "half" not in work(belt)
+
+
+def work(belt: Runtime) -> list[str]:
+    with belt.workbench.workspace(belt.session("ada", "chat").session.key) as workspace:
+        folder = Path(workspace.path, "work")
+        return os.listdir(folder) if folder.exists() else []
 
 
 def test_what_is_refused_is_told_and_not_done(

@@ -5,7 +5,8 @@ Without an agent of LangChain's, `skill_tools(kit)` and `kit.instructions()` giv
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import MissingExtra
@@ -16,7 +17,14 @@ from skillbelt.tools import Tool
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
     from langchain.tools import ToolRuntime
-    from langchain_core.messages import AnyMessage, SystemMessage, ToolMessage
+    from langchain_core.messages import (
+        AIMessage,
+        AnyMessage,
+        BaseMessage,
+        SystemMessage,
+        ToolMessage,
+    )
+    from langchain_core.messages.tool import tool_call
     from langchain_core.tools import BaseTool, StructuredTool
     from langgraph.config import get_config
 except ImportError as error:
@@ -28,6 +36,10 @@ if TYPE_CHECKING:
 Find = Callable[[Sequence[AnyMessage]], Kit]
 # What `type` says in what is written to the `custom` stream.
 OUTPUT = "skill_output"
+# Where providers say how an answer ended, and what they say when it was cut.
+_REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason", "status")
+_CUT = ("length", "max_tokens", "incomplete")
+_BROKEN_OFF = Answer("the call broke off, so nothing was done; make it again, in one piece", True)
 
 
 class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -54,16 +66,16 @@ class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
-        """Add what there is to the system message."""
-        return handler(self._told(request))
+        """Add what there is to the system message, and see that no call is lost."""
+        return self._complete(handler(self._told(request)))
 
     async def awrap_model_call(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """Add what there is to the system message."""
-        return await handler(self._told(request))
+        """The same, in a coroutine."""
+        return self._complete(await handler(self._told(request)))
 
     def _told(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         text = self._kit(request.state["messages"]).instructions()
@@ -73,30 +85,77 @@ class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
         whole = f"{before}\n\n{text}" if before else text
         return request.override(system_message=SystemMessage(whole))
 
+    def _complete(self, response: ModelResponse[Any]) -> ModelResponse[Any]:
+        """The response with calls that can not be read among the others.
+
+        An agent ends without a word at such a call; so it is answered with what is wrong.
+        """
+        names = {tool.name for tool in self.tools}
+        return replace(response, result=[_readable(one, names) for one in response.result])
+
+
+def _readable(message: BaseMessage, names: Collection[str]) -> BaseMessage:
+    if not isinstance(message, AIMessage) or not message.invalid_tool_calls:
+        return message
+    ours = [one for one in message.invalid_tool_calls if one["name"] in names]
+    left = [one for one in message.invalid_tool_calls if one not in ours]
+    read = [
+        tool_call(name=one["name"] or "", args={"arguments": one["args"] or ""}, id=one["id"])
+        for one in ours
+    ]
+    calls = {"tool_calls": [*message.tool_calls, *read], "invalid_tool_calls": left}
+    return message.model_copy(update=calls)
+
 
 def skill_tools(kit: Kit) -> list[BaseTool]:
     """The tools of one conversation, for a graph of one's own."""
     return [_tool(tool, lambda _messages: kit) for tool in kit.tools()]
 
 
+class SkillTool(StructuredTool):
+    """One of the tools. A model may give its arguments any name, `self` and `config` too."""
+
+    def _run(self, /, *_: Any, **arguments: Any) -> Any:
+        assert self.func is not None
+        return self.func(**arguments)
+
+    async def _arun(self, /, *_: Any, **arguments: Any) -> Any:
+        assert self.coroutine is not None
+        return await self.coroutine(**arguments)
+
+
 def _tool(tool: Tool, find: Find) -> BaseTool:
     async def call(runtime: ToolRuntime, **arguments: Any) -> ToolMessage:
         messages = runtime.state["messages"]
+        if _broken_off(messages, runtime.tool_call_id):
+            return _given(tool, runtime, _BROKEN_OFF)
         kit, tell = find(messages), _teller(tool.name, runtime)
         return _given(tool, runtime, await kit.call(tool.name, arguments, shown(messages), tell))
 
     def call_sync(runtime: ToolRuntime, **arguments: Any) -> ToolMessage:
         messages = runtime.state["messages"]
+        if _broken_off(messages, runtime.tool_call_id):
+            return _given(tool, runtime, _BROKEN_OFF)
         kit, tell = find(messages), _teller(tool.name, runtime)
         return _given(tool, runtime, kit.call_sync(tool.name, arguments, shown(messages), tell))
 
-    return StructuredTool(
+    return SkillTool(
         name=tool.name,
         description=tool.description,
         args_schema={k: v for k, v in tool.schema.items() if k != "$schema"},
         func=call_sync,
         coroutine=call,
     )
+
+
+def _broken_off(messages: Sequence[AnyMessage], call_id: str | None) -> bool:
+    """Whether the answer with this call is not whole; LangChain reads half a call too."""
+    made = (one for one in reversed(messages) if isinstance(one, AIMessage))
+    of_call = (one for one in made if any(call["id"] == call_id for call in one.tool_calls))
+    told = next((one.response_metadata for one in of_call), {})
+    reason = next((told[key] for key in _REASONS if told.get(key)), None)
+    # Others may have no word for it; here one is missing if the stream just ended.
+    return str(reason).lower() in _CUT if reason else told.get("model_provider") == "openai"
 
 
 def _teller(tool: str, runtime: ToolRuntime) -> Callable[[Stream, str], None]:

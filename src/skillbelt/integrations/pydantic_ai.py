@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from skillbelt.runtime import Runtime
 
 # A call that does not fit is answered by the tool itself, in words a model can act on.
-_ANYTHING = SchemaValidator(schema=core_schema.any_schema())
+_ANYTHING = SchemaValidator(
+    schema=core_schema.no_info_plain_validator_function(lambda given: given or {})
+)
 
 
 @dataclass(kw_only=True)
