@@ -8,14 +8,24 @@ import resource
 
 from skillbelt.values import Limits
 
-# What a filter for system calls can keep: it sees that a program is started, not which one.
-NO_PROCESSES = "none: seccomp; a program can still put another in its own place"
+_ALLOWED = "allowed"
 FILE_SIZE_UNIT = 512  # what a POSIX shell counts file sizes in
 _MEMORY_UNIT = 1024
 # Memory is watched over all processes of a run; one alone may reserve more than it uses.
 _RESERVE = 4
 _CPU_GRACE_SECONDS = 1
 OWN_PROCESSES = 1  # the first process of the pid namespace counts too
+
+
+def programs_enforced(processes: bool, locked: bool) -> dict[str, str]:
+    """What is held of starting processes, and of becoming another program."""
+    if processes:
+        return {"child processes": _ALLOWED, "other programs": _ALLOWED}
+    open_way = "not enforced: a program can put another in its own place"
+    return {
+        "child processes": "none: seccomp",
+        "other programs": "none: seccomp" if locked else open_way,
+    }
 
 
 def shell_lines(limits: Limits) -> str:
