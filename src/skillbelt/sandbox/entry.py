@@ -7,6 +7,7 @@ a page of machine code without any; processors that it is not written for have t
 import os
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 # It is named as a shell is, since it becomes one for whatever it can not start itself.
 PLACE = "/.sandbox/sh"
@@ -92,7 +93,14 @@ def program(
     mark = _PROCESSORS.get(processor or os.uname().machine)
     if mark is None:
         return None
-    found = [_CODE[mark], b"1/bin/sh\0"]
+    return _made(mark, _CODE[mark], tuple(paths), tuple(limits))
+
+
+@lru_cache(maxsize=16)
+def _made(
+    mark: int, code: bytes, paths: tuple[str, ...], limits: tuple[tuple[int, tuple[int, int]], ...]
+) -> bytes:
+    found = [code, b"1/bin/sh\0"]
     found += (struct.pack("<QQQ", kind, *bounds) for kind, bounds in limits)
     found.append(struct.pack("<Q", _NO_MORE))
     found += (os.fsencode(path) + b"\0" for path in paths)

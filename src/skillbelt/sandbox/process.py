@@ -78,6 +78,9 @@ class Run(Controls):
         super().__init__()
         self._fds: set[int] = set(plan.fds)
         self._pid = self._pidfd = self._wake = self._inner = self._inner_pid = -1
+        # Two threads that pass a run on to each other cost about 5 % of what two at a time do. The
+        # main thread may be interrupted at any point, so it never looks after one itself.
+        self._unattended = job.waited and current_thread() is not main_thread()
         try:
             self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
             self._bring_up(listener)
@@ -87,9 +90,6 @@ class Run(Controls):
         except BaseException:
             self._abandon()
             raise
-        # Two threads that pass a run on to each other cost about 2 % of what two at a time do. The
-        # main thread may be interrupted at any point, so it never looks after one itself.
-        self._unattended = job.waited and current_thread() is not main_thread()
         if not self._unattended:
             _thread.start_new_thread(self._pump, ())
 
@@ -113,7 +113,8 @@ class Run(Controls):
         said, ready = self._pipe()
         shown, errors = self._terminal() if self._job.terminal else self._pipe()
         self._fds -= {given, ready, errors, *self._plan.fds}
-        started = order(self._plan.argv, Ends(given, ready, errors, self._plan.fds))
+        ends = Ends(given, ready, errors, self._plan.fds)
+        started = order(self._plan.argv, ends, here=self._unattended)
         self._await_ready(started, said, shown)
         self._set_streams(answer, said, shown, listener)
 
@@ -130,15 +131,14 @@ class Run(Controls):
         return ours, theirs
 
     def _await_ready(self, started: Order, said: int, errors: int) -> None:
-        poll = select.poll()
-        poll.register(said, select.POLLIN)
-        answer = os.read(said, 1) if poll.poll(START_SECONDS * 1000) else b""
         started.settled.acquire(timeout=START_SECONDS)
         if started.error is not None:
             raise started.error
         if started.pid >= 0:
             self._pid, self._pidfd = started.pid, self._own(os.pidfd_open(started.pid))
-        if answer == READY:
+        poll = select.poll()
+        poll.register(said, select.POLLIN)
+        if poll.poll(START_SECONDS * 1000) and os.read(said, 1) == READY:
             return
         self._stop()
         words = Sink(errors, "stderr", _LAST_WORDS, None)
@@ -201,8 +201,9 @@ class Run(Controls):
             poll.register(fd, select.POLLIN)
         deadline = self._started + self._job.timeout_seconds
         look_at = time.monotonic() + TICK_SECONDS
+        offering = True
         while True:
-            self._offer(poll, sinks)
+            offering = offering and self._offer(poll, sinks)
             until = min(deadline, look_at) - time.monotonic()
             events = dict(poll.poll(max(0.0, until) * 1000))
             self._pass_on(poll, sinks, events)
@@ -217,8 +218,11 @@ class Run(Controls):
                 self._stop()
                 return _Ending(now >= deadline, self._cancelled, limit)
 
-    def _offer(self, poll: select.poll, sinks: dict[int, Sink]) -> None:
-        """Ask to be told when input is taken, if there is some; end the input at its end."""
+    def _offer(self, poll: select.poll, sinks: dict[int, Sink]) -> bool:
+        """Ask to be told when input is taken, if there is some; False once that is over.
+
+        At the end of the input, that is ended.
+        """
         feed = self._feed
         with self._lock:
             reads = select.POLLIN if feed.fd in sinks else 0
@@ -231,6 +235,7 @@ class Run(Controls):
                     poll.unregister(feed.fd)
             if feed.finished():
                 self._close(feed.fd)
+            return not feed.over
 
     def _pass_on(
         self, poll: select.poll, sinks: dict[int, Sink], events: Mapping[int, int]
@@ -239,8 +244,8 @@ class Run(Controls):
             if fd in sinks and event & ~select.POLLOUT and not sinks[fd].take():
                 poll.unregister(fd)
                 del sinks[fd]
-        with self._lock:
-            if events.get(self._feed.fd, 0) & ~select.POLLIN:
+        if events.get(self._feed.fd, 0) & ~select.POLLIN:
+            with self._lock:
                 self._feed.write()
         if self._wake in events:
             os.eventfd_read(self._wake)

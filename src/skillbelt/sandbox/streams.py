@@ -20,6 +20,7 @@ class Sink:
         self.fd, self.stream, self._keep, self._listener = fd, stream, keep, listener
         self._head = bytearray()
         self._total = 0
+        self._ended = False
         os.set_blocking(fd, False)
 
     def take(self) -> bool:
@@ -37,6 +38,8 @@ class Sink:
         return Captured(bytes(self._head), self._total)
 
     def _read(self) -> int:
+        if self._ended:
+            return 0
         try:
             data = os.read(self.fd, _CHUNK)
         except BlockingIOError:
@@ -45,7 +48,9 @@ class Sink:
             if error.errno == errno.EIO:  # a terminal that nobody holds any more
                 return 0
             raise
-        self._add(data)
+        if data:
+            self._add(data)
+        self._ended = not data
         return len(data)
 
     def _add(self, data: bytes) -> None:
