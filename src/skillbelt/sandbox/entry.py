@@ -7,6 +7,7 @@ a page of machine code without any; processors that it is not written for have t
 import os
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from skillbelt.sandbox import seccomp
 from skillbelt.sandbox.protocol import Job
@@ -149,7 +150,20 @@ def program(
     mark = _PROCESSORS.get(processor or os.uname().machine)
     if mark is None:
         return None
-    found = [_CODE[mark], b"1/bin/sh\0", struct.pack("<QQ", len(lock) // 8, waits), lock]
+    # The code as it stands, so that another one is not taken for it.
+    return _made(mark, _CODE[mark], tuple(paths), tuple(limits), waits, lock)
+
+
+@lru_cache(maxsize=16)
+def _made(
+    mark: int,
+    code: bytes,
+    paths: tuple[str, ...],
+    limits: tuple[tuple[int, tuple[int, int]], ...],
+    waits: bool,
+    lock: bytes,
+) -> bytes:
+    found = [code, b"1/bin/sh\0", struct.pack("<QQ", len(lock) // 8, waits), lock]
     found += (struct.pack("<QQQ", kind, *bounds) for kind, bounds in limits)
     found.append(struct.pack("<Q", _NO_MORE))
     found += (os.fsencode(path) + b"\0" for path in paths)

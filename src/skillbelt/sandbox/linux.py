@@ -314,8 +314,7 @@ def group(identity: Identity) -> bytes:
 
 def _memory_file(data: bytes) -> int:
     fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
-    os.write(fd, data)
-    os.lseek(fd, 0, os.SEEK_SET)
+    os.pwrite(fd, data, 0)  # it is read from its beginning
     return fd
 
 

@@ -41,8 +41,7 @@ def supervised_plan(
         "limits": process_limits(job.limits, _user_tasks(current_identity())),
     }
     fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
-    os.write(fd, json.dumps(task).encode())
-    os.lseek(fd, 0, os.SEEK_SET)
+    os.pwrite(fd, json.dumps(task).encode(), 0)
     return Plan(
         (launcher_python(), "-I", "-S", "-c", _text(), str(fd)),
         {**enforced, **_limits_enforced(identity, hierarchy())},
