@@ -8,11 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from skillbelt import Runtime
 from tests.benches import Bench
 from tests.outputs import workspace as workspace
 from tests.tree import Tree
+
+# How long an example takes says how busy the machine is. With FIXED_EXAMPLES they are the same
+# each time; without it every run of the tests looks for new ones.
+settings.register_profile(
+    "here",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="FIXED_EXAMPLES" in os.environ,
+)
+settings.load_profile("here")
 
 
 @pytest.fixture

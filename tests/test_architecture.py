@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -230,6 +231,13 @@ def test_every_test_is_of_a_module() -> None:
         if not any(f"{name}_".startswith(f"{known}_") for known in subjects):
             strays.append(str(path.relative_to(ROOT)))
     assert strays == []
+
+
+def test_no_folder_of_tests_is_passed_over(pytestconfig: pytest.Config) -> None:
+    passed_over = pytestconfig.getini("norecursedirs")
+    tests = [file.relative_to(ROOT) for file in (ROOT / "tests").rglob("test_*.py")]
+    folders = {part for file in tests for part in file.parts}
+    assert [name for name in folders for one in passed_over if fnmatch(name, one)] == []
 
 
 def test_importing_the_package_loads_nothing_heavy_and_starts_nothing() -> None:

@@ -135,7 +135,7 @@ def test_waiting_ends_with_the_run(desk: Desk) -> None:
     assert not polled.running and polled.result is not None
 
 
-@given(st.text(), st.integers(4, 12), st.integers(4, 9), st.data())
+@given(st.text(max_size=200), st.integers(4, 12), st.integers(4, 9), st.data())
 def test_pieces_of_a_stream_join_without_a_broken_character(
     text: str, keep: int, most: int, data: st.DataObject
 ) -> None:

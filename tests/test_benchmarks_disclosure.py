@@ -108,7 +108,7 @@ def test_the_token_report_of_the_examples(
     plot = tmp_path / "out.svg"
     assert tokens.main(["--plot", str(plot)]) == 0
     first = capsys.readouterr().out
-    assert first.startswith("6 skills, 5 documents\n")
+    assert first.startswith("7 skills, 5 documents\n")
     assert tokens.main(["--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     bars = ElementTree.fromstring(plot.read_text("utf-8")).iter("{http://www.w3.org/2000/svg}rect")

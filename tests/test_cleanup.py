@@ -15,7 +15,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from skillbelt.cleanup import clean_workspaces, hold, measure, release, remove_tree
+from skillbelt.cleanup import clean_workspaces, held, hold, measure, release, remove_tree
 from skillbelt.store import SessionKey
 from skillbelt.workspace import Workspace, open_workspace
 from tests.test_workspace import as_user, needs_root
@@ -255,6 +255,17 @@ def test_the_lock_of_a_removed_file_holds_nobody(tmp_path: Path) -> None:
     with pytest.raises(BlockingIOError):
         hold(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     release(got[0])
+    release(hold(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
+
+
+def test_who_waits_for_a_lock_goes_on_when_it_is_free_or_gives_up(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    first = hold(path, fcntl.LOCK_EX)
+    with pytest.raises(KeyError, match="late"), held(path, 0.1, KeyError("late")):
+        pass
+    threading.Timer(0.1, release, (first,)).start()
+    with held(path, 50, KeyError("late")), pytest.raises(BlockingIOError):
+        hold(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     release(hold(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
 
 

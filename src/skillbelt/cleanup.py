@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
-from time import monotonic
+from time import monotonic, sleep
 from typing import Literal, NamedTuple
 
 from skillbelt.environments import FOLDER, HALF_MADE, LOCK, Environment
@@ -26,6 +26,7 @@ METADATA = "metadata.json"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAMED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK_FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOCK_PAUSE_SECONDS = 0.05
 _AT_A_TIME = 1000
 _MOST_LEFT = 100  # of what can not be removed, so many are named
 _MOST_MEASURED = 64  # folders in folders; whoever nests deeper hides something
@@ -73,6 +74,26 @@ def release(handle: int) -> None:
     """Let go at once, even when a child that was forked meanwhile still has the handle."""
     fcntl.flock(handle, fcntl.LOCK_UN)
     os.close(handle)
+
+
+@contextmanager
+def held(path: str, seconds: float, error: Exception) -> Iterator[None]:
+    """One process at a time; the others wait for it, and raise the error after so long."""
+    end = monotonic() + seconds
+    while (handle := _taken(path)) is None:
+        if monotonic() > end:
+            raise error
+        sleep(_LOCK_PAUSE_SECONDS)
+    try:
+        yield
+    finally:
+        release(handle)
+
+
+def _taken(path: str) -> int | None:
+    with suppress(BlockingIOError):
+        return hold(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return None
 
 
 # Trees

@@ -399,7 +399,7 @@ class _Reading:
         kind = kind_of(name, os.pread(handle, _SNIFFED, 0))
         if not self._needed(kind, info.st_size):
             return _Read(kind, info.st_size, info.st_size > most, None)
-        data = read_handle(os.dup(handle), most + 1)
+        data = _bytes(handle, info.st_size, most + 1)
         if len(data) <= most:
             return _Read(kind, len(data), False, data)
         return _Read(kind, max(info.st_size, len(data)), True, data[:most])
@@ -443,6 +443,14 @@ class _Reading:
             self._saved.append(Saved(kept, save(kept, found.data, found.kind)))
         except ArtifactError as error:
             self._errors.append(f"{_shown(name)!r} was not saved: {error}")
+
+
+def _bytes(handle: int, size: int, most: int) -> bytes:
+    """What the file has, at most so many bytes; one read, unless its size has changed."""
+    data = os.read(handle, min(size + 1, most))
+    if len(data) == size:
+        return data
+    return data + read_handle(os.dup(handle), most - len(data))
 
 
 def _lower(wanted: int, limit: int) -> int:

@@ -12,8 +12,8 @@ import os
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
@@ -51,14 +51,18 @@ def host_component(kind: Kind, settings: Settings, progress: Progress | None = N
 
     SandboxUnavailable says what is missing and how to provide it.
     """
+    from skillbelt.cleanup import held
+
     if kind == "javascript":
         return _shipped(JAVASCRIPT_HOST)
     place = _Place(os.path.join(_folder(settings), f"python-{_key()}.wasm"))
     if _usable(place):
         return place.path
     say = progress or _silent
+    lock = os.path.join(os.path.dirname(place.path), ".lock")
     seconds = settings.limits.build_timeout_seconds
-    with _locked(os.path.join(os.path.dirname(place.path), ".lock"), seconds):
+    late = f"somebody else has been building a host component for {seconds:g} s: {lock}"
+    with held(lock, seconds, SandboxUnavailable(late)):
         if not _usable(place, say):
             _build_python(place, settings, say)
     return place.path
@@ -164,30 +168,6 @@ def _file_fault(found: os.stat_result) -> str:
     if found.st_uid != os.geteuid():
         return "it belongs to somebody else"
     return "others can write to it" if found.st_mode & 0o022 else ""
-
-
-@contextmanager
-def _locked(path: str, seconds: float) -> Iterator[None]:
-    """One process at a time builds; the others wait for it and use what it made."""
-    import fcntl
-
-    from skillbelt.cleanup import hold, release
-
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            handle = hold(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise SandboxUnavailable(
-                    f"somebody else has been building a host component for {seconds:g} s: {path}"
-                ) from None
-            time.sleep(0.05)
-    try:
-        yield
-    finally:
-        release(handle)
 
 
 # --- building ------------------------------------------------------------------------------------

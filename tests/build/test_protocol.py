@@ -8,7 +8,8 @@ from skillbelt.build.registry import builders
 
 @pytest.mark.parametrize("builder", builders().values(), ids=lambda builder: builder.name)
 def test_a_builder_says_what_it_is_for_and_of_what_it_is_made(builder: Builder) -> None:
-    assert builder.name and builder.endings
+    # One that builds what another is for is only had by its name.
+    assert builder.name and (builder.endings or builder.name == "starlingmonkey")
     assert all(ending.startswith(".") for ending in builder.endings)
     assert builder.recipe() == builder.recipe()
 

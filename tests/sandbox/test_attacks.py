@@ -77,6 +77,7 @@ WITHOUT = {
     "hold others back",
     "leave a queue of messages behind",
     "run a program from memory",
+    "become another program without the right to",
 }
 
 

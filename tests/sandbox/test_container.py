@@ -5,26 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from skillbelt.sandbox.attacks import run_attacks
 from skillbelt.sandbox.conformance import PATH, Place, SandboxConformance
 from skillbelt.sandbox.container import ContainerSandbox
-from skillbelt.sandbox.egress import Egress, bridge
-from skillbelt.sandbox.identity import current_identity, interpreter
+from skillbelt.sandbox.identity import current_identity
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.probes import PROBES
 from skillbelt.sandbox.protocol import Mount, run
 from skillbelt.settings import Settings
-from skillbelt.values import Capabilities, Limits
+from skillbelt.values import Limits
 from tests.sandbox.engines import containers, said, until
 from tests.sandbox.engines import engine as engine
 from tests.sandbox.engines import place as place
 from tests.sandbox.engines import shared as shared
+from tests.sandbox.outside import THROUGH_THE_PROXY_ALONE, tried
 
 
 @pytest.fixture(scope="module")
@@ -262,59 +260,11 @@ time.sleep(30)
 # The network
 
 
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"from outside")
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[int]:
-    with HTTPServer(("127.0.0.1", 0), Handler) as web:
-        thread = threading.Thread(target=web.serve_forever, args=(0.05,))
-        thread.start()
-        yield web.server_port
-        web.shutdown()
-        thread.join()
-
-
 @pytest.mark.parametrize("processes", [True, False])
 def test_named_hosts_are_reached_through_the_proxy_alone(
-    sandbox: ContainerSandbox, place: Place, server: int, processes: bool
+    sandbox: ContainerSandbox, place: Place, processes: bool
 ) -> None:
     """Attacks 47 and 50: not past it, and not to a socket with a name."""
-    code = f"""
-import socket, urllib.request
-print(urllib.request.urlopen("http://127.0.0.1:{server}/").read().decode())
-for call in (
-    lambda: socket.create_connection(("127.0.0.1", {server}), 2),
-    lambda: socket.socket(socket.AF_UNIX),
-    lambda: urllib.request.urlopen("http://127.0.0.1:1/"),
-):
-    try:
-        print("open", call())
-    except OSError:
-        print("shut")
-"""
-    host, python = f"127.0.0.1:{server}", interpreter()
-    assert python is not None
-    owner = current_identity().uid
-    with Egress([host], allow_private=["127.0.0.1"], owner=owner) as egress:
-        mounts = (
-            Mount(place.folder, place.target, True),
-            Mount(egress.folder, "/run/net"),
-            *(Mount(folder, folder) for folder in python.folders),
-        )
-        job = place.python(
-            code,
-            mounts=mounts,
-            bridge=bridge("/run/net/door", python.path),
-            capabilities=Capabilities(hosts=(host,), processes=processes),
-        )
-        outcome = run(sandbox, job)
-    assert outcome.stdout.data.decode().split("\n") == ["from outside", *["shut"] * 3, ""], outcome
+    outcome = tried(sandbox, place, processes, lambda at: Mount(at, "/run/net"), "/run/net/door")
+    assert outcome.stdout.data == THROUGH_THE_PROXY_ALONE, outcome
     assert outcome.enforced["network"] == "network namespace, proxy only"

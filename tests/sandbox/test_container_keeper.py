@@ -56,7 +56,7 @@ class First:
         task = {
             "argv": argv, "env": {"PATH": PATH}, "cwd": "/", "terminal": False, "limits": [],
             "temporary": ["/tmp"],
-            "filter": seccomp.program(True, False).hex(), **fields,
+            "lock": None, "filter": seccomp.program(True, False).hex(), **fields,
         }  # fmt: skip
         self.send(keeper.JOB, json.dumps(task).encode())
 

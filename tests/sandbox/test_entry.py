@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.sandbox.entry import WORDS, paths_of, program
+from skillbelt.sandbox import seccomp
+from skillbelt.sandbox.entry import LOCKED_WORDS, WORDS, paths_of, program
 from skillbelt.sandbox.process import ANSWER, READY
 
 Started = subprocess.CompletedProcess[bytes]
@@ -21,6 +22,13 @@ CORE = (resource.RLIMIT_CORE, (0, 0))
 PATHS = ("/bin/sh",)
 
 
+def _no_new_privileges() -> None:
+    """As bubblewrap does: without it only root may load a filter."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(38, *(ctypes.c_ulong(each) for each in (1, 0, 0, 0)))
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     def started(
@@ -28,15 +36,20 @@ def start(tmp_path: Path) -> Start:
         paths: Sequence[str] = PATHS,
         limits: Sequence[tuple[int, tuple[int, int]]] = (),
         given: bytes = ANSWER,
+        waits: bool = True,
+        locked: bool = False,
     ) -> Started:
-        made = program(paths, limits, "x86_64")
+        lock = seccomp.lock("x86_64") if locked else b""
+        made = program(paths, limits, "x86_64", waits=waits, lock=lock)
         assert made is not None
         file = tmp_path / "program"
         file.write_bytes(made)
         file.chmod(0o755)
         return subprocess.run(
-            [*WORDS, *command], executable=str(file), input=given, capture_output=True, check=False,
+            [*(LOCKED_WORDS if locked else WORDS), *command],
+            executable=str(file), input=given, capture_output=True, check=False,
             cwd=tmp_path, env={"PATH": "/usr/bin:/bin", "WORD": "x"},
+            preexec_fn=_no_new_privileges,
         )  # fmt: skip
 
     if os.uname().machine != "x86_64":
@@ -106,6 +119,57 @@ def test_what_can_not_be_started_is_told_as_a_shell_does(start: Start, tmp_path:
     done = start("./file", paths=("./file",))
     assert done.returncode == 126 and b"denied" in done.stderr
     assert start("no-such", paths=()).returncode == 127
+
+
+def test_it_need_not_wait(start: Start) -> None:
+    done = start("sh", "-c", "read -r line; echo $line", waits=False, given=b"input\n")
+    assert (done.returncode, done.stdout) == (0, b"input\n")
+
+
+def test_a_locked_command_has_all_that_it_was_given(start: Start) -> None:
+    script = 'read -r line; echo "$line $1 $WORD"; ulimit -n; exit 3'
+    given = ANSWER + b"input\n"
+    done = start("sh", "-c", script, "sh", "a b", given=given, limits=(FILES,), locked=True)
+    assert (done.returncode, done.stdout, done.stderr) == (3, READY + b"input a b x\n50\n", b"")
+
+
+def test_the_first_that_is_there_is_locked(start: Start, tmp_path: Path) -> None:
+    paths = (f"{tmp_path}/none", "/bin/sh")
+    done = start("sh", "-c", "exec /bin/echo other", paths=paths, locked=True)
+    assert done.returncode == 126 and done.stdout == READY
+
+
+_TRIES = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+argv = (ctypes.c_char_p * 2)(b"/bin/true", None)
+tried = [lambda: os.execv("/bin/true", ["true"])]
+tried += [lambda: os.execve(os.open("/bin/true", os.O_RDONLY), ["true"], {})]
+for number in (0, 1, 2**32, 2**63, 2**64 - 1):
+    wide = ctypes.c_ulong(number)
+    tried.append(lambda: libc.syscall(59, b"/bin/true", argv, None, wide))
+    tried.append(lambda: libc.syscall(322, -100, b"/bin/true", argv, wide, wide))
+for one in tried:
+    try:
+        assert one() == -1 and ctypes.get_errno() == 13
+    except PermissionError:
+        pass
+print("still here", len(tried))
+"""
+
+
+def test_a_locked_command_stays_itself(start: Start) -> None:
+    paths = ("/usr/bin/python3",)
+    done = start("python3", "-I", "-S", "-c", _TRIES, paths=paths, locked=True)
+    assert (done.returncode, done.stdout) == (0, READY + b"still here 12\n"), done.stderr
+
+
+def test_a_locked_command_that_can_not_be_started_is_told(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = start("no-such", paths=("/bin/no-such",), locked=True)
+    assert done.returncode == 127 and b"no-such: not found" in done.stderr
+    done = start("./file", paths=("./file",), locked=True)
+    assert done.returncode == 126 and b"denied" in done.stderr
 
 
 @pytest.mark.parametrize(

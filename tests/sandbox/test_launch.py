@@ -18,8 +18,8 @@ TEXT = Path(launch.__file__).read_text("utf-8")
 def started(python: str = sys.executable, **fields: object) -> subprocess.Popen[bytes]:
     task = {
         "argv": ["/bin/echo", "ran"], "env": {"PATH": "/usr/bin"}, "cwd": "/", "identity": None,
-        "parent": os.getpid(), "terminal": False, "rules": None, "filter": "", "limits": [],
-        **fields,
+        "parent": os.getpid(), "terminal": False, "rules": None, "filter": "", "lock": None,
+        "limits": [], **fields,
     }  # fmt: skip
     fd = os.memfd_create("task")
     os.write(fd, json.dumps(task).encode())

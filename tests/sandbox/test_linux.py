@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -13,13 +11,13 @@ import pytest
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox import entry, linux
 from skillbelt.sandbox.conformance import PATH, Place, SandboxConformance
-from skillbelt.sandbox.egress import Egress, bridge
-from skillbelt.sandbox.identity import current_identity, interpreter
+from skillbelt.sandbox.identity import current_identity
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.protocol import Mount, Outcome, run
 from skillbelt.sandbox.spawn import descendants
 from skillbelt.values import Capabilities, Limits
 from tests.sandbox.ordinary import conformance_as_user
+from tests.sandbox.outside import THROUGH_THE_PROXY_ALONE, tried
 
 
 class TestBubblewrap(SandboxConformance):
@@ -217,61 +215,11 @@ except OSError:
     assert outcome.enforced["child processes"].startswith("none: seccomp")
 
 
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"from outside")
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[int]:
-    with HTTPServer(("127.0.0.1", 0), Handler) as web:
-        thread = threading.Thread(target=web.serve_forever, args=(0.05,))
-        thread.start()
-        yield web.server_port
-        web.shutdown()
-        thread.join()
-
-
 @pytest.mark.parametrize("processes", [True, False])
-def test_named_hosts_are_reached_through_the_proxy_alone(
-    place: Place, server: int, processes: bool
-) -> None:
+def test_named_hosts_are_reached_through_the_proxy_alone(place: Place, processes: bool) -> None:
     """Attacks 47 and 50: not past it, and not to a socket with a name."""
-    code = f"""
-import socket, urllib.request
-print(urllib.request.urlopen("http://127.0.0.1:{server}/").read().decode())
-for call in (
-    lambda: socket.create_connection(("127.0.0.1", {server}), 2),
-    lambda: socket.socket(socket.AF_UNIX),
-    lambda: urllib.request.urlopen("http://127.0.0.1:1/"),
-):
-    try:
-        print("open", call())
-    except OSError:
-        print("shut")
-"""
-    host = f"127.0.0.1:{server}"
-    python = interpreter()
-    assert python is not None
-    owner = current_identity().uid
-    with Egress([host], allow_private=["127.0.0.1"], owner=owner) as egress:
-        door = os.path.join(egress.folder, "door")
-        mounts = (
-            Mount(place.folder, place.target, True),
-            Mount(door, "/tmp/door"),
-            *(Mount(folder, folder) for folder in python.folders),
-        )
-        job = place.python(
-            code,
-            mounts=mounts,
-            bridge=bridge("/tmp/door", python.path),
-            capabilities=Capabilities(hosts=(host,), processes=processes),
-        )
-        outcome = run(LinuxSandbox(), job)
-    assert outcome.stdout.data.decode().split("\n") == ["from outside", *["shut"] * 3, ""], outcome
+    outcome = tried(
+        LinuxSandbox(), place, processes, lambda at: Mount(f"{at}/door", "/tmp/door"), "/tmp/door"
+    )
+    assert outcome.stdout.data == THROUGH_THE_PROXY_ALONE, outcome
     assert outcome.enforced["network"] == "network namespace, proxy only"

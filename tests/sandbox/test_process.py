@@ -219,8 +219,9 @@ print(children(os.getpid()))
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize("waited", [False, True])
 def test_a_process_that_is_quicker_than_whoever_notes_it_is_looked_after(
-    sandbox: Sandbox, place: Place, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, place: Place, waited: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     popen = spawn._popen
 
@@ -231,8 +232,8 @@ def test_a_process_that_is_quicker_than_whoever_notes_it_is_looked_after(
 
     run(sandbox, place.job("true"))
     monkeypatch.setattr(spawn, "_popen", slow)
-    with ThreadPoolExecutor(1) as pool:
-        outcome = pool.submit(run, sandbox, place.shell("sleep 0.5; exit 3")).result(50)
+    job = place.shell("sleep 0.5; exit 3", waited=waited)
+    outcome = apart(lambda: sandbox.start(job).wait())
     assert (outcome.exit_code, outcome.cancelled) == (3, False)
 
 
@@ -286,6 +287,26 @@ def test_who_waits_for_a_while_gets_somebody_to_look_after_it(
         return running.wait()
 
     assert apart(looked).exit_code == 0
+
+
+def test_a_run_that_nobody_waits_for_after_all_ends_with_its_thread(
+    sandbox: Sandbox, place: Place
+) -> None:
+    mark = f"mark-{os.getpid()}-left"
+    job = place.python(DAEMON + f"time.sleep(1000)  # {mark}", waited=True)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(sandbox.start, job).result(50)
+    assert none_left(mark)
+    outcome = running.wait(50)
+    assert outcome is not None and outcome.exit_code != 0
+
+
+def test_others_outlive_the_thread_that_started_them(sandbox: Sandbox, place: Place) -> None:
+    """Attack 31."""
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(sandbox.start, place.shell("sleep 0.5; exit 3")).result(50)
+    outcome = running.wait(50)
+    assert outcome is not None and outcome.exit_code == 3
 
 
 def test_the_main_thread_is_never_the_one(place: Place) -> None:

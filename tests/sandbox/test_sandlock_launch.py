@@ -31,6 +31,7 @@ def task(folder: Path, *argv: str) -> dict[str, object]:
         "identity": None,
         "terminal": False,
         "rules": landlock.rules(job),
+        "lock": None,
         "filter": seccomp.program(True, network=False).hex(),
         "limits": process_limits(Limits(max_open_files=77), 10_000),
     }

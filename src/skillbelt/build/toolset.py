@@ -13,12 +13,9 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from skillbelt.build.protocol import Progress
-from skillbelt.cleanup import hold, release
+from skillbelt.cleanup import held
 from skillbelt.dependencies import Needs
 from skillbelt.environments import find_npm, provision
 from skillbelt.errors import RunRefused
@@ -75,7 +72,9 @@ def node_tools(settings: Settings, progress: Progress, lock: str = GUESTS) -> st
     path = os.path.join(base, key)
     if _is_whole(path, key):
         return path
-    with _locked(os.path.join(base, f".{key}.lock"), settings.limits.build_timeout_seconds):
+    lock_file, seconds = os.path.join(base, f".{key}.lock"), settings.limits.build_timeout_seconds
+    late = RunRefused(f"somebody else has been installing for {seconds:g} s: {lock_file}")
+    with held(lock_file, seconds, late):
         if not _is_whole(path, key):
             _install(path, lock, key, settings, progress)
     return path
@@ -154,24 +153,3 @@ def _compare(stage: str) -> None:
             "integrity"
         ):
             raise RunRefused(f"{path} is not the package that the lock names; nothing was kept")
-
-
-@contextmanager
-def _locked(path: str, seconds: float) -> Iterator[None]:
-    import fcntl
-
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            handle = hold(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise RunRefused(
-                    f"somebody else has been installing for {seconds:g} s: {path}"
-                ) from None
-            time.sleep(0.05)
-    try:
-        yield
-    finally:
-        release(handle)

@@ -123,7 +123,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"skillbelt: {one_line(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        return _interrupted()
+        # A library may pass on the interrupt that Python is about to raise as well: both are one.
+        try:
+            return _interrupted()
+        except KeyboardInterrupt:
+            return _interrupted()
     except BrokenPipeError:
         _forget_output()
         return 0
@@ -134,13 +138,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _interrupted() -> int:
-    """A library may pass on the interrupt that Python is about to raise as well: both are one."""
     import signal
 
-    try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     return INTERRUPTED
 
 

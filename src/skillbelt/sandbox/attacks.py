@@ -220,7 +220,9 @@ def run_attacks(
     """
     results = []
     with open_scene() as scene:
-        claimed = run(sandbox, _job(scene, sandbox, "pass", Probe("", (), "", ""))).enforced
+        claimed = run(
+            sandbox, _job(scene, sandbox, "pass", Probe("", (), "", "", processes=False))
+        ).enforced
         for probe in probes:
             if claimed_only and claimed.get(probe.claim, "not ").startswith("not "):
                 outcome: Result = "not claimed"

@@ -28,7 +28,7 @@ from skillbelt.sandbox.container_mounts import exposed, identities, with_submoun
 from skillbelt.sandbox.container_pool import Container, Pool
 from skillbelt.sandbox.container_run import ContainerRun
 from skillbelt.sandbox.identity import blocking_folder, current_identity, run_identity
-from skillbelt.sandbox.limits import NO_PROCESSES, process_limits
+from skillbelt.sandbox.limits import process_limits, programs_enforced
 from skillbelt.sandbox.mounts import mounts_of
 from skillbelt.sandbox.process import START_SECONDS
 from skillbelt.sandbox.protocol import Job, Listener, Mount, Running, refusal
@@ -229,7 +229,7 @@ class ContainerSandbox:
             "network": "network namespace, proxy only" if network else "none: network namespace",
             "other processes": "pid namespace",
             "system calls": f"seccomp, {denied} denied",
-            "child processes": "allowed" if job.capabilities.processes else NO_PROCESSES,
+            **programs_enforced(job.capabilities.processes, not network),
             "user": f"uid {current_identity().uid}{changed}, no capabilities",
             **limits_enforced(job.limits, container.group, container.pid, self._engine.rootless),
         }
@@ -287,6 +287,8 @@ def _task(job: Job, shape: Shape, own_users: bool) -> dict[str, object]:
             if own_users or one[0] != resource.RLIMIT_NPROC
         ],
         "filter": seccomp.program(processes, network).hex(),
+        # A bridge must become the command yet.
+        "lock": None if processes or network else seccomp.lock_task(),
     }
 
 

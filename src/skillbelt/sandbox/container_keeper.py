@@ -21,6 +21,7 @@ import struct
 import sys
 import termios
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -44,6 +45,7 @@ _MORE_LIKELY = "500"  # that memory is taken from the command rather than from t
 _GET_IO_PRIORITY = {"x86_64": 252, "aarch64": 31}
 _WINDOW = struct.pack("HHHH", 24, 80, 0, 0)
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+_Become = Callable[[str, list[str], dict[str, str]], None]
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -326,10 +328,11 @@ def _become(task: dict[str, Any], streams: tuple[int, ...], tell: int) -> NoRetu
     """In the child: take everything on, then be the command."""
     try:
         _prepare(task, streams, tell)
+        become = _locked(task["lock"]) if task["lock"] else os.execve
     except BaseException as error:
         os.write(tell, str(error).encode("utf-8", "surrogateescape"))
         os._exit(_FAILURE)
-    os._exit(_execute(task["argv"], task["env"]))
+    os._exit(_execute(task["argv"], task["env"], become))
 
 
 def _prepare(task: dict[str, Any], streams: tuple[int, ...], tell: int) -> None:
@@ -347,6 +350,24 @@ def _prepare(task: dict[str, Any], streams: tuple[int, ...], tell: int) -> None:
     for kind, wanted in task["limits"]:
         _limit(kind, *wanted)
     load_filter(bytes.fromhex(task["filter"]))
+
+
+def _locked(lock: dict[str, Any]) -> _Become:
+    """A way to become a program that can become no other, for it does not know the number."""
+    number, program = os.urandom(8), bytearray.fromhex(lock["filter"])
+    for half, at in enumerate(lock["at"]):
+        program[at : at + 4] = number[4 * half : 4 * half + 4]
+    load_filter(bytes(program))
+
+    def become(path: str, argv: list[str], env: dict[str, str]) -> None:
+        variables = [f"{name}={value}" for name, value in env.items()]
+        lists = [[os.fsencode(each) for each in one] for one in (argv, variables)]
+        given = [(ctypes.c_char_p * (len(one) + 1))(*one, None) for one in lists]
+        wide = ctypes.c_ulong(int.from_bytes(number, sys.byteorder))
+        _libc.syscall(ctypes.c_long(lock["call"]), os.fsencode(path), *given, wide)
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    return become
 
 
 def _set_streams(streams: tuple[int, ...], tell: int) -> None:
@@ -383,15 +404,15 @@ def _prctl(option: int, number: int, pointer: bytes | None = None) -> None:
         raise OSError(code, f"the kernel refuses prctl {option}: {os.strerror(code)}")
 
 
-def _execute(argv: list[str], env: dict[str, str]) -> int:
+def _execute(argv: list[str], env: dict[str, str], become: _Become) -> int:
     """Be the command, with the words of a shell when that can not be; gives the exit code."""
     reason, code = "not found", _MISSING
     for path in _candidates(argv[0], env):
         try:
-            os.execve(path, argv, env)
+            become(path, argv, env)
         except OSError as error:
             if error.errno == errno.ENOEXEC:
-                os.execve("/bin/sh", ["/bin/sh", path, *argv[1:]], env)
+                become("/bin/sh", ["/bin/sh", path, *argv[1:]], env)
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 reason, code = os.strerror(error.errno or 0), _UNUSABLE
         except ValueError as error:

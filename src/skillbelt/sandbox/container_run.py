@@ -11,16 +11,15 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox import container_keeper as keeper
 from skillbelt.sandbox.container_channel import Channel, Lost
 from skillbelt.sandbox.container_counters import ContainerWatch
 from skillbelt.sandbox.container_pool import Container, Pool
-from skillbelt.sandbox.process import END_SECONDS, LOST, START_SECONDS, TICK_SECONDS, TIMED_OUT
-from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome, Stream
-from skillbelt.sandbox.streams import Controls, Feed, Sink
+from skillbelt.sandbox.process import END_SECONDS, LOST, START_SECONDS, TICK_SECONDS
+from skillbelt.sandbox.protocol import Job, Listener, Stream
+from skillbelt.sandbox.streams import Controls, Ending, Feed, Sink, outcome_of
 
 _ON_ITS_WAY = 256 * 2**10  # input that was sent and not taken yet
 _CHUNK = 64 * 2**10
@@ -52,14 +51,6 @@ class Heard(Sink):
     def add(self, data: bytes) -> None:
         """Keep, count and pass on."""
         self._add(data)
-
-
-class _Ending(NamedTuple):
-    """Why a run was ended before its time, or that it was not."""
-
-    timed_out: bool = False
-    cancelled: bool = False
-    limit: str | None = None
 
 
 class ContainerRun(Controls):
@@ -117,7 +108,7 @@ class ContainerRun(Controls):
 
     def _pump(self) -> None:
         """The thread of the run, from its start until the container can be used again."""
-        ending = _Ending(cancelled=True)
+        ending = Ending(cancelled=True)
         try:
             ending = self._carry()
         except Lost:
@@ -128,7 +119,7 @@ class ContainerRun(Controls):
             self._conclude(ending)
         self._give_back()
 
-    def _carry(self) -> _Ending:
+    def _carry(self) -> Ending:
         """Pass the streams on until the command has ended, or must end."""
         deadline = self._started + self._job.timeout_seconds
         look_at = time.monotonic() + TICK_SECONDS
@@ -136,19 +127,19 @@ class ContainerRun(Controls):
             self._offer()
             self._turn(min(deadline, look_at) - time.monotonic())
             if self._done:
-                return _Ending()
+                return Ending()
             now, limit = time.monotonic(), None
             if now >= look_at:
                 limit, look_at = self._watch.look(), time.monotonic() + TICK_SECONDS
             if limit or self._cancelled or now >= deadline:
-                ending = _Ending(now >= deadline, self._cancelled, limit)
+                ending = Ending(now >= deadline, self._cancelled, limit)
                 self._stop()
                 return ending
 
-    def _why_lost(self) -> _Ending:
+    def _why_lost(self) -> Ending:
         """The container has ended by itself: memory is the usual cause, and was counted."""
         timed_out = time.monotonic() >= self._started + self._job.timeout_seconds
-        return _Ending(timed_out, self._cancelled)
+        return Ending(timed_out, self._cancelled)
 
     def _offer(self) -> None:
         """Send input that there is room for, and its end."""
@@ -223,33 +214,18 @@ class ContainerRun(Controls):
         while not self._done and (left := until - time.monotonic()) > 0:
             self._turn(left)
 
-    def _conclude(self, ending: _Ending) -> None:
+    def _conclude(self, ending: Ending) -> None:
         if not self._done:
             self._container.kill()
         code = self._code if self._done else 128 + 9
-        hit = self._watch.finish(code, self._cpu_seconds)
-        hit |= {ending.limit} if ending.limit else set()
-        hit |= {"run_timeout_seconds"} if ending.timed_out else set()
-        stdout, stderr = (self._captured(kind) for kind in (keeper.OUTPUT, keeper.ERRORS))
-        hit |= {"max_stream_bytes"} if stdout.truncated or stderr.truncated else set()
-        self._outcome = Outcome(
-            exit_code=TIMED_OUT if ending.timed_out else code,
-            timed_out=ending.timed_out,
-            cancelled=ending.cancelled and not ending.timed_out,
-            stdout=stdout,
-            stderr=stderr,
-            duration_seconds=time.monotonic() - self._started,
-            limits_hit=tuple(sorted(hit)),
-            enforced=self._enforced,
-        )
+        hits = self._watch.finish(code, self._cpu_seconds)
+        sinks, seconds = self._sinks.values(), time.monotonic() - self._started
+        self._outcome = outcome_of(ending, code, hits, sinks, seconds, self._enforced)
         self._pool.finishing(self._container)
         with self._lock:
             self._feed.over = True
             self._close_handles()
         self._ended.set()
-
-    def _captured(self, kind: bytes) -> Captured:
-        return self._sinks[kind].captured()
 
     def _give_back(self) -> None:
         """Once nothing of the run is left in it, the container is for the next one."""

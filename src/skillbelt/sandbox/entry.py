@@ -7,97 +7,176 @@ a page of machine code without any; processors that it is not written for have t
 import os
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from skillbelt.sandbox import seccomp
+from skillbelt.sandbox.protocol import Job
 
 # It is named as a shell is, since it becomes one for whatever it can not start itself.
 PLACE = "/.sandbox/sh"
-# What it is given before the command, for the shell.
+# The same for a run that begins behind a shell: it only sees to it that no other program follows.
+LAST_PLACE = "/.sandbox/last"
+# What they are given before the command, for the shell.
 WORDS = (PLACE, "-c", 'exec "$@"', "sandbox")
+# A shell that may not become anything else can still say what is wrong.
+LOCKED_WORDS = (
+    PLACE,
+    "-c",
+    '[ -e "$1" ] && { echo "$0: $1: Permission denied" >&2; exit 126; }; '
+    'echo "$0: $1: not found" >&2; exit 127',
+    "sandbox",
+)
 
 _BASE = 0x400000
 _HEADERS = 64 + 56
 _NO_MORE = 2**64 - 1
-# What comes after it: "1", the shell, the limits, the paths.
+# What comes after it: "1", the shell, how long the filter is, whether to wait, the filter, the
+# limits, the paths. The filter lets a program be started by who gives a number with it; the number
+# is made here, put into the filter, and gone with this program.
 _X86_64 = """
-    4889e3              mov rbx, rsp
-    b801000000          mov eax, 1               ; write(1, "1", 1)
-    bf01000000          mov edi, 1
-    488d35b6000000      lea rsi, [said]
-    ba01000000          mov edx, 1
-    0f05                syscall
-    83f801              cmp eax, 1
-    0f859a000000        jne fail
-    50                  push rax
-    31c0                xor eax, eax             ; read(0, ..., 3): the answer
-    31ff                xor edi, edi
-    4889e6              mov rsi, rsp
-    ba03000000          mov edx, 3
-    0f05                syscall
-    83f803              cmp eax, 3
-    0f8582000000        jne fail
-    4c8d2590000000      lea r12, [limits]
-    498b3424      limit: mov rsi, [r12]
-    85f6                test esi, esi
-    781b                js limited
-    b82e010000          mov eax, 302             ; prlimit64(0, kind, limit, NULL)
-    31ff                xor edi, edi
-    498d542408          lea rdx, [r12+8]
-    4531d2              xor r10d, r10d
-    0f05                syscall
-    85c0                test eax, eax
-    755e                jne fail
-    4983c418            add r12, 24
-    ebdd                jmp limit
-    4983c408    limited: add r12, 8
-    488b03              mov rax, [rbx]
-    4c8d6cc310          lea r13, [rbx+rax*8+16]  ; the environment
-    4883c308            add rbx, 8               ; the words
-    41803c2400     path: cmp byte [r12], 0
-    742d                je shell
-    b83b000000          mov eax, 59              ; execve(path, words + 4, environment)
-    4c89e7              mov rdi, r12
-    488d7320            lea rsi, [rbx+32]
-    4c89ea              mov rdx, r13
-    0f05                syscall
-    83f8fe              cmp eax, -2              ; not there
-    740a                je skip
-    83f8f3              cmp eax, -13             ; not allowed
-    7405                je skip
-    83f8ec              cmp eax, -20             ; not in a folder
-    750d                jne shell
-    49ffc4         skip: inc r12
-    41807c24ff00        cmp byte [r12-1], 0
-    75f5                jne skip
-    ebcc                jmp path
-    b83b000000    shell: mov eax, 59             ; execve("/bin/sh", words, environment)
-    488d3d15000000      lea rdi, [sh]
-    4889de              mov rsi, rbx
-    4c89ea              mov rdx, r13
-    0f05                syscall
-    b8e7000000     fail: mov eax, 231            ; exit_group(125)
-    bf7d000000          mov edi, 125
-    0f05                syscall
+    4889e3                    mov rbx, rsp
+    4c8d2546010000            lea r12, [data]
+    4d8b3424                  mov r14, [r12]          ; how long the filter is
+    4d8d7c2410                lea r15, [r12+16]       ; the filter
+    41807c240800              cmp byte [r12+8], 0     ; whether to wait
+    4f8d24f7                  lea r12, [r15+r14*8]    ; the limits
+    7439                      je limit
+    b801000000                mov eax, 1              ; write(1, "1", 1)
+    bf01000000                mov edi, 1
+    488d3517010000            lea rsi, [said]
+    ba01000000                mov edx, 1
+    0f05                      syscall
+    83f801                    cmp eax, 1
+    0f85fb000000              jne fail
+    50                        push rax
+    31c0                      xor eax, eax            ; read(0, ..., 3): the answer
+    31ff                      xor edi, edi
+    4889e6                    mov rsi, rsp
+    ba03000000                mov edx, 3
+    0f05                      syscall
+    83f803                    cmp eax, 3
+    0f85e3000000              jne fail
+    498b3424           limit: mov rsi, [r12]
+    85f6                      test esi, esi
+    781f                      js limited
+    b82e010000                mov eax, 302            ; prlimit64(0, kind, limit, NULL)
+    31ff                      xor edi, edi
+    498d542408                lea rdx, [r12+8]
+    4531d2                    xor r10d, r10d
+    0f05                      syscall
+    85c0                      test eax, eax
+    0f85c2000000              jne fail
+    4983c418                  add r12, 24
+    ebd9                      jmp limit
+    4983c408         limited: add r12, 8
+    4585f6                    test r14d, r14d
+    745f                      je ready
+    50                        push rax
+    b83e010000                mov eax, 318            ; getrandom(..., 8, 0)
+    4889e7                    mov rdi, rsp
+    be08000000                mov esi, 8
+    31d2                      xor edx, edx
+    0f05                      syscall
+    83f808                    cmp eax, 8
+    0f8598000000              jne fail
+    415a                      pop r10                 ; the number
+    4489f1                    mov ecx, r14d
+    4c89fe                    mov rsi, r15
+    4a8d04f500000000          lea rax, [r14*8]
+    4829c4                    sub rsp, rax
+    4889e7                    mov rdi, rsp
+    f348a5                    rep movsq
+    448954242c                mov [rsp+44], r10d      ; into both halves of the test
+    4c89d0                    mov rax, r10
+    48c1e820                  shr rax, 32
+    8944243c                  mov [rsp+60], eax
+    4889e0                    mov rax, rsp
+    50                        push rax
+    4156                      push r14
+    b83d010000                mov eax, 317            ; seccomp(FILTER, 0, filter)
+    bf01000000                mov edi, 1
+    31f6                      xor esi, esi
+    4889e2                    mov rdx, rsp
+    0f05                      syscall
+    85c0                      test eax, eax
+    7554                      jne fail
+    488b03             ready: mov rax, [rbx]
+    4c8d6cc310                lea r13, [rbx+rax*8+16] ; the environment
+    4883c308                  add rbx, 8              ; the words
+    41803c2400          path: cmp byte [r12], 0
+    742d                      je shell
+    b83b000000                mov eax, 59             ; execve(path, words + 4, environment, number)
+    4c89e7                    mov rdi, r12
+    488d7320                  lea rsi, [rbx+32]
+    4c89ea                    mov rdx, r13
+    0f05                      syscall
+    83f8fe                    cmp eax, -2             ; not there
+    740a                      je skip
+    83f8f3                    cmp eax, -13            ; not allowed
+    7405                      je skip
+    83f8ec                    cmp eax, -20            ; not in a folder
+    750d                      jne shell
+    49ffc4              skip: inc r12
+    41807c24ff00              cmp byte [r12-1], 0
+    75f5                      jne skip
+    ebcc                      jmp path
+    b83b000000         shell: mov eax, 59             ; execve("/bin/sh", words, environ, number)
+    488d3d15000000            lea rdi, [sh]
+    4889de                    mov rsi, rbx
+    4c89ea                    mov rdx, r13
+    0f05                      syscall
+    b8e7000000          fail: mov eax, 231            ; exit_group(125)
+    bf7d000000                mov edi, 125
+    0f05                      syscall
 """
 _CODE = {62: bytes.fromhex("".join(line.split()[0] for line in _X86_64.split("\n") if line))}
 _PROCESSORS = {"x86_64": 62}  # as files for them are marked
 
 
 def program(
-    paths: Iterable[str], limits: Sequence[tuple[int, tuple[int, int]]], processor: str = ""
+    paths: Iterable[str],
+    limits: Sequence[tuple[int, tuple[int, int]]],
+    processor: str = "",
+    *,
+    waits: bool = True,
+    lock: bytes = b"",
 ) -> bytes | None:
     """A program that starts the first of the paths that is there; None where there is none.
 
-    It says "1", and is over with 125 when the answer does not come or a limit can not be set. When
-    it can start nothing, a shell tries once more, and says why not.
+    If it waits it says "1", and is over with 125 when the answer does not come; likewise when a
+    limit can not be set. When it can start nothing, a shell tries once more, and says why not.
+    With the filter of `seccomp.lock` whatever it starts can put no other program in its place.
     """
     mark = _PROCESSORS.get(processor or os.uname().machine)
     if mark is None:
         return None
-    found = [_CODE[mark], b"1/bin/sh\0"]
+    # The code as it stands, so that another one is not taken for it.
+    return _made(mark, _CODE[mark], tuple(paths), tuple(limits), waits, lock)
+
+
+@lru_cache(maxsize=16)
+def _made(
+    mark: int,
+    code: bytes,
+    paths: tuple[str, ...],
+    limits: tuple[tuple[int, tuple[int, int]], ...],
+    waits: bool,
+    lock: bytes,
+) -> bytes:
+    found = [code, b"1/bin/sh\0", struct.pack("<QQ", len(lock) // 8, waits), lock]
     found += (struct.pack("<QQQ", kind, *bounds) for kind, bounds in limits)
     found.append(struct.pack("<Q", _NO_MORE))
     found += (os.fsencode(path) + b"\0" for path in paths)
     body = b"".join((*found, b"\0"))
     return _headers(mark, _HEADERS + len(body)) + body
+
+
+def last(job: Job) -> bytes | None:
+    """What becomes the command, when that may become nothing else; None when it may, or must."""
+    if job.capabilities.processes or os.uname().machine not in _PROCESSORS:
+        return None
+    paths = paths_of(job.argv[0], job.env.get("PATH", ""))
+    return program(paths, (), waits=False, lock=seccomp.lock())
 
 
 def paths_of(word: str, path: str) -> list[str]:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox import seccomp
 from skillbelt.sandbox.identity import SYSTEM_FOLDERS, current_identity
-from skillbelt.sandbox.limits import NO_PROCESSES
+from skillbelt.sandbox.limits import programs_enforced
 from skillbelt.sandbox.mounts import mounts_of
 from skillbelt.sandbox.process import Run
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
@@ -201,7 +201,7 @@ def enforced(job: Job) -> dict[str, str]:
         if known >= _SIGNALS_VERSION
         else f"not enforced: {signals}, but they can be seen and sent signals",
         "system calls": f"seccomp, {denied} denied",
-        "child processes": "allowed" if job.capabilities.processes else NO_PROCESSES,
+        **programs_enforced(job.capabilities.processes, locked=True),
     }
 
 

@@ -17,6 +17,7 @@ import struct
 import sys
 import termios
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -101,13 +102,14 @@ def _become(task: dict[str, Any]) -> NoReturn:
     """In the child: give up everything that is not granted, then be the command."""
     try:
         _prepare(task)
+        become = _locked(task["lock"]) if task["lock"] else os.execve
     except BaseException as error:
         os.write(2, f"{type(error).__name__}: {error}\n".encode())
         os._exit(_FAILED)
     code, reason = 127, "not found"
     for path in _places(task["argv"][0], task["env"].get("PATH", "")):
         try:
-            os.execve(path, task["argv"], task["env"])
+            become(path, task["argv"], task["env"])
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
@@ -151,6 +153,24 @@ def _prepare(task: dict[str, Any]) -> None:
         _system_call(_RESTRICT_SELF, rules, 0)
     if task["filter"]:
         _load_filter(bytes.fromhex(task["filter"]))
+
+
+def _locked(lock: dict[str, Any]) -> Callable[[str, list[str], dict[str, str]], None]:
+    """A way to become a program that can become no other, for it does not know the number."""
+    number, program = os.urandom(8), bytearray.fromhex(lock["filter"])
+    for half, at in enumerate(lock["at"]):
+        program[at : at + 4] = number[4 * half : 4 * half + 4]
+    _load_filter(bytes(program))
+
+    def become(path: str, argv: list[str], env: dict[str, str]) -> None:
+        variables = [f"{name}={value}" for name, value in env.items()]
+        lists = [[os.fsencode(each) for each in one] for one in (argv, variables)]
+        given = [(ctypes.c_char_p * (len(one) + 1))(*one, None) for one in lists]
+        wide = ctypes.c_ulong(int.from_bytes(number, sys.byteorder))
+        _libc.syscall(ctypes.c_long(lock["call"]), os.fsencode(path), *given, wide)
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    return become
 
 
 def _answered() -> None:

@@ -5,17 +5,33 @@ run alone, however many its user has elsewhere.
 """
 
 import resource
+from functools import lru_cache
 
 from skillbelt.values import Limits
 
-# What a filter for system calls can keep: it sees that a program is started, not which one.
-NO_PROCESSES = "none: seccomp; a program can still put another in its own place"
+_ALLOWED = "allowed"
 FILE_SIZE_UNIT = 512  # what a POSIX shell counts file sizes in
 _MEMORY_UNIT = 1024
 # Memory is watched over all processes of a run; one alone may reserve more than it uses.
 _RESERVE = 4
 _CPU_GRACE_SECONDS = 1
+_KINDS = (
+    *(resource.RLIMIT_CORE, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE),
+    *(resource.RLIMIT_DATA, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC),
+)
+Bounds = tuple[tuple[int, tuple[int, int]], ...]  # the kind of each limit, soft and hard
 OWN_PROCESSES = 1  # the first process of the pid namespace counts too
+
+
+def programs_enforced(processes: bool, locked: bool) -> dict[str, str]:
+    """What is held of starting processes, and of becoming another program."""
+    if processes:
+        return {"child processes": _ALLOWED, "other programs": _ALLOWED}
+    open_way = "not enforced: a program can put another in its own place"
+    return {
+        "child processes": "none: seccomp",
+        "other programs": "none: seccomp" if locked else open_way,
+    }
 
 
 def shell_lines(limits: Limits) -> str:
@@ -37,21 +53,26 @@ def shell_lines(limits: Limits) -> str:
     return " && ".join(commands) + " || exit 125"
 
 
-def process_limits(limits: Limits, tasks: int) -> list[tuple[int, tuple[int, int]]]:
+def process_limits(limits: Limits, tasks: int) -> Bounds:
     """The same for a program that sets them itself; `tasks` is what the user has already."""
+    return _within(limits, tasks, tuple(resource.getrlimit(kind)[1] for kind in _KINDS))
+
+
+@lru_cache(maxsize=16)
+def _within(limits: Limits, tasks: int, hard: tuple[int, ...]) -> Bounds:
     cpu = _whole(limits.max_cpu_seconds, 1)
-    wanted = {
-        resource.RLIMIT_CORE: (0, 0),
-        resource.RLIMIT_CPU: (cpu, cpu + _CPU_GRACE_SECONDS),
-        resource.RLIMIT_FSIZE: (limits.max_written_file_bytes,) * 2,
-        resource.RLIMIT_DATA: (limits.max_memory_bytes * _RESERVE,) * 2,
-        resource.RLIMIT_NOFILE: (limits.max_open_files,) * 2,
-        resource.RLIMIT_NPROC: (limits.max_processes + tasks,) * 2,
-    }
-    return [
-        (kind, (_capped(soft, kind, 1) if soft else 0, _capped(hard, kind, 1) if hard else 0))
-        for kind, (soft, hard) in wanted.items()
-    ]
+    wanted = (
+        (0, 0),
+        (cpu, cpu + _CPU_GRACE_SECONDS),
+        (limits.max_written_file_bytes,) * 2,
+        (limits.max_memory_bytes * _RESERVE,) * 2,
+        (limits.max_open_files,) * 2,
+        (limits.max_processes + tasks,) * 2,
+    )
+    return tuple(
+        (kind, (_at_most(soft, bound, 1) if soft else 0, _at_most(high, bound, 1) if high else 0))
+        for kind, (soft, high), bound in zip(_KINDS, wanted, hard, strict=True)
+    )
 
 
 def _whole(amount: float, unit: int) -> int:
@@ -59,6 +80,9 @@ def _whole(amount: float, unit: int) -> int:
 
 
 def _capped(amount: int, kind: int, unit: int) -> int:
+    return _at_most(amount, resource.getrlimit(kind)[1], unit)
+
+
+def _at_most(amount: int, hard: int, unit: int) -> int:
     """Not above what we ourselves may have: a limit can be lowered only."""
-    hard = resource.getrlimit(kind)[1]
     return amount if hard == resource.RLIM_INFINITY else max(1, min(amount, hard // unit))

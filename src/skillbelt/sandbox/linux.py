@@ -20,7 +20,12 @@ from skillbelt.sandbox.identity import (
     run_identity,
     trusted_program,
 )
-from skillbelt.sandbox.limits import NO_PROCESSES, OWN_PROCESSES, process_limits, shell_lines
+from skillbelt.sandbox.limits import (
+    OWN_PROCESSES,
+    process_limits,
+    programs_enforced,
+    shell_lines,
+)
 from skillbelt.sandbox.mounts import mounts_of
 from skillbelt.sandbox.process import TICK_SECONDS, Plan, Run, check_job
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
@@ -150,14 +155,15 @@ def _plan(job: Job, own: bool) -> Plan:
     check_environment(job)
     identity = run_identity()
     first = _first(job) if own else None
-    arguments, fds = bubblewrap_arguments(job, first)
+    last = entry.last(job) if own and first is None else None
+    arguments, fds = bubblewrap_arguments(job, first, last)
     # Its own arguments are in a file: every process inside can read the command line of the first.
     fds.append(_memory_file(os.fsencode("\0".join((*arguments, "")))))
-    inside = (*entry.WORDS, *job.argv) if first else _inside(job)
+    inside = (*_words(job), *job.argv) if first else _inside(job, bool(last))
     argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *inside)
     return Plan(
         argv,
-        _enforced(job, identity, hierarchy()),
+        _enforced(job, identity, hierarchy(), bool(first or last)),
         Guard(job.limits, job.workspace, TEMPORARY),
         lambda said: _explain_job(job, said),
         tuple(fds),
@@ -169,8 +175,13 @@ def _first(job: Job) -> bytes | None:
     """The program before the command; None when that must be a shell."""
     if job.terminal or job.bridge:
         return None
-    limits = process_limits(job.limits, OWN_PROCESSES)
-    return entry.program(entry.paths_of(job.argv[0], job.env.get("PATH", "")), limits)
+    lock = b"" if job.capabilities.processes else seccomp.lock()
+    paths = entry.paths_of(job.argv[0], job.env.get("PATH", ""))
+    return entry.program(paths, process_limits(job.limits, OWN_PROCESSES), lock=lock)
+
+
+def _words(job: Job) -> tuple[str, ...]:
+    return entry.WORDS if job.capabilities.processes else entry.LOCKED_WORDS
 
 
 def check_environment(job: Job) -> None:
@@ -181,10 +192,13 @@ def check_environment(job: Job) -> None:
             raise RunRefused(f"{name[:100]!r} is not a name for an environment variable")
 
 
-def bubblewrap_arguments(job: Job, first: bytes | None = b"") -> tuple[list[str], list[int]]:
+def bubblewrap_arguments(
+    job: Job, first: bytes | None = b"", last: bytes | None = None
+) -> tuple[list[str], list[int]]:
     """All flags for the job, and the handles they speak of; whoever asks must close those.
 
-    `first` is the program that comes before the command; None when that is a shell.
+    `first` is the program that comes before the command; None when that is a shell, which may be
+    followed by `last`.
     """
     mounts = mounts_of(job)
     network, identity = bool(job.bridge), current_identity()
@@ -202,9 +216,10 @@ def bubblewrap_arguments(job: Job, first: bytes | None = b"") -> tuple[list[str]
     for path in copied_files():
         fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         arguments += ("--file", str(fds[-1]), path)
-    if first:
-        fds.append(_memory_file(first))
-        arguments += ("--perms", "0555", "--file", str(fds[-1]), entry.PLACE)
+    place, program = (entry.PLACE, first) if first else (entry.LAST_PLACE, last)
+    if program:
+        fds.append(_memory_file(program))
+        arguments += ("--perms", "0555", "--file", str(fds[-1]), place)
     # The root is in memory, without a size.
     arguments += ("--remount-ro", "/", "--chdir", job.cwd, "--seccomp", str(fds[0]))
     return arguments, fds
@@ -266,7 +281,7 @@ def system_arguments(network: bool) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-def _inside(job: Job) -> Iterator[str]:
+def _inside(job: Job, locked: bool) -> Iterator[str]:
     """The shell that waits for the answer, sets the limits and the environment, and is replaced."""
     script = [_GATE, _TERMINAL if job.terminal else "", shell_lines(job.limits)]
     script += (f'; export {name}="${_WAITING}{name}"; unset {_WAITING}{name}' for name in job.env)
@@ -277,6 +292,8 @@ def _inside(job: Job) -> Iterator[str]:
         # The bridge itself needs a socket with a name; the command behind it must not have one.
         last = seccomp.program(job.capabilities.processes, network=True, named_sockets=False)
         yield from (*job.bridge, last.hex())
+    if locked:
+        yield from (entry.LAST_PLACE, *entry.LOCKED_WORDS[1:])
     yield from job.argv
 
 
@@ -297,12 +314,13 @@ def group(identity: Identity) -> bytes:
 
 def _memory_file(data: bytes) -> int:
     fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
-    os.write(fd, data)
-    os.lseek(fd, 0, os.SEEK_SET)
+    os.pwrite(fd, data, 0)  # it is read from its beginning
     return fd
 
 
-def _enforced(job: Job, identity: Identity | None, found: Hierarchy | None) -> dict[str, str]:
+def _enforced(
+    job: Job, identity: Identity | None, found: Hierarchy | None, locked: bool
+) -> dict[str, str]:
     network = bool(job.bridge)
     denied = seccomp.denied_count(job.capabilities.processes, network)
     memory = "watched, all processes together; rlimit for each"
@@ -314,7 +332,7 @@ def _enforced(job: Job, identity: Identity | None, found: Hierarchy | None) -> d
         "network": "network namespace, proxy only" if network else "none: network namespace",
         "other processes": "pid namespace",
         "system calls": f"seccomp, {denied} denied",
-        "child processes": "allowed" if job.capabilities.processes else NO_PROCESSES,
+        **programs_enforced(job.capabilities.processes, locked),
         "user": f"uid {uid}" + (", changed from root" if identity else "") + ", no capabilities",
         "memory": f"{memory}; {found.label}" if found else memory,
         "process count": "rlimit in a user namespace",

@@ -14,6 +14,7 @@ _ENFORCED = {
     "other processes": "not enforced: no sandbox",
     "system calls": "not enforced: no sandbox",
     "child processes": "not enforced: no sandbox",
+    "other programs": "not enforced: no sandbox",
 }
 
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.identity import run_identity
 from skillbelt.sandbox.limits import process_limits
-from skillbelt.sandbox.process import END_SECONDS, LOST, TICK_SECONDS, TIMED_OUT
-from skillbelt.sandbox.protocol import Job, Listener, Outcome
+from skillbelt.sandbox.process import END_SECONDS, LOST, TICK_SECONDS
+from skillbelt.sandbox.protocol import Job, Listener
 from skillbelt.sandbox.spawn import Ends, spawn
-from skillbelt.sandbox.streams import Controls, Feed, Sink
+from skillbelt.sandbox.streams import Ending, Feed, Piped, Sink, outcome_of
 from skillbelt.sandbox.supervised import launcher_python
 from skillbelt.sandbox.watch import DiskWatch
 
@@ -40,14 +40,13 @@ class Chain(NamedTuple):
     missing: str = ""
 
 
-class PortableRun(Controls):
+class PortableRun(Piped):
     """A started command; see `Running`."""
 
     def __init__(self, chain: Chain, job: Job, listener: Listener | None) -> None:
         self._chain, self._job = chain, job
         self._started = time.monotonic()
         super().__init__()
-        self._fds: set[int] = set()
         try:
             self._disk = DiskWatch(job.workspace, job.limits)
             self._bring_up(listener)
@@ -100,10 +99,12 @@ class PortableRun(Controls):
             poll.register(fd, select.POLLIN)
         deadline = self._started + self._job.timeout_seconds
         while True:
-            self._offer(poll)
+            self._offer(poll, sinks)
             left = min(deadline - time.monotonic(), TICK_SECONDS)
             events = dict(poll.poll(max(0.0, left) * 1000))
             self._pass_on(poll, sinks, events)
+            if self._wake in events:
+                os.read(self._wake, 512)
             if self._hold in events:
                 return ""
             if self._cancelled:
@@ -112,30 +113,6 @@ class PortableRun(Controls):
                 return "timed out"
             if limit := self._disk.look():
                 return limit
-
-    def _offer(self, poll: select.poll) -> None:
-        """Ask to be told when input is taken, if there is some; end the input at its end."""
-        with self._lock:
-            if self._feed.waiting:
-                poll.register(self._feed.fd, select.POLLOUT)
-            elif self._feed.fd in self._fds:
-                with suppress(KeyError):
-                    poll.unregister(self._feed.fd)
-            if self._feed.finished():
-                self._close(self._feed.fd)
-
-    def _pass_on(
-        self, poll: select.poll, sinks: dict[int, Sink], events: Mapping[int, int]
-    ) -> None:
-        for fd in events.keys() & sinks.keys():
-            if not sinks[fd].take():
-                poll.unregister(fd)
-                del sinks[fd]
-        with self._lock:
-            if self._feed.fd in events:
-                self._feed.write()
-        if self._wake in events:
-            os.read(self._wake, 512)
 
     def _stop(self) -> None:
         """Let go of the keeper, which ends everything, and wait for its own end."""
@@ -151,21 +128,9 @@ class PortableRun(Controls):
         code = _reap(self._pid)
         for sink in self._sinks:
             sink.drain()
-        stdout, stderr = (sink.captured() for sink in self._sinks)
-        timed_out = reason == "timed out"
-        hit = self._hits(code, reason) | (
-            {"max_stream_bytes"} if stdout.truncated or stderr.truncated else set()
-        )
-        self._outcome = Outcome(
-            exit_code=TIMED_OUT if timed_out else code,
-            timed_out=timed_out,
-            cancelled=reason == "cancelled",
-            stdout=stdout,
-            stderr=stderr,
-            duration_seconds=time.monotonic() - self._started,
-            limits_hit=tuple(sorted(hit)),
-            enforced=self._chain.enforced,
-        )
+        ending = Ending(reason == "timed out", reason == "cancelled")
+        hits, seconds = self._hits(code, reason), time.monotonic() - self._started
+        self._outcome = outcome_of(ending, code, hits, self._sinks, seconds, self._chain.enforced)
         with self._lock:
             self._feed.over = True
             self._give_back()
@@ -175,27 +140,11 @@ class PortableRun(Controls):
         self._disk.finish()
         by_signal = {_CPU_SIGNAL: "max_cpu_seconds", _FILE_SIGNAL: "max_written_file_bytes"}
         hit = self._disk.seen | ({by_signal[code]} if code in by_signal else set())
-        if reason == "timed out":
-            return hit | {"run_timeout_seconds"}
         return hit | ({reason} if reason.startswith("max_") else set())
 
     def _give_back(self) -> None:
         self._close(*self._fds)
         self._chain.finish()
-
-    def _pipe(self) -> tuple[int, int]:
-        read, write = os.pipe()
-        return self._own(read), self._own(write)
-
-    def _own(self, fd: int) -> int:
-        self._fds.add(fd)
-        return fd
-
-    def _close(self, *fds: int) -> None:
-        for fd in fds:
-            if fd in self._fds:
-                self._fds.discard(fd)
-                os.close(fd)
 
 
 def _task_file(chain: Chain, job: Job) -> int:

@@ -243,6 +243,17 @@ import subprocess
 def clone(): return syscall(56, 220, 17, 0, 0, 0, 0)
 attempt(os.fork, lambda: subprocess.call(["true"]), clone, lambda: syscall(435, 435, bytes(88), 88))
 """, "import threading; t = threading.Thread(target=print); t.start(); t.join()", processes=False),
+    Probe("become another program without the right to", (26,), "other programs", """
+words = ["echo", "broke another program"]
+def by_number():
+    if sys.platform == "wasi":
+        return os.execv("/bin/echo", words)
+    given = (ctypes.c_char_p * 3)(*(word.encode() for word in words), None)
+    return syscall(59, 221, b"/bin/echo", given, None, -1)
+attempt(lambda: os.execv("/bin/echo", words), by_number,
+        lambda: os.execve(os.open("/bin/echo", os.O_RDONLY), words, {}),
+        lambda: os.execv("/lib64/ld-linux-x86-64.so.2", ["ld", "/bin/echo", words[1]]))
+""", "exec(compile('os.listdir()', 'x', 'exec'))", processes=False),
     Probe("ignore all signals and stop", (28,), "time", """
 import signal
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):

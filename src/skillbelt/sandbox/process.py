@@ -19,13 +19,13 @@ from threading import current_thread, main_thread
 from typing import NamedTuple, Protocol
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
-from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome
+from skillbelt.sandbox.protocol import Job, Listener, Outcome
 from skillbelt.sandbox.spawn import Ends, Order, children, filtered, order
-from skillbelt.sandbox.streams import Controls, Feed, Sink
+from skillbelt.sandbox.streams import Ending, Feed, Piped, Sink, outcome_of
 
 READY = b"1"
 ANSWER = b"go\n"
-TIMED_OUT, LOST = 124, 255
+LOST = 255
 START_SECONDS = 30.0
 TICK_SECONDS = 0.02
 END_SECONDS = 5.0
@@ -61,23 +61,18 @@ class Plan(NamedTuple):
     terminal_owner: tuple[int, int] | None = None
 
 
-class _Ending(NamedTuple):
-    """Why a run was ended before its time."""
-
-    timed_out: bool = False
-    cancelled: bool = False
-    limit: str | None = None
-
-
-class Run(Controls):
+class Run(Piped):
     """A started command; see `Running`."""
 
     def __init__(self, plan: Plan, job: Job, listener: Listener | None) -> None:
         self._plan, self._job = plan, job
         self._started = time.monotonic()
         super().__init__()
-        self._fds: set[int] = set(plan.fds)
+        self._fds |= set(plan.fds)
         self._pid = self._pidfd = self._wake = self._inner = self._inner_pid = -1
+        # Two threads that pass a run on to each other cost about 5 % of what two at a time do. The
+        # main thread may be interrupted at any point, so it never looks after one itself.
+        self._unattended = job.waited and current_thread() is not main_thread()
         try:
             self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
             self._bring_up(listener)
@@ -87,9 +82,6 @@ class Run(Controls):
         except BaseException:
             self._abandon()
             raise
-        # Two threads that pass a run on to each other cost about 2 % of what two at a time do. The
-        # main thread may be interrupted at any point, so it never looks after one itself.
-        self._unattended = job.waited and current_thread() is not main_thread()
         if not self._unattended:
             _thread.start_new_thread(self._pump, ())
 
@@ -113,13 +105,10 @@ class Run(Controls):
         said, ready = self._pipe()
         shown, errors = self._terminal() if self._job.terminal else self._pipe()
         self._fds -= {given, ready, errors, *self._plan.fds}
-        started = order(self._plan.argv, Ends(given, ready, errors, self._plan.fds))
+        ends = Ends(given, ready, errors, self._plan.fds)
+        started = order(self._plan.argv, ends, here=self._unattended)
         self._await_ready(started, said, shown)
         self._set_streams(answer, said, shown, listener)
-
-    def _pipe(self) -> tuple[int, int]:
-        read, write = os.pipe()
-        return self._own(read), self._own(write)
 
     def _terminal(self) -> tuple[int, int]:
         """Our end and theirs; the chain has it as its stderr and makes it all three streams."""
@@ -130,15 +119,14 @@ class Run(Controls):
         return ours, theirs
 
     def _await_ready(self, started: Order, said: int, errors: int) -> None:
-        poll = select.poll()
-        poll.register(said, select.POLLIN)
-        answer = os.read(said, 1) if poll.poll(START_SECONDS * 1000) else b""
         started.settled.acquire(timeout=START_SECONDS)
         if started.error is not None:
             raise started.error
         if started.pid >= 0:
             self._pid, self._pidfd = started.pid, self._own(os.pidfd_open(started.pid))
-        if answer == READY:
+        poll = select.poll()
+        poll.register(said, select.POLLIN)
+        if poll.poll(START_SECONDS * 1000) and os.read(said, 1) == READY:
             return
         self._stop()
         words = Sink(errors, "stderr", _LAST_WORDS, None)
@@ -189,11 +177,11 @@ class Run(Controls):
         except BaseException:
             # Nobody is left to look after it.
             self._stop()
-            self._conclude(_Ending(cancelled=True))
+            self._conclude(Ending(cancelled=True))
             raise
         self._conclude(ending)
 
-    def _carry(self) -> _Ending:
+    def _carry(self) -> Ending:
         """Pass the streams on until the command has ended, or must end."""
         poll = select.poll()
         sinks = {sink.fd: sink for sink in self._sinks}
@@ -201,13 +189,16 @@ class Run(Controls):
             poll.register(fd, select.POLLIN)
         deadline = self._started + self._job.timeout_seconds
         look_at = time.monotonic() + TICK_SECONDS
+        offering = True
         while True:
-            self._offer(poll, sinks)
+            offering = offering and self._offer(poll, sinks)
             until = min(deadline, look_at) - time.monotonic()
             events = dict(poll.poll(max(0.0, until) * 1000))
             self._pass_on(poll, sinks, events)
+            if self._wake in events:
+                os.eventfd_read(self._wake)
             if self._pidfd in events:
-                return _Ending()
+                return Ending()
             now = time.monotonic()
             limit = None
             if now >= look_at:
@@ -215,35 +206,7 @@ class Run(Controls):
                 look_at = time.monotonic() + TICK_SECONDS
             if limit or self._cancelled or now >= deadline:
                 self._stop()
-                return _Ending(now >= deadline, self._cancelled, limit)
-
-    def _offer(self, poll: select.poll, sinks: dict[int, Sink]) -> None:
-        """Ask to be told when input is taken, if there is some; end the input at its end."""
-        feed = self._feed
-        with self._lock:
-            reads = select.POLLIN if feed.fd in sinks else 0
-            if feed.waiting:
-                poll.register(feed.fd, select.POLLOUT | reads)
-            elif reads:
-                poll.register(feed.fd, reads)
-            elif feed.fd in self._fds:
-                with suppress(KeyError):
-                    poll.unregister(feed.fd)
-            if feed.finished():
-                self._close(feed.fd)
-
-    def _pass_on(
-        self, poll: select.poll, sinks: dict[int, Sink], events: Mapping[int, int]
-    ) -> None:
-        for fd, event in events.items():
-            if fd in sinks and event & ~select.POLLOUT and not sinks[fd].take():
-                poll.unregister(fd)
-                del sinks[fd]
-        with self._lock:
-            if events.get(self._feed.fd, 0) & ~select.POLLIN:
-                self._feed.write()
-        if self._wake in events:
-            os.eventfd_read(self._wake)
+                return Ending(now >= deadline, self._cancelled, limit)
 
     def _stop(self) -> None:
         """End the whole tree, and wait until all of it is gone."""
@@ -257,27 +220,15 @@ class Run(Controls):
             _end(self._inner, signal.SIGKILL)
         _end(self._pidfd, signal.SIGKILL)
 
-    def _conclude(self, ending: _Ending) -> None:
+    def _conclude(self, ending: Ending) -> None:
         code, cpu_seconds = _reap(self._pid)
         if self._inner >= 0:
             self._end_inner()
         for sink in self._sinks:
             sink.drain()
-        hit = set(self._plan.watch.finish(code, cpu_seconds))
-        hit |= {ending.limit} if ending.limit else set()
-        hit |= {"run_timeout_seconds"} if ending.timed_out else set()
-        streams = [sink.captured() for sink in self._sinks] + [Captured()]
-        hit |= {"max_stream_bytes"} if any(one.truncated for one in streams) else set()
-        self._outcome = Outcome(
-            exit_code=TIMED_OUT if ending.timed_out else code,
-            timed_out=ending.timed_out,
-            cancelled=ending.cancelled and not ending.timed_out,
-            stdout=streams[0],
-            stderr=streams[1],
-            duration_seconds=time.monotonic() - self._started,
-            limits_hit=tuple(sorted(hit)),
-            enforced=self._plan.enforced,
-        )
+        hits = self._plan.watch.finish(code, cpu_seconds)
+        seconds = time.monotonic() - self._started
+        self._outcome = outcome_of(ending, code, hits, self._sinks, seconds, self._plan.enforced)
         with self._lock:
             self._feed.over = True
             self._close(*self._fds)
@@ -303,16 +254,6 @@ class Run(Controls):
             _reap(self._pid)
         self._plan.watch.finish(LOST, 0.0)
         self._close(*self._fds)
-
-    def _own(self, fd: int) -> int:
-        self._fds.add(fd)
-        return fd
-
-    def _close(self, *fds: int) -> None:
-        for fd in fds:
-            if fd in self._fds:
-                self._fds.discard(fd)
-                os.close(fd)
 
 
 def _end(pidfd: int, number: signal.Signals) -> None:

@@ -33,7 +33,8 @@ class Job(NamedTuple):
     `timeout_seconds` counts from the start, whatever the command does. `bridge` is the program that
     carries the network, with its arguments: it is run inside, is given a filter for system calls
     and `argv`, and becomes the command. With `waited`, whoever starts it waits for it at once and
-    for as long as it takes: the sandbox may leave it to that thread to look after it.
+    for as long as it takes: the sandbox may leave it to that thread to start it and to look after
+    it, and the run may end with the thread.
     """
 
     argv: tuple[str, ...]

@@ -334,6 +334,7 @@ def _enforced(job: Job, port: int | None) -> dict[str, str]:
         "other processes": f"{_UNVERIFIED}: no signals; they can be seen",
         "system calls": "not enforced: macOS has no filter for them",
         "child processes": "allowed" if free else f"none: {_UNVERIFIED}",
+        "other programs": "allowed" if free else f"none: {_UNVERIFIED}",
         "user": f"uid {uid}" + (", changed from root" if run_identity() else ""),
         "time": "not enforced for a process that leaves its group and its parent"
         if free

@@ -16,6 +16,7 @@ _AND = 0x54
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 _X32 = 0x40000000
+LOCK_AT = (5 * 8 + 4, 7 * 8 + 4)  # where the halves of a lock's number are
 _MAX_STEP = 255  # how far a test can jump
 
 NAMESPACES = 0x7E020000  # every CLONE_NEW* that clone knows
@@ -126,6 +127,38 @@ def program(
         families += (UNIX,)
     flat = denied_calls(processes, bool(families), programs)
     return b"".join(_instructions(chosen, processes, families, flat))
+
+
+@lru_cache(maxsize=4)
+def lock(machine: str = "") -> bytes:
+    """A filter that starts a program only for who gives a number as the fourth argument.
+
+    The kernel has no use for that argument. The number is 0 here: whoever loads the filter puts
+    another one, that nobody can guess, into the two tests at LOCK_AT.
+    """
+    column = MACHINES[(machine or platform.machine()).lower()].column
+    execve, execveat = (numbers[column] for numbers in _PROGRAMS.values())
+    number = _ARGUMENTS_AT + 8 * 3
+    return b"".join(
+        (
+            _one(_LOAD, _NUMBER_AT),
+            _one(_EQUAL, execve, 2, 0),
+            _one(_EQUAL, execveat, 6, 0),
+            _one(_RETURN, _ALLOW),
+            _one(_LOAD, number),
+            _one(_EQUAL, 0, 0, 3),
+            _one(_LOAD, number + 4),
+            _one(_EQUAL, 0, 0, 1),
+            _one(_RETURN, _ALLOW),
+            _fail(errno.EACCES),
+        )
+    )
+
+
+def lock_task() -> dict[str, object]:
+    """The lock for this machine, as a launcher is told of it."""
+    column = MACHINES[platform.machine().lower()].column
+    return {"filter": lock().hex(), "at": LOCK_AT, "call": _PROGRAMS["execve"][column]}
 
 
 def denied_count(processes: bool, network: bool, programs: bool = True) -> int:

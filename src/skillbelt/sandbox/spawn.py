@@ -1,7 +1,7 @@
 """Starting a process from the one thread that lives as long as the runtime does.
 
 The kernel ends a sandbox when the thread that started it ends, not when the process does, so the
-thread of whoever asks must not be the one.
+thread of whoever asks must not be the one; unless it waits for the end.
 """
 
 import os
@@ -99,10 +99,13 @@ def spawn(argv: Sequence[str], ends: Ends) -> int:
     return given.pid
 
 
-def order(argv: Sequence[str], ends: Ends) -> Order:
-    """Start the program, now or in a moment."""
+def order(argv: Sequence[str], ends: Ends, here: bool = False) -> Order:
+    """Start the program, now or in a moment; with `here`, it ends with the calling thread."""
     given = Order(argv, ends, None)
-    _hand_over(given)
+    if here:
+        given.carry_out()
+    else:
+        _hand_over(given)
     return given
 
 
@@ -144,6 +147,10 @@ def _told(name: str) -> bytes:
     """What the system says of a process. A file object would ask it five more questions."""
     handle = os.open(f"/proc/{name}", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return b"".join(iter(lambda: os.read(handle, _CHUNK), b""))
+        data = os.read(handle, _CHUNK)
+        # It gives whole lines or words, as many as there is room for.
+        if len(data) < _CHUNK // 2:
+            return data
+        return data + b"".join(iter(lambda: os.read(handle, _CHUNK), b""))
     finally:
         os.close(handle)

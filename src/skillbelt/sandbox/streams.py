@@ -2,12 +2,17 @@
 
 import errno
 import os
+import select
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 from skillbelt.sandbox.protocol import Captured, Listener, Outcome, Stream
 
+TIMED_OUT = 124
 _CHUNK = 64 * 2**10
 _READS_AFTER_END = 64  # more than a pipe can hold when nobody is left to write
 _END_OF_INPUT = b"\x04"
@@ -20,6 +25,7 @@ class Sink:
         self.fd, self.stream, self._keep, self._listener = fd, stream, keep, listener
         self._head = bytearray()
         self._total = 0
+        self._ended = False
         os.set_blocking(fd, False)
 
     def take(self) -> bool:
@@ -37,6 +43,8 @@ class Sink:
         return Captured(bytes(self._head), self._total)
 
     def _read(self) -> int:
+        if self._ended:
+            return 0
         try:
             data = os.read(self.fd, _CHUNK)
         except BlockingIOError:
@@ -45,7 +53,9 @@ class Sink:
             if error.errno == errno.EIO:  # a terminal that nobody holds any more
                 return 0
             raise
-        self._add(data)
+        if data:
+            self._add(data)
+        self._ended = not data
         return len(data)
 
     def _add(self, data: bytes) -> None:
@@ -114,7 +124,7 @@ class Feed:
         return not self._terminal
 
 
-class Controls:
+class Controls(ABC):
     """What whoever started a run can do with it, whichever way it is carried."""
 
     _feed: Feed
@@ -148,6 +158,94 @@ class Controls:
         self._ended.wait(timeout_seconds)
         return self._outcome
 
+    @abstractmethod
     def _notify(self) -> None:
         """Wake the thread that carries it; the caller holds the lock."""
-        raise NotImplementedError
+
+
+class Piped(Controls):
+    """A run whose streams are handles of ours, passed on by whoever carries it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fds: set[int] = set()
+
+    def _own(self, fd: int) -> int:
+        self._fds.add(fd)
+        return fd
+
+    def _pipe(self) -> tuple[int, int]:
+        read, write = os.pipe()
+        return self._own(read), self._own(write)
+
+    def _close(self, *fds: int) -> None:
+        for fd in fds:
+            if fd in self._fds:
+                self._fds.discard(fd)
+                os.close(fd)
+
+    def _offer(self, poll: select.poll, sinks: Mapping[int, Sink]) -> bool:
+        """Ask to be told when input is taken, if there is some; False once that is over.
+
+        At the end of the input, that is ended.
+        """
+        feed = self._feed
+        with self._lock:
+            reads = select.POLLIN if feed.fd in sinks else 0
+            if feed.waiting:
+                poll.register(feed.fd, select.POLLOUT | reads)
+            elif reads:
+                poll.register(feed.fd, reads)
+            elif feed.fd in self._fds:
+                with suppress(KeyError):
+                    poll.unregister(feed.fd)
+            if feed.finished():
+                self._close(feed.fd)
+            return not feed.over
+
+    def _pass_on(
+        self, poll: select.poll, sinks: dict[int, Sink], events: Mapping[int, int]
+    ) -> None:
+        """Read what came, write what is taken."""
+        for fd, event in events.items():
+            if fd in sinks and event & ~select.POLLOUT and not sinks[fd].take():
+                poll.unregister(fd)
+                del sinks[fd]
+        if events.get(self._feed.fd, 0) & ~select.POLLIN:
+            with self._lock:
+                self._feed.write()
+
+
+class Ending(NamedTuple):
+    """Why a run was ended before its time, or that it was not."""
+
+    timed_out: bool = False
+    cancelled: bool = False
+    limit: str | None = None
+
+
+def outcome_of(
+    ending: Ending,
+    code: int,
+    hits: Iterable[str],
+    sinks: Iterable[Sink],
+    seconds: float,
+    enforced: Mapping[str, str],
+) -> Outcome:
+    """How a run ended, with what was kept of its streams and all limits that fired."""
+    streams = [*(sink.captured() for sink in sinks), Captured()]
+    hit = {*hits, *([ending.limit] if ending.limit else ())}
+    if ending.timed_out:
+        hit.add("run_timeout_seconds")
+    if any(one.truncated for one in streams):
+        hit.add("max_stream_bytes")
+    return Outcome(
+        exit_code=TIMED_OUT if ending.timed_out else code,
+        timed_out=ending.timed_out,
+        cancelled=ending.cancelled and not ending.timed_out,
+        stdout=streams[0],
+        stderr=streams[1],
+        duration_seconds=seconds,
+        limits_hit=tuple(sorted(hit)),
+        enforced=enforced,
+    )

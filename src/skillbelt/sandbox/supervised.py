@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from skillbelt.errors import SandboxUnavailable
+from skillbelt.sandbox import seccomp
 from skillbelt.sandbox.cgroups import Hierarchy, hierarchy
 from skillbelt.sandbox.identity import Identity, current_identity, interpreter, run_identity
 from skillbelt.sandbox.limits import process_limits
@@ -36,11 +37,11 @@ def supervised_plan(
         "terminal": job.terminal,
         "rules": rules,
         "filter": filter_program.hex(),
+        "lock": None if job.capabilities.processes or not filter_program else seccomp.lock_task(),
         "limits": process_limits(job.limits, _user_tasks(current_identity())),
     }
     fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
-    os.write(fd, json.dumps(task).encode())
-    os.lseek(fd, 0, os.SEEK_SET)
+    os.pwrite(fd, json.dumps(task).encode(), 0)
     return Plan(
         (launcher_python(), "-I", "-S", "-c", _text(), str(fd)),
         {**enforced, **_limits_enforced(identity, hierarchy())},

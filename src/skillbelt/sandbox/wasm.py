@@ -200,6 +200,7 @@ def _enforced(job: Job) -> dict[str, str]:
         "other processes": none,
         "system calls": f"{none}; seccomp for the worker, {denied} denied",
         "child processes": f"{none}; seccomp",
+        "other programs": f"{none}; seccomp",
         "user": f"uid {current_identity().uid}{changed}",
         "memory": f"{memory}; {found.label}" if found else memory,
         "process count": "one worker, seccomp",

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from skillbelt.errors import PathEscape, SandboxUnavailable, SkillbeltError
 from skillbelt.sandbox.identity import run_identity
 from skillbelt.sandbox.landlock import READ_ONLY, Rule, ruleset, version
-from skillbelt.sandbox.process import END_SECONDS, LOST, TICK_SECONDS, TIMED_OUT
-from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome
-from skillbelt.sandbox.streams import Controls, Feed, Sink
+from skillbelt.sandbox.process import END_SECONDS, LOST, TICK_SECONDS
+from skillbelt.sandbox.protocol import Job, Listener, Outcome
+from skillbelt.sandbox.streams import Ending, Feed, Piped, Sink, outcome_of
 from skillbelt.sandbox.wasm_channel import Broken, EngineGone, Worker
 from skillbelt.sandbox.wasm_command import MISSING, Program
 from skillbelt.sandbox.wasm_http import Fetcher, door_of
@@ -74,7 +74,7 @@ class _Stopped(Exception):
         super().__init__(ending.said)
 
 
-class WasmRun(Controls):
+class WasmRun(Piped):
     """A started command; see `Running`."""
 
     def __init__(
@@ -90,7 +90,6 @@ class WasmRun(Controls):
         self._plan, self._job, self._pool, self._modules = plan, job, pool, modules
         self._enforced = enforced
         self._started = time.monotonic()
-        self._fds: set[int] = set()
         self._fetcher: Fetcher | None = None
         try:
             self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
@@ -123,20 +122,6 @@ class WasmRun(Controls):
             # A worker opens its streams anew.
             for handle in set(self._theirs):
                 os.fchown(handle, *identity)
-
-    def _pipe(self) -> tuple[int, int]:
-        read, write = os.pipe()
-        return self._own(read), self._own(write)
-
-    def _own(self, fd: int) -> int:
-        self._fds.add(fd)
-        return fd
-
-    def _close(self, *fds: int) -> None:
-        for fd in fds:
-            if fd in self._fds:
-                self._fds.discard(fd)
-                os.close(fd)
 
     def _notify(self) -> None:
         # The handle is closed under the lock, so it is still ours here if it is in the set.
@@ -305,19 +290,8 @@ class WasmRun(Controls):
         for sink in self._sinks:
             sink.drain()
         self._say(ending)
-        streams = [sink.captured() for sink in self._sinks] + [Captured()]
-        hit = set(ending.limits)
-        hit |= {"max_stream_bytes"} if any(one.truncated for one in streams) else set()
-        return Outcome(
-            exit_code=TIMED_OUT if ending.timed_out else ending.code,
-            timed_out=ending.timed_out,
-            cancelled=ending.cancelled and not ending.timed_out,
-            stdout=streams[0],
-            stderr=streams[1],
-            duration_seconds=time.monotonic() - self._started,
-            limits_hit=tuple(sorted(hit)),
-            enforced=self._enforced,
-        )
+        why, seconds = Ending(ending.timed_out, ending.cancelled), time.monotonic() - self._started
+        return outcome_of(why, ending.code, ending.limits, self._sinks, seconds, self._enforced)
 
     def _say(self, ending: _Ending) -> None:
         """One line on its stderr, after all that came from inside."""
@@ -327,36 +301,6 @@ class WasmRun(Controls):
             with suppress(OSError):
                 os.write(errors, f"{ending.said}\n".encode("utf-8", "replace"))
             self._sinks[-1].drain()
-
-    # What goes on while a worker lives
-
-    def offer(self, poll: select.poll, sinks: Mapping[int, Sink]) -> None:
-        """Ask to be told when input is taken, if there is some; end the input at its end."""
-        feed = self._feed
-        with self._lock:
-            reads = select.POLLIN if feed.fd in sinks else 0
-            if feed.waiting:
-                poll.register(feed.fd, select.POLLOUT | reads)
-            elif reads:
-                poll.register(feed.fd, reads)
-            elif feed.fd in self._fds:
-                with suppress(KeyError):
-                    poll.unregister(feed.fd)
-            if feed.finished():
-                self._close(feed.fd)
-
-    def pass_on(self, poll: select.poll, sinks: dict[int, Sink], events: Mapping[int, int]) -> None:
-        """Read what came, write what is taken."""
-        for fd, event in events.items():
-            if fd in sinks and event & ~select.POLLOUT and not sinks[fd].take():
-                poll.unregister(fd)
-                del sinks[fd]
-        with self._lock:
-            if events.get(self._feed.fd, 0) & ~select.POLLIN:
-                self._feed.write()
-        if self._wake in events:
-            with suppress(BlockingIOError):
-                os.eventfd_read(self._wake)
 
 
 class _Attended:
@@ -388,10 +332,13 @@ class _Attended:
         look_at = time.monotonic() + TICK_SECONDS
         while True:
             if self._streams:
-                run.offer(poll, self._sinks)
+                run._offer(poll, self._sinks)
             until = min(self._deadline, look_at) - time.monotonic()
             events = dict(poll.poll(max(0.0, until) * 1000))
-            run.pass_on(poll, self._sinks, events)
+            run._pass_on(poll, self._sinks, events)
+            if run._wake in events:
+                with suppress(BlockingIOError):
+                    os.eventfd_read(run._wake)
             if worker.end.fileno() in events and not self._hear():
                 poll.unregister(worker.end)
             if worker.pidfd in events:
