@@ -184,7 +184,7 @@ def usage() -> str:
         [
             "usage: skillbelt COMMAND [options]",
             "",
-            "Find, read, check, list and load Agent Skills.",
+            "Find Agent Skills, show them to a model, run them in a sandbox, serve them to any agent.",
             "",
             "commands:",
             *lines,
