@@ -25,7 +25,8 @@ from tests.tree import Tree
 
 pytestmark = pytest.mark.timeout(300)  # what is not there yet is installed first
 HERE = Path(__file__).parent / "npm"
-FILES = ("package.json", "package-lock.json", ".npmrc", "client.mjs")
+FILES = ("package.json", "package-lock.json", ".npmrc")
+CLIENT = "client.mjs"
 INSPECTOR = "node_modules/@modelcontextprotocol/inspector-cli/build/cli.js"
 PDF = ["SKILL.md", "forms/a%20b.md", "guide.md", "logo.png", "scripts/say.sh"]
 
@@ -52,6 +53,10 @@ def clients() -> Path:
                 '{"name": "inspector", "version": "1.0.3", "type": "module"}'
             )
             (folder / "ready").touch()
+        # Beside what it imports; in place of an older one at once, as others may be using that.
+        part = folder / f"client.{os.getpid()}"
+        shutil.copy(HERE / CLIENT, part)
+        part.replace(folder / CLIENT)
     return folder
 
 
@@ -85,7 +90,7 @@ def check(found: dict[str, Any], era: str) -> None:
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 def test_the_typescript_client_over_stdio(clients: Path, skills: Tree, era: str) -> None:
     command = [sys.executable, *SERVE]
-    done = node(str(clients / "client.mjs"), era, "--", *command, cwd=skills.project)
+    done = node(str(clients / CLIENT), era, "--", *command, cwd=skills.project)
     assert done.returncode == 0, done.stderr
     check(json.loads(done.stdout), era)
 
@@ -93,7 +98,7 @@ def test_the_typescript_client_over_stdio(clients: Path, skills: Tree, era: str)
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 def test_the_typescript_client_over_http(clients: Path, skills: Tree, era: str) -> None:
     with over_http(skills) as server:
-        done = node(str(clients / "client.mjs"), era, server.url, server.token, cwd=skills.project)
+        done = node(str(clients / CLIENT), era, server.url, server.token, cwd=skills.project)
     assert done.returncode == 0, done.stderr
     check(json.loads(done.stdout), era)
 

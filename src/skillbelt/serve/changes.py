@@ -60,7 +60,7 @@ class Watcher:
     ) -> None:
         """Of the older clients, the last `most` that came are known."""
         self._belt, self._sessions, self._logs, self._most = belt, sessions, logs, most
-        self._subscriptions, self._offer = Subscriptions(offer), offer
+        self._subscriptions = Subscriptions(offer)
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus)
         self._connected: OrderedDict[str, Mailbox] = OrderedDict()
@@ -104,7 +104,7 @@ class Watcher:
     async def subscribe(self, ctx: Context, params: SubscribeRequestParams) -> EmptyResult:
         """Answer `resources/subscribe`."""
         name, uri = self._sessions.name(ctx), params.uri
-        if await asyncio.to_thread(self._offer.find, uri) is None:
+        if not await asyncio.to_thread(self._subscriptions.there, uri):
             raise unknown(uri, "there is no such resource")
         if not await asyncio.to_thread(self._subscriptions.add, name, [uri]):
             raise MCPError(INVALID_PARAMS, f"nobody can subscribe to more than {MOST} resources")

@@ -49,6 +49,10 @@ class Subscriptions:
         with self._lock:
             return frozenset(self._owners.get(owner, ()))
 
+    def there(self, uri: str) -> bool:
+        """Whether there is a file at the address now."""
+        return bool(self._digest(uri))
+
     def changed(self) -> list[str]:
         """The addresses whose file came, went or is another since this was asked last."""
         with self._looking:
