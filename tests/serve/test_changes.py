@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 from mcp import Client
 from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
+from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     EmptyResult,
@@ -26,6 +27,7 @@ from mcp_types import (
 
 from skillbelt import Runtime
 from skillbelt.serve import subscriptions
+from skillbelt.serve.mailbox import Mailbox
 from skillbelt.serve.server import SkillServer
 from tests.serve.conftest import SKILLS
 from tests.serve.test_logs import Heard, SetLevel
@@ -184,6 +186,30 @@ async def test_what_changed_and_what_is_wrong_is_logged_to_who_asked(
     told = dict(heard)
     assert "new: odd" in str(told["info"])
     assert "odd/SKILL.md" in str(told["warning"])
+
+
+async def test_who_never_reads_keeps_nobody_else_from_hearing(belt: Runtime, skills: Tree) -> None:
+    heard = anyio.Event()
+
+    class Deaf:
+        async def send_notification(self, _told: Any) -> None:
+            await anyio.sleep_forever()
+
+    async def note(message: Any) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            heard.set()
+
+    served = SkillServer(belt)
+    served.watcher._connected["deaf"] = Mailbox(cast(ServerSession, Deaf()))
+    served.start()
+    try:
+        async with Client(served.server, mode="legacy", message_handler=note):
+            skills.skill(f"{SKILLS}/added", "Came later.")
+            with anyio.fail_after(30):
+                await heard.wait()
+    finally:
+        served.watcher._connected["deaf"].close()
+        served.close()
 
 
 async def test_the_oldest_client_is_forgotten_when_there_are_too_many(belt: Runtime) -> None:
