@@ -93,8 +93,8 @@ def test_a_command_is_served_as_an_address_is(fetch: Pull, tmp_path: Path) -> No
 def test_a_command_that_misbehaves_is_a_diagnostic(fetch: Pull, code: str, told: str) -> None:
     mark = str(time.time_ns())
     limits = QUICK._replace(
-        http_timeout_seconds=1,
-        source_timeout_seconds=2,
+        http_timeout_seconds=10 if told else 0.7,
+        source_timeout_seconds=10 if told else 1,
         max_remote_index_bytes=10**6,
         max_extracted_file_bytes=10**6,
     )
