@@ -269,6 +269,8 @@ def test_half_a_request_holds_up_nobody(server: Http) -> None:
 def test_a_signal_ends_it_and_what_runs(place: Place, number: signal.Signals, mode: str) -> None:
     mark = str(time.time_ns())
     with over_http(place.tree, "--token", TOKEN, env=place.environ) as server:
+        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade"}
+        assert httpx2.get(server.url, headers=upgrade, timeout=30).status_code == 401
         server = server._replace(token=TOKEN)
 
         async def main() -> None:

@@ -115,6 +115,8 @@ async def serve_http(
     config = uvicorn.Config(
         drain,
         log_config=None,
+        # Nobody without the token can have anything written to stderr.
+        log_level="error",
         access_log=False,
         server_header=False,
         limit_concurrency=limits.max_served_sessions + limits.max_parallel_calls,
