@@ -184,8 +184,9 @@ async def test_what_changed_and_what_is_wrong_is_logged_to_who_asked(
     finally:
         served.close()
     told = dict(heard)
-    assert "new: odd" in str(told["info"])
-    assert "odd/SKILL.md" in str(told["warning"])
+    assert told["info"] == "the skills changed: 1 new, 0 changed, 0 gone"
+    assert "problems with skills; `skillbelt doctor` shows them" in str(told["warning"])
+    assert "odd" not in str(heard).lower(), "it may not be for this client"
 
 
 async def test_who_never_reads_keeps_nobody_else_from_hearing(belt: Runtime, skills: Tree) -> None:

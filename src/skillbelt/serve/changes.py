@@ -138,9 +138,9 @@ class Watcher:
         except Exception:
             logger.exception("the catalogue is not watched any more")
 
-    def _new_problems(self) -> list[str]:
+    def _new_problems(self) -> int:
         known, self._problems = self._problems, self._belt.catalog.problems
-        return [f"{one.path}: {one.message}" for one in self._problems if one not in known]
+        return sum(one not in known for one in self._problems)
 
     def _look(self) -> None:
         """The catalogue says nothing of a file that lies beside a SKILL.md."""
@@ -170,7 +170,7 @@ class Watcher:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _changed(self, changes: Changes, problems: list[str]) -> None:
+    async def _changed(self, changes: Changes, problems: int) -> None:
         for name, mailbox in self._connected.items():
             mailbox.post(
                 [
@@ -183,14 +183,13 @@ class Watcher:
         for event in (ToolsListChanged(), ResourcesListChanged(), PromptsListChanged()):
             await self._bus.publish(event)
 
-    def _messages(
-        self, name: str, changes: Changes, problems: list[str]
-    ) -> list[ServerNotification]:
+    def _messages(self, name: str, changes: Changes, problems: int) -> list[ServerNotification]:
         told: list[ServerNotification] = []
         if self._logs.wanted(name, "info"):
             told.append(message("info", _summary(changes)))
-        if self._logs.wanted(name, "warning"):
-            told += [message("warning", text) for text in problems]
+        if problems and self._logs.wanted(name, "warning"):
+            text = f"{problems} new problems with skills; `skillbelt doctor` shows them"
+            told.append(message("warning", text))
         return told
 
     async def _updated(self, uris: list[str]) -> None:
@@ -206,6 +205,6 @@ def _update(uri: str) -> ResourceUpdatedNotification:
 
 
 def _summary(changes: Changes) -> str:
-    named = (("new", changes.added), ("changed", changes.changed), ("gone", changes.removed))
-    parts = [f"{what}: {', '.join(sorted(names))}" for what, names in named if names]
-    return f"the skills changed; {'; '.join(parts)}"
+    # No names: some of them may not be for this client.
+    counts = (len(changes.added), len(changes.changed), len(changes.removed))
+    return "the skills changed: {} new, {} changed, {} gone".format(*counts)
