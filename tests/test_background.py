@@ -227,6 +227,15 @@ def test_a_killed_run_is_over_and_keeps_what_it_said(desk: Desk) -> None:
 
 
 @linux
+def test_all_runs_of_a_conversation_are_ended_at_once(desk: Desk) -> None:
+    mine, others = desk.start("sleep 60"), desk.start("sleep 60", ME._replace(key=OTHER))
+    desk.background.end(KEY)
+    assert not desk.poll(mine).running
+    assert desk.background.poll(OTHER, others).running
+    desk.background.end(SessionKey("app", "me", "nobody"))
+
+
+@linux
 def test_the_deadline_counts_in_the_background_too(desk: Desk) -> None:
     """Case 63."""
     polled = desk.ended(desk.start("sleep 300", timeout_seconds=0.3))

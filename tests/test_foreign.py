@@ -288,6 +288,31 @@ def test_a_command_of_the_user_is_a_source(project: Tree) -> None:
         assert (problem.code, problem.severity) == ("mcp-command-wrong", "error")
 
 
+def test_the_command_line_uses_a_skill_of_a_server_from_end_to_end(
+    mcp: McpServer, project: Tree
+) -> None:
+    project.write(
+        "home/.config/skillbelt/config.toml",
+        f'urls = ["{mcp.url}#docs"]\n[permission]\nskill = "allow"\nrun = "allow"\n',
+    )
+    assert project.run("list").stdout.startswith("docs.pdf\tremote, untrusted\t")
+    loaded = project.run("load", "docs.pdf").stdout
+    assert "The body of pdf." in loaded
+    assert f"(Text of the MCP server {mcp.url.removeprefix('mcp+')}" in loaded
+    ran = project.run("run", "docs.pdf", "--", "cat", "guide.md")
+    assert (ran.exit_code, ran.stdout) == (0, mcp.files["skill://pdf/guide.md"].decode())
+    mcp.files[URI] += b"More.\n"
+    mcp.files["skill://pdf/guide.md"] = b"Other.\n"
+    assert project.run("load", "docs.pdf").stdout == loaded, "it was verified and kept"
+
+
+def test_a_server_that_fails_is_told_where_nothing_else_is_found(project: Tree) -> None:
+    project.setenv("SKILLBELT_URLS", "mcp+http://127.0.0.1:1/mcp#docs")
+    told = project.run("list")
+    assert told.exit_code == 0
+    assert "0 skills; 1 problem: `skillbelt doctor` shows more" in told.stderr + told.stdout
+
+
 def test_showing_a_skill_fetches_nothing(mcp: McpServer, project: Tree) -> None:
     project.setenv("SKILLBELT_URLS", f"{mcp.url}#docs")
     done = project.run("show", "docs.pdf", "--json")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from contextvars import copy_context
 from typing import NamedTuple
@@ -293,6 +294,14 @@ class Background:
                 if one.who.key == key and (one.running is not None or one.ended)
             ]
 
+    def end(self, key: SessionKey) -> None:
+        """End all runs of a conversation; what they left is collected and recorded."""
+        with self._changed:
+            runs = [one for one in self._runs.values() if one.who.key == key]
+            for one in runs:
+                one.end()
+        self._wait(runs)
+
     def close(self) -> None:
         """End all runs, and let none be started; what they left is collected and recorded."""
         with self._changed:
@@ -300,6 +309,9 @@ class Background:
             runs = list(self._runs.values())
             for one in runs:
                 one.end()
+        self._wait(runs)
+
+    def _wait(self, runs: Iterable[_Kept]) -> None:
         until = time.monotonic() + _END_SECONDS
         for one in runs:
             one.thread.join(max(0.0, until - time.monotonic()))

@@ -127,6 +127,7 @@ class RuntimeSession:
         self.shelf, self.session, self.storage, self.visible = shelf, session, storage, visible
         self.gate = gate or shelf.gate
         self.files: Sequence[str] | None = None
+        self.searching = False  # whether search is offered however few skills there are
         self._declared: list[LoadRequest] = []
         self._shown: frozenset[str] = frozenset()
         # What was read for the last request, for as long as the files are as they were.
@@ -227,6 +228,8 @@ class RuntimeSession:
 
     def _crowded(self) -> bool | None:
         """Whether there were too many skills to describe when it began; it stays with that."""
+        if self.searching:
+            return True
         kept = self.session.state().get(self._key("crowded"))
         return None if kept is None else kept == "yes"
 

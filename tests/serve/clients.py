@@ -117,6 +117,13 @@ def over_stdio(tree: Tree, *options: str, mode: Any = "auto", **more: Any) -> Cl
     return Client(started, mode=mode, **more)
 
 
+class Place(NamedTuple):
+    """A project that several tests share, and the environment of those who serve it."""
+
+    tree: Tree
+    environ: dict[str, str]
+
+
 class Http(NamedTuple):
     """A server process that listens."""
 
@@ -144,11 +151,12 @@ class Http(NamedTuple):
 
 
 @contextmanager
-def over_http(tree: Tree, *options: str) -> Iterator[Http]:
+def over_http(tree: Tree, *options: str, env: dict[str, str] | None = None) -> Iterator[Http]:
     """A server process on a port of its own."""
     process = subprocess.Popen(
         [sys.executable, *SERVE, "--http", "127.0.0.1:0", "--json", *options],
         cwd=tree.project,
+        env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from contextlib import AsyncExitStack
+from typing import Any, cast
 
 import anyio
 import pytest
 from mcp import Client
 from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
+from mcp.server.session import ServerSession
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    EmptyResult,
     PromptListChangedNotification,
     ResourceListChangedNotification,
+    ResourceUpdatedNotification,
+    SetLevelRequestParams,
+    SubscribeRequest,
+    SubscribeRequestParams,
     ToolListChangedNotification,
+    UnsubscribeRequest,
+    UnsubscribeRequestParams,
 )
 
 from skillbelt import Runtime
+from skillbelt.serve import subscriptions
+from skillbelt.serve.mailbox import Mailbox
 from skillbelt.serve.server import SkillServer
 from tests.serve.conftest import SKILLS
+from tests.serve.test_logs import Heard, SetLevel
 from tests.tree import Tree
 
 pytestmark = pytest.mark.anyio
@@ -79,6 +92,125 @@ async def test_a_client_of_the_newer_protocol_hears_what_it_listens_for(
     finally:
         served.close()
     assert {*heard} == {ToolsListChanged(), ResourceUpdated(uri=uri)}
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_who_subscribed_hears_of_a_file_beside_the_body(
+    belt: Runtime, skills: Tree, mode: Any
+) -> None:
+    uri, told = "skill://pdf/guide.md", list[str]()
+
+    async def note(message: Any) -> None:
+        if isinstance(message, ResourceUpdatedNotification):
+            told.append(message.params.uri)
+
+    served = SkillServer(belt)
+    served.start()
+    try:
+        async with Client(served.server, mode=mode, message_handler=note) as client:
+            async with AsyncExitStack() as stack, anyio.create_task_group() as group:
+                if mode == "legacy":
+                    await subscribe(client, "skill://pdf/SKILL.md")
+                    await subscribe(client, uri)
+                else:
+                    listening = client.listen(resource_subscriptions=[uri])
+                    events = await stack.enter_async_context(listening)
+                    group.start_soon(hear, events, told)
+                skills.write(f"{SKILLS}/pdf/guide.md", "Another.\n")
+                with anyio.fail_after(30):
+                    while not told:
+                        await anyio.sleep(0.02)
+                group.cancel_scope.cancel()
+            if mode == "legacy":
+                await unsubscribe(client, uri)
+                assert uri not in served.watcher._subscriptions.of(served_name(served))
+        assert served.watcher._subscriptions._digests == {}, "who goes takes them along"
+    finally:
+        served.close()
+    assert {*told} == {uri}
+
+
+async def subscribe(client: Client, uri: str) -> None:
+    request = SubscribeRequest(params=SubscribeRequestParams(uri=uri))
+    await client.session.send_request(request, EmptyResult)
+
+
+async def unsubscribe(client: Client, uri: str) -> None:
+    request = UnsubscribeRequest(params=UnsubscribeRequestParams(uri=uri))
+    await client.session.send_request(request, EmptyResult)
+
+
+async def hear(events: Any, told: list[str]) -> None:
+    async for event in events:
+        told.append(event.uri)
+
+
+def served_name(served: SkillServer) -> str:
+    [name] = served.watcher._connected
+    return name
+
+
+async def test_nobody_subscribes_to_what_is_not_there_or_to_too_much(
+    belt: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "MOST", 1)
+    served = SkillServer(belt)
+    try:
+        async with Client(served.server, mode="legacy") as client:
+            for uri in ("skill://pdf/none.md", "skill://../etc", "file:///etc/passwd", ""):
+                with pytest.raises(MCPError, match="no such resource"):
+                    await subscribe(client, uri)
+            await subscribe(client, "skill://pdf/guide.md")
+            with pytest.raises(MCPError, match="more than"):
+                await subscribe(client, "skill://pdf/SKILL.md")
+    finally:
+        served.close()
+
+
+async def test_what_changed_and_what_is_wrong_is_logged_to_who_asked(
+    belt: Runtime, skills: Tree
+) -> None:
+    heard = Heard()
+    served = SkillServer(belt)
+    served.start()
+    try:
+        async with Client(served.server, mode="legacy", message_handler=heard) as client:
+            level = SetLevelRequestParams(level="info")
+            await client.session.send_request(SetLevel(params=level), EmptyResult)
+            skills.write(f"{SKILLS}/odd/SKILL.md", "---\nname: Odd One\n---\n")
+            with anyio.fail_after(30):
+                while len(heard) < 2:
+                    await anyio.sleep(0.02)
+    finally:
+        served.close()
+    told = dict(heard)
+    assert told["info"] == "the skills changed: 1 new, 0 changed, 0 gone"
+    assert "problems with skills; `skillbelt doctor` shows them" in str(told["warning"])
+    assert "odd" not in str(heard).lower(), "it may not be for this client"
+
+
+async def test_who_never_reads_keeps_nobody_else_from_hearing(belt: Runtime, skills: Tree) -> None:
+    heard = anyio.Event()
+
+    class Deaf:
+        async def send_notification(self, _told: Any) -> None:
+            await anyio.sleep_forever()
+
+    async def note(message: Any) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            heard.set()
+
+    served = SkillServer(belt)
+    served.watcher._connected["deaf"] = Mailbox(cast(ServerSession, Deaf()))
+    served.start()
+    try:
+        async with Client(served.server, mode="legacy", message_handler=note):
+            skills.skill(f"{SKILLS}/added", "Came later.")
+            with anyio.fail_after(30):
+                await heard.wait()
+    finally:
+        served.watcher._connected["deaf"].close()
+        served.close()
 
 
 async def test_the_oldest_client_is_forgotten_when_there_are_too_many(belt: Runtime) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import anyio
 import pytest
 
 from skillbelt.serve.drain import Drain
@@ -44,6 +45,22 @@ async def test_an_open_stream_is_finished() -> None:
     drain.end()
     await asyncio.wait_for(request, 10)
     assert sent.whole
+
+
+async def test_that_a_client_has_gone_is_known_at_once() -> None:
+    told = list[str]()
+
+    async def asks(_scope: Any, receive: Any, _send: Any) -> None:
+        told.append((await receive())["type"])
+        with anyio.CancelScope() as scope:
+            scope.cancel()  # whoever asks so has no time at all
+            told.append((await receive())["type"])
+
+    async def gone() -> Any:
+        return {"type": "http.disconnect"}
+
+    await Drain(asks)(HTTP, gone, Sent())
+    assert told == ["http.disconnect"] * 2
 
 
 async def test_what_has_not_begun_to_answer_says_that_it_ends() -> None:

@@ -2,54 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
-from tempfile import mkdtemp
 from urllib.parse import urlsplit
 
 import anyio
 import httpx2
 import pytest
 
-from skillbelt.cleanup import remove_tree
 from skillbelt.errors import ConfigError
 from skillbelt.serve.http import Address, address_of, check_token, new_token, open_socket
 from tests.benches import alive
-from tests.serve.clients import Http, Person, list_skills, over_http, text_of
-from tests.tree import Tree
+from tests.serve.clients import Http, Person, Place, list_skills, over_http, text_of
 
 anyio_test = pytest.mark.anyio
+INITIALIZE = {
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    },
+}
 every_era = pytest.mark.parametrize("mode", ["legacy", "auto"])
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+TOKEN = "a-token-of-the-test"
 MODERN = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list"}
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[Tree]:
-    """A project for all tests of this file; its rules let one command run unasked."""
-    root = Path(mkdtemp(prefix="skillbelt-http-"))
-    root.chmod(0o755)
-    with pytest.MonkeyPatch.context() as patch:
-        tree = Tree(root, patch)
-        tree.skill("project/.agents/skills/pdf", "Reads PDF files.", text="The body of pdf.\n")
-        tree.write(
-            "home/.config/skillbelt/config.toml",
-            "max_request_bytes = 100_000\nwatch_seconds = 0.2\n"
-            '[permission]\nrun = { "sleep *" = "allow" }\n',
-        )
-        yield tree
-    remove_tree(str(root))
-
-
-@pytest.fixture(scope="module")
-def server(place: Tree) -> Iterator[Http]:
-    with over_http(place) as server:
-        yield server
 
 
 def post(server: Http, body: bytes | str, **headers: str) -> httpx2.Response:
@@ -68,7 +51,7 @@ async def test_the_official_client_uses_everything(server: Http, mode: str) -> N
         told.append(message or "")
 
     async with server.client(mode, elicitation_callback=person) as client:
-        [pdf] = (await list_skills(client))["skills"]
+        [_notes, pdf] = (await list_skills(client))["skills"]
         assert pdf["uri"] == "skill://pdf/SKILL.md"
         loaded = await client.call_tool("skill_load", {"skill": "pdf"})
         assert "The body of pdf." in text_of(loaded)
@@ -95,7 +78,7 @@ async def test_many_clients_at_once_each_in_its_own_conversation(server: Http, m
 
     async def one(number: int) -> None:
         async with server.client(mode) as client:
-            assert len((await client.list_tools()).tools) == 10
+            assert len((await client.list_tools()).tools) == 11
             begun = {"skill": "pdf", "command": "sleep 0.1", "background": True}
             if number == 0:
                 started = await client.call_tool("skill_run", begun)
@@ -113,7 +96,7 @@ async def test_many_clients_at_once_each_in_its_own_conversation(server: Http, m
 
 @anyio_test
 @every_era
-async def test_clients_hear_of_a_new_skill(server: Http, place: Tree, mode: str) -> None:
+async def test_clients_hear_of_a_new_skill(server: Http, place: Place, mode: str) -> None:
     heard = anyio.Event()
 
     async def note(message: object) -> None:
@@ -125,13 +108,13 @@ async def test_clients_hear_of_a_new_skill(server: Http, place: Tree, mode: str)
         with anyio.fail_after(30):
             if mode == "auto":
                 async with client.listen(tools_list_changed=True) as events:
-                    folder = place.skill(name)
+                    folder = place.tree.skill(name)
                     async for _ in events:
                         break
             # A client is told nothing before it has opened the stream for that.
             number = 0
             while mode == "legacy" and not heard.is_set():
-                folder = place.skill(name, f"Version {number}.")
+                folder = place.tree.skill(name, f"Version {number}.")
                 number += 1
                 await anyio.sleep(0.5)
         assert "new-" in (await client.list_tools()).model_dump_json()
@@ -153,6 +136,74 @@ async def test_who_goes_away_ends_what_it_ran(server: Http, mode: str) -> None:
         with anyio.fail_after(20):
             while alive(mark):
                 await anyio.sleep(0.02)
+
+
+class Session:
+    """A client of the older protocol that does as it likes, on plain sockets."""
+
+    def __init__(self, server: Http) -> None:
+        self.server = server
+        begun = post(server, json.dumps({**INITIALIZE, "jsonrpc": "2.0", "id": 0}))
+        self.headers = {"mcp_session_id": begun.headers["mcp-session-id"]}
+        self.send("notifications/initialized")
+
+    def send(self, method: str, **more: object) -> httpx2.Response:
+        message = {"jsonrpc": "2.0", "method": method, **more}
+        return post(self.server, json.dumps(message), **self.headers)
+
+    def open(self, method: str, body: bytes = b"") -> socket.socket:
+        """A request whose answer nobody reads."""
+        where = urlsplit(self.server.url)
+        headers = {
+            **self.server.headers,
+            **ACCEPT,
+            "Host": f"{where.hostname}:{where.port}",
+            "Mcp-Session-Id": self.headers["mcp_session_id"],
+            "Content-Length": str(len(body)),
+        }
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        made = socket.create_connection((where.hostname, where.port))
+        made.sendall(f"{method} /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body)
+        return made
+
+    def end(self) -> int:
+        named = {"mcp-session-id": self.headers["mcp_session_id"]}
+        return httpx2.delete(
+            self.server.url, headers={**self.server.headers, **named}, timeout=30
+        ).status_code
+
+
+def call(command: str, **more: object) -> dict[str, object]:
+    arguments = {"skill": "pdf", "command": command, **more}
+    return {"id": 1, "params": {"name": "skill_run", "arguments": arguments}}
+
+
+def until(met: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not met():
+        assert time.monotonic() < deadline, "it never came to that"
+        time.sleep(0.02)
+
+
+def test_a_client_that_was_killed_leaves_nothing_that_runs(server: Http) -> None:
+    mark = str(time.time_ns())
+    body = {"jsonrpc": "2.0", "method": "tools/call", **call(f"sleep {mark}")}
+    with Session(server).open("POST", json.dumps(body).encode()):
+        until(lambda: alive(mark))
+    until(lambda: not alive(mark))
+
+
+def test_the_end_of_a_session_ends_what_it_ran_in_the_background(server: Http) -> None:
+    mark, other = str(time.time_ns()), str(time.time_ns() + 1)
+    session, stays = Session(server), Session(server)
+    session.send("tools/call", **call(f"sleep {mark}", background=True))
+    stays.send("tools/call", **call(f"sleep {other}", background=True))
+    assert alive(mark)
+    assert session.end() == 200
+    until(lambda: not alive(mark))
+    assert alive(other), "nobody else is concerned"
+    stays.end()
+    until(lambda: not alive(other))
 
 
 @pytest.mark.parametrize(
@@ -215,10 +266,12 @@ def test_half_a_request_holds_up_nobody(server: Http) -> None:
 
 
 @pytest.mark.parametrize(("number", "mode"), [(signal.SIGTERM, "legacy"), (signal.SIGINT, "auto")])
-def test_a_signal_ends_it_and_what_runs(place: Tree, number: signal.Signals, mode: str) -> None:
+def test_a_signal_ends_it_and_what_runs(place: Place, number: signal.Signals, mode: str) -> None:
     mark = str(time.time_ns())
-    with over_http(place, "--token", "a-token-of-the-test") as server:
-        server = server._replace(token="a-token-of-the-test")
+    with over_http(place.tree, "--token", TOKEN, env=place.environ) as server:
+        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade"}
+        assert httpx2.get(server.url, headers=upgrade, timeout=30).status_code == 401
+        server = server._replace(token=TOKEN)
 
         async def main() -> None:
             # What a client makes of a server that goes away is its own affair.

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
+from mcp_types import PaginatedRequestParams
 
-from skillbelt.serve.pages import page_of
+from skillbelt.serve.pages import only_page, page_of
 
 
 @given(st.sets(st.text(min_size=1)), st.integers(1, 5))
@@ -36,3 +37,10 @@ def test_a_cursor_of_somebody_else_is_refused(cursor: str) -> None:
         return
     with pytest.raises(MCPError, match="cursor"):
         page_of(["a"], cursor)
+
+
+def test_a_list_of_one_page_gives_no_cursor_and_takes_none() -> None:
+    only_page(None)
+    only_page(PaginatedRequestParams())
+    with pytest.raises(MCPError, match="cursor"):
+        only_page(PaginatedRequestParams(cursor=""))

@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, BlobResourceContents, TextResourceContents
 
 from skillbelt import Runtime
-from skillbelt.serve import pages
+from skillbelt.serve import pages, resources
 from tests.serve.clients import (
     Unknown,
     connected,
@@ -93,12 +93,28 @@ async def test_long_lists_come_in_pages(skills: Tree) -> None:
                 cursor = page.get("nextCursor")
                 if cursor is None:
                     break
-            resources = await client.list_resources()
-            assert resources.next_cursor is not None
+            assert (await client.list_resources()).next_cursor is not None
             assert "cursor" in await refused(list_skills(client, "!"))
     assert sizes == [pages.PAGE, pages.PAGE, 52]
     assert names == sorted(names)
     assert len(set(names)) == 252
+
+
+async def test_a_page_of_large_skills_is_shorter(
+    belt: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "_PAGE_FILES", 0)
+    async with connected(belt) as client:
+        first = await list_skills(client)
+        second = await list_skills(client, first["nextCursor"])
+    assert [len(page["skills"]) for page in (first, second)] == [1, 1]
+    assert "nextCursor" not in second
+
+
+async def test_what_has_one_page_takes_no_cursor(belt: Runtime) -> None:
+    async with connected(belt) as client:
+        for listed in (client.list_tools, client.list_resource_templates):
+            assert "cursor" in await refused(listed(cursor="cGRm"))
 
 
 async def test_folders_are_listed_level_by_level(belt: Runtime) -> None:

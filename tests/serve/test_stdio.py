@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -18,13 +18,21 @@ from mcp_types import JSONRPCResponse
 
 from skillbelt.serve.stdio import _line
 from tests.benches import alive
-from tests.serve.clients import SERVE, Person, get_skill, list_skills, over_stdio, text_of
+from tests.serve.clients import (
+    SERVE,
+    Person,
+    Place,
+    get_skill,
+    list_skills,
+    over_stdio,
+    text_of,
+)
 from tests.tree import Tree
 
 anyio_test = pytest.mark.anyio
 INITIALIZE = {
     "protocolVersion": "2025-06-18",
-    "capabilities": {},
+    "capabilities": {"elicitation": {}},
     "clientInfo": {"name": "raw", "version": "1"},
 }
 
@@ -72,11 +80,11 @@ class Raw:
 
 
 @contextmanager
-def started(tree: Tree, *command: str) -> Iterator[Raw]:
+def started(tree: Tree, *command: str, env: Mapping[str, str] = os.environ) -> Iterator[Raw]:
     process = subprocess.Popen(
         [sys.executable, *(command or SERVE)],
         cwd=tree.project,
-        env={**os.environ, "PYTHONWARNINGS": "error"},
+        env={**env, "PYTHONWARNINGS": "error"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -87,6 +95,14 @@ def started(tree: Tree, *command: str) -> Iterator[Raw]:
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+@pytest.fixture(scope="module")
+def shared(place: Place) -> Iterator[Raw]:
+    """A server that has begun, for those who do not end it."""
+    with started(place.tree, env=place.environ) as raw:
+        raw.begin()
+        yield raw
 
 
 @anyio_test
@@ -117,50 +133,75 @@ async def test_the_official_client_uses_everything(skills: Tree, mode: str) -> N
     assert len(person.asked) == 2
 
 
-def test_nonsense_is_answered_and_harms_nobody(skills: Tree) -> None:
-    skills.setenv("SKILLBELT_MAX_REQUEST_BYTES", 100_000)
-    with started(skills) as raw:
-        raw.begin()
-        for line, code in (
-            (b"nonsense\n", -32700),
-            (b"{\n", -32700),
-            (b"\xff\xfe\x00\n", -32700),
-            (b"[]\n", -32700),
-            (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}\n', -32700),
-            (b"[" * 50_000 + b"\n", -32700),
-            (b'{"jsonrpc": "2.0", "id": 1, "method": "' + b"x" * 100_000 + b'"}\n', -32600),
-        ):
-            raw.write(line)
-            assert raw.answer()["error"]["code"] == code, line[:40]
-        raw.write(b"\n  \n")
-        for method, params, code in (
-            ("no/such/method", {}, -32601),
-            ("tools/call", {"name": 7}, -32602),
-            ("tools/call", {}, -32602),
-            ("resources/read", {"uri": "skill://../../etc/passwd"}, -32602),
-            ("skills/get", {"uri": ["skill://pdf/SKILL.md"]}, -32602),
-            ("skills/list", {"cursor": "\u0000"}, -32602),
-        ):
-            raw.ask(method, method, **params)
-            answer = raw.answer()
-            assert answer["id"] == method
-            assert answer["error"]["code"] == code, method
-        raw.ask("ping", "still there")
-        assert raw.answer() == {"jsonrpc": "2.0", "id": "still there", "result": {}}
-        raw.end_input()
-        assert raw.process.wait(30) == 0
+def test_nonsense_is_answered_and_harms_nobody(shared: Raw) -> None:
+    raw = shared
+    for line, code in (
+        (b"nonsense\n", -32700),
+        (b"{\n", -32700),
+        (b"\xff\xfe\x00\n", -32700),
+        (b"[]\n", -32700),
+        (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}\n', -32700),
+        (b'{"jsonrpc": "2.0", "id": [1], "result": {}}\n', -32700),
+        (b"[" * 50_000 + b"\n", -32700),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "' + b"x" * 100_000 + b'"}\n', -32600),
+    ):
+        raw.write(line)
+        assert raw.answer()["error"]["code"] == code, line[:40]
+    raw.write(b"\n  \n")
+    for method, params, code in (
+        ("no/such/method", {}, -32601),
+        ("tools/call", {"name": 7}, -32602),
+        ("tools/call", {}, -32602),
+        ("resources/read", {"uri": "skill://../../etc/passwd"}, -32602),
+        ("skills/get", {"uri": ["skill://pdf/SKILL.md"]}, -32602),
+        ("skills/list", {"cursor": "\u0000"}, -32602),
+    ):
+        raw.ask(method, method, **params)
+        answer = raw.answer()
+        assert answer["id"] == method
+        assert answer["error"]["code"] == code, method
+    raw.ask("ping", "still there")
+    assert raw.answer() == {"jsonrpc": "2.0", "id": "still there", "result": {}}
 
 
-def test_a_huge_line_is_never_held_whole(skills: Tree) -> None:
-    skills.setenv("SKILLBELT_MAX_REQUEST_BYTES", 100_000)
-    with started(skills) as raw:
-        raw.begin()
-        before = memory(raw.process.pid)
-        for _ in range(2_000):
-            raw.write(b"x" * 100_000)
-        raw.write(b"\n")
-        assert "max_request_bytes" in raw.answer()["error"]["message"]
-        assert memory(raw.process.pid) - before < 50 * 2**20
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"result": {"action": "decline"}},
+        {"result": {"action": "cancel"}},
+        {"result": {"action": "accept"}},
+        {"result": {"action": "accept", "content": {"answer": "maybe"}}},
+        {"result": {"action": "accept", "content": {"answer": {"once": True}}}},
+        {"result": {"action": "yes", "content": {"answer": "once"}}},
+        {"result": []},
+        {"result": None},
+        {"error": {"code": -1, "message": "no"}},
+        {"error": "no"},
+        {},
+    ],
+    ids=str,
+)
+def test_whatever_is_answered_but_yes_is_no(shared: Raw, answer: dict[str, object]) -> None:
+    """And at once: nobody waits for another answer of a client that sent one."""
+    command = {"skill": "pdf", "command": "echo happened"}
+    shared.ask("tools/call", "run", name="skill_run", arguments=command)
+    question = shared.answer()
+    assert question["method"] == "elicitation/create"
+    message = {"jsonrpc": "2.0", "id": question["id"], **answer}
+    shared.write(json.dumps(message).encode() + b"\n")
+    while (found := shared.answer()).get("id") != "run":
+        assert found["error"]["code"] == -32700
+    assert found["result"]["isError"] is True
+    assert "happened" not in found["result"]["content"][0]["text"].partition("`echo happened`")[2]
+
+
+def test_a_huge_line_is_never_held_whole(shared: Raw) -> None:
+    before = memory(shared.process.pid)
+    for _ in range(2_000):
+        shared.write(b"x" * 100_000)
+    shared.write(b"\n")
+    assert "max_request_bytes" in shared.answer()["error"]["message"]
+    assert memory(shared.process.pid) - before < 50 * 2**20
 
 
 def memory(pid: int) -> int:
@@ -185,10 +226,10 @@ sys.exit(main(["serve", "mcp"]))
 """
     with started(skills, "-c", code) as raw:
         raw.begin()
-        until = time.monotonic() + 1.5
-        while time.monotonic() < until:
+        for _ in range(20):
             raw.ask("ping")
             assert raw.answer()["result"] == {}
+            time.sleep(0.02)
         raw.process.kill()
         told = raw.ended()[1]
     assert "stray\n" in told
@@ -198,7 +239,6 @@ sys.exit(main(["serve", "mcp"]))
 
 def sleeping(raw: Raw, mark: str) -> None:
     """Have the server run a command that does not end by itself."""
-    raw.begin()
     run = {"skill": "pdf", "command": f"sleep {mark}"}
     raw.ask("tools/call", "run", name="skill_run", arguments=run)
     wait(lambda: bool(alive(mark)))
@@ -217,6 +257,7 @@ def test_its_end_ends_what_runs(skills: Tree, how: str | signal.Signals) -> None
     skills.write("home/.config/skillbelt/config.toml", '[permission]\nrun = "allow"\n')
     mark = str(time.time_ns())
     with started(skills) as raw:
+        raw.begin()
         sleeping(raw, mark)
         if isinstance(how, signal.Signals):
             raw.process.send_signal(how)
@@ -227,16 +268,14 @@ def test_its_end_ends_what_runs(skills: Tree, how: str | signal.Signals) -> None
     assert alive(mark) == []
 
 
-def test_a_cancelled_call_ends_its_command_and_nothing_else(skills: Tree) -> None:
-    skills.write("home/.config/skillbelt/config.toml", '[permission]\nrun = "allow"\n')
+def test_a_cancelled_call_ends_its_command_and_nothing_else(shared: Raw) -> None:
     mark = str(time.time_ns())
-    with started(skills) as raw:
-        sleeping(raw, mark)
-        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
-        raw.write(json.dumps({**cancel, "params": {"requestId": "run"}}).encode() + b"\n")
-        wait(lambda: not alive(mark))
-        raw.ask("tools/list", "after")
-        assert raw.answer()["id"] == "after"
+    sleeping(shared, mark)
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+    shared.write(json.dumps({**cancel, "params": {"requestId": "run"}}).encode() + b"\n")
+    wait(lambda: not alive(mark))
+    shared.ask("tools/list", "after")
+    assert shared.answer()["id"] == "after"
 
 
 def test_a_client_that_does_not_read_does_not_keep_it_from_ending(skills: Tree) -> None:
@@ -244,7 +283,7 @@ def test_a_client_that_does_not_read_does_not_keep_it_from_ending(skills: Tree) 
         raw.begin()
         for number in range(200):
             raw.ask("tools/list", number)
-        time.sleep(1)
+        time.sleep(0.3)
         raw.process.send_signal(signal.SIGTERM)
         raw.process.wait(30)
     assert raw.process.returncode == 0
@@ -262,7 +301,7 @@ def test_a_flood_that_ends_with_a_signal_leaves_no_trace(skills: Tree) -> None:
         raw.begin()
         flood = threading.Thread(target=pour, args=(raw,))
         flood.start()
-        time.sleep(0.5)
+        time.sleep(0.2)
         raw.process.send_signal(signal.SIGTERM)
         raw.output.read()
         flood.join()
@@ -288,20 +327,17 @@ def test_what_was_asked_before_the_input_ended_is_answered_or_not_and_it_ends(sk
         assert raw.process.wait(30) == 0
 
 
-def test_a_secret_that_a_run_was_given_is_not_in_its_progress(skills: Tree) -> None:
-    skills.write("home/.config/skillbelt/config.toml", '[permission]\nrun = "allow"\n')
-    with started(skills) as raw:
-        raw.begin()
-        run = {
-            "skill": "pdf",
-            "command": "printf s3cret-; sleep 0.2; echo token",
-            "env": {"API_TOKEN": "s3cret-token"},
-        }
-        call = {"name": "skill_run", "arguments": run, "_meta": {"progressToken": "p"}}
-        raw.ask("tools/call", "run", **call)
-        told = b""
-        while b'"id":"run"' not in told:
-            told += raw.output.readline()
+def test_a_secret_that_a_run_was_given_is_not_in_its_progress(shared: Raw) -> None:
+    run = {
+        "skill": "pdf",
+        "command": "printf s3cret-; sleep 0.2; printf token",
+        "env": {"API_TOKEN": "s3cret-token"},
+    }
+    call = {"name": "skill_run", "arguments": run, "_meta": {"progressToken": "p"}}
+    shared.ask("tools/call", "secret", **call)
+    told = b""
+    while b'"id":"secret"' not in told:
+        told += shared.output.readline()
     assert b"notifications/progress" in told
     assert b"s3cret" not in told
     assert told.count(b"[API_TOKEN]") >= 2

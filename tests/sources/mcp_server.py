@@ -66,6 +66,7 @@ class McpServer:
         self.delay = 0.0
         self.headers: list[dict[str, str]] = []
         self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.url = f"mcp+http://127.0.0.1:{self._socket.getsockname()[1]}/mcp"
         config = uvicorn.Config(
             self._app(), log_config=None, access_log=False, timeout_graceful_shutdown=1
@@ -120,10 +121,10 @@ class McpServer:
         if not self.extension:
             raise MCPError(-32601, "Method not found")
         start = int(params.cursor or 0)
-        found = self.entries[start : start + self.page]
+        found = self.entries if self.endless else self.entries[start : start + self.page]
         result: dict[str, Any] = {"resultType": "complete", "skills": found, "ttlMs": 0}
         if self.endless or start + self.page < len(self.entries):
-            result["nextCursor"] = str(0 if self.endless else start + self.page)
+            result["nextCursor"] = str(start + self.page)
         return {**result, "cacheScope": "private"}
 
     async def _get(self, _ctx: Any, params: SkillParams) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.parse import parse
-from skillbelt.sources import Pulled
+from skillbelt.sources import Pulled, pull_all
 from skillbelt.sources.mcp import fetch as fetch_all
 from skillbelt.sources.mcp import head_of
 from skillbelt.sources.mcp_entries import held
@@ -69,6 +69,28 @@ def test_a_skill_that_is_not_listed_can_be_had_by_its_address(mcp: McpServer, fe
     assert mcp.requests == ["skills/list", *(f"skills/get {uri}" for uri in wanted[:2])]
 
 
+def test_another_skill_than_was_asked_for_is_refused(mcp: McpServer, fetch: Pull) -> None:
+    mcp.add(name="hidden")
+    mcp.unlisted["skill://wanted/SKILL.md"] = mcp.entries.pop()
+    pulled = fetch(f"{mcp.url}#docs&skill://wanted/SKILL.md")
+    assert codes(pulled) == ["mcp-entry-refused"]
+    assert "skill://wanted/SKILL.md" in pulled.diagnostics[0].message
+    assert os.listdir(pulled.located[0].folder) == []
+
+
+def test_a_name_is_that_of_one_server_or_of_none(mcp: McpServer, cache: Path) -> None:
+    mcp.add()
+    with serving() as other:
+        other.add()
+        command = "mcp+stdio://docs?false"
+        sources = [f"{mcp.url}#docs", f"{other.url}#docs", command, f"{other.url}#more"]
+        *clashing, good = pull_all(sources, cache_dir=str(cache), limits=QUICK)
+        assert [codes(one) for one in clashing] == [["mcp-name-taken"]] * 3
+        assert [one.located for one in clashing] == [()] * 3
+        assert codes(good) == []
+        assert (mcp.requests, other.requests) == ([], ["skills/list"])
+
+
 def test_one_listing_serves_until_it_is_old(mcp: McpServer, fetch: Pull) -> None:
     mcp.add()
     first = fetch(mcp.url)
@@ -101,11 +123,13 @@ def test_what_is_wrong_with_one_is_told_and_harms_no_other(mcp: McpServer, fetch
     [
         ({"extension": False}, "mcp-no-skills"),
         ({"endless": True}, "remote-too-large"),
-        ({"delay": 60.0}, "mcp-failed"),
+        ({"endless": True, "entries": []}, "mcp-failed"),
+        ({"endless": True, "entries": [], "page": 0}, "mcp-failed"),
+        ({"delay": 60.0}, "remote-timeout"),
         ({"entries": {"no": "list"}}, "mcp-failed"),
         ({"entries": ["x" * 2_000] * 2_000}, "remote-too-large"),
     ],
-    ids=["no extension", "no end", "no answer", "no list", "too much"],
+    ids=["no extension", "no end", "empty pages", "one cursor", "no answer", "no list", "too much"],
 )
 def test_a_server_that_misbehaves_is_a_diagnostic(
     mcp: McpServer, fetch: Pull, change: dict[str, object], code: str

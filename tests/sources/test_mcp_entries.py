@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.sources.mcp_entries import Entry, entries_of, held, slug_of
+from skillbelt.sources.mcp_entries import Entry, entries_of, held
 from skillbelt.values import Diagnostic, Limits
 from tests.sources.mcp_server import TEXT, entry, listed
 
@@ -188,10 +188,6 @@ def test_what_is_listed_twice_counts_once() -> None:
 @pytest.mark.parametrize("record", [None, 7, {}, {"files": 7}, {"files": {"a": [1]}}])
 def test_a_damaged_record_is_none(record: object) -> None:
     assert held(record) is None
-
-
-def test_slugs() -> None:
-    assert slug_of("Docs & more/..") == "Docs-more"
 
 
 JSON = st.recursive(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -90,8 +93,8 @@ def test_a_command_is_served_as_an_address_is(fetch: Pull, tmp_path: Path) -> No
 def test_a_command_that_misbehaves_is_a_diagnostic(fetch: Pull, code: str, told: str) -> None:
     mark = str(time.time_ns())
     limits = QUICK._replace(
-        http_timeout_seconds=1,
-        source_timeout_seconds=2,
+        http_timeout_seconds=10 if told else 0.7,
+        source_timeout_seconds=10 if told else 1,
         max_remote_index_bytes=10**6,
         max_extracted_file_bytes=10**6,
     )
@@ -145,17 +148,82 @@ class Endless(BaseHTTPRequestHandler):
         pass
 
 
-def test_an_answer_without_an_end_is_not_taken(fetch: Pull) -> None:
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
+@contextmanager
+def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The address of an HTTP server that knows nothing of MCP."""
+    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     http.daemon_threads = True
     thread = threading.Thread(target=http.serve_forever, args=(0.01,))
     thread.start()
-    limits = QUICK._replace(max_remote_index_bytes=10**6, max_extracted_file_bytes=10**6)
     try:
-        pulled = fetch(f"mcp+http://127.0.0.1:{http.server_address[1]}/mcp", limits=limits)
+        yield f"mcp+http://127.0.0.1:{http.server_address[1]}/mcp"
     finally:
         http.shutdown()
         thread.join()
         http.server_close()
+
+
+def test_an_answer_without_an_end_is_not_taken(fetch: Pull) -> None:
+    limits = QUICK._replace(max_remote_index_bytes=10**6, max_extracted_file_bytes=10**6)
+    with answering(Endless) as url:
+        pulled = fetch(url, limits=limits)
     assert codes(pulled) == ["mcp-failed"]
     assert Endless.sent < 100 * 2**20
+
+
+class Rude(BaseHTTPRequestHandler):
+    """Answers in a way that no client should fall for."""
+
+    protocol_version = "HTTP/1.1"
+    asked: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.asked.append(self.path)
+        how = self.path.partition("?")[2]
+        self.rfile.read(int(self.headers["content-length"]))
+        bodies = {"bomb": gzip.compress(b" " * 10**7), "html": b"<html>", "nonsense": b"\xff["}
+        body = bodies.get(how, b"")
+        self.send_response({"redirect": 307, "wrong": 500}.get(how, 200))
+        if how == "redirect":
+            self.send_header(
+                "Location", f"http://localhost:{self.headers['host'].split(':')[1]}/private"
+            )
+        if how == "bomb":
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Type", "text/html" if how == "html" else "application/json")
+        self.send_header("Content-Length", str(10**6 if how == "drip" else len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        with suppress(OSError):
+            while how == "drip":
+                self.wfile.write(b" ")
+                time.sleep(0.1)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "told"),
+    [
+        ("redirect", "mcp-failed", "not followed"),
+        ("bomb", "mcp-failed", "compressed"),
+        ("html", "mcp-failed", "text/html"),
+        ("nonsense", "mcp-failed", "Failed to parse JSON response"),
+        ("wrong", "mcp-failed", "error response"),
+        ("drip", "remote-timeout", "no answer"),
+    ],
+)
+def test_an_answer_that_is_none_is_one_diagnostic(
+    fetch: Pull, capfd: pytest.CaptureFixture[str], how: str, code: str, told: str
+) -> None:
+    Rude.asked.clear()
+    with answering(Rude) as url:
+        limits = QUICK._replace(http_timeout_seconds=0.7, source_timeout_seconds=2)
+        pulled = fetch(f"{url}?{how}", limits=limits)
+    [problem] = pulled.diagnostics
+    assert (problem.code, pulled.located) == (code, ())
+    assert told in problem.message
+    assert "\n" not in problem.message
+    assert {*Rude.asked} == {f"/mcp?{how}"}, "and nobody else was asked"
+    assert capfd.readouterr().err == ""

@@ -184,7 +184,7 @@ def usage() -> str:
         [
             "usage: skillbelt COMMAND [options]",
             "",
-            "Find Agent Skills, show them to a model, run them in a sandbox, serve them to any agent.",
+            "Find Agent Skills, show them to models, run them in a sandbox, serve them to agents.",
             "",
             "commands:",
             *lines,

@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
         _summary(catalog, skills, args)
     else:
         say(_nothing(catalog), args)
+        _summary(catalog, skills, args)
     return 0
 
 

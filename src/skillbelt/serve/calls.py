@@ -17,6 +17,9 @@ from mcp_types import (
 )
 
 from skillbelt.serve.carry import Carrier, Context
+from skillbelt.serve.logs import Logs
+from skillbelt.serve.pages import only_page
+from skillbelt.serve.results import SCHEMAS
 from skillbelt.serve.sessions import Sessions
 from skillbelt.serve.uris import sendable
 from skillbelt.tools import Tool as OwnTool
@@ -24,21 +27,22 @@ from skillbelt.tools import ToolResult, Watch
 
 _RUNNING = ("skill_run", "skill_poll")
 _CHANGING = ("skill_load", "skill_select_docs", "skill_unload", *_RUNNING)
-# Those whose text is JSON, so that it says no more and no less as a document.
-_STRUCTURED = ("skill_list_docs", *_RUNNING)
 
 
 class Calls:
     """What answers `tools/list` and `tools/call`."""
 
-    def __init__(self, sessions: Sessions, carrier: Carrier, kinds: Mapping[str, str]) -> None:
+    def __init__(
+        self, sessions: Sessions, carrier: Carrier, logs: Logs, kinds: Mapping[str, str]
+    ) -> None:
         """`kinds` gives what a tool is by the name it is offered under."""
-        self._sessions, self._carrier, self._kinds = sessions, carrier, kinds
+        self._sessions, self._carrier, self._logs, self._kinds = sessions, carrier, logs, kinds
 
     async def list_all(
         self, ctx: Context, params: PaginatedRequestParams | None
     ) -> ListToolsResult:
         """All tools at once; the one that loads has the list of skills in its description."""
+        only_page(params)
         session = self._sessions.of(ctx)
 
         def job(_watch: Watch) -> list[OwnTool]:
@@ -62,14 +66,26 @@ class Calls:
         given = await self._carrier.carry(ctx, params, job)
         if isinstance(given, InputRequiredResult):
             return given
+        await self._log(ctx, params.name, given)
         return CallToolResult(
             content=[TextContent(text=sendable(given.text))],
             structured_content=self._document(params.name, given),
             is_error=bool(given.error),
         )
 
+    async def _log(self, ctx: Context, name: str, given: ToolResult) -> None:
+        """Tell whoever wants to know how the call went."""
+        if given.error:
+            return await self._logs.tell(ctx, "warning", [f"{name}: {given.error}"])
+        hit = given.data.get("limits_hit")
+        limits = [
+            f"{name}: reached {one}" for one in (hit if isinstance(hit, list | tuple) else ())
+        ]
+        await self._logs.tell(ctx, "warning", limits)
+        await self._logs.tell(ctx, "info", [f"{name}: done"])
+
     def _document(self, name: str, given: ToolResult) -> dict[str, object] | None:
-        if self._kinds.get(name) not in _STRUCTURED or not given.data:
+        if self._kinds.get(name) not in SCHEMAS or not given.data:
             return None
         plain = json.dumps(dict(given.data), default=str, ensure_ascii=False)
         document: dict[str, object] = json.loads(sendable(plain))
@@ -84,5 +100,9 @@ def _shaped(tool: OwnTool) -> Tool:
     )
     schema = {key: value for key, value in tool.schema.items() if value != []}
     return Tool(
-        name=tool.name, description=tool.description, input_schema=schema, annotations=hints
+        name=tool.name,
+        description=tool.description,
+        input_schema=schema,
+        output_schema=SCHEMAS.get(tool.kind),
+        annotations=hints,
     )

@@ -41,6 +41,7 @@ T = TypeVar("T")
 _KEY = "permission"
 _LATE_SECONDS = 60.0  # that a parked request is kept after nobody can be asked for it any more
 _END_SECONDS = 10.0
+_MIND_SECONDS = 0.5
 
 
 class _Parked(NamedTuple):
@@ -172,17 +173,25 @@ class Carrier:
     async def _accompany(self, ctx: Context, work: Work[T]) -> T:
         """For a client that is asked meanwhile."""
         async with anyio.create_task_group() as group:
+            group.start_soon(self._mind, ctx, work)
             while True:
                 event = await work.events.get()
                 if isinstance(event, Question):
                     group.start_soon(self._elicit, ctx, event)
                 elif isinstance(event, Done):
-                    # Whatever is still being asked was settled otherwise.
+                    # Whatever is still being asked was settled otherwise; nobody is minded.
                     group.cancel_scope.cancel()
                     break
                 else:
                     await _report(ctx, work)
         return _given(work)
+
+    async def _mind(self, ctx: Context, work: Work[Any]) -> None:
+        """End what is carried out for a client that has gone: its answer can not be had again."""
+        while ctx.request is not None:
+            if await ctx.request.is_disconnected():
+                return work.cancel()
+            await anyio.sleep(_MIND_SECONDS)
 
     async def _elicit(self, ctx: Context, question: Question) -> None:
         said = None

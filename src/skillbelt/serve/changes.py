@@ -1,17 +1,15 @@
-"""Clients are told when skills come, go or change."""
+"""Clients are told when skills come, go or change, and when files do that they subscribed to."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections import OrderedDict
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from mcp.server.context import ServerRequestContext
-from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
@@ -20,24 +18,35 @@ from mcp.server.subscriptions import (
     ResourceUpdated,
     ToolsListChanged,
 )
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INVALID_PARAMS,
+    EmptyResult,
     NotificationParams,
     PromptListChangedNotification,
     ResourceListChangedNotification,
+    ResourceUpdatedNotification,
+    ResourceUpdatedNotificationParams,
+    ServerNotification,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
     ToolListChangedNotification,
+    UnsubscribeRequestParams,
 )
 
 from skillbelt.catalog import Changes
 from skillbelt.runtime import Runtime
+from skillbelt.serve.carry import Context
+from skillbelt.serve.logs import Logs, message
+from skillbelt.serve.mailbox import Mailbox
 from skillbelt.serve.offer import Offer
+from skillbelt.serve.resources import unknown
 from skillbelt.serve.sessions import Sessions
+from skillbelt.serve.subscriptions import MOST, Subscriptions
+from skillbelt.values import Diagnostic
 
 logger = logging.getLogger(__name__)
-_TOLD = (
-    ToolListChangedNotification,
-    ResourceListChangedNotification,
-    PromptListChangedNotification,
-)
 
 
 class Watcher:
@@ -46,65 +55,156 @@ class Watcher:
     Clients of the newer protocol listen; those of the older one are told on their connection.
     """
 
-    def __init__(self, belt: Runtime, offer: Offer, sessions: Sessions, most: int) -> None:
+    def __init__(
+        self, belt: Runtime, offer: Offer, sessions: Sessions, logs: Logs, most: int
+    ) -> None:
         """Of the older clients, the last `most` that came are known."""
-        self._belt, self._offer, self._sessions, self._most = belt, offer, sessions, most
+        self._belt, self._sessions, self._logs, self._most = belt, sessions, logs, most
+        self._subscriptions = Subscriptions(offer)
         self._bus = InMemorySubscriptionBus()
-        self.listen = ListenHandler(self._bus)
-        self._connected: OrderedDict[str, ServerSession] = OrderedDict()
+        self._listening = ListenHandler(self._bus)
+        self._connected: OrderedDict[str, Mailbox] = OrderedDict()
+        self._problems: Sequence[Diagnostic] = ()
         self._stop = threading.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._watch, name="skillbelt-watch", daemon=True)
-
-    async def connected(
-        self, ctx: ServerRequestContext[Any, Any], _params: NotificationParams
-    ) -> None:
-        """Note a client of the older protocol that is ready to be told."""
-        name = self._sessions.name(ctx)
-        self._connected[name] = ctx.session
-        self._connected.move_to_end(name)
-        while len(self._connected) > self._most:
-            self._connected.popitem(last=False)
+        self._threads = [
+            threading.Thread(target=target, name="skillbelt-watch", daemon=True)
+            for target in (self._watch, self._look)
+        ]
 
     def start(self) -> None:
         """Begin to watch, for as long as the loop runs."""
         self._loop = asyncio.get_running_loop()
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def close(self) -> None:
         """Stop, and end the streams of those who listen."""
         self._stop.set()
-        self.listen.close()
+        self._listening.close()
+
+    # What clients ask for
+
+    async def connected(self, ctx: Context, _params: NotificationParams) -> None:
+        """Note a client of the older protocol that is ready to be told."""
+        name, mailbox = self._sessions.name(ctx), Mailbox(ctx.session)
+        self._sessions.at_end(ctx, lambda: self._gone(name, mailbox))
+        self._gone(name, self._connected.get(name))
+        self._connected[name] = mailbox
+        while len(self._connected) > self._most:
+            self._gone(*next(iter(self._connected.items())))
+
+    def _gone(self, name: str, mailbox: Mailbox | None) -> None:
+        if mailbox is not None and self._connected.get(name) is mailbox:
+            mailbox.close()
+            del self._connected[name]
+            self._subscriptions.drop(name)
+
+    async def subscribe(self, ctx: Context, params: SubscribeRequestParams) -> EmptyResult:
+        """Answer `resources/subscribe`."""
+        name, uri = self._sessions.name(ctx), params.uri
+        if not await asyncio.to_thread(self._subscriptions.there, uri):
+            raise unknown(uri, "there is no such resource")
+        if not await asyncio.to_thread(self._subscriptions.add, name, [uri]):
+            raise MCPError(INVALID_PARAMS, f"nobody can subscribe to more than {MOST} resources")
+        return EmptyResult()
+
+    async def unsubscribe(self, ctx: Context, params: UnsubscribeRequestParams) -> EmptyResult:
+        """Answer `resources/unsubscribe`."""
+        self._subscriptions.remove(self._sessions.name(ctx), [params.uri])
+        return EmptyResult()
+
+    async def listen(
+        self, ctx: Context, params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        """Answer `subscriptions/listen`, for as long as the client listens."""
+        owner = os.urandom(16).hex()
+        uris = params.notifications.resource_subscriptions or []
+        if not await asyncio.to_thread(self._subscriptions.add, owner, uris):
+            raise MCPError(INVALID_PARAMS, f"nobody can subscribe to more than {MOST} resources")
+        try:
+            return await self._listening(ctx, params)
+        finally:
+            self._subscriptions.drop(owner)
+
+    # In threads
 
     def _watch(self) -> None:
         try:
             for changes in self._belt.catalog.watch(self._stop):
-                self._soon(self._tell(changes))
+                self._soon(self._changed, changes, self._new_problems())
+                self._updates()
         except Exception:
             logger.exception("the catalogue is not watched any more")
 
-    def _soon(self, told: Coroutine[Any, Any, None]) -> None:
-        loop = self._loop
-        try:
-            assert loop is not None
-            loop.call_soon_threadsafe(self._begin, told)
-        except RuntimeError:  # the loop has ended
-            told.close()
+    def _new_problems(self) -> int:
+        known, self._problems = self._problems, self._belt.catalog.problems
+        return sum(one not in known for one in self._problems)
 
-    def _begin(self, told: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(told)
+    def _look(self) -> None:
+        """The catalogue says nothing of a file that lies beside a SKILL.md."""
+        while not self._stop.wait(self._belt.settings.watch_seconds):
+            try:
+                self._updates()
+            except Exception:
+                logger.exception("what was subscribed to can not be looked at")
+
+    def _updates(self) -> None:
+        uris = self._subscriptions.changed()
+        if uris:
+            self._soon(self._updated, uris)
+
+    def _soon(self, tell: Callable[..., Coroutine[Any, Any, None]], *given: object) -> None:
+        loop = self._loop
+        assert loop is not None
+        try:
+            loop.call_soon_threadsafe(self._begin, tell, *given)
+        except RuntimeError:  # the loop has ended
+            self._stop.set()
+
+    # In the loop
+
+    def _begin(self, tell: Callable[..., Coroutine[Any, Any, None]], *given: object) -> None:
+        task = asyncio.ensure_future(tell(*given))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _tell(self, changes: Changes) -> None:
+    async def _changed(self, changes: Changes, problems: int) -> None:
+        for name, mailbox in self._connected.items():
+            mailbox.post(
+                [
+                    ToolListChangedNotification(),
+                    ResourceListChangedNotification(),
+                    PromptListChangedNotification(),
+                    *self._messages(name, changes, problems),
+                ]
+            )
         for event in (ToolsListChanged(), ResourcesListChanged(), PromptsListChanged()):
             await self._bus.publish(event)
-        for name in changes.changed:
-            published = await asyncio.to_thread(self._offer.published, name)
-            if published is not None:
-                await self._bus.publish(ResourceUpdated(uri=published.uri))
-        for session in list(self._connected.values()):
-            for kind in _TOLD:
-                with suppress(Exception):  # a client that has gone is none to be told
-                    await session.send_notification(kind())
+
+    def _messages(self, name: str, changes: Changes, problems: int) -> list[ServerNotification]:
+        told: list[ServerNotification] = []
+        if self._logs.wanted(name, "info"):
+            told.append(message("info", _summary(changes)))
+        if problems and self._logs.wanted(name, "warning"):
+            text = f"{problems} new problems with skills; `skillbelt doctor` shows them"
+            told.append(message("warning", text))
+        return told
+
+    async def _updated(self, uris: list[str]) -> None:
+        for name, mailbox in self._connected.items():
+            wanted = self._subscriptions.of(name)
+            mailbox.post(_update(uri) for uri in uris if uri in wanted)
+        for uri in uris:
+            await self._bus.publish(ResourceUpdated(uri=uri))
+
+
+def _update(uri: str) -> ResourceUpdatedNotification:
+    return ResourceUpdatedNotification(params=ResourceUpdatedNotificationParams(uri=uri))
+
+
+def _summary(changes: Changes) -> str:
+    # No names: some of them may not be for this client.
+    counts = (len(changes.added), len(changes.changed), len(changes.removed))
+    return "the skills changed: {} new, {} changed, {} gone".format(*counts)

@@ -26,7 +26,7 @@ class Drain:
             return await self._app(scope, receive, send)
         if self._ending.is_set():
             return await Response("the server is being ended", 503)(scope, receive, send)
-        state = {"begun": False, "done": False}
+        state = {"begun": False, "done": False, "gone": False}
 
         async def noted(message: Message) -> None:
             state["begun"] = True
@@ -34,7 +34,7 @@ class Drain:
             await send(message)
 
         try:
-            await self._app(scope, lambda: self._receive(receive), noted)
+            await self._app(scope, lambda: self._receive(receive, state), noted)
         finally:
             if self._ending.is_set() and state["begun"] and not state["done"]:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -42,14 +42,21 @@ class Drain:
             await Response("the server is being ended", 503)(scope, receive, send)
         return None
 
-    async def _receive(self, receive: Receive) -> Message:
-        """What comes next; that the client has gone, once it ends here."""
+    async def _receive(self, receive: Receive, state: dict[str, bool]) -> Message:
+        """What comes next; that the client has gone, once it ends here.
+
+        Of one that has gone it is said at once: some ask without time to wait.
+        """
+        if state["gone"]:
+            return {"type": "http.disconnect"}
         coming = asyncio.ensure_future(receive())
         ending = asyncio.ensure_future(self._ending.wait())
         waiting: tuple[asyncio.Future[Any], ...] = (coming, ending)
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            return coming.result() if coming.done() else {"type": "http.disconnect"}
+            found = coming.result() if coming.done() else {"type": "http.disconnect"}
+            state["gone"] = found["type"] == "http.disconnect"
+            return found
         finally:
             for each in waiting:
                 each.cancel()

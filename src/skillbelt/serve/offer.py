@@ -87,7 +87,10 @@ class Offer:
     def names(self) -> list[str]:
         """The ids of what a model may see, sorted; some of it may not be publishable."""
         self._shelf.look()
-        return sorted(self._shelf.available())
+        names = sorted(self._shelf.available())
+        for gone in self._known.keys() - set(names):
+            self._known.pop(gone, None)
+        return names
 
     def published(self, name: str) -> Published | None:
         """The skill of that id, if there is one that a model may see and others can take."""

@@ -26,7 +26,7 @@ from mcp_types import (
 from skillbelt.conversation import RuntimeSession
 from skillbelt.serve.carry import Carrier, Context
 from skillbelt.serve.offer import FOLDER, Located, Offer, Published, read_bytes
-from skillbelt.serve.pages import page_of
+from skillbelt.serve.pages import cursor_of, only_page, page_of
 from skillbelt.serve.sessions import Sessions
 from skillbelt.serve.uris import sendable, uri_of
 from skillbelt.text import one_line, shorten
@@ -36,6 +36,7 @@ IDENTIFIER = "io.modelcontextprotocol/skills"
 # Nothing is fresh for longer than it takes to ask; changes are told as they happen.
 _CACHE = {"ttlMs": 0, "cacheScope": "private"}
 _SHOWN = 200
+_PAGE_FILES = 10_000  # that the skills of a page may have, so that it stays a message
 
 
 class SkillParams(RequestParams):
@@ -70,6 +71,7 @@ class Resources:
         self, ctx: Context, params: PaginatedRequestParams | None
     ) -> ListResourceTemplatesResult:
         """How the addresses of files are made."""
+        only_page(params)
         about = "A file of a skill; skills/list and resources/directory/read say which there are."
         template = ResourceTemplate(
             name="skill-file", uri_template="skill://{skill}/{+path}", description=about
@@ -153,8 +155,16 @@ class SkillsExtension(Extension):
 def published_page(offer: Offer, cursor: str | None) -> tuple[list[Published], str | None]:
     """The published skills of a page. A page may hold fewer than it could, and even none."""
     page = page_of(offer.names(), cursor)
-    found = [offer.published(name) for name in page.names]
-    return [one for one in found if one is not None], page.cursor
+    found: list[Published] = []
+    files = 0
+    for name in page.names:
+        one = offer.published(name)
+        if one is not None:
+            found.append(one)
+            files += len(one.files)
+        if files > _PAGE_FILES and name != page.names[-1]:
+            return found, cursor_of(name)
+    return found, page.cursor
 
 
 def unknown(uri: str, reason: str) -> MCPError:

@@ -6,13 +6,14 @@ from typing import Any
 
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp_types import NotificationParams
+from mcp_types import NotificationParams, SetLevelRequestParams
 
 from skillbelt import __version__
 from skillbelt.runtime import Runtime
 from skillbelt.serve.calls import Calls
 from skillbelt.serve.carry import Carrier
 from skillbelt.serve.changes import Watcher
+from skillbelt.serve.logs import Logs
 from skillbelt.serve.offer import Offer
 from skillbelt.serve.prompts import Prompts
 from skillbelt.serve.resources import Resources, SkillsExtension
@@ -56,9 +57,10 @@ class SkillServer:
             most=limits.max_parallel_calls,
         )
         sessions, offer = Sessions(belt), Offer(belt)
-        self.watcher = Watcher(belt, offer, sessions, limits.max_served_sessions)
+        logs = Logs(sessions)
+        self.watcher = Watcher(belt, offer, sessions, logs, limits.max_served_sessions)
         kinds = {name: kind for kind, name in belt.names.items()}
-        calls = Calls(sessions, self.carrier, kinds)
+        calls = Calls(sessions, self.carrier, logs, kinds)
         resources = Resources(offer, sessions, self.carrier)
         prompts = Prompts(belt, sessions, self.carrier)
         self.server = _Server(
@@ -73,6 +75,8 @@ class SkillServer:
             on_list_resources=resources.list_all,
             on_list_resource_templates=resources.templates,
             on_read_resource=resources.read,
+            on_subscribe_resource=self.watcher.subscribe,
+            on_unsubscribe_resource=self.watcher.unsubscribe,
             on_list_prompts=prompts.list_all,
             on_get_prompt=prompts.get,
             on_subscriptions_listen=self.watcher.listen,
@@ -81,6 +85,8 @@ class SkillServer:
         self.server.extensions[extension.identifier] = extension.settings()
         for method in extension.methods():
             self.server.add_request_handler(method.method, method.params_type, method.handler)
+        # In this way, since its place among the arguments warns of being outdated.
+        self.server.add_request_handler("logging/setLevel", SetLevelRequestParams, logs.set_level)
         self.server.add_notification_handler(
             "notifications/initialized", NotificationParams, self.watcher.connected
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import threading
@@ -167,8 +168,18 @@ class _Reader:
         try:
             found = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except (ValidationError, ValueError, RecursionError):
-            return self._refuse(PARSE_ERROR, "the line is no message of JSON-RPC")
+            self._refuse(PARSE_ERROR, "the line is no message of JSON-RPC")
+            return self._settle(line)
         self._wait(self._given.send(SessionMessage(found)))
+
+    def _settle(self, line: bytes) -> None:
+        """An answer that can not be read is one all the same: nobody waits for another."""
+        with suppress(ValueError, RecursionError):
+            found = json.loads(line)
+            if isinstance(found, dict) and "method" not in found:
+                told = ErrorData(code=PARSE_ERROR, message="the answer can not be read")
+                error = JSONRPCError(jsonrpc="2.0", id=found.get("id"), error=told)
+                self._wait(self._given.send(SessionMessage(error)))
 
     def _refuse(self, code: int, message: str) -> None:
         error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=message))

@@ -8,6 +8,7 @@ from skillbelt.values import Diagnostic, Origin, OriginKind
 MCP = ("mcp+http://", "mcp+https://")
 MCP_COMMAND = "mcp+stdio://"
 MAX_LABEL_CHARS = 32
+MAX_MADE_LABEL_CHARS = 48
 _SCHEMES = ("http://", "https://", "file://", *MCP)
 ARCHIVE_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
 
@@ -42,6 +43,35 @@ def is_mcp(source: str) -> bool:
 def is_label(text: str) -> bool:
     """Whether an MCP server can be called so."""
     return text.isascii() and text.replace("-", "").isalnum() and len(text) <= MAX_LABEL_CHARS
+
+
+def label_of(source: str) -> str:
+    """What an MCP server is called here: as the user named it, or its address in one word.
+
+    Empty for a source that is none, and for an address that can not be read.
+    """
+    source = source.strip()
+    if source.lower().startswith(MCP_COMMAND):
+        return source[len(MCP_COMMAND) :].partition("?")[0]
+    if not is_mcp(source):
+        return ""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(source[len("mcp+") :])
+    except ValueError:
+        return ""
+    words = [parts.netloc.rpartition("@")[2].lower()]
+    words += parts.path.removesuffix("/").removesuffix("/mcp").split("/")
+    own = "-".join(slug for word in words if (slug := slug_of(word)))
+    return parts.fragment.partition("&")[0] or own[:MAX_MADE_LABEL_CHARS] or "mcp"
+
+
+def slug_of(text: str) -> str:
+    """The text as a part of a skill's id."""
+    import re
+
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-_")
 
 
 def command_source(label: str, command: str) -> str:

@@ -23,6 +23,7 @@ from skillbelt.sources.failure import OutOfTime, SourceFailure
 from skillbelt.sources.mcp_entries import Entry as Skill
 from skillbelt.sources.mcp_entries import entries_of
 from skillbelt.sources.transfer import Update
+from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
 BLOBS = "blobs"
 EXTENSION = "io.modelcontextprotocol/skills"
 _MAX_PAGES = 1_000
+_MAX_EMPTY_PAGES = 50
+_BESIDE_BYTES = 2**20  # of an answer, beside what was asked for
+_ESCAPED = 6  # bytes that JSON may need for one of a text
+_SHOWN = 200
+_REQUEST_TIMEOUT = -32001  # as the official client calls it
 T = TypeVar("T")
 
 
@@ -42,7 +48,8 @@ def update(
     url: str, entry: Entry, old: Ready | None, stage: Stage, limits: Limits, deadline: Deadline
 ) -> Update:
     """Bring the stage up to date with what the server lists; raises SourceError."""
-    label, listed = _asked(url, limits, deadline.left(), _list)
+    most = limits.max_remote_index_bytes + _BESIDE_BYTES
+    label, listed = _asked(url, limits, deadline.left(), most, _list)
     found, problems = entries_of(listed, label, url, limits)
     records = {one.id: one.record() for one in found}
     before = entry.entries(old) if old else {}
@@ -56,11 +63,13 @@ def update(
 
 def fetch(url: str, limits: Limits, uris: Iterable[tuple[str, int]]) -> dict[str, bytes]:
     """The server's files at these addresses, each at most so large; raises SourceError."""
+    wanted = list(uris)
 
     async def read(client: Client, _url: str, _limits: Limits) -> dict[str, bytes]:
-        return {uri: await _read(client, url, uri, size) for uri, size in uris}
+        return {uri: await _read(client, url, uri, size) for uri, size in wanted}
 
-    return _asked(url, limits, limits.source_timeout_seconds, read)[1]
+    most = _ESCAPED * max((size for _, size in wanted), default=0) + _BESIDE_BYTES
+    return _asked(url, limits, limits.source_timeout_seconds, most, read)[1]
 
 
 # On the disk
@@ -122,9 +131,13 @@ def _asked(
     url: str,
     limits: Limits,
     seconds: float,
+    most: int,
     what: Callable[[Client, str, Limits], Coroutine[Any, Any, T]],
 ) -> tuple[str, T]:
-    """What the server gives, and its label; in a thread with a loop of its own."""
+    """What the server gives, and its label; in a thread with a loop of its own.
+
+    Of no answer more than `most` bytes are taken.
+    """
     try:
         from skillbelt.sources.mcp_link import connected, server_of
     except ImportError as error:
@@ -135,7 +148,7 @@ def _asked(
     server = server_of(url)
 
     async def main() -> T:
-        async with asyncio.timeout(seconds), connected(server, url, limits) as client:
+        async with asyncio.timeout(seconds), connected(server, url, limits, most) as client:
             return await what(client, url, limits)
 
     return server.label, _apart(lambda: asyncio.run(main()), url, seconds)
@@ -168,7 +181,11 @@ def _failure(url: str, error: BaseException, seconds: float) -> SourceError:
         return error
     if isinstance(error, TimeoutError):
         return OutOfTime(url, f"no answer within {seconds:g} s")
-    reason = str(error) or type(error).__name__
+    if getattr(error, "code", 0) == _REQUEST_TIMEOUT:
+        return OutOfTime(url, "no answer in time")
+    # What a validator has to say goes on for lines; what was being done stands before it.
+    said = str(error).partition(": 1 validation error")[0]
+    reason = shorten(one_line(said or type(error).__name__), _SHOWN)
     remedy = "check the server and its address, then `skillbelt refresh`"
     return SourceFailure(url, reason, code="mcp-failed", remedy=remedy)
 
@@ -187,8 +204,9 @@ async def _list(client: Client, url: str, limits: Limits) -> list[object]:
 
     found: list[object] = []
     cursor: str | None = None
-    size = 0
+    size = empty = 0
     for _ in range(_MAX_PAGES):
+        before = cursor
         try:
             page = await client.session.send_request(
                 ListSkills(params=Page(cursor=cursor)), Listing
@@ -197,7 +215,7 @@ async def _list(client: Client, url: str, limits: Limits) -> list[object]:
             if error.code == METHOD_NOT_FOUND:
                 raise _no_skills(url) from error
             raise
-        size += len(json.dumps(page.skills))
+        size += len(json.dumps([page.skills, page.next_cursor]))
         found += page.skills
         if len(found) > limits.max_remote_skills or size > limits.max_remote_index_bytes:
             reason = f"lists more than {limits.max_remote_skills} skills, or too much of them"
@@ -206,6 +224,9 @@ async def _list(client: Client, url: str, limits: Limits) -> list[object]:
         cursor = page.next_cursor
         if cursor is None:
             return found + await _unlisted(client, url, found)
+        empty += not page.skills
+        if cursor == before or empty > _MAX_EMPTY_PAGES:
+            break
     raise SourceFailure(url, "its list has no end", code="mcp-failed", remedy="mend the server")
 
 
@@ -223,7 +244,8 @@ async def _unlisted(client: Client, url: str, found: list[object]) -> list[objec
             continue
         try:
             given = await client.session.send_request(GetSkill(params=SkillParams(uri=uri)), Given)
-            more.append(given.skill)
+            same = isinstance(given.skill, dict) and given.skill.get("uri") == uri
+            more.append(given.skill if same else {"uri": uri})
         except MCPError:
             more.append({"uri": uri})  # which is refused like any entry without content
     return more
@@ -236,7 +258,7 @@ def _no_skills(url: str) -> SourceFailure:
 
 async def _read(client: Client, source: str, uri: str, size: int) -> bytes:
     """The bytes of a resource; too many of them are not decoded."""
-    given = await client.session.read_resource(uri)
+    given = await client.session.read_resource(uri, allow_input_required=True)
     found = getattr(given, "contents", [])
     if len(found) != 1:
         reason = f"{uri} was answered with something else"

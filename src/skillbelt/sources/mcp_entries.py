@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from skillbelt.errors import PathEscape
 from skillbelt.paths import check_relative
 from skillbelt.sources.failure import report
+from skillbelt.sources.located import slug_of
 from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE, Diagnostic
 
@@ -200,8 +201,3 @@ def _long_name(entry: Entry) -> str:
     """The name with the parts of the address that stand before it."""
     place = unquote(entry.uri.partition("://")[2]).split("/")[:-1]
     return ".".join(slug for part in place if (slug := slug_of(part)))
-
-
-def slug_of(text: str) -> str:
-    """The text as a part of a skill's id."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-_")

@@ -6,6 +6,7 @@ answers of any length.
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import signal
@@ -25,7 +26,7 @@ from mcp_types import Implementation, jsonrpc_message_adapter
 
 from skillbelt.settings import ENV_PREFIX, process_environment
 from skillbelt.sources.failure import SourceFailure
-from skillbelt.sources.located import MAX_LABEL_CHARS, MCP_COMMAND, is_label
+from skillbelt.sources.located import MAX_LABEL_CHARS, MCP_COMMAND, is_label, label_of
 from skillbelt.text import one_line, shorten
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ _TAIL_BYTES = 2_000
 _END_SECONDS = 2.0
 _LAST_WORDS_SECONDS = 0.3
 _CHUNK = 64 * 2**10
+# What the client has to say beside its errors is said to whoever wants it, and not on stderr.
+logging.getLogger("mcp.client").addHandler(logging.NullHandler())
 Streams = tuple[
     MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
 ]
@@ -73,7 +76,7 @@ def server_of(source: str) -> Server:
     plain = urlunsplit(parts._replace(netloc=netloc, fragment=""))
     headers = (("Authorization", f"Bearer {token}"),) if token else ()
     named, *unlisted = parts.fragment.split("&")
-    label = _checked(named, source) if named else _label(netloc, parts.path)
+    label = _checked(named, source) if named else label_of(source)
     return Server(label, plain, headers, unlisted=tuple(map(unquote, unlisted)))
 
 
@@ -84,25 +87,18 @@ def _checked(label: str, source: str) -> str:
     return label
 
 
-def _label(netloc: str, path: str) -> str:
-    """What a server is called that nobody gave a name: its address, in one word."""
-    from skillbelt.sources.mcp_entries import slug_of
-
-    words = [netloc.lower(), *path.removesuffix("/").removesuffix("/mcp").split("/")]
-    return "-".join(slug for word in words if (slug := slug_of(word)))[:48] or "mcp"
-
-
 def _wrong(source: str, reason: str) -> SourceFailure:
     return SourceFailure(source, reason, code="remote-address", remedy="mend the address")
 
 
 @asynccontextmanager
-async def connected(server: Server, source: str, limits: Limits) -> AsyncIterator[Client]:
+async def connected(
+    server: Server, source: str, limits: Limits, most: int
+) -> AsyncIterator[Client]:
     """A client of the server; SourceFailure when it can not be had.
 
-    No answer may have more bytes than the largest list or file may.
+    Of no answer more than `most` bytes are taken.
     """
-    most = max(limits.max_remote_index_bytes, limits.max_extracted_file_bytes * 4 // 3) + 2**20
     async with AsyncExitStack() as stack:
         if server.command:
             transport: Any = _command(server.command, source, most)
@@ -128,12 +124,17 @@ async def connected(server: Server, source: str, limits: Limits) -> AsyncIterato
 def _http(server: Server, limits: Limits, most: int) -> httpx2.AsyncClient:
     async def bound(response: httpx2.Response) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _Counted(response.stream, most)
+        # What is unpacked can have a thousand times the bytes that are counted.
+        packed = response.headers.get("content-encoding", "identity") != "identity"
+        response.stream = _Counted(response.stream, most, packed=packed)
 
     # A hook and not a transport, which would leave out the proxies of the environment.
     return httpx2.AsyncClient(
-        headers=dict(server.headers),
-        timeout=limits.http_timeout_seconds,
+        headers={"Accept-Encoding": "identity", **dict(server.headers)},
+        # How long an answer may take is seen to by whoever asked.
+        timeout=httpx2.Timeout(
+            limits.http_timeout_seconds, read=limits.http_timeout_seconds + _END_SECONDS
+        ),
         follow_redirects=False,
         event_hooks={"response": [bound]},
     )
@@ -142,10 +143,12 @@ def _http(server: Server, limits: Limits, most: int) -> httpx2.AsyncClient:
 class _Counted(httpx2.AsyncByteStream):
     """An answer that ends where it gets too long."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, most: int) -> None:
-        self._inner, self._left = inner, most
+    def __init__(self, inner: httpx2.AsyncByteStream, most: int, *, packed: bool) -> None:
+        self._inner, self._left, self._packed = inner, most, packed
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._packed:
+            raise httpx2.ReadError("the answer is compressed, which was not asked for")
         async for chunk in self._inner:
             self._left -= len(chunk)
             if self._left < 0:

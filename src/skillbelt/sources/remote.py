@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from skillbelt.sources.bounds import Budget, Deadline
 from skillbelt.sources.cache import Entry, Ready
-from skillbelt.sources.failure import OutOfTime, SourceFailure, diagnose, redact
-from skillbelt.sources.located import Located, Pulled, at_home, is_mcp, origin_of
+from skillbelt.sources.failure import OutOfTime, SourceFailure, diagnose, redact, report
+from skillbelt.sources.located import Located, Pulled, at_home, is_mcp, label_of, origin_of
 from skillbelt.values import Origin
 
 if TYPE_CHECKING:
@@ -52,8 +53,27 @@ SERVERS: dict[str, Job] = {}
 
 def run(jobs: list[Job]) -> list[Pulled]:
     """Every job's result, in order; each in a thread of its own unless the cache has it."""
-    workers = [_Worker(job) for job in jobs]
-    return [worker.result() for worker in workers]
+    clashes = _clashes(jobs)
+    workers = {job: _Worker(job) for job in jobs if label_of(job.url) not in clashes}
+    return [
+        workers[job].result() if job in workers else _unclear(job, clashes[label_of(job.url)])
+        for job in jobs
+    ]
+
+
+def _clashes(jobs: list[Job]) -> dict[str, int]:
+    """The names that several MCP servers would have, with how many have them.
+
+    None of them gets it: what was allowed by that name may have been meant for any of them.
+    """
+    counted = Counter(label_of(url) for url in {job.url for job in jobs})
+    return {label: count for label, count in counted.items() if label and count > 1}
+
+
+def _unclear(job: Job, count: int) -> Pulled:
+    message = f"{count} MCP servers are called {label_of(job.url)!r}; none of them is asked"
+    remedy = "give each a name of its own: after the # of its address, or in mcp_commands"
+    return Pulled((), (report("mcp-name-taken", "error", job.source, message, remedy),))
 
 
 class _Worker:

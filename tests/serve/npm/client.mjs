@@ -41,7 +41,7 @@ const progress = [];
 const ran = await client.callTool(
   {
     name: "skill_run",
-    arguments: { skill: "pdf", command: "echo one; sleep 0.3; echo two" },
+    arguments: { skill: "pdf", command: "echo one; sleep 0.3; echo two; sleep 0.3" },
   },
   { onprogress: ({ message }) => progress.push(message) },
 );
