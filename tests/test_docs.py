@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -203,6 +204,13 @@ def test_every_setting_is_documented_with_its_default() -> None:
     assert documented == {
         name: (shown(value), f"SKILLBELT_{name.upper()}") for name, value in DEFAULTS.items()
     }
+
+
+def test_every_extra_is_documented() -> None:
+    text = (ROOT / "docs" / "install.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \| \S", text, re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert sorted(rows) == sorted(project["optional-dependencies"])
 
 
 def test_the_command_reference_is_what_the_commands_say() -> None:

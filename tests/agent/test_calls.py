@@ -47,8 +47,8 @@ def desk(belt: Runtime) -> Iterator[Desk]:
     yield belt.gate.desk
 
 
-def outlet(desk: Desk, told: Told, *, answered: bool = False) -> Outlet:
-    return Outlet(told, lambda: desk, "app/ada/chat", answered)
+def outlet(desk: Desk, told: Told, *, answered: bool = False, end_seconds: float = 10.0) -> Outlet:
+    return Outlet(told, lambda: desk, "app/ada/chat", answered, end_seconds)
 
 
 def ask(desk: Desk, session: str = "app/ada/chat") -> str:
@@ -152,13 +152,10 @@ async def all_of(made: Outlet, *works: object) -> None:
     await made.all([work() for work in works])  # type: ignore[operator]
 
 
-def test_what_does_not_end_is_left_after_a_while(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("skillbelt.agent.calls.END_SECONDS", 0.05)
-
+def test_what_does_not_end_is_left_after_a_while(desk: Desk) -> None:
     async def main() -> float:
-        task = asyncio.ensure_future(all_of(outlet(desk, Told()), lambda: asyncio.sleep(60)))
+        made = outlet(desk, Told(), end_seconds=0.05)
+        task = asyncio.ensure_future(all_of(made, lambda: asyncio.sleep(60)))
         await asyncio.sleep(0.01)
         started = time.monotonic()
         task.cancel()

@@ -8,6 +8,7 @@ from skillbelt import Runtime
 from skillbelt.agent import Agent, Compaction, ModelFailure, Prompt, Reply, Runner
 from skillbelt.agent.compaction import HEADER, kept_from, shortened, size_of, summary_of
 from skillbelt.materialize import Message
+from skillbelt.values import Limits
 from tests.agent.scripted import Scripted, called, final, of, play, said
 
 USER: Message = {"role": "user", "content": "Hi"}
@@ -91,18 +92,18 @@ def test_a_request_that_can_not_be_shorter_is_an_error_and_no_loop(belt: Runtime
 
 def test_no_call_is_parted_from_its_answers() -> None:
     messages = [USER, ANSWER] * 3 + [USER, CALL, RESULT, CALL, RESULT, CALL, RESULT, CALL, RESULT]
-    start = kept_from(messages, 100_000)
+    start = kept_from(messages, 100_000, Limits())
     assert messages[start]["role"] != "tool"
     assert start > 0
 
 
 def test_a_short_history_is_left_alone() -> None:
-    assert kept_from([USER, ANSWER, USER], 100_000) == 0
+    assert kept_from([USER, ANSWER, USER], 100_000, Limits()) == 0
 
 
 def test_what_is_too_long_itself_is_not_kept() -> None:
     messages = [USER, ANSWER] * 4 + [USER, CALL, {**RESULT, "content": LONG}]
-    assert kept_from(messages, 1_000) == len(messages)
+    assert kept_from(messages, 1_000, Limits()) == len(messages)
 
 
 def test_what_the_user_wants_now_stays_word_for_word() -> None:

@@ -122,7 +122,7 @@ def test_forks_go_only_so_deep(belt: Runtime, tree: Tree) -> None:
     for name in ("one", "two", "three"):
         tree.skill(f"{SKILLS}/{name}", context="fork")
     steps = [called(("skill_load", {"skill": name})) for name in ("one", "two", "three")]
-    play(Agent(belt, Scripted(*steps, said("done")), max_depth=2))
+    play(Agent(belt, Scripted(*steps, said("done")), max_fork_depth=2))
     assert len(sessions(belt)) == 3
 
 

@@ -26,8 +26,8 @@ from skillbelt.agent import (
     ToolResponse,
     Usage,
 )
-from skillbelt.agent import loop as agent_loop
 from skillbelt.agent.models import Piece, Provided, named_apart, provided, settings_for
+from skillbelt.values import Limits
 from tests.agent.scripted import final, of, play, results
 from tests.openai_server import (
     Broken,
@@ -42,25 +42,27 @@ from tests.openai_server import (
     said,
     serving,
 )
+from tests.tree import Tree
 
+LIMITS = Limits()
 ASKED = [{"role": "user", "content": "Hello?"}]
 
 
 @pytest.fixture(autouse=True)
-def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def keys(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """No key of this machine's, and no waiting before a request that is made again."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OLLAMA_BASE_URL", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(agent_loop, "_WAIT_SECONDS", 0.0)
+    tree.setenv("SKILLBELT_RETRY_WAIT_SECONDS", 0)
 
 
 def name_of(server: Server) -> str:
     return f"tiny@{server.url}"
 
 
-def asked(name: str, prompt: Prompt | None = None) -> list[Piece]:
+def asked(name: str, prompt: Prompt | None = None, limits: Limits = LIMITS) -> list[Piece]:
     async def collected() -> list[Piece]:
-        async with provided(name) as model:
+        async with provided(name, limits=limits) as model:
             return [piece async for piece in model.ask(prompt or Prompt(ASKED))]
 
     return asyncio.run(collected())
@@ -130,10 +132,33 @@ def test_a_server_that_is_not_there_is_a_failure() -> None:
         asked("tiny@http://127.0.0.1:9/v1")
 
 
-def test_an_answer_without_an_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skillbelt.agent.models.MAX_ANSWER_CHARS", 100)
-    with serving(Said(("x" * 60,) * 5)) as server, pytest.raises(ModelFailure, match="longer"):
-        asked(name_of(server))
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Said(("x" * 60,) * 5),
+        Said(("x" * 300,)),
+        called("skill_load", "x" * 300),
+        Calls(tuple((f"c{number}", "x", "") for number in range(60))),
+    ],
+    ids=["pieces", "at once", "arguments", "calls"],
+)
+def test_an_answer_without_an_end_is_ended(answer: Said | Calls) -> None:
+    with (
+        serving(answer) as server,
+        pytest.raises(ModelFailure, match=r"longer than 100 characters \(max_answer_chars\)"),
+    ):
+        asked(name_of(server), limits=Limits(max_answer_chars=100))
+
+
+def test_a_model_that_falls_silent_is_given_up() -> None:
+    slow = Slow(said("Once", " upon a time"), threading.Event())
+    with (
+        serving(slow) as server,
+        pytest.raises(ModelFailure, match=r"gave nothing for 0\.2 s") as failure,
+    ):
+        asked(name_of(server), limits=Limits(model_idle_seconds=0.2))
+    assert failure.value.again
+    assert server.gone.wait(30)
 
 
 def test_thoughts_are_told_apart_and_kept_for_their_provider() -> None:

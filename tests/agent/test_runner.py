@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from skillbelt.agent import (
     AgentEvent,
     Final,
     HostTool,
+    ModelFailure,
     PermissionRequest,
     Runner,
     RunOutput,
@@ -425,3 +427,43 @@ def test_a_secret_of_a_run_is_not_told(running: Runtime) -> None:
     events = play(Agent(running, Scripted(called(("skill_run", arguments)), said("done"))))
     assert b"".join(event.data for event in of(events, RunOutput)) == b"[API_KEY]\n"
     assert all(secret not in text for text in results(events))
+
+
+# Limits are settings
+
+
+def bounded(tree: Tree, model: Scripted, **limits: Any) -> list[AgentEvent]:
+    with Runtime(tree.project, **limits) as belt:
+        return play(Agent(belt, model, run_code=True))
+
+
+def test_steps_are_bounded_by_a_setting(tree: Tree) -> None:
+    numbers = iter(range(100))
+    model = Scripted(lambda _: called(("skill_list", {"offset": next(numbers)})))
+    assert final(bounded(tree, model, max_steps=4)).reason == "max_steps"
+    assert len(model.prompts) == 4
+
+
+def test_repeated_calls_are_bounded_by_a_setting(tree: Tree) -> None:
+    events = bounded(tree, Scripted(called(("skill_list", {}))), max_repeats=2)
+    assert final(events).reason == "loop"
+    assert len(results(events)) == 4
+
+
+def test_retries_are_bounded_by_a_setting(tree: Tree) -> None:
+    model = Scripted(ModelFailure("busy", again=True))
+    bounded(tree, model, max_retries=4, retry_wait_seconds=0)
+    assert len(model.prompts) == 5
+
+
+def test_calls_of_an_answer_are_bounded_by_a_setting(tree: Tree) -> None:
+    calls = called(("skill_list", {"offset": 1}), ("skill_list", {"offset": 2}))
+    told = results(bounded(tree, Scripted(calls, said("done")), max_answer_calls=1))
+    assert ["may hold 1 calls" in text for text in told] == [False, True]
+
+
+def test_blocks_of_code_are_bounded_by_a_setting(tree: Tree) -> None:
+    model = Scripted(said("```sh\necho one\n```\n```sh\necho two\n```\n"), said("done"))
+    bounded(tree, model, max_code_blocks=1)
+    assert "1. sh" in model.sent()[-1]["content"]
+    assert "2. sh" not in model.sent()[-1]["content"]

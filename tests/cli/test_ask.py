@@ -170,6 +170,27 @@ def test_an_interrupt_ends_it_at_once(skilled: Tree) -> None:
     assert b"Traceback" not in stderr
 
 
+def test_the_model_may_be_a_setting(ask: Ask, skilled: Tree) -> None:
+    with serving(said("Hi from afar")) as server:
+        skilled.setenv("SKILLBELT_MODEL", f"tiny@{server.url}")
+        assert ask("Hello").stdout == "Hi from afar\n"
+        assert "No language model" in ask("Hello", "--model", "offline").stdout
+        assert len(server.requests) == 1
+
+
+def test_a_project_can_not_say_who_is_told(ask: Ask, skilled: Tree) -> None:
+    with serving(said("Thank you")) as server:
+        skilled.write("project/skillbelt.toml", f'model = "tiny@{server.url}"\n')
+        done = ask("My secret")
+        assert (done.exit_code, server.requests) == (2, [])
+    assert "model can not be set by a project" in done.stderr
+
+
+def test_an_empty_setting_is_no_model(ask: Ask, skilled: Tree) -> None:
+    skilled.setenv("SKILLBELT_MODEL", "")
+    assert "No language model was used." in ask("Hello").stdout
+
+
 def test_verbose_says_what_it_cost(ask: Ask) -> None:
     with serving(said("Hi")) as server:
         done = ask("Hello", "--model", f"tiny@{server.url}", "-v")

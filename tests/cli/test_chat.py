@@ -260,6 +260,12 @@ def test_a_model_streams_and_uses_skills(chat: Callable[..., Done]) -> None:
     assert 'skill_load {"skill": "greet"}' in done.stderr
 
 
+def test_the_model_of_a_talk_may_be_a_setting(chat: Callable[..., Done], skilled: Tree) -> None:
+    with serving(said("Hi from afar")) as server:
+        skilled.setenv("SKILLBELT_MODEL", f"tiny@{server.url}")
+        assert chat("Hello\n").stdout == "Hi from afar\n"
+
+
 def test_conversations_are_listed_and_gone_on_with(chat: Callable[..., Done]) -> None:
     chat("An echo, please\n", "--yes", "--session", "first")
     done = chat("/sessions\n/resume fir\n/resume nothing\n/quit\n")

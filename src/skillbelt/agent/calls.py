@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 
-from skillbelt.agent.channel import END_SECONDS, Listening, begun, settled
+from skillbelt.agent.channel import Listening, begun, settled
 from skillbelt.agent.events import PermissionRequest, RunOutput
 from skillbelt.agent.models import Called
 from skillbelt.desk import Desk, Pending
@@ -22,9 +22,18 @@ class Outlet:
     """Where calls tell of what goes on, from any thread, and where all of them can be ended."""
 
     def __init__(
-        self, told: Listening, desk: Callable[[], Desk], session: str, answered: bool
+        self,
+        told: Listening,
+        desk: Callable[[], Desk],
+        session: str,
+        answered: bool,
+        end_seconds: float,
     ) -> None:
-        """Requests of the `session` are told; they wait for an answer if one is to come."""
+        """Requests of the `session` are told; they wait for an answer if one is to come.
+
+        Whoever ends all waits at most `end_seconds` for it.
+        """
+        self._end_seconds = end_seconds
         self.told, self._desk, self._session, self._answered = told, desk, session, answered
         self._lock = threading.Lock()
         self._running: list[Running] = []
@@ -91,7 +100,7 @@ class Outlet:
                 await asyncio.wait(tasks)
         except BaseException:
             self.stop()
-            await settled(tasks, END_SECONDS)
+            await settled(tasks, self._end_seconds)
             for task in tasks:
                 task.cancel()
             raise

@@ -15,7 +15,6 @@ from skillbelt.skill import Skill
 from skillbelt.tools import ToolResult, Watch
 from skillbelt.workbench import Who
 
-MAX_BLOCKS = 8  # of one answer
 _FENCE = re.compile(r"^(`{3,}|~{3,})(\w+)[^\n]*\n(.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
 _PROGRAMS = {
     "python": ("python3", "-c"),
@@ -39,10 +38,10 @@ class Block(NamedTuple):
         return RunCall((*_PROGRAMS[self.language], self.code))
 
 
-def blocks(text: str) -> list[Block]:
-    """The fenced blocks of an answer in a language that can be run, in their order."""
+def blocks(text: str, most: int) -> list[Block]:
+    """The first fenced blocks of an answer in a language that can be run, in their order."""
     found = [Block(match[2].lower(), match[3]) for match in _FENCE.finditer(text)]
-    return [one for one in found if one.language in _PROGRAMS][:MAX_BLOCKS]
+    return [one for one in found if one.language in _PROGRAMS][:most]
 
 
 def scratch() -> Skill:

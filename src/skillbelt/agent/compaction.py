@@ -12,11 +12,10 @@ from contextlib import suppress
 from skillbelt.agent.models import NONE, Model, ModelFailure, Prompt, Reply
 from skillbelt.materialize import Message
 from skillbelt.text import shorten, tokens_of_bytes
+from skillbelt.values import Limits
 
 EVENT = "compacted"
 HEADER = "The conversation so far, in short:"
-_KEEP = 8  # messages at the end that stay as they are, if they are not too long themselves
-_KEEP_SHARE = 0.25  # of what a model takes, for those
 _LEAST = 4  # messages that are worth it
 _EACH = 2_000  # characters of one message, in what the summary is made of
 _LINE = 200  # the same, where no model makes it
@@ -39,13 +38,13 @@ def _bytes(message: Message) -> int:
     return size + (len(str(calls)) if calls else 0)
 
 
-def kept_from(messages: Sequence[Message], window_tokens: int) -> int:
+def kept_from(messages: Sequence[Message], window_tokens: int, limits: Limits) -> int:
     """Where the part begins that stays as it is; 0 when there is too little before it.
 
     No call is parted from its answers.
     """
-    room, start = window_tokens * _KEEP_SHARE, len(messages)
-    keep = min(_KEEP, len(messages) // 2)
+    room, start = window_tokens * limits.compact_kept_share, len(messages)
+    keep = min(limits.max_kept_messages, len(messages) // 2)
     for index in range(len(messages) - 1, len(messages) - keep - 1, -1):
         room -= size_of(messages[index : index + 1])
         if room < 0:

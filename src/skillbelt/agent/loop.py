@@ -30,7 +30,6 @@ from skillbelt.skill import Skill
 from skillbelt.text import one_line, shorten
 from skillbelt.tools import Tool, ToolResult, Watch
 
-_WAIT_SECONDS = 0.5  # before the first request that is made again; the next waits twice as long
 _RUNS = ("skill_run",)  # what is not done twice without anybody having seen how the first ended
 _SHOWN = 300
 _EMPTY = "the model gave no answer"
@@ -54,7 +53,7 @@ class Turn:
 
     def __init__(self, place: Place, outfit: Outfit, told: Listening, *, answered: bool) -> None:
         self.place, self.agent, self._told = place, place.agent, told
-        self._outfit, self._answered = outfit, answered
+        self._outfit, self._answered, self._limits = outfit, answered, place.limits
         self.model, own = outfit(place)
         self._more = tuple(tool for tool, _ in own.values())
         functions = {name: function for name, (_, function) in own.items()}
@@ -171,12 +170,13 @@ class Turn:
     # Steps
 
     async def _steps(self) -> tuple[Reason, str]:
-        for _ in range(max(self.agent.max_steps, 1)):
+        most = max(self._limits.max_steps, 1)
+        for _ in range(most):
             reply = await self._asked()
             if reply is None:
                 return "error", self._fault
             self._text = reply.text
-            blocks = code.blocks(reply.text) if self.agent.run_code and not reply.calls else []
+            blocks = self._code(reply)
             if reply.calls:
                 await self._carry_out(reply.calls, reply.finished)
             elif blocks:
@@ -185,11 +185,17 @@ class Turn:
                 return "answer", reply.fault or ("" if reply.text else _EMPTY)
             if self._shop.repeats.endless:
                 return "loop", "the model made the same calls again and again"
-        return "max_steps", f"the model wanted more than {self.agent.max_steps} steps (max_steps)"
+        return "max_steps", f"the model wanted more than {most} steps (max_steps)"
+
+    def _code(self, reply: Reply) -> list[code.Block]:
+        """What of an answer is run: nothing, unless the host switched it on."""
+        if not self.agent.run_code or reply.calls:
+            return []
+        return code.blocks(reply.text, self._limits.max_code_blocks)
 
     async def _asked(self) -> Reply | None:
         """One answer of the model, kept; None when it could not be had."""
-        most = max(self.agent.max_retries, 0)
+        most = max(self._limits.max_retries, 0)
         for attempt in range(most + 1):
             reply = await self._attempt()
             if reply is not None:
@@ -212,7 +218,7 @@ class Turn:
             self.place.drop()
             self._fault = str(failure)
             self._again = await self._compact() if failure.too_long else failure.again
-            self._wait_seconds = 0.0 if failure.too_long else _WAIT_SECONDS
+            self._wait_seconds = 0.0 if failure.too_long else self._limits.retry_wait_seconds
             return None
         return await self._kept(found)
 
@@ -252,13 +258,13 @@ class Turn:
         return min(own, most) if own and most else own or most
 
     def _is_long(self, prompt: Prompt) -> bool:
-        most = self._window_tokens * self.agent.compact_share
+        most = self._window_tokens * self._limits.compact_share
         return bool(most) and compaction.size_of(prompt.messages) > most
 
     async def _compact(self) -> bool:
         """Tell the older part of the history in short from now on; whether there was one."""
         history = self.place.history
-        start = compaction.kept_from(history, self._window_tokens)
+        start = compaction.kept_from(history, self._window_tokens, self._limits)
         if not start:
             return False
         made = await compaction.summary_of(history[:start], self.model, self._window_tokens)
@@ -275,7 +281,8 @@ class Turn:
 
     def _outlet(self) -> Outlet:
         gate, session = self.place.session.gate, session_id(self.place.key)
-        return Outlet(self._told, lambda: gate.desk, session, self._answered)
+        seconds = self._limits.cancel_timeout_seconds
+        return Outlet(self._told, lambda: gate.desk, session, self._answered, seconds)
 
     async def _carry_out(
         self, calls: Sequence[Called], finished: bool = True, *, again: bool = False

@@ -5,7 +5,7 @@ Every provider is reached through pydantic-ai, which is imported when the first 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
@@ -16,6 +16,7 @@ from skillbelt.materialize import Message
 from skillbelt.settings import process_environment
 from skillbelt.text import one_line, shorten
 from skillbelt.tools import Tool
+from skillbelt.values import Limits
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse, ModelResponseStreamEvent
@@ -28,11 +29,10 @@ OLLAMA_URL = "http://localhost:11434/v1"
 # A key of its own: the one for OpenAI is not for whoever answers at another address.
 COMPATIBLE_KEY = "OPENAI_COMPATIBLE_API_KEY"
 NONE = Usage(requests=0)  # of what was answered without a request
-# Far beyond what any model writes; whoever answers at an address may be no model at all.
-MAX_ANSWER_CHARS = 8_000_000
 _OFFICIAL = "api.openai.com"
 _SHOWN = 300
 _NOTHING: Mapping[str, object] = MappingProxyType({})
+_LIMITS = Limits()
 
 
 class Prompt(NamedTuple):
@@ -95,10 +95,18 @@ class Model(Protocol):
 
 
 class Provided:
-    """A model of a provider. Its connections last as long as it is entered."""
+    """A model of a provider. Its connections last as long as it is entered.
 
-    def __init__(self, model: ProviderModel, settings: Mapping[str, object] = _NOTHING) -> None:
-        self._model, self._settings = model, settings
+    Whoever answers may be no model at all, so what they say is bounded.
+    """
+
+    def __init__(
+        self,
+        model: ProviderModel,
+        settings: Mapping[str, object] = _NOTHING,
+        limits: Limits = _LIMITS,
+    ) -> None:
+        self._model, self._settings, self._limits = model, settings, limits
         self.name: str = model.model_id
         self.window_tokens: int = model.context_window or 0
         self._tools: tuple[Sequence[Tool], list[Any]] = ((), [])
@@ -132,14 +140,8 @@ class Provided:
                 model_request_parameters=parameters,
                 instrument=False,
             ) as stream:
-                room = MAX_ANSWER_CHARS
-                async for event in stream:
+                async for event in _Bounded(stream, self._limits):
                     piece = _piece(event)
-                    room -= _size(event)
-                    if room < 0:
-                        raise ModelFailure(
-                            f"the answer is longer than {MAX_ANSWER_CHARS} characters"
-                        )
                     if piece is not None:
                         yield piece
                 response = stream.get()
@@ -158,6 +160,31 @@ class Provided:
         return self._tools[1]
 
 
+class _Bounded:
+    """Events as they come; ModelFailure when they are too much, or there is none for too long."""
+
+    def __init__(self, stream: AsyncIterable[ModelResponseStreamEvent], limits: Limits) -> None:
+        self._stream, self._limits, self._chars = aiter(stream), limits, 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ModelResponseStreamEvent:
+        from anyio import fail_after
+
+        seconds, most = self._limits.model_idle_seconds, self._limits.max_answer_chars
+        try:
+            with fail_after(seconds or None):
+                event = await anext(self._stream)
+        except TimeoutError as error:
+            quiet = f"the model gave nothing for {seconds:g} s (model_idle_seconds)"
+            raise ModelFailure(quiet, again=True) from error
+        self._chars += _size(event)
+        if self._chars > most:
+            raise ModelFailure(f"the answer is longer than {most} characters (max_answer_chars)")
+        return event
+
+
 def _piece(event: ModelResponseStreamEvent) -> TextDelta | ThinkingDelta | None:
     match event.event_kind:
         case "part_start" if event.part.part_kind == "text" and event.part.content:
@@ -174,14 +201,21 @@ def _piece(event: ModelResponseStreamEvent) -> TextDelta | ThinkingDelta | None:
 
 
 def _size(event: ModelResponseStreamEvent) -> int:
-    """How many characters an event brings."""
-    if event.event_kind != "part_delta":
-        return 0
-    delta = event.delta
-    text = delta.args_delta if delta.part_delta_kind == "tool_call" else None
-    if delta.part_delta_kind in ("text", "thinking"):
-        text = delta.content_delta
-    return len(text) if isinstance(text, str) else 0
+    """How many characters an event brings; a part that begins counts as one in any case."""
+    match event.event_kind:
+        case "part_start" if event.part.part_kind in ("text", "thinking"):
+            return 1 + len(event.part.content)
+        case "part_start" if event.part.part_kind == "tool-call":
+            return 1 + len(event.part.tool_name) + len(str(event.part.args or ""))
+        case "part_start":
+            return 1
+        case "part_delta" if event.delta.part_delta_kind == "tool_call":
+            return len(str(event.delta.args_delta or ""))
+        case "part_delta" if event.delta.part_delta_kind in ("text", "thinking"):
+            return len(event.delta.content_delta or "")
+        case "part_delta":
+            return 1
+    return 0
 
 
 def _reply(response: ModelResponse) -> Reply:
@@ -265,7 +299,9 @@ def named_apart(reply: Reply) -> Reply:
 # By name
 
 
-def provided(name: str, settings: Mapping[str, object] = _NOTHING) -> Provided:
+def provided(
+    name: str, settings: Mapping[str, object] = _NOTHING, limits: Limits = _LIMITS
+) -> Provided:
     """The model of a name: `provider:model`, or `model@URL` for a server that speaks as OpenAI's.
 
     ConfigError when there is none, or its key is missing; MissingExtra when its package is.
@@ -275,7 +311,7 @@ def provided(name: str, settings: Mapping[str, object] = _NOTHING) -> Provided:
     except ImportError as error:
         raise MissingExtra(EXTRA, f"the model {one_line(name)!r}") from error
     try:
-        return Provided(_inferred(name), settings)
+        return Provided(_inferred(name), settings, limits)
     except UserError as error:
         reason = _told(error).partition(" If you're")[0]
         raise ConfigError(

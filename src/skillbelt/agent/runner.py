@@ -182,7 +182,7 @@ class Runner:
                 yield Final("", "error", _BUSY)
                 return
             agent = self.agent._replace(rules=(*self.agent.rules, *rules))
-            channel = Channel()
+            channel = Channel(agent.runtime.settings.limits)
             turn = Turn(
                 Place(agent, self.store, key), self._outfit, channel, answered=self.interactive
             )
@@ -217,13 +217,13 @@ class Runner:
         name = agent.model if isinstance(agent.model, str) else id(agent.model)
         key = (name, id(agent.settings))
         if key not in self._models:
-            wanted = agent.model
+            wanted, limits = agent.model, agent.runtime.settings.limits
             if isinstance(wanted, str):
-                self._models[key] = provided(wanted, agent.settings)
+                self._models[key] = provided(wanted, agent.settings, limits)
             elif hasattr(wanted, "ask"):
                 self._models[key] = cast(Model, wanted)
             else:
-                self._models[key] = Provided(wanted, agent.settings)
+                self._models[key] = Provided(wanted, agent.settings, limits)
         return self._models[key]
 
     # The loop of those who have none

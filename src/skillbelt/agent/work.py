@@ -22,7 +22,6 @@ from skillbelt.tools import ToolResult, Watch
 
 # A tool that is not for skills: its arguments, and what follows a command it may run.
 Own = Callable[[dict[str, object], Watch], ToolResult]
-MAX_CALLS = 64  # of one answer
 _WAITING = "skill_poll"  # asks for the same again and again, and rightly
 _SHOWN = 300
 
@@ -94,8 +93,8 @@ class Workshop:
     ) -> None:
         self.place, self._own, self._fork = place, own, fork
         self._kinds = {name: kind for kind, name in place.agent.runtime.names.items()}
-        self.repeats = Repeats(max(place.agent.max_repeats, 1))
-        self._room = asyncio.Semaphore(max(place.settings.limits.max_session_runs, 1))
+        self.repeats = Repeats(max(place.limits.max_repeats, 1))
+        self._room = asyncio.Semaphore(max(place.limits.max_session_runs, 1))
 
     @property
     def settings(self) -> Settings:
@@ -128,8 +127,9 @@ class Workshop:
     def _refused(self, job: Job, number: int) -> ToolResult | None:
         """The answer to a call that is not carried out."""
         name = job.call.name
-        if number >= MAX_CALLS:
-            return failed(f"not done: an answer may hold {MAX_CALLS} calls; make it in the next")
+        most = self.place.limits.max_answer_calls
+        if number >= most:
+            return failed(f"not done: an answer may hold {most} calls; make it in the next")
         if job.arguments.fault:
             return failed(f"{shown(name)}: {job.arguments.fault}")
         if name not in self._own and name not in self._kinds:

@@ -40,9 +40,8 @@ def model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="M",
-        default=OFFLINE,
         help="the model: openai:..., anthropic:..., google:..., ollama:..., NAME@URL for a server "
-        "that speaks as OpenAI's, or offline, which uses none (default: offline)",
+        "that speaks as OpenAI's, or offline, which uses none (default: the setting `model`)",
     )
     parser.add_argument("--session", metavar="S", help="the conversation to go on with")
     parser.add_argument("--yes", action="store_true", help="say yes to what is asked for")
@@ -57,13 +56,14 @@ def run(args: argparse.Namespace) -> int:
         closing(runner.run_sync(USER, session, text, files=args.file)) as events,
     ):
         told = list(_shown(events, args))
+        offline = runner.agent.model == OFFLINE
     final = _final(told)
     if args.json:
         print_json(document(told))
     else:
         print("" if final.text.endswith("\n") else "\n", end="")
         _tell(told, session, args)
-    return _exit_code(told, args)
+    return _exit_code(told, offline)
 
 
 def _question(text: str) -> str:
@@ -86,7 +86,9 @@ def open_runner(args: argparse.Namespace, *, interactive: bool = False) -> Itera
 
     with (
         _open_runtime(args, interactive) as belt,
-        Runner(Agent(belt, args.model), interactive=interactive) as runner,
+        Runner(
+            Agent(belt, args.model or belt.settings.model or OFFLINE), interactive=interactive
+        ) as runner,
     ):
         yield runner
 
@@ -201,12 +203,12 @@ def _tell(told: list[AgentEvent], session: str, args: argparse.Namespace) -> Non
         )
 
 
-def _exit_code(told: list[AgentEvent], args: argparse.Namespace) -> int:
+def _exit_code(told: list[AgentEvent], offline: bool) -> int:
     """Whether there was an answer; without a model, whether the skill did its work."""
     final = _final(told)
     if final.reason != "answer":
         return 1
-    faults = [one for one in _responses(told) if one.error and args.model == OFFLINE]
+    faults = [one for one in _responses(told) if one.error and offline]
     refused = [code for one in faults if isinstance(code := one.data.get("refused"), int)]
     if not faults:
         return 0

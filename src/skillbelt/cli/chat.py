@@ -112,7 +112,7 @@ class _Chat:
                 print(plain(event.text), end="", flush=True)
             case agent.ToolCall():
                 self.say(self._faint(called(event)))
-            case agent.RunOutput() if self.args.model != OFFLINE:
+            case agent.RunOutput() if self.runner.agent.model != OFFLINE:
                 self.say(self._faint(plain(event.data.decode("utf-8", "replace")).rstrip("\n")))
             case agent.PermissionRequest():
                 self._ask(event)
