@@ -98,6 +98,7 @@ class Server:
             ("127.0.0.1", 0), type("Handler", (_Handler,), {"script": self})
         )
         self._http.daemon_threads = True
+        self._http.handle_error = _quiet  # type: ignore[method-assign]
 
     @property
     def url(self) -> str:
@@ -126,6 +127,10 @@ def serving(*answers: Answer) -> Iterator[Server]:
         yield server
     finally:
         server.stop()
+
+
+def _quiet(*_: object) -> None:
+    """Whoever hangs up in the middle of a request is no fault of the server's."""
 
 
 def _chunks(answer: Said | Calls) -> list[Chunk]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from skillbelt.agent.models import NONE, Model, ModelFailure, Prompt, Reply
+from skillbelt.agent.models import NONE, Model, ModelFailure, Prompt, Reply, asking
 from skillbelt.materialize import Message
 from skillbelt.text import shorten, tokens_of_bytes
 from skillbelt.values import Limits
@@ -75,8 +75,9 @@ async def summary_of(messages: Sequence[Message], model: Model, window_tokens: i
     prompt = Prompt([{"role": "system", "content": _ASKED}, {"role": "user", "content": text}])
     made = Reply(usage=NONE)
     with suppress(ModelFailure):
-        async for piece in model.ask(prompt):
-            made = piece if isinstance(piece, Reply) else made
+        async with asking(model, prompt) as pieces:
+            async for piece in pieces:
+                made = piece if isinstance(piece, Reply) else made
     plain = shorten(transcript(messages, _LINE), max(window_tokens // 2, _LINE))
     return made._replace(text=made.text.strip() or plain)
 

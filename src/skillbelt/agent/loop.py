@@ -17,7 +17,16 @@ from skillbelt.agent.calls import Outlet
 from skillbelt.agent.channel import Listening
 from skillbelt.agent.events import AgentEvent, Compaction, Final, Reason, Retry, ToolCall, Usage
 from skillbelt.agent.forks import Fork, Relay, fork, forks, returned
-from skillbelt.agent.models import NONE, Called, Model, ModelFailure, Prompt, Reply, named_apart
+from skillbelt.agent.models import (
+    NONE,
+    Called,
+    Model,
+    ModelFailure,
+    Prompt,
+    Reply,
+    asking,
+    named_apart,
+)
 from skillbelt.agent.place import CANCELLED, INTERRUPTED, Place, answer_to
 from skillbelt.agent.work import Job, Own, Workshop
 from skillbelt.conversation import Command, in_thread
@@ -226,11 +235,12 @@ class Turn:
         """Tell the pieces of an answer and give the whole; whatever a model raises is a failure."""
         found: Reply | None = None
         try:
-            async for piece in self.model.ask(prompt):
-                if isinstance(piece, Reply):
-                    found = piece
-                else:
-                    await self._tell(piece)
+            async with asking(self.model, prompt) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, Reply):
+                        found = piece
+                    else:
+                        await self._tell(piece)
         except (ModelFailure, ConfigError):
             raise
         except Exception as error:

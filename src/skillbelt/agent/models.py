@@ -5,8 +5,8 @@ Every provider is reached through pydantic-ai, which is imported when the first 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
@@ -92,6 +92,17 @@ class Model(Protocol):
 
     def ask(self, prompt: Prompt) -> AsyncIterator[Piece]:
         """The pieces of the answer, as they come."""
+
+
+@asynccontextmanager
+async def asking(model: Model, prompt: Prompt) -> AsyncGenerator[AsyncIterator[Piece], None]:
+    """The pieces of an answer. Whoever goes before its end has hung up by then."""
+    pieces = model.ask(prompt)
+    try:
+        yield pieces
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
 
 
 class Provided:
