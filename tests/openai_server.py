@@ -98,7 +98,7 @@ class Server:
             ("127.0.0.1", 0), type("Handler", (_Handler,), {"script": self})
         )
         self._http.daemon_threads = True
-        self._http.handle_error = _quiet  # type: ignore[method-assign]
+        self._http.handle_error = _quiet  # type: ignore[assignment]
 
     @property
     def url(self) -> str:

@@ -335,6 +335,22 @@ def test_a_name_that_is_no_model_is_wrong_usage(name: str) -> None:
         provided(name)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://[::1", "ftp://host/v1", "http://", "http:///v1", "http://host:x/", "http://h:0"]
+)
+def test_an_address_without_a_server_is_wrong_usage(url: str) -> None:
+    with pytest.raises(ConfigError, match="is no address of a server"):
+        provided(f"tiny@{url}")
+
+
+def test_a_failure_says_who_failed_and_why() -> None:
+    with pytest.raises(ModelFailure, match=r"tiny at 127\.0\.0\.1:9: connection failed: .*"):
+        asked("tiny@http://user:word@127.0.0.1:9/v1")
+    with serving(Refused(401, "bad key")) as server, pytest.raises(ModelFailure) as failure:
+        asked(name_of(server))
+    assert str(failure.value).endswith(" answered 401: bad key")
+
+
 def test_a_missing_package_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_ai.exceptions", None)
     with pytest.raises(MissingExtra, match=r"skillbelt\[agent\]"):
@@ -353,8 +369,14 @@ def test_openai_itself_has_a_key_for_its_cache(monkeypatch: pytest.MonkeyPatch) 
     from pydantic_ai.models import infer_model
 
     monkeypatch.setenv("OPENAI_API_KEY", "key")
-    settings = settings_for(infer_model("openai:gpt-5"), "app/ada/chat")
-    assert settings.get("openai_prompt_cache_key") == "app/ada/chat"
+    model = infer_model("openai:gpt-5")
+    keys = [
+        str(settings_for(model, f"app/ada/{name}").get("openai_prompt_cache_key"))
+        for name in ("chat", "chat", "chat." + "x" * 100)
+    ]
+    assert keys[0] == keys[1] != keys[2]
+    assert all(len(key) <= 64 for key in keys)  # more is refused there
+    assert "ada" not in keys[0]
 
 
 def test_nobody_else_is_sent_a_field_they_may_not_know() -> None:
@@ -368,6 +390,7 @@ def test_anthropic_is_told_what_to_cache(monkeypatch: pytest.MonkeyPatch) -> Non
     sent = anthropic_request(provided("anthropic:claude-haiku-5-5"))
     assert sent["system"][0]["cache_control"]["type"] == "ephemeral"
     assert sent["tools"][-1]["cache_control"]["type"] == "ephemeral"
+    assert sent["cache_control"]["type"] == "ephemeral"  # the end of the history, wherever that is
 
 
 def anthropic_request(model: Provided) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from skillbelt.cli import main
-from tests.openai_server import Refused, Slow, called, said, serving
+from tests.openai_server import Broken, Calls, Refused, Slow, called, said, serving
 from tests.terminal import on_terminal
 from tests.tree import Done, Tree
 
@@ -134,6 +134,28 @@ def test_a_conversation_can_be_gone_on_with(ask: Ask) -> None:
             ask(text, "--model", model, "--session", "mine")
         sent = [message["content"] for message in server.requests[1]["messages"][1:]]
     assert sent == ["First", "One.", "Second"]
+
+
+def test_arguments_of_calls_are_objects_where_they_can_be(ask: Ask) -> None:
+    twice = Calls((("a", "skill_load", '{"skill": "greet"}'), ("b", "skill_load", '{"skill')))
+    with serving(twice, said("done")) as server:
+        done = ask("Greet Bob", "--model", f"tiny@{server.url}", "--json")
+    calls = json.loads(done.stdout)["tool_calls"]
+    assert [call["arguments"] for call in calls] == [{"skill": "greet"}, '{"skill']
+    assert [bool(call["error"]) for call in calls] == [False, True]
+
+
+def test_what_does_not_count_is_not_in_the_line_of_the_answer(ask: Ask, skilled: Tree) -> None:
+    skilled.setenv("SKILLBELT_RETRY_WAIT_SECONDS", 0)
+    with serving(Broken(said("half", "of"), 1), said("Whole.")) as server:
+        done = ask("Hello", "--model", f"tiny@{server.url}")
+    assert done.stdout == "half\nWhole.\n"
+    assert "asking again: compatible:tiny at" in done.stderr
+
+
+def test_an_address_that_is_none_is_wrong_usage(ask: Ask) -> None:
+    done = ask("Hello", "--model", "tiny@http://[::1")
+    assert (done.exit_code, done.stdout) == (2, "")
 
 
 def test_a_model_that_refuses_is_an_answer_of_no(ask: Ask) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mappin
 from contextlib import asynccontextmanager, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from urllib.parse import urlsplit
 
 from skillbelt.agent.events import TextDelta, ThinkingDelta, Usage
 from skillbelt.errors import ConfigError, MissingExtra, SkillbeltError
@@ -19,6 +20,7 @@ from skillbelt.tools import Tool
 from skillbelt.values import Limits
 
 if TYPE_CHECKING:
+    from pydantic_ai.exceptions import ModelHTTPError
     from pydantic_ai.messages import ModelResponse, ModelResponseStreamEvent
     from pydantic_ai.models import Model as ProviderModel
     from pydantic_ai.settings import ModelSettings
@@ -159,7 +161,7 @@ class Provided:
         except UserError as error:
             raise ConfigError(_told(error)) from error
         except AgentRunError as error:
-            raise _failure(error) from error
+            raise _failure(error, self._model) from error
         yield _reply(response)
 
     def _defined(self, tools: Sequence[Tool]) -> list[Any]:
@@ -265,7 +267,7 @@ _FAULTS = {
 }
 
 
-def _failure(error: Exception) -> ModelFailure:
+def _failure(error: Exception, model: ProviderModel) -> ModelFailure:
     from pydantic_ai import exceptions
 
     too_long = isinstance(error, exceptions.ModelContextWindowExceededError)
@@ -274,7 +276,31 @@ def _failure(error: Exception) -> ModelFailure:
     whole = isinstance(error, exceptions.ModelHTTPError) and not error.in_stream
     unreached = getattr(error, "phase", None) in ("pool", "connect")
     again = not (isinstance(error, lasting) or whole or unreached)
-    return ModelFailure(_told(error), again=again, too_long=too_long)
+    return ModelFailure(_why(error, model), again=again, too_long=too_long)
+
+
+def _why(error: Exception, model: ProviderModel) -> str:
+    """Who failed in what, for whoever has to mend it."""
+    from pydantic_ai import exceptions
+
+    host = urlsplit(model.base_url or "").netloc.rpartition("@")[2]
+    who = f"{model.model_id} at {host}" if host else model.model_id
+    if isinstance(error, exceptions.ModelHTTPError):
+        return shorten(one_line(f"{who} answered {error.status_code}: {_body(error)}"), _SHOWN)
+    if isinstance(error, exceptions.ModelConnectionError):
+        deepest: BaseException = error
+        while deepest.__cause__ is not None:
+            deepest = deepest.__cause__
+        return shorten(one_line(f"{who}: connection failed: {deepest}"), _SHOWN)
+    return _told(error)
+
+
+def _body(error: ModelHTTPError) -> str:
+    """What an error of a provider says, where it says it in the usual place."""
+    body = error.body
+    inner = body.get("error", body) if isinstance(body, dict) else body
+    said = inner.get("message") if isinstance(inner, dict) else inner
+    return str(said or error)
 
 
 def _told(error: Exception) -> str:
@@ -292,8 +318,15 @@ def settings_for(
     """
     settings: dict[str, object] = {"cache": True}
     if session and model.system == "openai" and _OFFICIAL in (model.base_url or ""):
-        settings["openai_prompt_cache_key"] = session
+        settings["openai_prompt_cache_key"] = _cache_key(session)
     return settings | dict(own)  # type: ignore[return-value]
+
+
+def _cache_key(session: str) -> str:
+    """The same for the same session, and nobody's name; OpenAI takes 64 characters."""
+    from hashlib import sha256
+
+    return sha256(session.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def named_apart(reply: Reply) -> Reply:
@@ -338,7 +371,7 @@ def _inferred(name: str) -> ProviderModel:
     environ = process_environment()
     model, _, url = name.partition("@")
     if "://" in url:
-        return _compatible(model, url, environ.get(COMPATIBLE_KEY) or "none")
+        return _compatible(model, _checked(url), environ.get(COMPATIBLE_KEY) or "none")
     kind, _, model = name.partition(":")
     if kind == "openai" and _OFFICIAL not in environ.get("OPENAI_BASE_URL", _OFFICIAL):
         # Other servers speak the chat protocol, few of them the newer one.
@@ -349,6 +382,18 @@ def _inferred(name: str) -> ProviderModel:
 
         return OllamaModel(model, provider=OllamaProvider(base_url=OLLAMA_URL))
     return infer_model(name)
+
+
+def _checked(url: str) -> str:
+    """The address; ConfigError when there can be no server at it."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(f"{one_line(url)!r} is no address of a server: use http(s)://HOST/...")
+    return url
 
 
 def _compatible(model: str, url: str, key: str) -> ProviderModel:

@@ -114,6 +114,7 @@ def _shown(events: Iterable[AgentEvent], args: argparse.Namespace) -> Iterator[A
     """The events, each shown as it comes; nothing but the document at the end with --json."""
     from skillbelt.agent import Retry, TextDelta, ToolCall
 
+    last: AgentEvent | None = None
     for event in events:
         match event:
             case TextDelta() if not args.json:
@@ -121,7 +122,10 @@ def _shown(events: Iterable[AgentEvent], args: argparse.Namespace) -> Iterator[A
             case ToolCall() if args.verbose:
                 say(f"skillbelt: {called(event)}", args)
             case Retry():
-                say(f"\nskillbelt: asking again: {one_line(event.reason)}", args)
+                if isinstance(last, TextDelta) and not args.json:
+                    print(flush=True)  # so that what does not count ends here
+                say(f"skillbelt: asking again: {one_line(event.reason)}", args)
+        last = event
         yield event
 
 
@@ -162,7 +166,7 @@ def document(told: list[AgentEvent]) -> dict[str, object]:
         "answer": final.text,
         "skills": _skills(responses),
         "tool_calls": [
-            {"name": call.name, "arguments": call.arguments, "error": errors.get(call.id, "")}
+            {"name": call.name, "arguments": _arguments(call), "error": errors.get(call.id, "")}
             for call in calls
         ],
         "files": _files(responses),
@@ -171,6 +175,16 @@ def document(told: list[AgentEvent]) -> dict[str, object]:
     if final.error:
         found["error"] = final.error
     return found
+
+
+def _arguments(call: ToolCall) -> object:
+    """The arguments as an object, where what the model wrote is one."""
+    import json
+
+    try:
+        return json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    except (ValueError, RecursionError):
+        return call.arguments
 
 
 def _skills(responses: Iterable[ToolResponse]) -> list[str]:

@@ -100,6 +100,13 @@ class _Chat:
             self.say("\ncancelled")
         except SkillbeltError as error:
             self.say(f"skillbelt: {one_line(str(error))}")
+            self._document("error", error=str(error))
+
+    def _document(self, type: str, **fields: object) -> bool:
+        """With --json, print one that is no event of a run; whether it was wanted."""
+        if self.args.json:
+            print(json.dumps({"type": type, **fields}, default=str), flush=True)
+        return bool(self.args.json)
 
     def _show(self, event: AgentEvent) -> None:
         from skillbelt import agent
@@ -152,19 +159,25 @@ class _Chat:
         belt = self.runner.agent.runtime
         changes = belt.catalog.refresh()
         belt.look()
+        if self._document("reloaded", **changes._asdict()):
+            return True
         told = [f"{kind}: {', '.join(names)}" for kind, names in changes._asdict().items() if names]
         self.say("; ".join(map(one_line, told)) or "nothing changed")
         return True
 
     def _new(self, _: str) -> bool:
         self.session = new_session("chat")
+        self._document("session", session=self.session)
         self.say(f"session {one_line(self.session)}")
         return True
 
     def _sessions(self, _: str) -> bool:
         found = self._known()
         rows = [(name, _time(updated), self._preview(name)) for name, updated in found]
-        if rows:
+        listed = [{"session": row[0], "last_used": row[1], "begins_with": row[2]} for row in rows]
+        if self._document("sessions", sessions=listed):
+            pass
+        elif rows:
             print_table(("session", "last used", "begins with"), rows)
         else:
             self.say("no conversations yet")
@@ -200,10 +213,13 @@ class _Chat:
             return True
         self.session = found[0]
         said = self._messages(found[0])
+        self._document("session", session=found[0], messages=said)
         self.say(f"session {one_line(found[0])}, {count(len(said), 'message')}")
-        if said and said[-1].get("role") == "assistant" and said[-1].get("content"):
-            print(plain(str(said[-1]["content"])), flush=True)
-        elif said:
+        last = said[-1] if said else {}
+        whole = last.get("role") == "assistant" and not last.get("tool_calls")
+        if whole and not self.args.json:
+            print(plain(str(last["content"])), flush=True)
+        elif said and not whole:
             self.say("its last answer was cut off; /continue goes on with it")
         return True
 
