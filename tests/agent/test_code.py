@@ -69,6 +69,15 @@ def test_only_languages_that_can_be_run_count() -> None:
     assert blocks(text, 8) == [Block("sh", "ls\n"), Block("python", "x = 1\n")]
 
 
+def test_very_many_fences_that_never_end_are_read_once() -> None:
+    """A search for the end of each would take minutes."""
+    assert blocks("```python\nx\n" * 100_000, 8) == []
+
+
+def test_a_fence_without_a_language_is_no_code_and_its_end_begins_none() -> None:
+    assert blocks("```\nplain\n```\nls\n```sh\nls\n```\n", 8) == [Block("sh", "ls\n")]
+
+
 def test_a_fence_that_never_ends_is_no_code() -> None:
     assert blocks("```python\nprint(1)\n", 8) == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from skillbelt import Runtime
-from skillbelt.agent import Agent, Compaction, ModelFailure, Prompt, Reply, Runner
+from skillbelt.agent import Agent, Compaction, HostTool, ModelFailure, Prompt, Reply, Runner
 from skillbelt.agent.compaction import HEADER, kept_from, shortened, size_of, summary_of
 from skillbelt.materialize import Message
 from skillbelt.values import Limits
@@ -88,6 +88,21 @@ def test_a_request_that_can_not_be_shorter_is_an_error_and_no_loop(belt: Runtime
     model = Scripted(ModelFailure("too long", too_long=True))
     end = final(play(Agent(belt, model)))
     assert (end.reason, end.error, len(model.prompts)) == ("error", "too long", 1)
+
+
+def test_every_script_counts_by_its_bytes() -> None:
+    """A word of Chinese is more than its characters."""
+    [latin, chinese] = [
+        size_of([{"role": "user", "content": one * 400}]) for one in ("a", "\u4e2d")
+    ]
+    assert (latin, chinese) == (100, 300)
+
+
+def test_what_is_offered_counts(belt: Runtime) -> None:
+    model = Scripted(summarising, window_tokens=12_000)
+    tool = HostTool("long", "word " * 8_000, lambda _: "x")
+    agent = Agent(belt, model, tools=(tool,))
+    assert of([e for n in range(3) for e in play(agent, f"Question {n}")], Compaction)
 
 
 def test_no_call_is_parted_from_its_answers() -> None:

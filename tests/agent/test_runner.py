@@ -341,6 +341,13 @@ def test_an_answer_with_too_many_calls_has_the_first_of_them_carried_out(belt: R
     assert ["may hold 64 calls" in text for text in told] == [False] * 64 + [True] * 6
 
 
+def test_an_answer_that_is_nothing_but_calls_is_not_kept(belt: Runtime) -> None:
+    flood = called(*[("skill_list", {})] * 2_000)
+    events = play(Agent(belt, Scripted(flood)))
+    assert final(events).error == "an answer with 2000 calls (max_answer_calls)"
+    assert roles(belt) == ["user"]
+
+
 def test_calls_that_share_an_id_are_told_apart(belt: Runtime) -> None:
     twice = called(("skill_list", {}), ("skill_list", {"offset": 1}))
     same = twice._replace(calls=tuple(call._replace(id="x") for call in twice.calls))

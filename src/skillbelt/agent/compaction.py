@@ -12,6 +12,7 @@ from contextlib import suppress
 from skillbelt.agent.models import NONE, Model, ModelFailure, Prompt, Reply, asking
 from skillbelt.materialize import Message
 from skillbelt.text import shorten, tokens_of_bytes
+from skillbelt.tools import Tool
 from skillbelt.values import Limits
 
 EVENT = "compacted"
@@ -28,14 +29,21 @@ _ASKED = (
 
 def size_of(messages: Sequence[Message]) -> int:
     """About how many tokens the messages have."""
-    return tokens_of_bytes(sum(map(_bytes, messages)))
+    return tokens_of_bytes(sum(map(_message_bytes, messages)))
 
 
-def _bytes(message: Message) -> int:
-    content = message.get("content")
-    size = len(content) if isinstance(content, str) else len(str(content or ""))
+def size_of_tools(tools: Sequence[Tool]) -> int:
+    """About how many tokens it takes to offer the tools."""
+    return tokens_of_bytes(sum(_bytes(f"{tool.description}{tool.schema}") for tool in tools))
+
+
+def _message_bytes(message: Message) -> int:
     calls = message.get("tool_calls")
-    return size + (len(str(calls)) if calls else 0)
+    return _bytes(str(message.get("content") or "")) + (_bytes(str(calls)) if calls else 0)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def kept_from(messages: Sequence[Message], window_tokens: int, limits: Limits) -> int:

@@ -41,6 +41,7 @@ from skillbelt.tools import Tool, ToolResult, Watch
 
 _RUNS = ("skill_run",)  # what is not done twice without anybody having seen how the first ended
 _SHOWN = 300
+_FLOOD = 16  # times as many calls as are carried out: each of them must be answered
 _EMPTY = "the model gave no answer"
 
 # A model for a place, and its tools beside those for skills.
@@ -69,6 +70,7 @@ class Turn:
         self._shop = Workshop(place, functions, self._fork)
         self._usage, self._text = NONE, ""
         self._ready: Prompt | None = None
+        self._sized: tuple[Sequence[Tool], int] = ((), 0)
         self._fault, self._again, self._wait_seconds = "", False, 0.0
 
     @property
@@ -248,6 +250,8 @@ class Turn:
             raise ModelFailure(f"{type(error).__name__}: {reason}", again=True) from error
         if found is None:
             raise ModelFailure(_EMPTY, again=True)
+        if len(found.calls) > _FLOOD * max(self._limits.max_answer_calls, 1):
+            raise ModelFailure(f"an answer with {len(found.calls)} calls (max_answer_calls)")
         return found
 
     @in_thread
@@ -269,7 +273,11 @@ class Turn:
 
     def _is_long(self, prompt: Prompt) -> bool:
         most = self._window_tokens * self._limits.compact_share
-        return bool(most) and compaction.size_of(prompt.messages) > most
+        if not most:
+            return False
+        if prompt.tools != self._sized[0]:
+            self._sized = (prompt.tools, compaction.size_of_tools(prompt.tools))
+        return compaction.size_of(prompt.messages) + self._sized[1] > most
 
     async def _compact(self) -> bool:
         """Tell the older part of the history in short from now on; whether there was one."""
