@@ -136,6 +136,26 @@ def test_a_conversation_can_be_gone_on_with(ask: Ask) -> None:
     assert sent == ["First", "One.", "Second"]
 
 
+def test_each_part_of_an_answer_begins_a_line(ask: Ask) -> None:
+    load = Calls((("a", "skill_load", '{"skill": "greet"}'),), "Let me see.")
+    with serving(load, said("Hello.")) as server:
+        done = ask("Greet Bob", "--model", f"tiny@{server.url}")
+    assert done.stdout == "Let me see.\nHello.\n"
+
+
+def test_a_skill_that_is_worked_on_apart_is_called_by_name(ask: Ask, skilled: Tree) -> None:
+    skilled.skill(f"{SKILLS}/research", "Researches.", context="fork")
+    with serving(said("Found.")) as server:
+        assert ask("/research the attic", "--model", f"tiny@{server.url}").stdout == "Found.\n"
+
+
+def test_a_command_that_is_refused_says_why(ask: Ask, skilled: Tree) -> None:
+    skilled.skill(f"{SKILLS}/mute", "Is not for users.", user_invocable=False)
+    done = ask("/mute")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "can not be called by the user" in done.stderr
+
+
 def test_arguments_of_calls_are_objects_where_they_can_be(ask: Ask) -> None:
     twice = Calls((("a", "skill_load", '{"skill": "greet"}'), ("b", "skill_load", '{"skill')))
     with serving(twice, said("done")) as server:

@@ -15,7 +15,16 @@ from anyio import CancelScope
 from skillbelt.agent import code, compaction
 from skillbelt.agent.calls import Outlet
 from skillbelt.agent.channel import Listening
-from skillbelt.agent.events import AgentEvent, Compaction, Final, Reason, Retry, ToolCall, Usage
+from skillbelt.agent.events import (
+    AgentEvent,
+    Compaction,
+    Final,
+    Reason,
+    Retry,
+    TextDelta,
+    ToolCall,
+    Usage,
+)
 from skillbelt.agent.forks import Fork, Relay, fork, forks, returned
 from skillbelt.agent.models import (
     NONE,
@@ -101,6 +110,12 @@ class Turn:
             self._usage = self._usage.plus(event)
         await self._told.tell(event)
 
+    async def _said(self, text: str) -> None:
+        """Tell an answer that no model gives just now."""
+        self._text = text
+        if text:
+            await self._tell(TextDelta(text))
+
     async def _tell_usage(self, usage: Usage) -> None:
         if usage != NONE:
             await self._tell(usage)
@@ -142,7 +157,6 @@ class Turn:
             await self._say(message)
             return None
         if command.error:
-            self._text = command.error
             return "error", command.error
         files = content.removeprefix(said)
         await self._say({**message, "content": f"{command.text}{files}", "said": said})
@@ -174,7 +188,7 @@ class Turn:
         if calls:
             await self._carry_out(calls, again=True)
         elif place.history[-1]["role"] == "assistant":
-            self._text = str(place.history[-1]["content"])
+            await self._said(str(place.history[-1]["content"]))
             return "answer", ""
         return None
 
@@ -387,7 +401,7 @@ class Turn:
 
         await outlet.all([work()])
         result = job.result or failed(CANCELLED)
-        self._text = result.text
         answer: Message = {"role": "assistant", "content": result.text}
         self.place.commit([answer], job.page.written, [job.page])
+        await self._said("" if result.error else result.text)
         return "error" if result.error else "answer", result.error

@@ -57,11 +57,9 @@ def run(args: argparse.Namespace) -> int:
     ):
         told = list(_shown(events, args))
         offline = runner.agent.model == OFFLINE
-    final = _final(told)
     if args.json:
         print_json(document(told))
     else:
-        print("" if final.text.endswith("\n") else "\n", end="")
         _tell(told, session, args)
     return _exit_code(told, offline)
 
@@ -112,21 +110,38 @@ def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
 
 def _shown(events: Iterable[AgentEvent], args: argparse.Namespace) -> Iterator[AgentEvent]:
     """The events, each shown as it comes; nothing but the document at the end with --json."""
-    from skillbelt.agent import Retry, TextDelta, ToolCall
+    from skillbelt.agent import Retry, TextDelta, ThinkingDelta, ToolCall
 
-    last: AgentEvent | None = None
+    text = Text()
     for event in events:
+        if not isinstance(event, TextDelta | ThinkingDelta):
+            text.end()
         match event:
             case TextDelta() if not args.json:
-                print(plain(event.text), end="", flush=True)
+                text.more(event.text)
             case ToolCall() if args.verbose:
                 say(f"skillbelt: {called(event)}", args)
             case Retry():
-                if isinstance(last, TextDelta) and not args.json:
-                    print(flush=True)  # so that what does not count ends here
                 say(f"skillbelt: asking again: {one_line(event.reason)}", args)
-        last = event
         yield event
+
+
+class Text:
+    """An answer on stdout, as it comes; what comes after it begins a line of its own."""
+
+    def __init__(self) -> None:
+        self._open = False
+
+    def more(self, text: str) -> None:
+        """Show more of it."""
+        print(plain(text), end="", flush=True)
+        self._open = not text.endswith("\n") if text else self._open
+
+    def end(self) -> None:
+        """Show no more of it."""
+        if self._open:
+            print(flush=True)
+        self._open = False
 
 
 def plain(text: str) -> str:
@@ -205,7 +220,7 @@ def _files(responses: Iterable[ToolResponse]) -> list[object]:
 def _tell(told: list[AgentEvent], session: str, args: argparse.Namespace) -> None:
     """What there is to say beside the answer."""
     final = _final(told)
-    if final.error and final.error != final.text:
+    if final.error:
         say(f"skillbelt: {one_line(final.error)}", args)
     if args.verbose:
         used = final.usage

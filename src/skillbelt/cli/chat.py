@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from skillbelt.cli.ask import OFFLINE, USER, called, model_options, new_session, open_runner, plain
+from skillbelt.cli.ask import (
+    OFFLINE,
+    USER,
+    Text,
+    called,
+    model_options,
+    new_session,
+    open_runner,
+    plain,
+)
 from skillbelt.cli.output import CLI_SESSION, count, print_table
 from skillbelt.errors import SkillbeltError
 from skillbelt.text import one_line, shorten
@@ -19,7 +28,7 @@ from skillbelt.text import one_line, shorten
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from skillbelt.agent import AgentEvent, Final, Runner
+    from skillbelt.agent import AgentEvent, Runner
 
 PROMPT = "> "
 _HISTORY = 1_000  # lines that are remembered
@@ -53,7 +62,7 @@ class _Chat:
     """One talk, which may go from one conversation to another."""
 
     def __init__(self, runner: Runner, args: argparse.Namespace) -> None:
-        self.runner, self.args = runner, args
+        self.runner, self.args, self._text = runner, args, Text()
         self.session: str = args.session or new_session("chat")
         self.commands: dict[str, Callable[[str], bool]] = {
             "help": self._help,
@@ -97,6 +106,7 @@ class _Chat:
                 for event in events:
                     self._show(event)
         except KeyboardInterrupt:
+            self._text.end()
             self.say("\ncancelled")
         except SkillbeltError as error:
             self.say(f"skillbelt: {one_line(str(error))}")
@@ -114,9 +124,11 @@ class _Chat:
         if self.args.json:
             print(json.dumps(agent.document(event), default=str), flush=True)
             return
+        if not isinstance(event, agent.TextDelta | agent.ThinkingDelta):
+            self._text.end()
         match event:
             case agent.TextDelta():
-                print(plain(event.text), end="", flush=True)
+                self._text.more(event.text)
             case agent.ToolCall():
                 self.say(self._faint(called(event)))
             case agent.RunOutput() if self.runner.agent.model != OFFLINE:
@@ -124,11 +136,11 @@ class _Chat:
             case agent.PermissionRequest():
                 self._ask(event)
             case agent.Retry():
-                self.say(f"\nasking again: {one_line(event.reason)}")
+                self.say(f"asking again: {one_line(event.reason)}")
             case agent.Compaction():
                 self.say(f"({count(event.messages, 'message')} told in short from now on)")
-            case agent.Final():
-                self._end(event)
+            case agent.Final() if event.error:
+                self.say(f"skillbelt: {one_line(event.error)}")
 
     def _ask(self, event: object) -> None:
         from skillbelt.agent import PermissionRequest
@@ -139,11 +151,6 @@ class _Chat:
             answer = ask(event.pending, self.runner.agent.runtime.gate.desk)
             if answer is not None:
                 self.runner.answer(event.pending.id, answer)
-
-    def _end(self, final: Final) -> None:
-        print("" if final.text.endswith("\n") else "\n", end="", flush=True)
-        if final.error:
-            self.say(f"skillbelt: {one_line(final.error)}")
 
     def _faint(self, text: str) -> str:
         dull = not sys.stderr.isatty() or _dumb() or os.environ.get("NO_COLOR")
