@@ -79,7 +79,6 @@ class Turn:
         self._shop = Workshop(place, functions, self._fork)
         self._usage, self._text = NONE, ""
         self._ready: Prompt | None = None
-        self._sized: tuple[Sequence[Tool], int] = ((), 0)
         self._fault, self._again, self._wait_seconds = "", False, 0.0
 
     @property
@@ -287,11 +286,10 @@ class Turn:
 
     def _is_long(self, prompt: Prompt) -> bool:
         most = self._window_tokens * self._limits.compact_share
-        if not most:
+        size = compaction.size_of(prompt.messages)
+        if not most or size * 2 < most:  # where tools are most of it, a shorter history is no help
             return False
-        if prompt.tools != self._sized[0]:
-            self._sized = (prompt.tools, compaction.size_of_tools(prompt.tools))
-        return compaction.size_of(prompt.messages) + self._sized[1] > most
+        return size + compaction.size_of_tools(prompt.tools) > most
 
     async def _compact(self) -> bool:
         """Tell the older part of the history in short from now on; whether there was one."""
