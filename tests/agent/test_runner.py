@@ -147,6 +147,23 @@ def test_a_tool_of_the_host(belt: Runtime) -> None:
     assert "add" in [tool.name for tool in model.prompts[0].tools]
 
 
+def test_a_tool_of_the_host_is_not_called_with_what_does_not_fit(belt: Runtime) -> None:
+    """B18."""
+    seen: list[object] = []
+    schema: dict[str, object] = {"properties": {"of": {"type": "array"}}, "required": ["of"]}
+
+    def add(given: dict[str, object]) -> str:
+        seen.append(given)
+        return "added"
+
+    tool = HostTool("add", "Adds.", add, schema)
+    model = Scripted(called(("add", {}), ("add", {"of": "x"})), said("done"))
+    told = results(play(Agent(belt, model, tools=(tool,))))
+    assert "argument 'of' is missing" in told[0]
+    assert "argument 'of' must be array" in told[1]
+    assert seen == []
+
+
 def test_a_tool_with_the_name_of_another_is_wrong_usage(belt: Runtime) -> None:
     tool = HostTool("skill_load", "Loads.", lambda _: "x")
     with pytest.raises(ConfigError, match="two tools named 'skill_load'"):

@@ -75,8 +75,7 @@ class Turn:
         self._outfit, self._answered, self._limits = outfit, answered, place.limits
         self.model, own = outfit(place)
         self._more = tuple(tool for tool, _ in own.values())
-        functions = {name: function for name, (_, function) in own.items()}
-        self._shop = Workshop(place, functions, self._fork)
+        self._shop = Workshop(place, own, self._fork)
         self._usage, self._text = NONE, ""
         self._ready: Prompt | None = None
         self._fault, self._again, self._wait_seconds = "", False, 0.0
