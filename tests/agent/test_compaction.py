@@ -73,6 +73,15 @@ def test_a_loaded_skill_survives_a_compaction(belt: Runtime) -> None:
     assert "Greet and list." in [message["content"] for message in last]
 
 
+def test_a_skill_whose_text_is_gone_is_named(belt: Runtime) -> None:
+    """One that was read, and not loaded: nothing else would bring it back."""
+    model = Scripted(summarising, window_tokens=12_000)
+    agent = Agent(belt, model)
+    events = [event for text in ("/greet Bob", *"123456") for event in play(agent, text)]
+    summary = of(events, Compaction)[0].summary
+    assert summary.endswith("\n\nSkills whose text was shown and is not any more: greet.")
+
+
 def test_a_model_that_says_the_request_is_too_long_is_sent_a_shorter_one(belt: Runtime) -> None:
     agent = Agent(belt, Scripted(said("An answer.")))
     for number in range(4):

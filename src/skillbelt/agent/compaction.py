@@ -6,6 +6,7 @@ its own behind the system message.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -17,6 +18,8 @@ from skillbelt.values import Limits
 
 EVENT = "compacted"
 HEADER = "The conversation so far, in short:"
+_CONTENT = re.compile(r'^<skill_content name="([a-z0-9-]{1,64})">$', re.MULTILINE)
+_GONE = 20  # names that are told
 _LEAST = 4  # messages that are worth it
 _EACH = 2_000  # characters of one message, in what the summary is made of
 _LINE = 200  # the same, where no model makes it
@@ -88,6 +91,14 @@ async def summary_of(messages: Sequence[Message], model: Model, window_tokens: i
                 made = piece if isinstance(piece, Reply) else made
     plain = shorten(transcript(messages, _LINE), max(window_tokens // 2, _LINE))
     return made._replace(text=made.text.strip() or plain)
+
+
+def gone(messages: Sequence[Message]) -> str:
+    """Which skills these messages showed whole and nothing else brings back; "" for none."""
+    texts = (str(message.get("content") or "") for message in messages)
+    names = dict.fromkeys(name for text in texts for name in _CONTENT.findall(text))
+    told = ", ".join(list(names)[:_GONE])
+    return f"\n\nSkills whose text was shown and is not any more: {told}." if told else ""
 
 
 def transcript(messages: Sequence[Message], each: int) -> str:

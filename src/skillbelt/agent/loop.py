@@ -297,9 +297,10 @@ class Turn:
         if not start:
             return False
         made = await compaction.summary_of(history[:start], self.model, self._window_tokens)
-        await self._shorten(len(history) - start, made.text)
+        text = f"{made.text}{compaction.gone(history[:start])}"
+        await self._shorten(len(history) - start, text)
         await self._tell_usage(made.usage)
-        await self._tell(Compaction(start, made.text))
+        await self._tell(Compaction(start, text))
         return True
 
     @in_thread
