@@ -5,6 +5,7 @@ Every provider is reached through pydantic-ai, which is imported when the first 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import MappingProxyType
@@ -183,11 +184,9 @@ class _Bounded:
         return self
 
     async def __anext__(self) -> ModelResponseStreamEvent:
-        from anyio import fail_after
-
         seconds, most = self._limits.model_idle_seconds, self._limits.max_answer_chars
         try:
-            with fail_after(seconds or None):
+            async with asyncio.timeout(seconds or None):
                 event = await anext(self._stream)
         except TimeoutError as error:
             quiet = f"the model gave nothing for {seconds:g} s (model_idle_seconds)"
