@@ -233,6 +233,24 @@ def test_an_empty_setting_is_no_model(ask: Ask, skilled: Tree) -> None:
     assert "No language model was used." in ask("Hello").stdout
 
 
+def test_what_a_command_prints_is_not_kept_in_memory(skilled: Tree) -> None:
+    command = "head -c 300000000 /dev/zero | tr '\\0' x"
+    run = called("skill_run", {"skill": "echo", "command": command})
+    code = (
+        "import resource, sys\n"
+        "from skillbelt.cli import main\n"
+        "main(sys.argv[1:])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)\n"
+    )
+    with serving(run, said("Enough.")) as server:
+        options = ("--yes", "--model", f"tiny@{server.url}")
+        done = skilled.python("-c", code, "ask", "Print", *options)
+        assert "xxx" in server.requests[1]["messages"][-1]["content"]
+    answer, mebibytes = done.stdout.split()
+    assert answer == "Enough."
+    assert int(mebibytes) < 250
+
+
 def test_verbose_says_what_it_cost(ask: Ask) -> None:
     with serving(said("Hi")) as server:
         done = ask("Hello", "--model", f"tiny@{server.url}", "-v")

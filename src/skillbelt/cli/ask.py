@@ -109,8 +109,11 @@ def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
 
 
 def _shown(events: Iterable[AgentEvent], args: argparse.Namespace) -> Iterator[AgentEvent]:
-    """The events, each shown as it comes; nothing but the document at the end with --json."""
-    from skillbelt.agent import Retry, TextDelta, ThinkingDelta, ToolCall
+    """The events, each shown as it comes; nothing but the document at the end with --json.
+
+    Pieces are not given on: the end has the whole, and a command may print without an end.
+    """
+    from skillbelt.agent import Retry, RunOutput, TextDelta, ThinkingDelta, ToolCall
 
     text = Text()
     for event in events:
@@ -123,7 +126,8 @@ def _shown(events: Iterable[AgentEvent], args: argparse.Namespace) -> Iterator[A
                 say(f"skillbelt: {called(event)}", args)
             case Retry():
                 say(f"skillbelt: asking again: {one_line(event.reason)}", args)
-        yield event
+        if not isinstance(event, TextDelta | ThinkingDelta | RunOutput):
+            yield event
 
 
 class Text:
