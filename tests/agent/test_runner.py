@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from skillbelt.agent import (
     HostTool,
     ModelFailure,
     PermissionRequest,
+    Prompt,
+    Reply,
     Runner,
     RunOutput,
     TextDelta,
@@ -25,6 +28,7 @@ from skillbelt.agent import (
     ToolResponse,
     Usage,
 )
+from skillbelt.agent.models import Piece
 from skillbelt.store.memory import MemoryStore
 from tests.agent.scripted import Scripted, called, final, messages, of, play, results, roles, said
 from tests.tree import Tree
@@ -192,6 +196,28 @@ def test_the_same_events_in_a_coroutine(belt: Runtime) -> None:
         return [event async for event in runner.run("ada", "chat", "Hi")]
 
     assert final(asyncio.run(collected())).text == "Hello"
+
+
+def test_a_run_waits_for_whoever_does_not_take_its_events(belt: Runtime) -> None:
+    given = 0
+
+    class Talkative:
+        name, window_tokens = "talkative", 0
+
+        async def ask(self, _prompt: Prompt) -> AsyncIterator[Piece]:
+            nonlocal given
+            for _ in range(5_000):
+                given += 1
+                yield TextDelta("x")
+            yield Reply("x" * 5_000)
+
+    with Runner(Agent(belt, Talkative())) as runner:
+        events = runner.run_sync("ada", "chat", "Talk.")
+        next(events)
+        time.sleep(0.5)
+        assert given < 1_000
+        rest = list(events)
+    assert len(of(rest, TextDelta)) == 4_999
 
 
 def test_one_session_has_one_run_at_a_time(belt: Runtime) -> None:

@@ -44,6 +44,7 @@ _Given = ParamSpec("_Given")
 _BUSY = "another run goes on in this session; wait for its end, or end it"
 _END_SECONDS = 30.0
 _LOOK_SECONDS = 0.5
+_ROOM_SECONDS = 0.01  # between looks whether somebody has taken an event
 # The sessions that a run of this process writes to right now.
 _ACTIVE: set[tuple[int, SessionKey]] = set()
 _LOCK = threading.Lock()
@@ -63,6 +64,7 @@ def _in_thread(
     ) -> Generator[AgentEvent, None, None]:
         found: queue.SimpleQueue[AgentEvent | None] = queue.SimpleQueue()
         begins = threading.Event()
+        most = max(self.agent.runtime.settings.limits.max_unread_events, 1)
 
         async def pump() -> None:
             begins.set()
@@ -70,6 +72,8 @@ def _in_thread(
                 async with aclosing(method(self, *args, **kwargs)) as events:
                     async for event in events:
                         found.put(event)
+                        while found.qsize() >= most:
+                            await asyncio.sleep(_ROOM_SECONDS)
             finally:
                 found.put(None)
 
