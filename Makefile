@@ -6,7 +6,7 @@ LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --extra all --group build -
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check fix bench bench-run bench-container bench-wasm bench-permission bench-prompt docs lock clean
+.PHONY: help setup demo test check fix bench bench-run bench-container bench-wasm bench-permission bench-prompt bench-agent docs lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -52,6 +52,9 @@ bench-prompt: $(VENV)/.dev ## the figures of docs/materialize.md: prefixes, toke
 	$(PYTHON_IN_VENV) -m benchmarks.prefix
 	$(PYTHON_IN_VENV) -m benchmarks.tokens
 	$(PYTHON_IN_VENV) -m benchmarks.turns
+
+bench-agent: $(VENV)/.dev ## what a turn of the runner costs, beside pydantic-ai without skills
+	$(PYTHON_IN_VENV) -m benchmarks.runner $(ARGS)
 
 docs: $(VENV)/.all ## rewrites the generated pages
 	$(PYTHON_IN_VENV) scripts/cli_reference.py --write

@@ -101,6 +101,7 @@ class Server:
             ("127.0.0.1", 0), type("Handler", (_Handler,), {"script": self})
         )
         self._http.daemon_threads = True
+        self._http.handle_error = _quiet  # type: ignore[assignment]
 
     @property
     def url(self) -> str:
@@ -148,6 +149,10 @@ def _past(text: str, at: int, skipped: str) -> int:
     while at < len(text) and text[at] in skipped:
         at += 1
     return at
+
+
+def _quiet(*_: object) -> None:
+    """Whoever hangs up in the middle of a request is no fault of the server's."""
 
 
 def _chunks(answer: Said | Calls) -> list[Chunk]:

@@ -31,14 +31,19 @@ class Screen(NamedTuple):
 
 
 def on_terminal(
-    tree: Tree, *arguments: str, columns: int = 100, typed: str = "", **environ: str
+    tree: Tree,
+    *arguments: str,
+    columns: int = 100,
+    typed: str = "",
+    program: tuple[str, ...] = ("-m", "skillbelt"),
+    **environ: str,
 ) -> Screen:
     """Run the command line on a terminal of that width, with what somebody types there."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
     child = subprocess.Popen(
-        [sys.executable, "-m", "skillbelt", *arguments],
+        [sys.executable, *program, *arguments],
         cwd=tree.project,
         env={**env, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environ},
         stdin=theirs,

@@ -18,7 +18,15 @@ from pathlib import Path
 import pytest
 
 from skillbelt.dependencies import Needs
-from skillbelt.environments import Environment, find_npm, find_uv, fits, provision, remove
+from skillbelt.environments import (
+    Environment,
+    can_be_written,
+    find_npm,
+    find_uv,
+    fits,
+    provision,
+    remove,
+)
 from skillbelt.errors import RunRefused
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.protocol import Job, Mount, run
@@ -470,3 +478,20 @@ def test_offline_packages_for_node_that_are_missing_are_named(tmp_path: Path) ->
     environ = {**os.environ, "npm_config_cache": str(tmp_path / "npm")}
     with pytest.raises(RunRefused, match=r"npm cache add 'greet@\^1\.3\.0'"):
         provision(needs, str(tmp_path / "cache"), environ=environ, offline=True)
+
+
+def test_downloads_are_kept_elsewhere_where_uv_can_not_keep_them(shop: Shop) -> None:
+    wheel(shop.packages, "greet", GREET)
+    home = shop.root / "home"
+    home.write_text("no folder")
+    del shop.environ["UV_CACHE_DIR"]
+    shop.environ |= {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    assert shop.provision("greet").installed
+    assert os.path.isdir(os.path.join(shop.cache, "uv"))
+
+
+def test_a_folder_can_be_written_when_it_can_be_made(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert can_be_written(str(tmp_path / "new" / "deep"))
+    assert not can_be_written(str(file / "new"))

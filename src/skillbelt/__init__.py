@@ -8,6 +8,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillbelt.agent import (
+        Agent,
+        Called,
+        Compaction,
+        Final,
+        HostTool,
+        Model,
+        ModelFailure,
+        PermissionRequest,
+        Prompt,
+        Reply,
+        Retry,
+        Runner,
+        RunOutput,
+        TextDelta,
+        ThinkingDelta,
+        ToolCall,
+        ToolResponse,
+        Usage,
+    )
     from skillbelt.artifacts import Artifact, ArtifactStore, open_artifacts
     from skillbelt.audit import AuditEvent, AuditLog
     from skillbelt.catalog import Catalog, Changes, discover_skills
@@ -72,6 +92,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "agent": "Agent Called Compaction Final HostTool Model ModelFailure PermissionRequest Prompt "
+    "Reply Retry RunOutput Runner TextDelta ThinkingDelta ToolCall ToolResponse Usage",
     "artifacts": "Artifact ArtifactStore open_artifacts",
     "run": "RunCall RunResult",
     "audit": "AuditEvent AuditLog",
@@ -103,6 +125,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
+    "Agent",
     "Answer",
     "ArchiveRefused",
     "Artifact",
@@ -110,10 +133,12 @@ __all__ = [
     "ArtifactStore",
     "AuditEvent",
     "AuditLog",
+    "Called",
     "Capabilities",
     "Catalog",
     "Changes",
     "Command",
+    "Compaction",
     "ConfigError",
     "Decision",
     "Diagnostic",
@@ -124,8 +149,10 @@ __all__ = [
     "FileTooLarge",
     "FileTypeRefused",
     "FileUnreadable",
+    "Final",
     "Frontmatter",
     "Gate",
+    "HostTool",
     "InvalidFrontmatter",
     "Limits",
     "LoadError",
@@ -133,6 +160,8 @@ __all__ = [
     "LoadedSkill",
     "Manifest",
     "MissingExtra",
+    "Model",
+    "ModelFailure",
     "NewEvent",
     "Origin",
     "Overview",
@@ -140,13 +169,19 @@ __all__ = [
     "PathEscape",
     "Pending",
     "PermissionDenied",
+    "PermissionRequest",
+    "Prompt",
+    "Reply",
     "Report",
     "Request",
     "Requirements",
+    "Retry",
     "Rule",
     "RunCall",
+    "RunOutput",
     "RunRefused",
     "RunResult",
+    "Runner",
     "Runtime",
     "RuntimeSession",
     "SandboxUnavailable",
@@ -162,9 +197,14 @@ __all__ = [
     "SourceError",
     "Storage",
     "Store",
+    "TextDelta",
+    "ThinkingDelta",
     "Tool",
+    "ToolCall",
+    "ToolResponse",
     "ToolResult",
     "Trust",
+    "Usage",
     "build_manifest",
     "check_all",
     "check_file",

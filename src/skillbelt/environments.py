@@ -107,7 +107,8 @@ def provision(
         return found
     program = find_uv(given, environ) if needs.kind == "python" else find_npm(given, environ)
     say = progress or _silent
-    tools = _Tools(program, interpreter, version, _scrubbed(environ, program), offline,
+    tools = _Tools(program, interpreter, version, _cached(_scrubbed(environ, program), cache_dir),
+                   offline,
                    allow_builds, timeout_seconds, max_bytes, say)  # fmt: skip
     os.makedirs(folder, mode=0o755, exist_ok=True)
     with _locked(os.path.join(folder, f".{key}{LOCK}"), timeout_seconds) as lock:
@@ -261,6 +262,22 @@ def _scrubbed(environ: Mapping[str, str], program: str) -> dict[str, str]:
     }
     path = os.pathsep.join([os.path.dirname(program), "/usr/local/bin", "/usr/bin", "/bin"])
     return {**kept, "PATH": path, "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
+
+
+def _cached(environ: dict[str, str], cache_dir: str) -> dict[str, str]:
+    """With a place for what uv downloads, where its own can not be written to."""
+    home = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".cache")
+    usual = os.path.join(environ.get("XDG_CACHE_HOME") or home, "uv")
+    if {"UV_CACHE_DIR", "UV_NO_CACHE"}.intersection(environ) or can_be_written(usual):
+        return environ
+    return {**environ, "UV_CACHE_DIR": os.path.join(cache_dir, "uv")}
+
+
+def can_be_written(folder: str) -> bool:
+    """Whether files can be put into a folder, which may have to be made first."""
+    while not os.path.lexists(folder) and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
 # --- making one ----------------------------------------------------------------------------------

@@ -78,6 +78,7 @@ class Settings(NamedTuple):
     load_mode: Literal["turn", "once", "session"] = "turn"
     placement: Literal["tool", "system"] = "tool"
     max_loaded_skills: int = 0
+    model: str = "offline"
     tool_names: Literal["skillbelt", "common"] = "skillbelt"
     tool_profile: Literal["simple", "knowledge", "full"] = "full"
     rescan_seconds: float = 0.0
@@ -126,7 +127,8 @@ _GROUPS = ("skills", "limits")
 # Tables that are no settings: the rules of permission.
 _RULES = ("permission", "agent")
 # A project's files come with the checkout: they may not switch off what guards against it, nor say
-# where decisions and downloads are kept, which they could bring along.
+# where decisions and downloads are kept, which they could bring along, nor who is told what the
+# user says, nor how much of that the user pays for.
 USER_ONLY = frozenset(
     ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir", "container_engine",
      "container_image", "container_reuse", "container_runtime", "denied_commands",
@@ -139,6 +141,10 @@ USER_ONLY = frozenset(
      "install_timeout_seconds", "max_network_bytes", "max_network_connections",
      "max_network_header_bytes", "max_packages_bytes", "network_connect_seconds",
      "network_header_seconds", "network_idle_seconds",
+     "cancel_timeout_seconds", "compact_kept_share", "compact_share", "max_answer_calls",
+     "max_answer_chars", "max_code_blocks", "max_fork_depth", "max_kept_messages", "max_repeats",
+     "max_retries", "max_steps", "max_unread_bytes", "max_unread_events", "model",
+     "model_idle_seconds", "retry_wait_seconds",
      "max_written_file_bytes", "permission_timeout_seconds", "run_timeout_seconds", "sandbox",
      "state_dir", "trust_declared_tools", "trust_project", "untrusted_sandbox")
 )  # fmt: skip

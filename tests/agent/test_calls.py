@@ -11,7 +11,7 @@ import pytest
 
 from skillbelt import Request, Runtime
 from skillbelt.agent import AgentEvent, Called, PermissionRequest, RunOutput
-from skillbelt.agent.calls import Arguments, Outlet
+from skillbelt.agent.calls import Arguments, Outlet, unfit
 from skillbelt.desk import Desk
 from skillbelt.sandbox.protocol import Outcome
 
@@ -47,8 +47,8 @@ def desk(belt: Runtime) -> Iterator[Desk]:
     yield belt.gate.desk
 
 
-def outlet(desk: Desk, told: Told, *, answered: bool = False) -> Outlet:
-    return Outlet(told, lambda: desk, "app/ada/chat", answered)
+def outlet(desk: Desk, told: Told, *, answered: bool = False, end_seconds: float = 10.0) -> Outlet:
+    return Outlet(told, lambda: desk, "app/ada/chat", answered, end_seconds)
 
 
 def ask(desk: Desk, session: str = "app/ada/chat") -> str:
@@ -152,13 +152,10 @@ async def all_of(made: Outlet, *works: object) -> None:
     await made.all([work() for work in works])  # type: ignore[operator]
 
 
-def test_what_does_not_end_is_left_after_a_while(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("skillbelt.agent.calls.END_SECONDS", 0.05)
-
+def test_what_does_not_end_is_left_after_a_while(desk: Desk) -> None:
     async def main() -> float:
-        task = asyncio.ensure_future(all_of(outlet(desk, Told()), lambda: asyncio.sleep(60)))
+        made = outlet(desk, Told(), end_seconds=0.05)
+        task = asyncio.ensure_future(all_of(made, lambda: asyncio.sleep(60)))
         await asyncio.sleep(0.01)
         started = time.monotonic()
         task.cancel()
@@ -189,3 +186,44 @@ def test_nothing_at_all_is_a_fault_where_the_answer_broke_off() -> None:
 
 def test_the_same_arguments_have_the_same_key() -> None:
     assert arguments('{"b": 1, "a": 2}').key == arguments({"a": 2, "b": 1}).key
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "of": {"type": "array"},
+        "times": {"type": "integer"},
+        "share": {"type": ["number", "null"]},
+        "how": {"type": "string", "enum": ["fast", "slow"]},
+        "odd": {"anyOf": [{"type": "string"}]},
+    },
+    "required": ["of"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"of": []}, ""),
+        ({"of": [], "times": 3.0, "share": None, "how": "fast", "odd": 1}, ""),
+        ({}, "argument 'of' is missing"),
+        ({"of": "x"}, "argument 'of' must be array"),
+        ({"of": [], "times": True}, "argument 'times' must be integer"),
+        ({"of": [], "times": 1.5}, "argument 'times' must be integer"),
+        ({"of": [], "share": "x"}, "argument 'share' must be number or null"),
+        ({"of": [], "how": "x"}, "argument 'how' must be one of fast, slow"),
+        ({"of": [], "more": 1}, "unknown argument 'more'"),
+    ],
+)
+def test_arguments_are_held_against_the_schema_of_the_host(
+    given: dict[str, object], fault: str
+) -> None:
+    assert unfit(given, SCHEMA) == fault
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, {"properties": 3, "required": "of"}, {"properties": {"of": True}}]
+)
+def test_an_odd_schema_takes_everything(schema: dict[str, object]) -> None:
+    assert unfit({"of": 1}, schema) == ""

@@ -7,11 +7,12 @@ import threading
 
 from skillbelt.agent import RunOutput, TextDelta
 from skillbelt.agent.channel import Channel, begun, settled
+from skillbelt.values import Limits
 
 
 def test_events_come_in_their_order_and_end() -> None:
     async def main() -> list[object]:
-        channel = Channel()
+        channel = Channel(Limits())
         for text in "abc":
             await channel.tell(TextDelta(text))
         channel.end()
@@ -22,7 +23,7 @@ def test_events_come_in_their_order_and_end() -> None:
 
 def test_whoever_tells_waits_for_whoever_listens() -> None:
     async def main() -> int:
-        channel = Channel()
+        channel = Channel(Limits())
         told = 0
 
         async def teller() -> None:
@@ -45,7 +46,7 @@ def test_whoever_tells_waits_for_whoever_listens() -> None:
 
 def test_threads_can_tell_too() -> None:
     async def main() -> object:
-        channel = Channel()
+        channel = Channel(Limits())
         threading.Thread(target=channel.emit, args=(TextDelta("x"),)).start()
         return await asyncio.wait_for(channel.next(), 30)
 
@@ -54,7 +55,7 @@ def test_threads_can_tell_too() -> None:
 
 def test_output_that_nobody_takes_is_bounded() -> None:
     async def main() -> int:
-        channel = Channel()
+        channel = Channel(Limits())
         for _ in range(5):
             channel.emit(RunOutput("c", "stdout", b"x" * 2**19))
         await asyncio.sleep(0)
@@ -70,7 +71,7 @@ def test_output_that_nobody_takes_is_bounded() -> None:
 
 def test_nobody_is_told_when_the_loop_is_closed() -> None:
     async def main() -> Channel:
-        return Channel()
+        return Channel(Limits())
 
     asyncio.run(main()).emit(TextDelta("x"))
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from skillbelt import Runtime
-from skillbelt.agent import Agent, Compaction, ModelFailure, Prompt, Reply, Runner
+from skillbelt.agent import Agent, Compaction, HostTool, ModelFailure, Prompt, Reply, Runner
 from skillbelt.agent.compaction import HEADER, kept_from, shortened, size_of, summary_of
 from skillbelt.materialize import Message
+from skillbelt.values import Limits
 from tests.agent.scripted import Scripted, called, final, of, play, said
 
 USER: Message = {"role": "user", "content": "Hi"}
@@ -72,6 +73,15 @@ def test_a_loaded_skill_survives_a_compaction(belt: Runtime) -> None:
     assert "Greet and list." in [message["content"] for message in last]
 
 
+def test_a_skill_whose_text_is_gone_is_named(belt: Runtime) -> None:
+    """One that was read, and not loaded: nothing else would bring it back."""
+    model = Scripted(summarising, window_tokens=12_000)
+    agent = Agent(belt, model)
+    events = [event for text in ("/greet Bob", *"123456") for event in play(agent, text)]
+    summary = of(events, Compaction)[0].summary
+    assert summary.endswith("\n\nSkills whose text was shown and is not any more: greet.")
+
+
 def test_a_model_that_says_the_request_is_too_long_is_sent_a_shorter_one(belt: Runtime) -> None:
     agent = Agent(belt, Scripted(said("An answer.")))
     for number in range(4):
@@ -89,20 +99,35 @@ def test_a_request_that_can_not_be_shorter_is_an_error_and_no_loop(belt: Runtime
     assert (end.reason, end.error, len(model.prompts)) == ("error", "too long", 1)
 
 
+def test_every_script_counts_by_its_bytes() -> None:
+    """A word of Chinese is more than its characters."""
+    [latin, chinese] = [
+        size_of([{"role": "user", "content": one * 400}]) for one in ("a", "\u4e2d")
+    ]
+    assert (latin, chinese) == (100, 300)
+
+
+def test_what_is_offered_counts(belt: Runtime) -> None:
+    model = Scripted(summarising, window_tokens=12_000)
+    tool = HostTool("long", "word " * 8_000, lambda _: "x")
+    agent = Agent(belt, model, tools=(tool,))
+    assert of([e for n in range(3) for e in play(agent, f"Question {n}")], Compaction)
+
+
 def test_no_call_is_parted_from_its_answers() -> None:
     messages = [USER, ANSWER] * 3 + [USER, CALL, RESULT, CALL, RESULT, CALL, RESULT, CALL, RESULT]
-    start = kept_from(messages, 100_000)
+    start = kept_from(messages, 100_000, Limits())
     assert messages[start]["role"] != "tool"
     assert start > 0
 
 
 def test_a_short_history_is_left_alone() -> None:
-    assert kept_from([USER, ANSWER, USER], 100_000) == 0
+    assert kept_from([USER, ANSWER, USER], 100_000, Limits()) == 0
 
 
 def test_what_is_too_long_itself_is_not_kept() -> None:
     messages = [USER, ANSWER] * 4 + [USER, CALL, {**RESULT, "content": LONG}]
-    assert kept_from(messages, 1_000) == len(messages)
+    assert kept_from(messages, 1_000, Limits()) == len(messages)
 
 
 def test_what_the_user_wants_now_stays_word_for_word() -> None:

@@ -122,7 +122,7 @@ def test_forks_go_only_so_deep(belt: Runtime, tree: Tree) -> None:
     for name in ("one", "two", "three"):
         tree.skill(f"{SKILLS}/{name}", context="fork")
     steps = [called(("skill_load", {"skill": name})) for name in ("one", "two", "three")]
-    play(Agent(belt, Scripted(*steps, said("done")), max_depth=2))
+    play(Agent(belt, Scripted(*steps, said("done")), max_fork_depth=2))
     assert len(sessions(belt)) == 3
 
 
@@ -165,6 +165,7 @@ def test_what_the_user_calls_by_name_is_answered_by_the_fork(forking: Runtime) -
     model = Scripted(said("Found."))
     events = play(Agent(forking, model), "/research the attic")
     assert final(events) == Final("Found.", "answer", "", final(events).usage)
+    assert of(events, TextDelta) == [TextDelta("Found.")]
     assert '<skill_content name="research">' in model.sent()[-1]["content"]
     kept = forking.session("ada", "chat").session.messages()
     assert [message["role"] for message in kept] == ["user", "assistant"]

@@ -26,8 +26,8 @@ from skillbelt.agent import (
     ToolResponse,
     Usage,
 )
-from skillbelt.agent import loop as agent_loop
 from skillbelt.agent.models import Piece, Provided, named_apart, provided, settings_for
+from skillbelt.values import Limits
 from tests.agent.scripted import final, of, play, results
 from tests.openai_server import (
     Broken,
@@ -42,25 +42,27 @@ from tests.openai_server import (
     said,
     serving,
 )
+from tests.tree import Tree
 
+LIMITS = Limits()
 ASKED = [{"role": "user", "content": "Hello?"}]
 
 
 @pytest.fixture(autouse=True)
-def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def keys(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """No key of this machine's, and no waiting before a request that is made again."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OLLAMA_BASE_URL", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(agent_loop, "_WAIT_SECONDS", 0.0)
+    tree.setenv("SKILLBELT_RETRY_WAIT_SECONDS", 0)
 
 
 def name_of(server: Server) -> str:
     return f"tiny@{server.url}"
 
 
-def asked(name: str, prompt: Prompt | None = None) -> list[Piece]:
+def asked(name: str, prompt: Prompt | None = None, limits: Limits = LIMITS) -> list[Piece]:
     async def collected() -> list[Piece]:
-        async with provided(name) as model:
+        async with provided(name, limits=limits) as model:
             return [piece async for piece in model.ask(prompt or Prompt(ASKED))]
 
     return asyncio.run(collected())
@@ -130,10 +132,33 @@ def test_a_server_that_is_not_there_is_a_failure() -> None:
         asked("tiny@http://127.0.0.1:9/v1")
 
 
-def test_an_answer_without_an_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skillbelt.agent.models.MAX_ANSWER_CHARS", 100)
-    with serving(Said(("x" * 60,) * 5)) as server, pytest.raises(ModelFailure, match="longer"):
-        asked(name_of(server))
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Said(("x" * 60,) * 5),
+        Said(("x" * 300,)),
+        called("skill_load", "x" * 300),
+        Calls(tuple((f"c{number}", "x", "") for number in range(60))),
+    ],
+    ids=["pieces", "at once", "arguments", "calls"],
+)
+def test_an_answer_without_an_end_is_ended(answer: Said | Calls) -> None:
+    with (
+        serving(answer) as server,
+        pytest.raises(ModelFailure, match=r"longer than 100 characters \(max_answer_chars\)"),
+    ):
+        asked(name_of(server), limits=Limits(max_answer_chars=100))
+
+
+def test_a_model_that_falls_silent_is_given_up() -> None:
+    slow = Slow(said("Once", " upon a time"), threading.Event())
+    with (
+        serving(slow) as server,
+        pytest.raises(ModelFailure, match=r"gave nothing for 0\.2 s") as failure,
+    ):
+        asked(name_of(server), limits=Limits(model_idle_seconds=0.2))
+    assert failure.value.again
+    assert server.gone.wait(30)
 
 
 def test_thoughts_are_told_apart_and_kept_for_their_provider() -> None:
@@ -310,6 +335,22 @@ def test_a_name_that_is_no_model_is_wrong_usage(name: str) -> None:
         provided(name)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://[::1", "ftp://host/v1", "http://", "http:///v1", "http://host:x/", "http://h:0"]
+)
+def test_an_address_without_a_server_is_wrong_usage(url: str) -> None:
+    with pytest.raises(ConfigError, match="is no address of a server"):
+        provided(f"tiny@{url}")
+
+
+def test_a_failure_says_who_failed_and_why() -> None:
+    with pytest.raises(ModelFailure, match=r"tiny at 127\.0\.0\.1:9: connection failed: .*"):
+        asked("tiny@http://user:word@127.0.0.1:9/v1")
+    with serving(Refused(401, "bad key")) as server, pytest.raises(ModelFailure) as failure:
+        asked(name_of(server))
+    assert str(failure.value).endswith(" answered 401: bad key")
+
+
 def test_a_missing_package_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_ai.exceptions", None)
     with pytest.raises(MissingExtra, match=r"skillbelt\[agent\]"):
@@ -328,8 +369,14 @@ def test_openai_itself_has_a_key_for_its_cache(monkeypatch: pytest.MonkeyPatch) 
     from pydantic_ai.models import infer_model
 
     monkeypatch.setenv("OPENAI_API_KEY", "key")
-    settings = settings_for(infer_model("openai:gpt-5"), "app/ada/chat")
-    assert settings.get("openai_prompt_cache_key") == "app/ada/chat"
+    model = infer_model("openai:gpt-5")
+    keys = [
+        str(settings_for(model, f"app/ada/{name}").get("openai_prompt_cache_key"))
+        for name in ("chat", "chat", "chat." + "x" * 100)
+    ]
+    assert keys[0] == keys[1] != keys[2]
+    assert all(len(key) <= 64 for key in keys)  # more is refused there
+    assert "ada" not in keys[0]
 
 
 def test_nobody_else_is_sent_a_field_they_may_not_know() -> None:
@@ -343,6 +390,7 @@ def test_anthropic_is_told_what_to_cache(monkeypatch: pytest.MonkeyPatch) -> Non
     sent = anthropic_request(provided("anthropic:claude-haiku-5-5"))
     assert sent["system"][0]["cache_control"]["type"] == "ephemeral"
     assert sent["tools"][-1]["cache_control"]["type"] == "ephemeral"
+    assert sent["cache_control"]["type"] == "ephemeral"  # the end of the history, wherever that is
 
 
 def anthropic_request(model: Provided) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,10 @@ from skillbelt.agent import (
     AgentEvent,
     Final,
     HostTool,
+    ModelFailure,
     PermissionRequest,
+    Prompt,
+    Reply,
     Runner,
     RunOutput,
     TextDelta,
@@ -23,6 +28,7 @@ from skillbelt.agent import (
     ToolResponse,
     Usage,
 )
+from skillbelt.agent.models import Piece
 from skillbelt.store.memory import MemoryStore
 from tests.agent.scripted import Scripted, called, final, messages, of, play, results, roles, said
 from tests.tree import Tree
@@ -145,6 +151,23 @@ def test_a_tool_of_the_host(belt: Runtime) -> None:
     assert "add" in [tool.name for tool in model.prompts[0].tools]
 
 
+def test_a_tool_of_the_host_is_not_called_with_what_does_not_fit(belt: Runtime) -> None:
+    """B18."""
+    seen: list[object] = []
+    schema: dict[str, object] = {"properties": {"of": {"type": "array"}}, "required": ["of"]}
+
+    def add(given: dict[str, object]) -> str:
+        seen.append(given)
+        return "added"
+
+    tool = HostTool("add", "Adds.", add, schema)
+    model = Scripted(called(("add", {}), ("add", {"of": "x"})), said("done"))
+    told = results(play(Agent(belt, model, tools=(tool,))))
+    assert "argument 'of' is missing" in told[0]
+    assert "argument 'of' must be array" in told[1]
+    assert seen == []
+
+
 def test_a_tool_with_the_name_of_another_is_wrong_usage(belt: Runtime) -> None:
     tool = HostTool("skill_load", "Loads.", lambda _: "x")
     with pytest.raises(ConfigError, match="two tools named 'skill_load'"):
@@ -173,6 +196,28 @@ def test_the_same_events_in_a_coroutine(belt: Runtime) -> None:
         return [event async for event in runner.run("ada", "chat", "Hi")]
 
     assert final(asyncio.run(collected())).text == "Hello"
+
+
+def test_a_run_waits_for_whoever_does_not_take_its_events(belt: Runtime) -> None:
+    given = 0
+
+    class Talkative:
+        name, window_tokens = "talkative", 0
+
+        async def ask(self, _prompt: Prompt) -> AsyncIterator[Piece]:
+            nonlocal given
+            for _ in range(5_000):
+                given += 1
+                yield TextDelta("x")
+            yield Reply("x" * 5_000)
+
+    with Runner(Agent(belt, Talkative())) as runner:
+        events = runner.run_sync("ada", "chat", "Talk.")
+        next(events)
+        time.sleep(0.5)
+        assert given < 1_000
+        rest = list(events)
+    assert len(of(rest, TextDelta)) == 4_999
 
 
 def test_one_session_has_one_run_at_a_time(belt: Runtime) -> None:
@@ -339,6 +384,13 @@ def test_an_answer_with_too_many_calls_has_the_first_of_them_carried_out(belt: R
     assert ["may hold 64 calls" in text for text in told] == [False] * 64 + [True] * 6
 
 
+def test_an_answer_that_is_nothing_but_calls_is_not_kept(belt: Runtime) -> None:
+    flood = called(*[("skill_list", {})] * 2_000)
+    events = play(Agent(belt, Scripted(flood)))
+    assert final(events).error == "an answer with 2000 calls (max_answer_calls)"
+    assert roles(belt) == ["user"]
+
+
 def test_calls_that_share_an_id_are_told_apart(belt: Runtime) -> None:
     twice = called(("skill_list", {}), ("skill_list", {"offset": 1}))
     same = twice._replace(calls=tuple(call._replace(id="x") for call in twice.calls))
@@ -425,3 +477,43 @@ def test_a_secret_of_a_run_is_not_told(running: Runtime) -> None:
     events = play(Agent(running, Scripted(called(("skill_run", arguments)), said("done"))))
     assert b"".join(event.data for event in of(events, RunOutput)) == b"[API_KEY]\n"
     assert all(secret not in text for text in results(events))
+
+
+# Limits are settings
+
+
+def bounded(tree: Tree, model: Scripted, **limits: Any) -> list[AgentEvent]:
+    with Runtime(tree.project, **limits) as belt:
+        return play(Agent(belt, model, run_code=True))
+
+
+def test_steps_are_bounded_by_a_setting(tree: Tree) -> None:
+    numbers = iter(range(100))
+    model = Scripted(lambda _: called(("skill_list", {"offset": next(numbers)})))
+    assert final(bounded(tree, model, max_steps=4)).reason == "max_steps"
+    assert len(model.prompts) == 4
+
+
+def test_repeated_calls_are_bounded_by_a_setting(tree: Tree) -> None:
+    events = bounded(tree, Scripted(called(("skill_list", {}))), max_repeats=2)
+    assert final(events).reason == "loop"
+    assert len(results(events)) == 4
+
+
+def test_retries_are_bounded_by_a_setting(tree: Tree) -> None:
+    model = Scripted(ModelFailure("busy", again=True))
+    bounded(tree, model, max_retries=4, retry_wait_seconds=0)
+    assert len(model.prompts) == 5
+
+
+def test_calls_of_an_answer_are_bounded_by_a_setting(tree: Tree) -> None:
+    calls = called(("skill_list", {"offset": 1}), ("skill_list", {"offset": 2}))
+    told = results(bounded(tree, Scripted(calls, said("done")), max_answer_calls=1))
+    assert ["may hold 1 calls" in text for text in told] == [False, True]
+
+
+def test_blocks_of_code_are_bounded_by_a_setting(tree: Tree) -> None:
+    model = Scripted(said("```sh\necho one\n```\n```sh\necho two\n```\n"), said("done"))
+    bounded(tree, model, max_code_blocks=1)
+    assert "1. sh" in model.sent()[-1]["content"]
+    assert "2. sh" not in model.sent()[-1]["content"]

@@ -25,6 +25,7 @@ from skillbelt.agent import (
     PermissionRequest,
     Runner,
     RunOutput,
+    TextDelta,
     ToolCall,
 )
 from skillbelt.agent.place import mended
@@ -259,7 +260,8 @@ def test_there_is_nothing_to_resume_in_a_new_session(belt: Runtime) -> None:
 def test_resuming_what_was_answered_gives_the_answer_again(belt: Runtime) -> None:
     model = Scripted(said("Hello"))
     play(Agent(belt, model))
-    assert final(resumed(Agent(belt, model))).text == "Hello"
+    events = resumed(Agent(belt, model))
+    assert (of(events, TextDelta), final(events).text) == ([TextDelta("Hello")], "Hello")
     assert len(model.prompts) == 1
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from skillbelt.cli import main
-from tests.openai_server import Refused, Slow, called, said, serving
+from tests.openai_server import Broken, Calls, Refused, Slow, called, said, serving
 from tests.terminal import on_terminal
 from tests.tree import Done, Tree
 
@@ -136,6 +136,48 @@ def test_a_conversation_can_be_gone_on_with(ask: Ask) -> None:
     assert sent == ["First", "One.", "Second"]
 
 
+def test_each_part_of_an_answer_begins_a_line(ask: Ask) -> None:
+    load = Calls((("a", "skill_load", '{"skill": "greet"}'),), "Let me see.")
+    with serving(load, said("Hello.")) as server:
+        done = ask("Greet Bob", "--model", f"tiny@{server.url}")
+    assert done.stdout == "Let me see.\nHello.\n"
+
+
+def test_a_skill_that_is_worked_on_apart_is_called_by_name(ask: Ask, skilled: Tree) -> None:
+    skilled.skill(f"{SKILLS}/research", "Researches.", context="fork")
+    with serving(said("Found.")) as server:
+        assert ask("/research the attic", "--model", f"tiny@{server.url}").stdout == "Found.\n"
+
+
+def test_a_command_that_is_refused_says_why(ask: Ask, skilled: Tree) -> None:
+    skilled.skill(f"{SKILLS}/mute", "Is not for users.", user_invocable=False)
+    done = ask("/mute")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "can not be called by the user" in done.stderr
+
+
+def test_arguments_of_calls_are_objects_where_they_can_be(ask: Ask) -> None:
+    twice = Calls((("a", "skill_load", '{"skill": "greet"}'), ("b", "skill_load", '{"skill')))
+    with serving(twice, said("done")) as server:
+        done = ask("Greet Bob", "--model", f"tiny@{server.url}", "--json")
+    calls = json.loads(done.stdout)["tool_calls"]
+    assert [call["arguments"] for call in calls] == [{"skill": "greet"}, '{"skill']
+    assert [bool(call["error"]) for call in calls] == [False, True]
+
+
+def test_what_does_not_count_is_not_in_the_line_of_the_answer(ask: Ask, skilled: Tree) -> None:
+    skilled.setenv("SKILLBELT_RETRY_WAIT_SECONDS", 0)
+    with serving(Broken(said("half", "of"), 1), said("Whole.")) as server:
+        done = ask("Hello", "--model", f"tiny@{server.url}")
+    assert done.stdout == "half\nWhole.\n"
+    assert "asking again: compatible:tiny at" in done.stderr
+
+
+def test_an_address_that_is_none_is_wrong_usage(ask: Ask) -> None:
+    done = ask("Hello", "--model", "tiny@http://[::1")
+    assert (done.exit_code, done.stdout) == (2, "")
+
+
 def test_a_model_that_refuses_is_an_answer_of_no(ask: Ask) -> None:
     with serving(Refused(400, "no such thing")) as server:
         done = ask("Hello", "--model", f"tiny@{server.url}")
@@ -168,6 +210,45 @@ def test_an_interrupt_ends_it_at_once(skilled: Tree) -> None:
         assert server.gone.wait(30)
     assert child.returncode == 130
     assert b"Traceback" not in stderr
+
+
+def test_the_model_may_be_a_setting(ask: Ask, skilled: Tree) -> None:
+    with serving(said("Hi from afar")) as server:
+        skilled.setenv("SKILLBELT_MODEL", f"tiny@{server.url}")
+        assert ask("Hello").stdout == "Hi from afar\n"
+        assert "No language model" in ask("Hello", "--model", "offline").stdout
+        assert len(server.requests) == 1
+
+
+def test_a_project_can_not_say_who_is_told(ask: Ask, skilled: Tree) -> None:
+    with serving(said("Thank you")) as server:
+        skilled.write("project/skillbelt.toml", f'model = "tiny@{server.url}"\n')
+        done = ask("My secret")
+        assert (done.exit_code, server.requests) == (2, [])
+    assert "model can not be set by a project" in done.stderr
+
+
+def test_an_empty_setting_is_no_model(ask: Ask, skilled: Tree) -> None:
+    skilled.setenv("SKILLBELT_MODEL", "")
+    assert "No language model was used." in ask("Hello").stdout
+
+
+def test_what_a_command_prints_is_not_kept_in_memory(skilled: Tree) -> None:
+    command = "head -c 300000000 /dev/zero | tr '\\0' x"
+    run = called("skill_run", {"skill": "echo", "command": command})
+    code = (
+        "import resource, sys\n"
+        "from skillbelt.cli import main\n"
+        "main(sys.argv[1:])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)\n"
+    )
+    with serving(run, said("Enough.")) as server:
+        options = ("--yes", "--model", f"tiny@{server.url}")
+        done = skilled.python("-c", code, "ask", "Print", *options)
+        assert "xxx" in server.requests[1]["messages"][-1]["content"]
+    answer, mebibytes = done.stdout.split()
+    assert answer == "Enough."
+    assert int(mebibytes) < 250
 
 
 def test_verbose_says_what_it_cost(ask: Ask) -> None:

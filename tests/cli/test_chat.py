@@ -17,7 +17,9 @@ from contextlib import contextmanager
 import pytest
 
 from skillbelt.cli import main
+from tests.benches import alive
 from tests.openai_server import Slow, called, said, serving
+from tests.sources.server import eventually
 from tests.tree import Done, Tree
 
 SKILLS = "project/.agents/skills"
@@ -179,6 +181,46 @@ def test_an_interrupt_ends_the_answer_and_not_the_talk(skilled: Tree) -> None:
         talk.say("/quit")
 
 
+def test_an_interrupt_ends_a_command_and_not_the_talk(skilled: Tree) -> None:
+    mark = f"7{os.getpid()}.75"
+    run = called("skill_run", {"skill": "echo", "command": f"echo begun; exec sleep {mark}"})
+    with (
+        serving(run, said("Here I am.")) as server,
+        talking(skilled, "--yes", "--model", f"tiny@{server.url}") as talk,
+    ):
+        talk.say("Run it")
+        talk.until("\nbegun")
+        eventually(lambda: alive(mark) != [])
+        talk.type("\x03")
+        talk.until("cancelled")
+        assert alive(mark) == []
+        talk.say("Are you there?")
+        talk.until("Here I am.")
+        answers = [m for m in server.requests[1]["messages"] if m["role"] == "tool"]
+        assert [json.loads(one["content"])["cancelled"] for one in answers] == [True]
+        talk.say("/quit")
+
+
+def test_conversations_are_gone_on_with_at_a_terminal(skilled: Tree) -> None:
+    with serving(said("First answer."), said("Second answer.")) as server:
+        options = ("--model", f"tiny@{server.url}")
+        with talking(skilled, *options, "--session", "mine") as talk:
+            talk.say("A question")
+            talk.until("First answer.")
+            talk.say("/quit")
+        with talking(skilled, *options) as talk:
+            talk.say("/sessions")
+            talk.until("A question")
+            talk.say("/resume mi")
+            talk.until("session mine, 2 messages")
+            talk.until("First answer.")
+            talk.say("Another")
+            talk.until("Second answer.")
+            talk.say("/quit")
+        sent = [message["content"] for message in server.requests[1]["messages"][1:]]
+    assert sent == ["A question", "First answer.", "Another"]
+
+
 def test_an_interrupt_at_the_prompt_gives_up_the_line(skilled: Tree) -> None:
     with talking(skilled) as talk:
         talk.until("> ")
@@ -252,12 +294,28 @@ def test_each_event_is_a_line_of_json(chat: Callable[..., Done]) -> None:
     assert {"text", "tool.call", "tool.response", "run.output"} <= set(types)
 
 
+def test_with_json_every_line_is_json_whatever_is_asked(chat: Callable[..., Done]) -> None:
+    chat("An echo\n", "--yes", "--session", "first")
+    lines = "/sessions\n/resume first\n/resume nothing\n/reload\n/new\n/help\nHello\n"
+    done = chat(lines, "--json", "--model", "nobody:x")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["type"] for one in found] == ["sessions", "session", "reloaded", "session", "error"]
+    assert found[0]["sessions"][0]["session"] == "first"
+    assert found[1]["messages"][0]["content"] == "An echo"
+
+
 def test_a_model_streams_and_uses_skills(chat: Callable[..., Done]) -> None:
     load = called("skill_load", {"skill": "greet"})
     with serving(load, said("mellif", "luous")) as server:
         done = chat("Greet Bob\n", "--model", f"tiny@{server.url}")
     assert done.stdout == "mellifluous\n"
     assert 'skill_load {"skill": "greet"}' in done.stderr
+
+
+def test_the_model_of_a_talk_may_be_a_setting(chat: Callable[..., Done], skilled: Tree) -> None:
+    with serving(said("Hi from afar")) as server:
+        skilled.setenv("SKILLBELT_MODEL", f"tiny@{server.url}")
+        assert chat("Hello\n").stdout == "Hi from afar\n"
 
 
 def test_conversations_are_listed_and_gone_on_with(chat: Callable[..., Done]) -> None:

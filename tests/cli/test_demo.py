@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from skillbelt.cli.demo import examples
 from tests.sandbox.guests import hosts
+from tests.terminal import on_terminal
 from tests.tree import Done, Tree
 
 # A package is fetched and a module compiled when nobody has done so before.
@@ -40,6 +43,7 @@ def test_it_goes_from_discovery_to_result(demo: Tree) -> None:
     assert "34 metres tall" in extract["output_files"][0]["content"]
     assert extract["artifact_files"] and extract["enforced"]["network"].startswith("none")
     assert [line.partition(":")[0] for line in forbid["attempts"]] == ["stopped"] * 4
+    assert forbid["works_outside"]  # so that it was the sandbox that stopped it
     assert len(found["next"]) == 3
 
 
@@ -52,9 +56,60 @@ def test_people_are_told_the_same(demo: Tree) -> None:
 
 def test_after_once_it_needs_no_network(demo: Tree) -> None:
     shown(demo)
+    if os.geteuid() == 0:
+        done = subprocess.run(
+            ["unshare", "-n", sys.executable, "-m", "skillbelt", "demo"],
+            cwd=demo.project,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
     demo.setenv("SKILLBELT_OFFLINE", "1")
-    demo.setenv("UV_OFFLINE", "1")
     shown(demo)
+
+
+def test_a_first_run_without_a_network_says_what_is_missing(open_tree: Tree) -> None:
+    open_tree.setenv("SKILLBELT_OFFLINE", "1")
+    open_tree.setenv("UV_CACHE_DIR", open_tree.home / "uv")
+    done = open_tree.run("demo")
+    assert done.exit_code == 1
+    assert "The first run fetches one package and needs a network" in done.stdout
+    assert "Stage 6 did not do what it should." in done.stdout
+    assert done.stdout.count("stopped: ") == 4
+
+
+def test_a_small_terminal_has_room_for_it(demo: Tree) -> None:
+    screen = on_terminal(demo, "demo", columns=40)
+    assert screen.exit_code == 0
+    named = [
+        line for line in screen.lines if "skills &&" not in line and "skillbelt ask" not in line
+    ]
+    assert max(map(len, named)) < 40
+    assert any("hard-coded-secret" in line for line in screen.lines)
+
+
+def test_a_cache_that_can_not_be_written_to_is_done_without(demo: Tree) -> None:
+    demo.setenv("SKILLBELT_CACHE_DIR", demo.write("a-file"))
+    done = shown(demo)
+    assert "a-file can not be written to; nothing is kept" in done.stderr
+
+
+def test_what_it_says_to_try_next_can_be_tried(demo: Tree) -> None:
+    copy, ask, serve = json.loads(shown(demo, "--json").stdout)["next"]
+    demo.write("project/README.md", "One two three.\n")
+    here = os.path.dirname(sys.executable)
+    environ = {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ['PATH']}"}
+    for command in (copy, f"{ask} --yes", f"{serve} </dev/null"):
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=demo.project,
+            env=environ,
+            capture_output=True,
+            timeout=50,
+            check=False,
+        )
+        assert done.returncode == 0, (command, done.stderr)
 
 
 def test_it_leaves_nothing_behind(demo: Tree) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from skillbelt.cli import output
 from skillbelt.values import Diagnostic
+from tests.terminal import on_terminal
 from tests.tree import Tree
 
 INFO = Diagnostic("a", "info", "/x", None, "said")
@@ -120,3 +121,13 @@ def test_a_terminal_sees_progress_and_a_pipe_does_not(
         monkeypatch.setattr("sys.stderr", silent)
         output.open_catalog(arguments(project=str(tree.project), quiet=quiet))
         assert silent.getvalue() == ""
+
+
+def test_without_a_terminal_there_are_eighty_columns() -> None:
+    assert output.width(io.StringIO()) == 80
+
+
+def test_progress_fits_a_narrow_terminal(tree: Tree) -> None:
+    code = "from skillbelt.cli import output; output.show_progress('word ' * 20)"
+    screen = on_terminal(tree, program=("-c", code), columns=30)
+    assert len(screen.written.rpartition("\x1b[K")[2]) < 30

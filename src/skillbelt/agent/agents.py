@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skillbelt.agent.models import OFFLINE, Model
 from skillbelt.definitions import Schema
@@ -12,6 +12,7 @@ from skillbelt.permission import Rule
 from skillbelt.runtime import Runtime
 from skillbelt.shelf import Visible
 from skillbelt.tools import Tool, ToolResult
+from skillbelt.values import Limits
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as ProviderModel
@@ -43,9 +44,7 @@ class Agent(NamedTuple):
     `model` is a name (`skillbelt.agent.models.provided` says which), a model of pydantic-ai, or
     anything that can be asked as one. `agents` work on the skills that name one of them. `settings`
     are for the model. With `run_code`, fenced code of an answer is run. `rules` and `visible` hold
-    for its conversations. `max_repeats` is how often one call may give one result in a turn, and
-    `max_depth` how deep forks go; a request of more than `compact_share` of what a model takes is
-    shortened first.
+    for its conversations. The rest are the settings of that name, where the agent has its own.
     """
 
     runtime: Runtime
@@ -58,11 +57,25 @@ class Agent(NamedTuple):
     run_code: bool = False
     rules: Sequence[Rule] = ()
     visible: Visible | None = None
-    max_steps: int = 50
-    max_repeats: int = 3
-    max_retries: int = 2
-    max_depth: int = 3
-    compact_share: float = 0.8
+    max_steps: int | None = None
+    max_repeats: int | None = None
+    max_retries: int | None = None
+    max_fork_depth: int | None = None
+    compact_share: float | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the runtime, with those that are the agent's own."""
+        own: dict[str, float | None] = {
+            "max_steps": self.max_steps,
+            "max_repeats": self.max_repeats,
+            "max_retries": self.max_retries,
+            "max_fork_depth": self.max_fork_depth,
+            "compact_share": self.compact_share,
+        }
+        given: dict[str, Any] = {key: value for key, value in own.items() if value is not None}
+        limits = self.runtime.settings.limits
+        return limits._replace(**given) if given else limits
 
 
 def _never(_call: object) -> ToolResult:

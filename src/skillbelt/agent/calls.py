@@ -8,23 +8,35 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 
-from skillbelt.agent.channel import END_SECONDS, Listening, begun, settled
+from skillbelt.agent.channel import Listening, begun, settled
 from skillbelt.agent.events import PermissionRequest, RunOutput
 from skillbelt.agent.models import Called
+from skillbelt.definitions import Schema
 from skillbelt.desk import Desk, Pending
 from skillbelt.permission import Answer
 from skillbelt.redact import redacted, secrets_of
 from skillbelt.sandbox.protocol import Running, Stream
 from skillbelt.tools import Watch
 
+_FAULTS, _CHOICES = 5, 20  # that are told
+
 
 class Outlet:
     """Where calls tell of what goes on, from any thread, and where all of them can be ended."""
 
     def __init__(
-        self, told: Listening, desk: Callable[[], Desk], session: str, answered: bool
+        self,
+        told: Listening,
+        desk: Callable[[], Desk],
+        session: str,
+        answered: bool,
+        end_seconds: float,
     ) -> None:
-        """Requests of the `session` are told; they wait for an answer if one is to come."""
+        """Requests of the `session` are told; they wait for an answer if one is to come.
+
+        Whoever ends all waits at most `end_seconds` for it.
+        """
+        self._end_seconds = end_seconds
         self.told, self._desk, self._session, self._answered = told, desk, session, answered
         self._lock = threading.Lock()
         self._running: list[Running] = []
@@ -91,7 +103,7 @@ class Outlet:
                 await asyncio.wait(tasks)
         except BaseException:
             self.stop()
-            await settled(tasks, END_SECONDS)
+            await settled(tasks, self._end_seconds)
             for task in tasks:
                 task.cancel()
             raise
@@ -131,3 +143,53 @@ def _read(text: str, finished: bool) -> tuple[object, str]:
     except (ValueError, RecursionError):
         whole = "the arguments are not whole JSON, so nothing was done"
         return {}, f"{whole}. Make the call again, with one whole object"
+
+
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+def unfit(given: Mapping[str, object], schema: Schema) -> str:
+    """What of the arguments does not fit the schema of a tool of the host's; "" when all does.
+
+    What is missing, what is unknown where nothing else may be there, and what is of another type
+    or none of the choices; what a schema says beyond that is the function's own to look at.
+    """
+    properties, required = schema.get("properties"), schema.get("required")
+    known = properties if isinstance(properties, Mapping) else {}
+    names = required if isinstance(required, list | tuple) else ()
+    faults = [f"argument {name!r} is missing" for name in names if name not in given]
+    if schema.get("additionalProperties") is False:
+        faults += [f"unknown argument {name[:80]!r}" for name in given if name not in known]
+    for name, wanted in known.items():
+        if name in given and isinstance(wanted, Mapping):
+            fault = _unfit(given[name], wanted)
+            faults += [f"argument {name!r} must be {fault}"] if fault else []
+    return "; ".join(faults[:_FAULTS])
+
+
+def _unfit(value: object, schema: Mapping[str, object]) -> str:
+    """What the value must be and is not."""
+    named, choices = schema.get("type"), schema.get("enum")
+    types = [named] if isinstance(named, str) else named if isinstance(named, list) else []
+    if types and not any(_is(value, str(name)) for name in types):
+        return " or ".join(map(str, types))
+    if isinstance(choices, list) and value not in choices:
+        return f"one of {', '.join(map(str, choices[:_CHOICES]))}"
+    return ""
+
+
+def _is(value: object, name: str) -> bool:
+    """Whether the value is of a type; a type that is not known takes everything."""
+    if isinstance(value, bool):
+        return name == "boolean" or name not in _KINDS
+    if name == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _KINDS.get(name, (object,)))

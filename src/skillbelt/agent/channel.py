@@ -9,10 +9,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from skillbelt.agent.events import AgentEvent, RunOutput
-
-END_SECONDS = 10.0  # how long whoever cancels waits for what is being ended
-_AHEAD_EVENTS = 256  # that nobody has taken yet; a run waits then
-_AHEAD_BYTES = 2**20  # of output that nobody has taken; the result has its beginning anyway
+from skillbelt.values import Limits
 
 
 class Listening(Protocol):
@@ -26,9 +23,14 @@ class Listening(Protocol):
 
 
 class Channel:
-    """Events on their way to whoever iterates over them."""
+    """Events on their way to whoever iterates over them; a run waits when too many are unread.
 
-    def __init__(self) -> None:
+    Output beyond its limit is left out; the result of its run has its beginning anyway.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._most_events = max(limits.max_unread_events, 1)
+        self._most_bytes = limits.max_unread_bytes
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._taken = asyncio.Event()
@@ -36,7 +38,7 @@ class Channel:
 
     async def tell(self, event: AgentEvent) -> None:
         """Take an event, when there is room for it."""
-        while self._events.qsize() >= _AHEAD_EVENTS:
+        while self._events.qsize() >= self._most_events:
             self._taken.clear()
             await self._taken.wait()
         self._events.put_nowait(event)
@@ -45,7 +47,7 @@ class Channel:
         """Take an event from any thread; output is left out when there is too much of it."""
         if isinstance(event, RunOutput):
             with self._lock:
-                if self._ahead + len(event.data) > _AHEAD_BYTES:
+                if self._ahead + len(event.data) > self._most_bytes:
                     return
                 self._ahead += len(event.data)
         with suppress(RuntimeError):  # the loop is closed: nobody is left to tell

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from skillbelt.conversation import RuntimeSession
@@ -15,8 +16,7 @@ from skillbelt.skill import Skill
 from skillbelt.tools import ToolResult, Watch
 from skillbelt.workbench import Who
 
-MAX_BLOCKS = 8  # of one answer
-_FENCE = re.compile(r"^(`{3,}|~{3,})(\w+)[^\n]*\n(.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"(`{3,}|~{3,})(\w*)")
 _PROGRAMS = {
     "python": ("python3", "-c"),
     "python3": ("python3", "-c"),
@@ -39,10 +39,24 @@ class Block(NamedTuple):
         return RunCall((*_PROGRAMS[self.language], self.code))
 
 
-def blocks(text: str) -> list[Block]:
-    """The fenced blocks of an answer in a language that can be run, in their order."""
-    found = [Block(match[2].lower(), match[3]) for match in _FENCE.finditer(text)]
-    return [one for one in found if one.language in _PROGRAMS][:MAX_BLOCKS]
+def blocks(text: str, most: int) -> list[Block]:
+    """The first fenced blocks of an answer in a language that can be run, in their order."""
+    found = (one for one in _fenced(text) if one.language in _PROGRAMS)
+    return list(islice(found, most))
+
+
+def _fenced(text: str) -> Iterator[Block]:
+    """Every block that is closed, line by line: a text may hold many that never are."""
+    fence, language, lines = "", "", list[str]()
+    for line in text.splitlines(keepends=True):
+        bare = line.strip()
+        if fence and bare.startswith(fence) and not bare.strip(fence[0]):
+            yield Block(language, "".join(lines))
+            fence = ""
+        elif fence:
+            lines.append(line)
+        elif match := _FENCE.match(line):
+            fence, language, lines = match[1], match[2].lower(), []
 
 
 def scratch() -> Skill:

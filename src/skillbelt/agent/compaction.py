@@ -6,17 +6,20 @@ its own behind the system message.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from skillbelt.agent.models import NONE, Model, ModelFailure, Prompt, Reply
+from skillbelt.agent.models import NONE, Model, ModelFailure, Prompt, Reply, asking
 from skillbelt.materialize import Message
 from skillbelt.text import shorten, tokens_of_bytes
+from skillbelt.tools import Tool
+from skillbelt.values import Limits
 
 EVENT = "compacted"
 HEADER = "The conversation so far, in short:"
-_KEEP = 8  # messages at the end that stay as they are, if they are not too long themselves
-_KEEP_SHARE = 0.25  # of what a model takes, for those
+_CONTENT = re.compile(r'^<skill_content name="([a-z0-9-]{1,64})">$', re.MULTILINE)
+_GONE = 20  # names that are told
 _LEAST = 4  # messages that are worth it
 _EACH = 2_000  # characters of one message, in what the summary is made of
 _LINE = 200  # the same, where no model makes it
@@ -29,23 +32,30 @@ _ASKED = (
 
 def size_of(messages: Sequence[Message]) -> int:
     """About how many tokens the messages have."""
-    return tokens_of_bytes(sum(map(_bytes, messages)))
+    return tokens_of_bytes(sum(map(_message_bytes, messages)))
 
 
-def _bytes(message: Message) -> int:
-    content = message.get("content")
-    size = len(content) if isinstance(content, str) else len(str(content or ""))
+def size_of_tools(tools: Sequence[Tool]) -> int:
+    """About how many tokens it takes to offer the tools."""
+    return tokens_of_bytes(sum(_bytes(f"{tool.description}{tool.schema}") for tool in tools))
+
+
+def _message_bytes(message: Message) -> int:
     calls = message.get("tool_calls")
-    return size + (len(str(calls)) if calls else 0)
+    return _bytes(str(message.get("content") or "")) + (_bytes(str(calls)) if calls else 0)
 
 
-def kept_from(messages: Sequence[Message], window_tokens: int) -> int:
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def kept_from(messages: Sequence[Message], window_tokens: int, limits: Limits) -> int:
     """Where the part begins that stays as it is; 0 when there is too little before it.
 
     No call is parted from its answers.
     """
-    room, start = window_tokens * _KEEP_SHARE, len(messages)
-    keep = min(_KEEP, len(messages) // 2)
+    room, start = window_tokens * limits.compact_kept_share, len(messages)
+    keep = min(limits.max_kept_messages, len(messages) // 2)
     for index in range(len(messages) - 1, len(messages) - keep - 1, -1):
         room -= size_of(messages[index : index + 1])
         if room < 0:
@@ -76,10 +86,19 @@ async def summary_of(messages: Sequence[Message], model: Model, window_tokens: i
     prompt = Prompt([{"role": "system", "content": _ASKED}, {"role": "user", "content": text}])
     made = Reply(usage=NONE)
     with suppress(ModelFailure):
-        async for piece in model.ask(prompt):
-            made = piece if isinstance(piece, Reply) else made
+        async with asking(model, prompt) as pieces:
+            async for piece in pieces:
+                made = piece if isinstance(piece, Reply) else made
     plain = shorten(transcript(messages, _LINE), max(window_tokens // 2, _LINE))
     return made._replace(text=made.text.strip() or plain)
+
+
+def gone(messages: Sequence[Message]) -> str:
+    """Which skills these messages showed whole and nothing else brings back; "" for none."""
+    texts = (str(message.get("content") or "") for message in messages)
+    names = dict.fromkeys(name for text in texts for name in _CONTENT.findall(text))
+    told = ", ".join(list(names)[:_GONE])
+    return f"\n\nSkills whose text was shown and is not any more: {told}." if told else ""
 
 
 def transcript(messages: Sequence[Message], each: int) -> str:

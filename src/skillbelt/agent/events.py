@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 from skillbelt.desk import Pending
 from skillbelt.sandbox.protocol import Stream
 
-# Why a run ended: with an answer, because it was bounded, because the model could not be used, or
-# because somebody did not want it any more.
-Reason = Literal["answer", "max_steps", "loop", "error", "cancelled"]
+# Why a run ended: with an answer, because it was bounded, or because the model could not be used.
+# One that is cancelled tells nobody any more.
+Reason = Literal["answer", "max_steps", "loop", "error"]
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _NO_CHANGE: Mapping[str, str | None] = MappingProxyType({})
 

@@ -15,9 +15,27 @@ from anyio import CancelScope
 from skillbelt.agent import code, compaction
 from skillbelt.agent.calls import Outlet
 from skillbelt.agent.channel import Listening
-from skillbelt.agent.events import AgentEvent, Compaction, Final, Reason, Retry, ToolCall, Usage
+from skillbelt.agent.events import (
+    AgentEvent,
+    Compaction,
+    Final,
+    Reason,
+    Retry,
+    TextDelta,
+    ToolCall,
+    Usage,
+)
 from skillbelt.agent.forks import Fork, Relay, fork, forks, returned
-from skillbelt.agent.models import NONE, Called, Model, ModelFailure, Prompt, Reply, named_apart
+from skillbelt.agent.models import (
+    NONE,
+    Called,
+    Model,
+    ModelFailure,
+    Prompt,
+    Reply,
+    asking,
+    named_apart,
+)
 from skillbelt.agent.place import CANCELLED, INTERRUPTED, Place, answer_to
 from skillbelt.agent.work import Job, Own, Workshop
 from skillbelt.conversation import Command, in_thread
@@ -30,9 +48,9 @@ from skillbelt.skill import Skill
 from skillbelt.text import one_line, shorten
 from skillbelt.tools import Tool, ToolResult, Watch
 
-_WAIT_SECONDS = 0.5  # before the first request that is made again; the next waits twice as long
 _RUNS = ("skill_run",)  # what is not done twice without anybody having seen how the first ended
 _SHOWN = 300
+_FLOOD = 16  # times as many calls as are carried out: each of them must be answered
 _EMPTY = "the model gave no answer"
 
 # A model for a place, and its tools beside those for skills.
@@ -54,11 +72,10 @@ class Turn:
 
     def __init__(self, place: Place, outfit: Outfit, told: Listening, *, answered: bool) -> None:
         self.place, self.agent, self._told = place, place.agent, told
-        self._outfit, self._answered = outfit, answered
+        self._outfit, self._answered, self._limits = outfit, answered, place.limits
         self.model, own = outfit(place)
         self._more = tuple(tool for tool, _ in own.values())
-        functions = {name: function for name, (_, function) in own.items()}
-        self._shop = Workshop(place, functions, self._fork)
+        self._shop = Workshop(place, own, self._fork)
         self._usage, self._text = NONE, ""
         self._ready: Prompt | None = None
         self._fault, self._again, self._wait_seconds = "", False, 0.0
@@ -90,6 +107,12 @@ class Turn:
         if isinstance(event, Usage):
             self._usage = self._usage.plus(event)
         await self._told.tell(event)
+
+    async def _said(self, text: str) -> None:
+        """Tell an answer that no model gives just now."""
+        self._text = text
+        if text:
+            await self._tell(TextDelta(text))
 
     async def _tell_usage(self, usage: Usage) -> None:
         if usage != NONE:
@@ -132,7 +155,6 @@ class Turn:
             await self._say(message)
             return None
         if command.error:
-            self._text = command.error
             return "error", command.error
         files = content.removeprefix(said)
         await self._say({**message, "content": f"{command.text}{files}", "said": said})
@@ -164,19 +186,20 @@ class Turn:
         if calls:
             await self._carry_out(calls, again=True)
         elif place.history[-1]["role"] == "assistant":
-            self._text = str(place.history[-1]["content"])
+            await self._said(str(place.history[-1]["content"]))
             return "answer", ""
         return None
 
     # Steps
 
     async def _steps(self) -> tuple[Reason, str]:
-        for _ in range(max(self.agent.max_steps, 1)):
+        most = max(self._limits.max_steps, 1)
+        for _ in range(most):
             reply = await self._asked()
             if reply is None:
                 return "error", self._fault
             self._text = reply.text
-            blocks = code.blocks(reply.text) if self.agent.run_code and not reply.calls else []
+            blocks = self._code(reply)
             if reply.calls:
                 await self._carry_out(reply.calls, reply.finished)
             elif blocks:
@@ -185,11 +208,17 @@ class Turn:
                 return "answer", reply.fault or ("" if reply.text else _EMPTY)
             if self._shop.repeats.endless:
                 return "loop", "the model made the same calls again and again"
-        return "max_steps", f"the model wanted more than {self.agent.max_steps} steps (max_steps)"
+        return "max_steps", f"the model wanted more than {most} steps (max_steps)"
+
+    def _code(self, reply: Reply) -> list[code.Block]:
+        """What of an answer is run: nothing, unless the host switched it on."""
+        if not self.agent.run_code or reply.calls:
+            return []
+        return code.blocks(reply.text, self._limits.max_code_blocks)
 
     async def _asked(self) -> Reply | None:
         """One answer of the model, kept; None when it could not be had."""
-        most = max(self.agent.max_retries, 0)
+        most = max(self._limits.max_retries, 0)
         for attempt in range(most + 1):
             reply = await self._attempt()
             if reply is not None:
@@ -212,7 +241,7 @@ class Turn:
             self.place.drop()
             self._fault = str(failure)
             self._again = await self._compact() if failure.too_long else failure.again
-            self._wait_seconds = 0.0 if failure.too_long else _WAIT_SECONDS
+            self._wait_seconds = 0.0 if failure.too_long else self._limits.retry_wait_seconds
             return None
         return await self._kept(found)
 
@@ -220,11 +249,12 @@ class Turn:
         """Tell the pieces of an answer and give the whole; whatever a model raises is a failure."""
         found: Reply | None = None
         try:
-            async for piece in self.model.ask(prompt):
-                if isinstance(piece, Reply):
-                    found = piece
-                else:
-                    await self._tell(piece)
+            async with asking(self.model, prompt) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, Reply):
+                        found = piece
+                    else:
+                        await self._tell(piece)
         except (ModelFailure, ConfigError):
             raise
         except Exception as error:
@@ -232,6 +262,8 @@ class Turn:
             raise ModelFailure(f"{type(error).__name__}: {reason}", again=True) from error
         if found is None:
             raise ModelFailure(_EMPTY, again=True)
+        if len(found.calls) > _FLOOD * max(self._limits.max_answer_calls, 1):
+            raise ModelFailure(f"an answer with {len(found.calls)} calls (max_answer_calls)")
         return found
 
     @in_thread
@@ -252,19 +284,23 @@ class Turn:
         return min(own, most) if own and most else own or most
 
     def _is_long(self, prompt: Prompt) -> bool:
-        most = self._window_tokens * self.agent.compact_share
-        return bool(most) and compaction.size_of(prompt.messages) > most
+        most = self._window_tokens * self._limits.compact_share
+        size = compaction.size_of(prompt.messages)
+        if not most or size * 2 < most:  # where tools are most of it, a shorter history is no help
+            return False
+        return size + compaction.size_of_tools(prompt.tools) > most
 
     async def _compact(self) -> bool:
         """Tell the older part of the history in short from now on; whether there was one."""
         history = self.place.history
-        start = compaction.kept_from(history, self._window_tokens)
+        start = compaction.kept_from(history, self._window_tokens, self._limits)
         if not start:
             return False
         made = await compaction.summary_of(history[:start], self.model, self._window_tokens)
-        await self._shorten(len(history) - start, made.text)
+        text = f"{made.text}{compaction.gone(history[:start])}"
+        await self._shorten(len(history) - start, text)
         await self._tell_usage(made.usage)
-        await self._tell(Compaction(start, made.text))
+        await self._tell(Compaction(start, text))
         return True
 
     @in_thread
@@ -275,7 +311,8 @@ class Turn:
 
     def _outlet(self) -> Outlet:
         gate, session = self.place.session.gate, session_id(self.place.key)
-        return Outlet(self._told, lambda: gate.desk, session, self._answered)
+        seconds = self._limits.cancel_timeout_seconds
+        return Outlet(self._told, lambda: gate.desk, session, self._answered, seconds)
 
     async def _carry_out(
         self, calls: Sequence[Called], finished: bool = True, *, again: bool = False
@@ -362,7 +399,7 @@ class Turn:
 
         await outlet.all([work()])
         result = job.result or failed(CANCELLED)
-        self._text = result.text
         answer: Message = {"role": "assistant", "content": result.text}
         self.place.commit([answer], job.page.written, [job.page])
+        await self._said("" if result.error else result.text)
         return "error" if result.error else "answer", result.error

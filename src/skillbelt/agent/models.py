@@ -5,10 +5,12 @@ Every provider is reached through pydantic-ai, which is imported when the first 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from urllib.parse import urlsplit
 
 from skillbelt.agent.events import TextDelta, ThinkingDelta, Usage
 from skillbelt.errors import ConfigError, MissingExtra, SkillbeltError
@@ -16,8 +18,10 @@ from skillbelt.materialize import Message
 from skillbelt.settings import process_environment
 from skillbelt.text import one_line, shorten
 from skillbelt.tools import Tool
+from skillbelt.values import Limits
 
 if TYPE_CHECKING:
+    from pydantic_ai.exceptions import ModelHTTPError
     from pydantic_ai.messages import ModelResponse, ModelResponseStreamEvent
     from pydantic_ai.models import Model as ProviderModel
     from pydantic_ai.settings import ModelSettings
@@ -28,11 +32,10 @@ OLLAMA_URL = "http://localhost:11434/v1"
 # A key of its own: the one for OpenAI is not for whoever answers at another address.
 COMPATIBLE_KEY = "OPENAI_COMPATIBLE_API_KEY"
 NONE = Usage(requests=0)  # of what was answered without a request
-# Far beyond what any model writes; whoever answers at an address may be no model at all.
-MAX_ANSWER_CHARS = 8_000_000
 _OFFICIAL = "api.openai.com"
 _SHOWN = 300
 _NOTHING: Mapping[str, object] = MappingProxyType({})
+_LIMITS = Limits()
 
 
 class Prompt(NamedTuple):
@@ -94,11 +97,30 @@ class Model(Protocol):
         """The pieces of the answer, as they come."""
 
 
-class Provided:
-    """A model of a provider. Its connections last as long as it is entered."""
+@asynccontextmanager
+async def asking(model: Model, prompt: Prompt) -> AsyncGenerator[AsyncIterator[Piece], None]:
+    """The pieces of an answer. Whoever goes before its end has hung up by then."""
+    pieces = model.ask(prompt)
+    try:
+        yield pieces
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
 
-    def __init__(self, model: ProviderModel, settings: Mapping[str, object] = _NOTHING) -> None:
-        self._model, self._settings = model, settings
+
+class Provided:
+    """A model of a provider. Its connections last as long as it is entered.
+
+    Whoever answers may be no model at all, so what they say is bounded.
+    """
+
+    def __init__(
+        self,
+        model: ProviderModel,
+        settings: Mapping[str, object] = _NOTHING,
+        limits: Limits = _LIMITS,
+    ) -> None:
+        self._model, self._settings, self._limits = model, settings, limits
         self.name: str = model.model_id
         self.window_tokens: int = model.context_window or 0
         self._tools: tuple[Sequence[Tool], list[Any]] = ((), [])
@@ -132,21 +154,15 @@ class Provided:
                 model_request_parameters=parameters,
                 instrument=False,
             ) as stream:
-                room = MAX_ANSWER_CHARS
-                async for event in stream:
+                async for event in _Bounded(stream, self._limits):
                     piece = _piece(event)
-                    room -= _size(event)
-                    if room < 0:
-                        raise ModelFailure(
-                            f"the answer is longer than {MAX_ANSWER_CHARS} characters"
-                        )
                     if piece is not None:
                         yield piece
                 response = stream.get()
         except UserError as error:
             raise ConfigError(_told(error)) from error
         except AgentRunError as error:
-            raise _failure(error) from error
+            raise _failure(error, self._model) from error
         yield _reply(response)
 
     def _defined(self, tools: Sequence[Tool]) -> list[Any]:
@@ -156,6 +172,29 @@ class Provided:
         if self._tools[0] != tools:
             self._tools = (tools, [definition(tool) for tool in tools])
         return self._tools[1]
+
+
+class _Bounded:
+    """Events as they come; ModelFailure when they are too much, or there is none for too long."""
+
+    def __init__(self, stream: AsyncIterable[ModelResponseStreamEvent], limits: Limits) -> None:
+        self._stream, self._limits, self._chars = aiter(stream), limits, 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ModelResponseStreamEvent:
+        seconds, most = self._limits.model_idle_seconds, self._limits.max_answer_chars
+        try:
+            async with asyncio.timeout(seconds or None):
+                event = await anext(self._stream)
+        except TimeoutError as error:
+            quiet = f"the model gave nothing for {seconds:g} s (model_idle_seconds)"
+            raise ModelFailure(quiet, again=True) from error
+        self._chars += _size(event)
+        if self._chars > most:
+            raise ModelFailure(f"the answer is longer than {most} characters (max_answer_chars)")
+        return event
 
 
 def _piece(event: ModelResponseStreamEvent) -> TextDelta | ThinkingDelta | None:
@@ -174,14 +213,21 @@ def _piece(event: ModelResponseStreamEvent) -> TextDelta | ThinkingDelta | None:
 
 
 def _size(event: ModelResponseStreamEvent) -> int:
-    """How many characters an event brings."""
-    if event.event_kind != "part_delta":
-        return 0
-    delta = event.delta
-    text = delta.args_delta if delta.part_delta_kind == "tool_call" else None
-    if delta.part_delta_kind in ("text", "thinking"):
-        text = delta.content_delta
-    return len(text) if isinstance(text, str) else 0
+    """How many characters an event brings; a part that begins counts as one in any case."""
+    match event.event_kind:
+        case "part_start" if event.part.part_kind in ("text", "thinking"):
+            return 1 + len(event.part.content)
+        case "part_start" if event.part.part_kind == "tool-call":
+            return 1 + len(event.part.tool_name) + len(str(event.part.args or ""))
+        case "part_start":
+            return 1
+        case "part_delta" if event.delta.part_delta_kind == "tool_call":
+            return len(str(event.delta.args_delta or ""))
+        case "part_delta" if event.delta.part_delta_kind in ("text", "thinking"):
+            return len(event.delta.content_delta or "")
+        case "part_delta":
+            return 1
+    return 0
 
 
 def _reply(response: ModelResponse) -> Reply:
@@ -220,7 +266,7 @@ _FAULTS = {
 }
 
 
-def _failure(error: Exception) -> ModelFailure:
+def _failure(error: Exception, model: ProviderModel) -> ModelFailure:
     from pydantic_ai import exceptions
 
     too_long = isinstance(error, exceptions.ModelContextWindowExceededError)
@@ -229,7 +275,31 @@ def _failure(error: Exception) -> ModelFailure:
     whole = isinstance(error, exceptions.ModelHTTPError) and not error.in_stream
     unreached = getattr(error, "phase", None) in ("pool", "connect")
     again = not (isinstance(error, lasting) or whole or unreached)
-    return ModelFailure(_told(error), again=again, too_long=too_long)
+    return ModelFailure(_why(error, model), again=again, too_long=too_long)
+
+
+def _why(error: Exception, model: ProviderModel) -> str:
+    """Who failed in what, for whoever has to mend it."""
+    from pydantic_ai import exceptions
+
+    host = urlsplit(model.base_url or "").netloc.rpartition("@")[2]
+    who = f"{model.model_id} at {host}" if host else model.model_id
+    if isinstance(error, exceptions.ModelHTTPError):
+        return shorten(one_line(f"{who} answered {error.status_code}: {_body(error)}"), _SHOWN)
+    if isinstance(error, exceptions.ModelConnectionError):
+        deepest: BaseException = error
+        while deepest.__cause__ is not None:
+            deepest = deepest.__cause__
+        return shorten(one_line(f"{who}: connection failed: {deepest}"), _SHOWN)
+    return _told(error)
+
+
+def _body(error: ModelHTTPError) -> str:
+    """What an error of a provider says, where it says it in the usual place."""
+    body = error.body
+    inner = body.get("error", body) if isinstance(body, dict) else body
+    said = inner.get("message") if isinstance(inner, dict) else inner
+    return str(said or error)
 
 
 def _told(error: Exception) -> str:
@@ -247,8 +317,15 @@ def settings_for(
     """
     settings: dict[str, object] = {"cache": True}
     if session and model.system == "openai" and _OFFICIAL in (model.base_url or ""):
-        settings["openai_prompt_cache_key"] = session
+        settings["openai_prompt_cache_key"] = _cache_key(session)
     return settings | dict(own)  # type: ignore[return-value]
+
+
+def _cache_key(session: str) -> str:
+    """The same for the same session, and nobody's name; OpenAI takes 64 characters."""
+    from hashlib import sha256
+
+    return sha256(session.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def named_apart(reply: Reply) -> Reply:
@@ -265,7 +342,9 @@ def named_apart(reply: Reply) -> Reply:
 # By name
 
 
-def provided(name: str, settings: Mapping[str, object] = _NOTHING) -> Provided:
+def provided(
+    name: str, settings: Mapping[str, object] = _NOTHING, limits: Limits = _LIMITS
+) -> Provided:
     """The model of a name: `provider:model`, or `model@URL` for a server that speaks as OpenAI's.
 
     ConfigError when there is none, or its key is missing; MissingExtra when its package is.
@@ -275,7 +354,7 @@ def provided(name: str, settings: Mapping[str, object] = _NOTHING) -> Provided:
     except ImportError as error:
         raise MissingExtra(EXTRA, f"the model {one_line(name)!r}") from error
     try:
-        return Provided(_inferred(name), settings)
+        return Provided(_inferred(name), settings, limits)
     except UserError as error:
         reason = _told(error).partition(" If you're")[0]
         raise ConfigError(
@@ -291,7 +370,7 @@ def _inferred(name: str) -> ProviderModel:
     environ = process_environment()
     model, _, url = name.partition("@")
     if "://" in url:
-        return _compatible(model, url, environ.get(COMPATIBLE_KEY) or "none")
+        return _compatible(model, _checked(url), environ.get(COMPATIBLE_KEY) or "none")
     kind, _, model = name.partition(":")
     if kind == "openai" and _OFFICIAL not in environ.get("OPENAI_BASE_URL", _OFFICIAL):
         # Other servers speak the chat protocol, few of them the newer one.
@@ -302,6 +381,18 @@ def _inferred(name: str) -> ProviderModel:
 
         return OllamaModel(model, provider=OllamaProvider(base_url=OLLAMA_URL))
     return infer_model(name)
+
+
+def _checked(url: str) -> str:
+    """The address; ConfigError when there can be no server at it."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(f"{one_line(url)!r} is no address of a server: use http(s)://HOST/...")
+    return url
 
 
 def _compatible(model: str, url: str, key: str) -> ProviderModel:

@@ -38,6 +38,7 @@ class Place:
         self, agent: Agent, store: Store, key: SessionKey, *, depth: int = 0, skill: str = ""
     ) -> None:
         self.agent, self.store, self.key, self.depth, self.skill = agent, store, key, depth, skill
+        self.limits = agent.limits
         self.journal = Journal(store, key)
         self.page = self.journal.page()
         self.session: RuntimeSession = agent.runtime.session(

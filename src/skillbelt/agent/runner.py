@@ -44,6 +44,7 @@ _Given = ParamSpec("_Given")
 _BUSY = "another run goes on in this session; wait for its end, or end it"
 _END_SECONDS = 30.0
 _LOOK_SECONDS = 0.5
+_ROOM_SECONDS = 0.01  # between looks whether somebody has taken an event
 # The sessions that a run of this process writes to right now.
 _ACTIVE: set[tuple[int, SessionKey]] = set()
 _LOCK = threading.Lock()
@@ -63,6 +64,7 @@ def _in_thread(
     ) -> Generator[AgentEvent, None, None]:
         found: queue.SimpleQueue[AgentEvent | None] = queue.SimpleQueue()
         begins = threading.Event()
+        most = max(self.agent.runtime.settings.limits.max_unread_events, 1)
 
         async def pump() -> None:
             begins.set()
@@ -70,6 +72,8 @@ def _in_thread(
                 async with aclosing(method(self, *args, **kwargs)) as events:
                     async for event in events:
                         found.put(event)
+                        while found.qsize() >= most:
+                            await asyncio.sleep(_ROOM_SECONDS)
             finally:
                 found.put(None)
 
@@ -182,7 +186,7 @@ class Runner:
                 yield Final("", "error", _BUSY)
                 return
             agent = self.agent._replace(rules=(*self.agent.rules, *rules))
-            channel = Channel()
+            channel = Channel(agent.runtime.settings.limits)
             turn = Turn(
                 Place(agent, self.store, key), self._outfit, channel, answered=self.interactive
             )
@@ -217,13 +221,13 @@ class Runner:
         name = agent.model if isinstance(agent.model, str) else id(agent.model)
         key = (name, id(agent.settings))
         if key not in self._models:
-            wanted = agent.model
+            wanted, limits = agent.model, agent.runtime.settings.limits
             if isinstance(wanted, str):
-                self._models[key] = provided(wanted, agent.settings)
+                self._models[key] = provided(wanted, agent.settings, limits)
             elif hasattr(wanted, "ask"):
                 self._models[key] = cast(Model, wanted)
             else:
-                self._models[key] = Provided(wanted, agent.settings)
+                self._models[key] = Provided(wanted, agent.settings, limits)
         return self._models[key]
 
     # The loop of those who have none

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from skillbelt.agent.calls import Arguments, Outlet
+from skillbelt.agent.calls import Arguments, Outlet, unfit
 from skillbelt.agent.events import ToolResponse
 from skillbelt.agent.forks import forking
 from skillbelt.agent.journal import Page
@@ -18,11 +18,10 @@ from skillbelt.handlers import failed, shown
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
 from skillbelt.text import one_line, shorten
-from skillbelt.tools import ToolResult, Watch
+from skillbelt.tools import Tool, ToolResult, Watch
 
 # A tool that is not for skills: its arguments, and what follows a command it may run.
 Own = Callable[[dict[str, object], Watch], ToolResult]
-MAX_CALLS = 64  # of one answer
 _WAITING = "skill_poll"  # asks for the same again and again, and rightly
 _SHOWN = 300
 
@@ -89,13 +88,13 @@ class Workshop:
     def __init__(
         self,
         place: Place,
-        own: Mapping[str, Own],
+        own: Mapping[str, tuple[Tool, Own]],
         fork: Callable[[Skill, Job, Outlet], Awaitable[ToolResult]],
     ) -> None:
         self.place, self._own, self._fork = place, own, fork
         self._kinds = {name: kind for kind, name in place.agent.runtime.names.items()}
-        self.repeats = Repeats(max(place.agent.max_repeats, 1))
-        self._room = asyncio.Semaphore(max(place.settings.limits.max_session_runs, 1))
+        self.repeats = Repeats(max(place.limits.max_repeats, 1))
+        self._room = asyncio.Semaphore(max(place.limits.max_session_runs, 1))
 
     @property
     def settings(self) -> Settings:
@@ -128,20 +127,22 @@ class Workshop:
     def _refused(self, job: Job, number: int) -> ToolResult | None:
         """The answer to a call that is not carried out."""
         name = job.call.name
-        if number >= MAX_CALLS:
-            return failed(f"not done: an answer may hold {MAX_CALLS} calls; make it in the next")
+        most = self.place.limits.max_answer_calls
+        if number >= most:
+            return failed(f"not done: an answer may hold {most} calls; make it in the next")
         if job.arguments.fault:
             return failed(f"{shown(name)}: {job.arguments.fault}")
         if name not in self._own and name not in self._kinds:
             there = ", ".join([*self._kinds, *self._own]) or "none"
             return failed(f"there is no tool {shown(name)!r}; there are: {there}")
-        return None
+        fault = unfit(job.arguments.given, self._own[name][0].schema) if name in self._own else ""
+        return failed(f"{shown(name)}: {fault}; nothing was done") if fault else None
 
     async def _result(self, job: Job, outlet: Outlet) -> ToolResult:
         call, given = job.call, job.arguments.given
         watch = outlet.watch(call.id, given.get("env"))
         if call.name in self._own:
-            return await self._own_result(self._own[call.name], given, watch)
+            return await self._own_result(self._own[call.name][1], given, watch)
         skill = await self._forking(self._kinds[call.name], given)
         if skill is not None:
             return await self._forked(skill, job, outlet)

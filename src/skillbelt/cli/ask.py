@@ -40,9 +40,8 @@ def model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="M",
-        default=OFFLINE,
         help="the model: openai:..., anthropic:..., google:..., ollama:..., NAME@URL for a server "
-        "that speaks as OpenAI's, or offline, which uses none (default: offline)",
+        "that speaks as OpenAI's, or offline, which uses none (default: the setting `model`)",
     )
     parser.add_argument("--session", metavar="S", help="the conversation to go on with")
     parser.add_argument("--yes", action="store_true", help="say yes to what is asked for")
@@ -57,13 +56,12 @@ def run(args: argparse.Namespace) -> int:
         closing(runner.run_sync(USER, session, text, files=args.file)) as events,
     ):
         told = list(_shown(events, args))
-    final = _final(told)
+        offline = runner.agent.model == OFFLINE
     if args.json:
         print_json(document(told))
     else:
-        print("" if final.text.endswith("\n") else "\n", end="")
         _tell(told, session, args)
-    return _exit_code(told, args)
+    return _exit_code(told, offline)
 
 
 def _question(text: str) -> str:
@@ -86,7 +84,9 @@ def open_runner(args: argparse.Namespace, *, interactive: bool = False) -> Itera
 
     with (
         _open_runtime(args, interactive) as belt,
-        Runner(Agent(belt, args.model), interactive=interactive) as runner,
+        Runner(
+            Agent(belt, args.model or belt.settings.model or OFFLINE), interactive=interactive
+        ) as runner,
     ):
         yield runner
 
@@ -109,18 +109,43 @@ def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
 
 
 def _shown(events: Iterable[AgentEvent], args: argparse.Namespace) -> Iterator[AgentEvent]:
-    """The events, each shown as it comes; nothing but the document at the end with --json."""
-    from skillbelt.agent import Retry, TextDelta, ToolCall
+    """The events, each shown as it comes; nothing but the document at the end with --json.
 
+    Pieces are not given on: the end has the whole, and a command may print without an end.
+    """
+    from skillbelt.agent import Retry, RunOutput, TextDelta, ThinkingDelta, ToolCall
+
+    text = Text()
     for event in events:
+        if not isinstance(event, TextDelta | ThinkingDelta):
+            text.end()
         match event:
             case TextDelta() if not args.json:
-                print(plain(event.text), end="", flush=True)
+                text.more(event.text)
             case ToolCall() if args.verbose:
                 say(f"skillbelt: {called(event)}", args)
             case Retry():
-                say(f"\nskillbelt: asking again: {one_line(event.reason)}", args)
-        yield event
+                say(f"skillbelt: asking again: {one_line(event.reason)}", args)
+        if not isinstance(event, TextDelta | ThinkingDelta | RunOutput):
+            yield event
+
+
+class Text:
+    """An answer on stdout, as it comes; what comes after it begins a line of its own."""
+
+    def __init__(self) -> None:
+        self._open = False
+
+    def more(self, text: str) -> None:
+        """Show more of it."""
+        print(plain(text), end="", flush=True)
+        self._open = not text.endswith("\n") if text else self._open
+
+    def end(self) -> None:
+        """Show no more of it."""
+        if self._open:
+            print(flush=True)
+        self._open = False
 
 
 def plain(text: str) -> str:
@@ -160,7 +185,7 @@ def document(told: list[AgentEvent]) -> dict[str, object]:
         "answer": final.text,
         "skills": _skills(responses),
         "tool_calls": [
-            {"name": call.name, "arguments": call.arguments, "error": errors.get(call.id, "")}
+            {"name": call.name, "arguments": _arguments(call), "error": errors.get(call.id, "")}
             for call in calls
         ],
         "files": _files(responses),
@@ -169,6 +194,16 @@ def document(told: list[AgentEvent]) -> dict[str, object]:
     if final.error:
         found["error"] = final.error
     return found
+
+
+def _arguments(call: ToolCall) -> object:
+    """The arguments as an object, where what the model wrote is one."""
+    import json
+
+    try:
+        return json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    except (ValueError, RecursionError):
+        return call.arguments
 
 
 def _skills(responses: Iterable[ToolResponse]) -> list[str]:
@@ -189,7 +224,7 @@ def _files(responses: Iterable[ToolResponse]) -> list[object]:
 def _tell(told: list[AgentEvent], session: str, args: argparse.Namespace) -> None:
     """What there is to say beside the answer."""
     final = _final(told)
-    if final.error and final.error != final.text:
+    if final.error:
         say(f"skillbelt: {one_line(final.error)}", args)
     if args.verbose:
         used = final.usage
@@ -201,12 +236,12 @@ def _tell(told: list[AgentEvent], session: str, args: argparse.Namespace) -> Non
         )
 
 
-def _exit_code(told: list[AgentEvent], args: argparse.Namespace) -> int:
+def _exit_code(told: list[AgentEvent], offline: bool) -> int:
     """Whether there was an answer; without a model, whether the skill did its work."""
     final = _final(told)
     if final.reason != "answer":
         return 1
-    faults = [one for one in _responses(told) if one.error and args.model == OFFLINE]
+    faults = [one for one in _responses(told) if one.error and offline]
     refused = [code for one in faults if isinstance(code := one.data.get("refused"), int)]
     if not faults:
         return 0

