@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,17 @@ def test_a_python_of_our_own_comes_with_its_folder(
     system = interpreter.__wrapped__(STRANGER)
     assert system is not None
     assert identity.in_system(system.path) and system.folders == ()
+
+
+def test_a_root_that_can_become_nobody_else_is_refused() -> None:
+    code = (
+        "from skillbelt.errors import SandboxUnavailable as E\n"
+        "from skillbelt.sandbox import identity\n"
+        "try: print(identity.run_identity())\n"
+        "except E as error: print(error)"
+    )
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", sys.executable, "-c", code],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "there is no uid 62000 to become; start as an ordinary user" in done.stdout

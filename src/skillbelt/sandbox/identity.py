@@ -6,6 +6,8 @@ import sys
 from functools import lru_cache
 from typing import NamedTuple
 
+from skillbelt.errors import SandboxUnavailable
+
 # Nobody's number by default: no entry in a passwd file is needed, and none should exist.
 RUN_ID = 62_000
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32")
@@ -27,8 +29,33 @@ class Python(NamedTuple):
 
 
 def run_identity() -> Identity | None:
-    """Whom to become before a command runs; None when we are an ordinary user and stay so."""
-    return Identity(RUN_ID, RUN_ID) if 0 in (os.getuid(), os.geteuid()) else None
+    """Whom to become before a command runs; None when we are an ordinary user and stay so.
+
+    SandboxUnavailable for a root that can become nobody else.
+    """
+    if 0 not in (os.getuid(), os.geteuid()):
+        return None
+    if not _known_here(RUN_ID):
+        raise SandboxUnavailable(
+            f"commands are never run as root, and this root is one of a user namespace in which "
+            f"there is no uid {RUN_ID} to become; start as an ordinary user, or map that uid"
+        )
+    return Identity(RUN_ID, RUN_ID)
+
+
+@lru_cache(maxsize=1)
+def _known_here(number: int) -> bool:
+    """Whether there is such a user and group, as far as the kernel tells."""
+    return all(_mapped(f"/proc/self/{kind}_map", number) for kind in ("uid", "gid"))
+
+
+def _mapped(path: str, number: int) -> bool:
+    try:
+        with open(path, encoding="ascii") as file:
+            rows = [[int(word) for word in line.split()] for line in file]
+    except OSError:
+        return True  # a system without user namespaces
+    return any(first <= number < first + count for first, _, count in rows)
 
 
 def current_identity() -> Identity:
