@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillbelt.artifacts import Artifact, ArtifactStore, open_artifacts
     from skillbelt.audit import AuditEvent, AuditLog
-    from skillbelt.catalog import Catalog, Changes, discover_skills
+    from skillbelt.catalog import Catalog, Changes, Filters, discover_skills
     from skillbelt.check import check_all, check_file
     from skillbelt.conversation import Command, RuntimeSession
     from skillbelt.desk import Pending
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from skillbelt.permission import Answer, Decision, Request, Rule
     from skillbelt.run import RunCall, RunResult
     from skillbelt.runtime import Runtime
+    from skillbelt.search.protocol import Ranked, Ranker, Result
     from skillbelt.sections import Section
     from skillbelt.session import LoadedSkill, Session
     from skillbelt.settings import Settings, load_settings
@@ -80,7 +81,7 @@ _HOMES = {
     "gate": "Gate",
     "permission": "Answer Decision Request Rule",
     "trust": "Trust",
-    "catalog": "Catalog Changes discover_skills",
+    "catalog": "Catalog Changes Filters discover_skills",
     "check": "check_all check_file",
     "errors": "ArchiveRefused ArtifactError ConfigError FileTooLarge FileTypeRefused "
     "FileUnreadable InvalidFrontmatter LoadError MissingExtra PathEscape PermissionDenied "
@@ -93,6 +94,7 @@ _HOMES = {
     "events": "Event NewEvent",
     "load": "Loaded Report injection_block list_docs load_resource load_skill_body sample_files",
     "runtime": "Runtime",
+    "search.protocol": "Ranked Ranker Result",
     "sections": "Section",
     "session": "LoadedSkill Session",
     "storage": "Page Storage",
@@ -124,6 +126,7 @@ __all__ = [
     "FileTooLarge",
     "FileTypeRefused",
     "FileUnreadable",
+    "Filters",
     "Frontmatter",
     "Gate",
     "InvalidFrontmatter",
@@ -140,9 +143,12 @@ __all__ = [
     "PathEscape",
     "Pending",
     "PermissionDenied",
+    "Ranked",
+    "Ranker",
     "Report",
     "Request",
     "Requirements",
+    "Result",
     "Rule",
     "RunCall",
     "RunRefused",

@@ -18,7 +18,6 @@ from skillbelt.search.upkeep import WHOLE, Groups, Kept, Progress, Upkeep
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
 
-MAX_LIMIT = 1_000
 _CANDIDATES = 100
 _READ_POSTINGS = 16_000  # in all for one request, shared by its words
 _LEAST_DEPTH = 128  # of one word's postings
@@ -71,8 +70,9 @@ class Searcher:
 
     def search(self, text: str, skills: Mapping[str, Skill], limit: int = 10) -> list[Result]:
         """The best of the skills for the text, best first; no other skill has any part in it."""
-        limit = min(max(limit, 0), MAX_LIMIT)
-        asked = query(text)
+        limits = self._settings.limits
+        limit = min(max(limit, 0), limits.max_search_results)
+        asked = query(text, limits)
         if not asked.words or not limit:
             return []
         self._upkeep.follow()

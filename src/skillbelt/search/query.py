@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from skillbelt.search.rarity import UNSEEN, UNSEEN_DESCRIBED, rarity
 from skillbelt.search.words import ids, runs
+from skillbelt.values import Limits
 
-MAX_QUERY_CHARS = 40_000  # ten times a page; what comes after is not searched with
-MAX_QUERY_WORDS = 1_000
 _FENCED = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
 _FENCED_SHARE = 0.5  # what stands in a block of code is mostly the shape of an answer
 # Words that every other skill has tell nothing in a long request, and cost most of the time.
 _COMMON = 0.5
 _FEW_WORDS = 12
 _MOST_SOUGHT = 64  # words that choose the candidates, the rarest
+_LIMITS = Limits()
 
 
 class Word(NamedTuple):
@@ -47,10 +47,10 @@ class Query(NamedTuple):
         return self.total / sqrt(max(len(self.words), 1)) + 1e-9
 
 
-def query(text: str) -> Query:
+def query(text: str, limits: Limits = _LIMITS) -> Query:
     """The request taken apart; never fails, and takes no more than the limits allow."""
-    text = text[:MAX_QUERY_CHARS]
-    spelt = _spelt(text)
+    text = text[: limits.max_query_chars]
+    spelt = _spelt(text, limits.max_query_words)
     prose = set(ids(_FENCED.sub(" ", text))) if "```" in text or "~~~" in text else spelt.keys()
     known = rarity()
     found: dict[int, Word] = {}
@@ -65,12 +65,12 @@ def query(text: str) -> Query:
     return Query(text, found, spelt, sum(weights), sqrt(sum(w * w for w in weights)) + 1e-9)
 
 
-def _spelt(text: str) -> dict[int, str]:
+def _spelt(text: str, most: int) -> dict[int, str]:
     """Each word of a text once, in order, as it is spelt where it first stands."""
     found: dict[int, str] = {}
     for run in runs(text):
         for term in ids(run):
             found.setdefault(term, run)
-        if len(found) >= MAX_QUERY_WORDS:
+        if len(found) >= most:
             break
     return found
