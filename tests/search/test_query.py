@@ -54,3 +54,17 @@ def test_endless_requests_are_cut() -> None:
 def test_any_text_is_a_request(text: str) -> None:
     asked = query(text)
     assert asked.words.keys() <= asked.spelt.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("read `/root/in/sales.xlsx` and write out.pdf", {"xlsx", "pdf"}),
+        ("读取.docx文件", {"docx"}),
+        ("see docs.python.org, e.g. v1.2, ask github.com", set()),
+        ("call frame.head() ... now", set()),
+        ("a pack.tar.gz", {"gz"}),
+    ],
+)
+def test_the_kinds_of_files_that_a_request_names(text: str, kinds: set[str]) -> None:
+    assert query(text).kinds == {number(kind) for kind in kinds}

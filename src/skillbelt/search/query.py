@@ -11,6 +11,9 @@ from skillbelt.search.words import ids, runs
 from skillbelt.values import Limits
 
 _FENCED = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
+# What a file is called after its last dot; calls and the ends of host names are none.
+_KIND = re.compile(r"(?<!\.)\.([A-Za-z][A-Za-z0-9]{1,4})(?![A-Za-z0-9_(]|\.\w)")
+_NO_KINDS = frozenset(("ai", "com", "dev", "io", "net", "org"))
 _FENCED_SHARE = 0.5  # what stands in a block of code is mostly the shape of an answer
 # Words that every other skill has tell nothing in a long request, and cost most of the time.
 _COMMON = 0.5
@@ -35,6 +38,7 @@ class Query(NamedTuple):
     spelt: dict[int, str]
     total: float
     norm: float
+    kinds: frozenset[int] = frozenset()  # of the files that the request names
 
     def sought(self) -> list[int]:
         """The words that tell most, to choose candidates by."""
@@ -62,7 +66,14 @@ def query(text: str, limits: Limits = _LIMITS) -> Query:
     if len(found) > _FEW_WORDS:
         found = {term: word for term, word in found.items() if word.rarity >= _COMMON} or found
     weights = [word.weight for word in found.values()]
-    return Query(text, found, spelt, sum(weights), sqrt(sum(w * w for w in weights)) + 1e-9)
+    norm = sqrt(sum(weight * weight for weight in weights)) + 1e-9
+    return Query(text, found, spelt, sum(weights), norm, _kinds(text))
+
+
+def _kinds(text: str) -> frozenset[int]:
+    """The kinds of the files that a text names: `.xlsx` in `out/sales.xlsx`."""
+    kinds = {kind.lower() for kind in _KIND.findall(text)} - _NO_KINDS
+    return frozenset(ids(" ".join(kinds)))
 
 
 def _spelt(text: str, most: int) -> dict[int, str]:
