@@ -117,12 +117,20 @@ def _evaluate(catalog: Catalog, filters: Filters, args: argparse.Namespace) -> i
 
     report = evaluate(labelled, find)
     if args.plot:
-        from skillbelt.search.plot import svg
-
-        with open(args.plot, "w", encoding="utf-8") as file:
-            file.write(svg(report, "skillbelt search"))
+        _draw(report, args.plot)
     _print_report(report, args)
     return 0
+
+
+def _draw(report: Report, path: str) -> None:
+    from skillbelt.search.plot import svg
+
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(svg(report, "skillbelt search"))
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigError(f"search: {path} can not be written: {why}; give another file") from None
 
 
 def _print_report(report: Report, args: argparse.Namespace) -> None:

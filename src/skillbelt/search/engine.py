@@ -23,6 +23,7 @@ _READ_POSTINGS = 16_000  # in all for one request, shared by its words
 _LEAST_DEPTH = 128  # of one word's postings
 _SAMPLE = 16  # one of so many totals is looked at to guess which are high
 _SHARPNESS = 1.3  # rare words choose the candidates
+_KIND = 2.0  # times what a word weighs that is a kind of file the request names
 _FOLDED = 3  # times as many as asked for are looked at for near copies
 _MAX_VIEWS = 8
 
@@ -115,6 +116,8 @@ class Searcher:
         for term, places, impacts in self._upkeep.index.postings(shelf.root, sought):
             word = asked.words[term]
             weight = word.weight * word.rarity ** (_SHARPNESS - 1.0)
+            if term in asked.kinds:
+                weight *= _KIND
             for place, impact in zip(places[:depth], impacts, strict=False):
                 totals[place] += weight * impact
         return [docs[place] for place in _highest(totals, shelf.allowed, most)]

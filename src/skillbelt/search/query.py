@@ -41,9 +41,11 @@ class Query(NamedTuple):
     kinds: frozenset[int] = frozenset()  # of the files that the request names
 
     def sought(self) -> list[int]:
-        """The words that tell most, to choose candidates by."""
-        words = self.words
-        return sorted(words, key=lambda term: -words[term].rarity)[:_MOST_SOUGHT]
+        """The words that tell most, to choose candidates by: kinds of files, then the rarest."""
+        words, kinds = self.words, self.kinds
+        return sorted(words, key=lambda term: (term not in kinds, -words[term].rarity))[
+            :_MOST_SOUGHT
+        ]
 
     @property
     def scale(self) -> float:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 # Raise when what is stored no longer means the same.
-FORMAT = 1
+FORMAT = 2
 _BUSY_SECONDS = 5.0
 # The most documents of a word that are kept, those that say it best, and how many of them a
 # request of many words looks at. Fewer find better: a long request has a few words of everything.
