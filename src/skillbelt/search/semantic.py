@@ -17,7 +17,7 @@ from typing import Any
 from skillbelt.search.protocol import Ranked, Ranker
 from skillbelt.search.query import Query
 
-_TEXT_CHARS = 1_200
+_TEXT_CHARS = 400
 _REQUEST_CHARS = 4_000
 _MOST_KEPT = 20_000  # vectors of skills, of 1 KiB each
 
@@ -28,8 +28,8 @@ class SemanticRanker:
     The request's sentences by themselves found nothing more, see docs/search.md.
     """
 
-    weight = 3.0
-    most = 60
+    weight = 2.0
+    most = 30
 
     def __init__(self) -> None:
         self._kept: dict[str, Any] = {}
