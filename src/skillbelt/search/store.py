@@ -42,12 +42,13 @@ _PAGE_BYTES = 16 * 2**10  # documents and lists fill larger pages better
 _PASSING = frozenset((3, 5, 6, 8, 10, 13, 14))
 T = TypeVar("T")
 
+# `doc_root` holds all that `stored` asks for, so that nobody reads documents to know which there are.
 _SCHEMA = f"""
 CREATE TABLE doc (
     id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER, path TEXT UNIQUE, stamp TEXT,
     described INTEGER, length INTEGER, named REAL, text REAL, text_norm REAL, headed_norm REAL,
     words BLOB);
-CREATE INDEX doc_root ON doc (root);
+CREATE INDEX doc_root ON doc (root, path, stamp);
 CREATE TABLE root (
     id INTEGER PRIMARY KEY, path TEXT UNIQUE, generation INTEGER DEFAULT 0, docs BLOB DEFAULT x'');
 CREATE TABLE generation (id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER);
