@@ -42,7 +42,7 @@ _PAGE_BYTES = 16 * 2**10  # documents and lists fill larger pages better
 _PASSING = frozenset((3, 5, 6, 8, 10, 13, 14))
 T = TypeVar("T")
 
-# `doc_root` holds all that `stored` asks for, so that nobody reads documents to know which there are.
+# `doc_root` holds all that `stored` asks for: documents need not be read to know which there are.
 _SCHEMA = f"""
 CREATE TABLE doc (
     id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER, path TEXT UNIQUE, stamp TEXT,
