@@ -6,7 +6,7 @@ LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --extra all --group build -
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check fix bench bench-run bench-container bench-wasm bench-permission bench-prompt bench-agent docs lock clean
+.PHONY: help setup demo test check fix bench bench-run bench-container bench-wasm bench-permission bench-prompt bench-search bench-agent docs lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -47,6 +47,9 @@ bench-wasm: $(VENV)/.dev ## what a WASM run costs, beside a native one and the b
 
 bench-permission: $(VENV)/.dev ## what a decision costs, and a list under many rules
 	$(PYTHON_IN_VENV) -m benchmarks.permission $(ARGS)
+
+bench-search: $(VENV)/.dev ## how good and quick search is; ARGS='--pool DIR --labelled FILE'
+	$(PYTHON_IN_VENV) -m benchmarks.search $(ARGS)
 
 bench-prompt: $(VENV)/.dev ## the figures of docs/materialize.md: prefixes, tokens, the cost of a turn
 	$(PYTHON_IN_VENV) -m benchmarks.prefix

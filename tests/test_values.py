@@ -65,7 +65,7 @@ def test_every_limit_has_its_unit_in_its_name_and_is_positive() -> None:
              "connections",
              "skills", "redirects", "documents", "references",
              "tokens", "lines", "share", "calls", "sessions",
-             "processes", "runs",
+             "processes", "runs", "words", "results", "scripts",
              "steps", "repeats", "retries", "blocks", "messages", "events",
              "fuel", "elements", "instances", "workers", "containers"}  # fmt: skip
     for name, value in Limits()._asdict().items():

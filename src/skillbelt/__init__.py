@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from skillbelt.artifacts import Artifact, ArtifactStore, open_artifacts
     from skillbelt.audit import AuditEvent, AuditLog
-    from skillbelt.catalog import Catalog, Changes, discover_skills
+    from skillbelt.catalog import Catalog, Changes, Filters, discover_skills
     from skillbelt.check import check_all, check_file
     from skillbelt.conversation import Command, RuntimeSession
     from skillbelt.desk import Pending
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from skillbelt.permission import Answer, Decision, Request, Rule
     from skillbelt.run import RunCall, RunResult
     from skillbelt.runtime import Runtime
+    from skillbelt.search.protocol import Ranked, Ranker, Result
     from skillbelt.sections import Section
     from skillbelt.session import LoadedSkill, Session
     from skillbelt.settings import Settings, load_settings
@@ -102,7 +103,7 @@ _HOMES = {
     "gate": "Gate",
     "permission": "Answer Decision Request Rule",
     "trust": "Trust",
-    "catalog": "Catalog Changes discover_skills",
+    "catalog": "Catalog Changes Filters discover_skills",
     "check": "check_all check_file",
     "errors": "ArchiveRefused ArtifactError ConfigError FileTooLarge FileTypeRefused "
     "FileUnreadable InvalidFrontmatter LoadError MissingExtra PathEscape PermissionDenied "
@@ -115,6 +116,7 @@ _HOMES = {
     "events": "Event NewEvent",
     "load": "Loaded Report injection_block list_docs load_resource load_skill_body sample_files",
     "runtime": "Runtime",
+    "search.protocol": "Ranked Ranker Result",
     "sections": "Section",
     "session": "LoadedSkill Session",
     "storage": "Page Storage",
@@ -149,6 +151,7 @@ __all__ = [
     "FileTooLarge",
     "FileTypeRefused",
     "FileUnreadable",
+    "Filters",
     "Final",
     "Frontmatter",
     "Gate",
@@ -171,10 +174,13 @@ __all__ = [
     "PermissionDenied",
     "PermissionRequest",
     "Prompt",
+    "Ranked",
+    "Ranker",
     "Reply",
     "Report",
     "Request",
     "Requirements",
+    "Result",
     "Retry",
     "Rule",
     "RunCall",

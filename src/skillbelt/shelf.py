@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from skillbelt.workbench import Workbench
 
 _MAX_VIEWS = 64  # of the catalogue, of which it is known whether they are too many to describe
-_SEARCH_WAIT_SECONDS = 60.0  # for an index that is made for the first time
 # Whether a skill is there at all for whoever asks now.
 Visible = Callable[[Skill], bool]
 
@@ -262,7 +261,7 @@ class Shelf:
 
     def search_in(self, text: str, skills: Mapping[str, Skill], limit: int) -> Sequence[Result]:
         """The best of these skills for the text. Nobody else is looked at, not even to count."""
-        self.catalog.index_for_search(_SEARCH_WAIT_SECONDS)
+        self.catalog.index_for_search(self.settings.limits.search_wait_seconds)
         return self.catalog.searcher.search(text, skills, limit)
 
     def remembered(self, skills: Mapping[str, Skill]) -> str:

@@ -140,6 +140,12 @@ class Limits(NamedTuple):
     max_overview_tokens: int = 10_000
     overview_share: float = 0.02
     max_enum_skills: int = 256
+    max_query_chars: int = 40_000
+    max_query_words: int = 1_000
+    max_search_results: int = 1_000
+    max_indexed_files: int = 200
+    max_indexed_scripts: int = 16
+    search_wait_seconds: float = 60.0
     max_checked_bytes: int = 2 * 2**20
     max_linked_bytes: int = 256 * 2**10
     max_linked_documents: int = 100

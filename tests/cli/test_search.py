@@ -96,3 +96,10 @@ def test_the_set_that_ships_is_answered(tree: Tree) -> None:
     measures = json.loads(done.stdout)["measures"]
     assert measures["Hit@1"]["mean"] >= 0.9
     assert measures["Recall@10"]["mean"] == 1.0
+
+
+def test_a_plot_that_can_not_be_written_is_said(skills: Tree) -> None:
+    skills.write("project/set.jsonl", '{"query": "pdf", "relevant": ["pdf-merge"]}\n')
+    done = skills.run("search", "--eval", "set.jsonl", "--plot", "no/such/folder.svg")
+    assert done.exit_code == 2
+    assert "no/such/folder.svg can not be written: No such file or directory" in done.stderr

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from skillbelt import Catalog
-from skillbelt.search.engine import MAX_LIMIT, Searcher
+from skillbelt.search.engine import Searcher
 from skillbelt.search.protocol import Ranked, Result
 from skillbelt.search.query import Query
 from tests.tree import Tree
@@ -53,7 +53,9 @@ def test_the_limit_holds(skills: Tree) -> None:
     assert len(catalog.search("files table git notes", 2)) == 2
     assert catalog.search("pdf", 0) == []
     assert catalog.search("pdf", -5) == []
-    assert len(catalog.search("pdf", MAX_LIMIT * 10)) == 1
+    assert len(catalog.search("pdf", 10**9)) == 1
+    few = skills.catalog(max_search_results=1)
+    assert len(few.search("files table git notes", 2)) == 1
 
 
 def test_results_say_why(skills: Tree) -> None:

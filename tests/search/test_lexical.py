@@ -42,3 +42,10 @@ def test_what_is_not_shared_gives_nothing() -> None:
 def test_hits_are_the_words_they_share() -> None:
     found = hits(query("merge seismic pages"), PDF)
     assert {hit.term for hit in found} == {number("merg"), number("page")}
+
+
+def test_a_file_that_the_request_names_speaks_for_the_skill_of_that_kind() -> None:
+    xlsx = candidate("xlsx", "Reads and writes workbooks.", "Use openpyxl.")
+    sales = query("Sum the shocks of demand by year. Save them as /root/result.xlsx.")
+    word = query("Sum the shocks of demand by year. Save them as xlsx.")
+    assert score(sales, xlsx) > score(word, xlsx)

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.search.query import MAX_QUERY_CHARS, MAX_QUERY_WORDS, query
+from skillbelt.search.query import query
 from skillbelt.search.words import number
+from skillbelt.values import Limits
 
 
 def test_each_word_counts_once() -> None:
@@ -43,12 +44,27 @@ def test_nothing_is_asked_by_nothing() -> None:
 
 
 def test_endless_requests_are_cut() -> None:
-    asked = query(" ".join(f"w{n}x" for n in range(100_000)))
-    assert len(asked.words) <= MAX_QUERY_WORDS + 4
-    assert len(asked.text) == MAX_QUERY_CHARS
+    limits = Limits(max_query_chars=500, max_query_words=50)
+    asked = query(" ".join(f"w{n}x" for n in range(100_000)), limits)
+    assert 50 <= len(asked.words) <= 54
+    assert len(asked.text) == 500
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_a_request(text: str) -> None:
     asked = query(text)
     assert asked.words.keys() <= asked.spelt.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("read `/root/in/sales.xlsx` and write out.pdf", {"xlsx", "pdf"}),
+        ("读取.docx文件", {"docx"}),
+        ("see docs.python.org, e.g. v1.2, ask github.com", set()),
+        ("call frame.head() ... now", set()),
+        ("a pack.tar.gz", {"gz"}),
+    ],
+)
+def test_the_kinds_of_files_that_a_request_names(text: str, kinds: set[str]) -> None:
+    assert query(text).kinds == {number(kind) for kind in kinds}

@@ -39,7 +39,7 @@ def test_the_same_in_other_words_is_near(ranker: SemanticRanker) -> None:
     assert good > bad
 
 
-def test_a_sentence_of_a_long_request_is_enough(ranker: SemanticRanker) -> None:
+def test_small_talk_around_a_request_does_no_harm(ranker: SemanticRanker) -> None:
     text = "Thank you for yesterday. The weather is fine. Please bake a chocolate cake for us.\n"
     bad, good = ranker.scores(query(text), TWO)
     assert good > bad

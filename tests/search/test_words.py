@@ -22,6 +22,7 @@ def test_words_are_stemmed_in_order() -> None:
         ("café", ["cafe"]),
         ("naïve Straße", ["naiv", "strass"]),
         ("C++ and c#", ["cpp", "and", "csharp"]),
+        ("F# or f++", ["fsharp", "or", "f"]),
         ("２０２４ ＡＰＩ", ["2024", "api"]),
     ],
 )

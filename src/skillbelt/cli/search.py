@@ -17,7 +17,6 @@ from skillbelt.cli.output import (
 )
 from skillbelt.errors import ConfigError
 from skillbelt.gate import Gate
-from skillbelt.search.query import MAX_QUERY_CHARS
 from skillbelt.store import open_store
 from skillbelt.text import one_line
 
@@ -59,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
         show_progress("")
     if args.eval:
         return _evaluate(catalog, filters, args)
-    text = sys.stdin.read(MAX_QUERY_CHARS) if args.query == "-" else args.query
+    most = catalog.settings.limits.max_query_chars
+    text = sys.stdin.read(most) if args.query == "-" else args.query
     found = catalog.search(text, args.limit, filters)
     _print(found, args)
     return 0 if found else 1
@@ -117,12 +117,20 @@ def _evaluate(catalog: Catalog, filters: Filters, args: argparse.Namespace) -> i
 
     report = evaluate(labelled, find)
     if args.plot:
-        from skillbelt.search.plot import svg
-
-        with open(args.plot, "w", encoding="utf-8") as file:
-            file.write(svg(report, "skillbelt search"))
+        _draw(report, args.plot)
     _print_report(report, args)
     return 0
+
+
+def _draw(report: Report, path: str) -> None:
+    from skillbelt.search.plot import svg
+
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(svg(report, "skillbelt search"))
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigError(f"search: {path} can not be written: {why}; give another file") from None
 
 
 def _print_report(report: Report, args: argparse.Namespace) -> None:

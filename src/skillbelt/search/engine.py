@@ -18,12 +18,12 @@ from skillbelt.search.upkeep import WHOLE, Groups, Kept, Progress, Upkeep
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
 
-MAX_LIMIT = 1_000
 _CANDIDATES = 100
 _READ_POSTINGS = 16_000  # in all for one request, shared by its words
 _LEAST_DEPTH = 128  # of one word's postings
 _SAMPLE = 16  # one of so many totals is looked at to guess which are high
 _SHARPNESS = 1.3  # rare words choose the candidates
+_KIND = 2.0  # times what a word weighs that is a kind of file the request names
 _FOLDED = 3  # times as many as asked for are looked at for near copies
 _MAX_VIEWS = 8
 
@@ -71,8 +71,9 @@ class Searcher:
 
     def search(self, text: str, skills: Mapping[str, Skill], limit: int = 10) -> list[Result]:
         """The best of the skills for the text, best first; no other skill has any part in it."""
-        limit = min(max(limit, 0), MAX_LIMIT)
-        asked = query(text)
+        limits = self._settings.limits
+        limit = min(max(limit, 0), limits.max_search_results)
+        asked = query(text, limits)
         if not asked.words or not limit:
             return []
         self._upkeep.follow()
@@ -115,6 +116,8 @@ class Searcher:
         for term, places, impacts in self._upkeep.index.postings(shelf.root, sought):
             word = asked.words[term]
             weight = word.weight * word.rarity ** (_SHARPNESS - 1.0)
+            if term in asked.kinds:
+                weight *= _KIND
             for place, impact in zip(places[:depth], impacts, strict=False):
                 totals[place] += weight * impact
         return [docs[place] for place in _highest(totals, shelf.allowed, most)]

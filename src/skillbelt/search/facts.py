@@ -13,8 +13,10 @@ from skillbelt.search.rarity import UNSEEN, rarity
 USUAL_LENGTH = 1100.0
 USUAL_DESCRIPTION = 31.0
 _LOGS = tuple(log1p(level) for level in LEVELS)
-_IMPACT_SCALE = 48.0  # the greatest impact just fits a byte
-_IMPACT_DESCRIBED, _IMPACT_NAMED = 1.2, 1.5
+_IMPACT_K, _IMPACT_B = 3.0, 0.9
+_IMPACT_DESCRIBED, _IMPACT_NAMED = 2.0, 3.0
+# The greatest impact just fits a byte.
+_IMPACT_SCALE = 255 / (_IMPACT_K + 1.0 + _IMPACT_DESCRIBED + _IMPACT_NAMED)
 _BUCKETS = 16  # of lengths between one doubling and the next
 
 
@@ -58,8 +60,9 @@ def impacts(made: Document) -> bytes:
 def _table(bucket: int) -> bytes:
     from math import expm1
 
-    below = saturated(int(expm1(bucket / _BUCKETS)), USUAL_LENGTH, 1.5, 0.9)
-    counted = [level * 2.5 / (level + below) for level in LEVELS]
+    below = saturated(int(expm1(bucket / _BUCKETS)), USUAL_LENGTH, _IMPACT_K, _IMPACT_B)
+    most = _IMPACT_K + 1.0
+    counted = [level * most / (level + below) for level in LEVELS]
     return bytes(
         min(255, round(_IMPACT_SCALE * (counted[code & TEXT] + _bonus(code))))
         for code in range(256)

@@ -31,6 +31,7 @@ class Weights(NamedTuple):
     best_described: float = 2.31
     request_described: float = 3.14
     headings_alike: float = -2.02
+    kind_named: float = 2.5
 
 
 class Candidate(NamedTuple):
@@ -86,7 +87,8 @@ def score(asked: Query, candidate: Candidate, weights: Weights = WEIGHTS) -> flo
     words = asked.words
     terms = candidate.terms
     counted, told = _counted(candidate.length), _told(candidate.described)
-    text = covered = alike = named = headed = said = rarely = 0.0
+    kinds = asked.kinds
+    text = covered = alike = named = headed = said = rarely = kind = 0.0
     described: list[float] = []
     shared = compress(zip(terms, candidate.codes, strict=True), map(words.__contains__, terms))
     for term, code in shared:
@@ -104,6 +106,8 @@ def score(asked: Query, candidate: Candidate, weights: Weights = WEIGHTS) -> flo
                 rarely += in_description * told[times]
             if code >> NAMED & 1:
                 named += rare
+                if term in kinds:
+                    kind += rare
             if code >> HEADED:
                 headed += rare * weight
     facts, scale, norm = candidate.facts, asked.scale, asked.norm
@@ -112,7 +116,7 @@ def score(asked: Query, candidate: Candidate, weights: Weights = WEIGHTS) -> flo
         (weights.text * text + weights.description * said + weights.description_rare * rarely)
         / scale
         + weights.text_covered * covered / (facts.text + 3.0)
-        + weights.name_covered * named / (facts.named + 1.0)
+        + (weights.name_covered * named + weights.kind_named * kind) / (facts.named + 1.0)
         + weights.text_alike * alike / ((facts.text_norm + 1e-6) * norm)
         + weights.headings_alike * headed / ((facts.headed_norm + 1e-6) * norm)
         + weights.best_described * sum(described[:_BEST]) / 10.0

@@ -8,15 +8,18 @@ from typing import NamedTuple
 
 from skillbelt.search.rarity import UNSEEN, UNSEEN_DESCRIBED, rarity
 from skillbelt.search.words import ids, runs
+from skillbelt.values import Limits
 
-MAX_QUERY_CHARS = 40_000  # ten times a page; what comes after is not searched with
-MAX_QUERY_WORDS = 1_000
 _FENCED = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
+# What a file is called after its last dot; calls and the ends of host names are none.
+_KIND = re.compile(r"(?<!\.)\.([A-Za-z][A-Za-z0-9]{1,4})(?![A-Za-z0-9_(]|\.\w)")
+_NO_KINDS = frozenset(("ai", "com", "dev", "io", "net", "org"))
 _FENCED_SHARE = 0.5  # what stands in a block of code is mostly the shape of an answer
 # Words that every other skill has tell nothing in a long request, and cost most of the time.
 _COMMON = 0.5
 _FEW_WORDS = 12
 _MOST_SOUGHT = 64  # words that choose the candidates, the rarest
+_LIMITS = Limits()
 
 
 class Word(NamedTuple):
@@ -35,11 +38,14 @@ class Query(NamedTuple):
     spelt: dict[int, str]
     total: float
     norm: float
+    kinds: frozenset[int] = frozenset()  # of the files that the request names
 
     def sought(self) -> list[int]:
-        """The words that tell most, to choose candidates by."""
-        words = self.words
-        return sorted(words, key=lambda term: -words[term].rarity)[:_MOST_SOUGHT]
+        """The words that tell most, to choose candidates by: kinds of files, then the rarest."""
+        words, kinds = self.words, self.kinds
+        return sorted(words, key=lambda term: (term not in kinds, -words[term].rarity))[
+            :_MOST_SOUGHT
+        ]
 
     @property
     def scale(self) -> float:
@@ -47,10 +53,10 @@ class Query(NamedTuple):
         return self.total / sqrt(max(len(self.words), 1)) + 1e-9
 
 
-def query(text: str) -> Query:
+def query(text: str, limits: Limits = _LIMITS) -> Query:
     """The request taken apart; never fails, and takes no more than the limits allow."""
-    text = text[:MAX_QUERY_CHARS]
-    spelt = _spelt(text)
+    text = text[: limits.max_query_chars]
+    spelt = _spelt(text, limits.max_query_words)
     prose = set(ids(_FENCED.sub(" ", text))) if "```" in text or "~~~" in text else spelt.keys()
     known = rarity()
     found: dict[int, Word] = {}
@@ -62,15 +68,22 @@ def query(text: str) -> Query:
     if len(found) > _FEW_WORDS:
         found = {term: word for term, word in found.items() if word.rarity >= _COMMON} or found
     weights = [word.weight for word in found.values()]
-    return Query(text, found, spelt, sum(weights), sqrt(sum(w * w for w in weights)) + 1e-9)
+    norm = sqrt(sum(weight * weight for weight in weights)) + 1e-9
+    return Query(text, found, spelt, sum(weights), norm, _kinds(text))
 
 
-def _spelt(text: str) -> dict[int, str]:
+def _kinds(text: str) -> frozenset[int]:
+    """The kinds of the files that a text names: `.xlsx` in `out/sales.xlsx`."""
+    kinds = {kind.lower() for kind in _KIND.findall(text)} - _NO_KINDS
+    return frozenset(ids(" ".join(kinds)))
+
+
+def _spelt(text: str, most: int) -> dict[int, str]:
     """Each word of a text once, in order, as it is spelt where it first stands."""
     found: dict[int, str] = {}
     for run in runs(text):
         for term in ids(run):
             found.setdefault(term, run)
-        if len(found) >= MAX_QUERY_WORDS:
+        if len(found) >= most:
             break
     return found

@@ -14,8 +14,6 @@ from skillbelt.search.document import Parts
 from skillbelt.skill import Skill
 from skillbelt.values import SKILL_FILE, Limits
 
-_MOST_FILES = 200  # whose names are taken
-_MOST_SCRIPTS = 16  # whose beginnings are read
 _SCRIPT_BYTES = 2048
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _SCRIPTS = (".py", ".sh", ".bash", ".js", ".mjs", ".ts", ".rb", ".pl", ".ps1")
@@ -39,7 +37,7 @@ def parts_of(skill: Skill, limits: Limits) -> Parts:
     head, body = _split(text, skill.body_offset)
     name = skill.name if skill.title == skill.name else f"{skill.name} {skill.title}"
     about = f"{skill.description}\n{skill.when_to_use}"
-    return Parts(name, about, head, body, "\n".join(_files(skill)))
+    return Parts(name, about, head, body, "\n".join(_files(skill, limits)))
 
 
 def _split(text: str, offset: int) -> tuple[str, str]:
@@ -52,22 +50,23 @@ def _split(text: str, offset: int) -> tuple[str, str]:
     return text[:offset], text[offset:]
 
 
-def _files(skill: Skill) -> Iterator[str]:
+def _files(skill: Skill, limits: Limits) -> Iterator[str]:
     """The names of the skill's files, and what its scripts begin with."""
     scripts: list[str] = []
-    for path in islice(_below(skill.dir), _MOST_FILES):
+    most = limits.max_indexed_files
+    for path in islice(_below(skill.dir, most), most):
         yield path.rpartition(".")[0] or path
-        if path.endswith(_SCRIPTS) and len(scripts) < _MOST_SCRIPTS:
+        if path.endswith(_SCRIPTS) and len(scripts) < limits.max_indexed_scripts:
             scripts.append(path)
     if scripts:
         yield from _beginnings(skill.dir, scripts)
 
 
-def _below(folder: str, inside: str = "") -> Iterator[str]:
+def _below(folder: str, most: int, inside: str = "") -> Iterator[str]:
     """The files of a folder and of the folders in it, by relative path; links are left out."""
     try:
         with os.scandir(os.path.join(folder, inside) if inside else folder) as found:
-            entries = sorted(islice(found, _MOST_FILES), key=lambda entry: entry.name)
+            entries = sorted(islice(found, most), key=lambda entry: entry.name)
     except OSError:
         return
     for entry in entries:
@@ -78,7 +77,7 @@ def _below(folder: str, inside: str = "") -> Iterator[str]:
             if entry.name.upper() != SKILL_FILE.upper():
                 yield path
         elif not inside and entry.name not in SKIPPED_FOLDERS:
-            yield from _below(folder, path)
+            yield from _below(folder, most, path)
 
 
 def _beginnings(folder: str, scripts: list[str]) -> Iterator[str]:

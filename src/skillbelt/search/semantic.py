@@ -6,7 +6,6 @@ words and never decides alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -18,21 +17,19 @@ from typing import Any
 from skillbelt.search.protocol import Ranked, Ranker
 from skillbelt.search.query import Query
 
-_SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
-_MOST_SENTENCES = 40
-_LEAST_WORDS = 4  # of a sentence that says something by itself
-_TEXT_CHARS = 1_200
+_TEXT_CHARS = 400
 _REQUEST_CHARS = 4_000
 _MOST_KEPT = 20_000  # vectors of skills, of 1 KiB each
-# How much the whole request and its best sentence count, in the units of the ranking by words.
-_WHOLE, _BEST = 1.5, 2.0
 
 
 class SemanticRanker:
-    """How near a skill's name and description are to a request and to its sentences."""
+    """How near a skill's name and description are to a request.
 
-    weight = 1.0
-    most = 60
+    The request's sentences by themselves found nothing more, see docs/search.md.
+    """
+
+    weight = 2.0
+    most = 30
 
     def __init__(self) -> None:
         self._kept: dict[str, Any] = {}
@@ -42,10 +39,8 @@ class SemanticRanker:
         """The likeness of each candidate."""
         with self._lock:
             vectors = self._vectors([_about(one) for one in ranked])
-            request = _embed([asked.text[:_REQUEST_CHARS], *_sentences(asked.text)])
-        near = vectors @ request.T
-        best = near[:, 1:].max(axis=1) if near.shape[1] > 1 else near[:, 0]
-        given: list[float] = (_WHOLE * near[:, 0] + _BEST * best).tolist()
+            request = _embed([asked.text[:_REQUEST_CHARS]])[0]
+        given: list[float] = (vectors @ request).tolist()
         return given
 
     def _vectors(self, texts: Sequence[str]) -> Any:
@@ -71,11 +66,6 @@ def _about(one: Ranked) -> str:
     skill = one.skill
     name = skill.name.replace("-", " ").replace("_", " ")
     return f"{name}. {skill.description} {skill.when_to_use}"[:_TEXT_CHARS]
-
-
-def _sentences(text: str) -> list[str]:
-    found = (part for part in _SENTENCE.split(text) if len(part.split()) >= _LEAST_WORDS)
-    return [part for part, _ in zip(found, range(_MOST_SENTENCES), strict=False)]
 
 
 def _embed(texts: list[str]) -> Any:

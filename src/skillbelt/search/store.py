@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 # Raise when what is stored no longer means the same.
-FORMAT = 1
+FORMAT = 2
 _BUSY_SECONDS = 5.0
 # The most documents of a word that are kept, those that say it best, and how many of them a
 # request of many words looks at. Fewer find better: a long request has a few words of everything.
@@ -42,12 +42,13 @@ _PAGE_BYTES = 16 * 2**10  # documents and lists fill larger pages better
 _PASSING = frozenset((3, 5, 6, 8, 10, 13, 14))
 T = TypeVar("T")
 
+# `doc_root` holds all that `stored` asks for: documents need not be read to know which there are.
 _SCHEMA = f"""
 CREATE TABLE doc (
     id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER, path TEXT UNIQUE, stamp TEXT,
     described INTEGER, length INTEGER, named REAL, text REAL, text_norm REAL, headed_norm REAL,
     words BLOB);
-CREATE INDEX doc_root ON doc (root);
+CREATE INDEX doc_root ON doc (root, path, stamp);
 CREATE TABLE root (
     id INTEGER PRIMARY KEY, path TEXT UNIQUE, generation INTEGER DEFAULT 0, docs BLOB DEFAULT x'');
 CREATE TABLE generation (id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER);

@@ -24,8 +24,8 @@ _PACKED = (
 )
 _SCRIPTS = re.compile(rf"[{_PACKED}]+|[^{_PACKED}]+")
 _IS_PACKED = re.compile(rf"[{_PACKED}]")
-_SIGNS = (("c++", " cpp "), ("c#", " csharp "), ("f#", " fsharp "))
-_HAS_SIGN = re.compile(r"\b[cf](?:\+\+|#)", re.IGNORECASE)
+_SIGNS = {"c++": " cpp ", "c#": " csharp ", "f#": " fsharp "}
+_HAS_SIGN = re.compile(r"\b(?:c\+\+|[cf]#)", re.IGNORECASE)
 _LONGEST_CHARS = 40  # of one word; what is longer is a hash, a key or a picture
 _LONGEST_NUMBER = 4
 NUMBERS = 1 << 24
@@ -65,7 +65,7 @@ def _spelt(text: str) -> str:
         return text
     if not _HAS_SIGN.search(text):
         return text
-    return _HAS_SIGN.sub(lambda found: dict(_SIGNS)[found[0].lower()], text)
+    return _HAS_SIGN.sub(lambda found: _SIGNS[found[0].lower()], text)
 
 
 class _Known(dict[str, tuple[str, ...]]):
