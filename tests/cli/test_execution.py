@@ -139,7 +139,7 @@ def test_somebody_at_a_terminal_is_asked(sums: Tree) -> None:
 
 
 def test_a_script_that_takes_too_long(sums: Tree) -> None:
-    sums.write(f"{FOLDER}/scripts/slow.sh", "echo begun; exec sleep 60\n")
+    sums.write(f"{FOLDER}/scripts/slow.sh", "echo begun; while :; do :; done\n")
     done = sums.run("exec", "sums", "--yes", "--script", "slow", "--timeout-ms", "500")
     assert (done.exit_code, done.stdout) == (124, "begun\n")
     assert done.stderr.startswith("skillbelt: timed out after 0.")
