@@ -68,9 +68,11 @@ async def streams(wire: Wire, most: int) -> AsyncIterator[tuple[Read, Write]]:
     threading.Thread(target=writer.run, name="skillbelt-stdout", daemon=True).start()
     async with anyio.create_task_group() as group:
         group.start_soon(writer.take, sent)
-        yield read, write
-        write.close()
-        reader.close()
+        try:
+            yield read, write
+        finally:  # also when a signal ends it
+            write.close()
+            reader.close()
 
 
 class _Writer:
