@@ -148,10 +148,17 @@ class Endless(BaseHTTPRequestHandler):
         pass
 
 
+class Quiet(ThreadingHTTPServer):
+    """A client that hangs up on it is what most of these tests are about."""
+
+    def handle_error(self, *_: object) -> None:
+        pass
+
+
 @contextmanager
 def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     """The address of an HTTP server that knows nothing of MCP."""
-    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    http = Quiet(("127.0.0.1", 0), handler)
     http.daemon_threads = True
     thread = threading.Thread(target=http.serve_forever, args=(0.01,))
     thread.start()
