@@ -148,6 +148,8 @@ def measure(
 ) -> tuple[list[Row], Report | None]:
     """Every figure, and the measures of quality if there is a labelled set."""
     made = catalog(pool, cache, semantic=semantic)
+    if not made:
+        sys.exit(f"there are no skills in {pool}")
     rows = build(made, cache)
     rows += latencies(made, [one.query for one in labelled] or own_texts(made, QUERIES))
     report = quality(made, labelled) if labelled else None

@@ -74,3 +74,15 @@ def test_without_the_extra_search_does_without(tree: Tree, monkeypatch: pytest.M
     assert rankers() == ()
     tree.skill(f"{SKILLS}/pdf", "Reads PDF files.")
     assert [one.skill.name for one in tree.catalog().search("read a pdf")] == ["pdf"]
+
+
+def test_vectors_are_those_of_the_model(ranker: SemanticRanker) -> None:
+    import numpy
+
+    texts = ["Collects recipes.", "Makes queries and indexes of a database faster.", "名前 \ud800"]
+    clean = [text.encode("utf-8", "replace").decode() for text in texts]
+    ranker.scores(query("so that the model is loaded"), TWO)
+    model = semantic._model()
+    for text, vector in zip(clean, semantic._embed(texts), strict=True):
+        assert numpy.allclose(vector, model.embed([text], norm=True)[0], atol=1e-5)
+    assert not semantic._embed([""]).any()
