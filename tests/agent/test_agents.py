@@ -8,6 +8,7 @@ import pytest
 
 from skillbelt import Runtime
 from skillbelt.agent import Agent, HostTool
+from skillbelt.agent.agents import runner_only
 from tests.tree import Tree
 
 
@@ -38,3 +39,8 @@ def test_a_tool_of_the_host_is_offered_as_any_other() -> None:
     tool = HostTool("add", "Adds.", lambda _: "3").offered()
     assert (tool.name, tool.description) == ("add", "Adds.")
     assert tool.schema["type"] == "object"
+
+
+def test_a_tool_of_the_host_is_carried_out_by_the_runner_alone() -> None:
+    answer = runner_only({})
+    assert answer.error == "only the runner of an agent carries out this tool"

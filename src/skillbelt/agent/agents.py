@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skillbelt.agent.models import OFFLINE, Model
 from skillbelt.definitions import Schema
+from skillbelt.handlers import failed
 from skillbelt.permission import Rule
 from skillbelt.runtime import Runtime
 from skillbelt.shelf import Visible
@@ -35,7 +36,7 @@ class HostTool(NamedTuple):
 
     def offered(self) -> Tool:
         """The tool as a model is told of it."""
-        return Tool(self.name, self.description, self.schema, _never, "")
+        return Tool(self.name, self.description, self.schema, runner_only, "")
 
 
 class Agent(NamedTuple):
@@ -78,5 +79,6 @@ class Agent(NamedTuple):
         return limits._replace(**given) if given else limits
 
 
-def _never(_call: object) -> ToolResult:
-    raise NotImplementedError
+def runner_only(_call: object) -> ToolResult:
+    """What a tool of the runner's own answers to anybody else."""
+    return failed("only the runner of an agent carries out this tool")

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 
+from skillbelt.agent.agents import runner_only
 from skillbelt.agent.events import TextDelta
 from skillbelt.agent.files import attached
 from skillbelt.agent.models import NONE, OFFLINE, Called, Piece, Prompt, Reply
@@ -40,7 +41,7 @@ class Offline:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        tool = Tool(EXECUTE, "Run a skill's own script.", {"type": "object"}, _never, "")
+        tool = Tool(EXECUTE, "Run a skill's own script.", {"type": "object"}, runner_only, "")
         self.tools: Mapping[str, tuple[Tool, Own]] = {EXECUTE: (tool, self._execute)}
 
     async def ask(self, prompt: Prompt) -> AsyncIterator[Piece]:
@@ -147,7 +148,3 @@ def _told(skill: Skill, done: Execution) -> ToolResult:
     how = f"(ran in the sandbox {done.sandbox}, exit code {status.code})"
     said = "\n\n".join(filter(None, (about, output, done.stderr.strip(), how)))
     return ToolResult(said, "" if status.kind == "success" else said, done.document())
-
-
-def _never(_call: object) -> ToolResult:
-    raise NotImplementedError
