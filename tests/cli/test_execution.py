@@ -166,9 +166,9 @@ def test_verbose_says_what_was_enforced(sums: Tree) -> None:
 
 
 def test_who_interrupts_it_leaves_nothing_running(sums: Tree) -> None:
-    sums.write(f"{FOLDER}/scripts/slow.sh", "echo begun; exec sleep 61.25\n")
+    sums.write(f"{FOLDER}/scripts/slow6125.sh", "echo begun; while :; do :; done\n")
     with subprocess.Popen(
-        [sys.executable, "-m", "skillbelt", "exec", "sums", "--yes", "--script", "slow"],
+        [sys.executable, "-m", "skillbelt", "exec", "sums", "--yes", "--script", "slow6125"],
         cwd=sums.project,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -178,13 +178,13 @@ def test_who_interrupts_it_leaves_nothing_running(sums: Tree) -> None:
         os.kill(child.pid, signal.SIGINT)
         assert child.wait(20) == 130
     deadline = time.monotonic() + 10
-    while running("61.25") and time.monotonic() < deadline:
+    while running("slow6125") and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not running("61.25")
+    assert not running("slow6125")
 
 
 def running(argument: str) -> list[str]:
-    """The processes of this machine that were given the argument."""
+    """The processes of this machine with the argument, or a path that ends in such a script."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -192,6 +192,6 @@ def running(argument: str) -> list[str]:
                 words = file.read().split(b"\0")
         except OSError:
             continue
-        if argument.encode() in words:
+        if any(word.endswith((argument.encode(), f"/{argument}.sh".encode())) for word in words):
             found.append(pid)
     return found
