@@ -109,7 +109,7 @@ def no_waiting(tree: Tree) -> None:
     tree.setenv("SKILLBELT_RETRY_WAIT_SECONDS", 0)
 
 
-# The client of the protocol leaves a generator that is cut in one of its own steps to the collector.
+# The client of the protocol leaves a generator that is cut in a step of its own to the collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_cancelled_wherever_it_waits_a_session_is_whole(
