@@ -143,5 +143,5 @@ def test_a_memory_bomb_is_named(sandbox: WasmSandbox, place: Place) -> None:
     code = "kept = []\nwhile True: kept.append(bytearray(b'x') * 2**20)"
     limits = Limits(max_memory_bytes=128 * 2**20)
     outcome = python(sandbox, place, code, limits=limits)
-    assert outcome.exit_code in (1, 137)
+    assert outcome.exit_code == 1
     assert outcome.limits_hit == ("max_memory_bytes",)

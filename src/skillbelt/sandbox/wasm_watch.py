@@ -4,13 +4,17 @@ from skillbelt.sandbox.watch import DiskWatch, Guard
 from skillbelt.values import Limits
 
 _DISK = {"max_workspace_bytes", "max_workspace_files"}
+# Beside the memory of a guest, which the engine holds to the limit exactly and tells the guest of.
+# Without room for its own, it depends on the moment whether the guest is told or the worker ended.
+_ENGINE_BYTES = 32 * 2**20
 
 
 class WasmWatch:
     """Looks after one worker: its memory and time, the workspace, and its temporary files."""
 
     def __init__(self, limits: Limits, workspace: str, temporary: str) -> None:
-        self._guard = Guard(limits, workspace, members=lambda pid: [pid])
+        whole = limits._replace(max_memory_bytes=limits.max_memory_bytes + _ENGINE_BYTES)
+        self._guard = Guard(whole, workspace, members=lambda pid: [pid])
         # The folder lies on a disk, not in a memory of a fixed size.
         bounds = limits._replace(max_workspace_bytes=limits.max_temporary_bytes)
         self._temporary = DiskWatch(temporary, bounds)
