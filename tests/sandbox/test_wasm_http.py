@@ -28,6 +28,7 @@ class Handler(BaseHTTPRequestHandler):
     """Says what it was asked."""
 
     seen: ClassVar[list[tuple[str, str, dict[str, str], bytes]]] = []
+    over: ClassVar[threading.Event] = threading.Event()
 
     def answer(self) -> None:
         size = int(self.headers.get("Content-Length", "0"))
@@ -35,7 +36,7 @@ class Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.seen.append((self.command, self.path, headers, body))
         if self.path == "/slow":
-            time.sleep(5)
+            self.over.wait()
         moved = self.path == "/moved"
         self.send_response(302 if moved else 200)
         if moved:
@@ -43,7 +44,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("X-One", "1")
         self.end_headers()
         large = b"x" * 3_000_000 if self.path == "/large" else b"A" + body
-        with suppress(BrokenPipeError):
+        with suppress(ConnectionError):
             self.wfile.write(b"" if self.path == "/empty" else large)
 
     do_GET = do_POST = do_PUT = answer
@@ -58,6 +59,7 @@ def server() -> Iterator[int]:
         thread = threading.Thread(target=web.serve_forever, args=(0.05,))
         thread.start()
         yield web.server_port
+        Handler.over.set()
         web.shutdown()
         thread.join()
 
@@ -146,21 +148,18 @@ def test_an_answer_that_is_too_long_is_an_error(fetcher: Fetcher, server: int) -
 
 
 def test_the_time_of_the_run_is_kept(fetcher: Fetcher, server: int) -> None:
-    begun = time.monotonic()
     assert "error" in ask(fetcher, f"http://127.0.0.1:{server}/slow", left=0.3).head
-    assert time.monotonic() - begun < 4
 
 
 def test_closing_ends_what_is_going_on(fetcher: Fetcher, server: int) -> None:
     found: list[Any] = []
     url = f"http://127.0.0.1:{server}/slow"
     thread = threading.Thread(target=lambda: found.append(ask(fetcher, url)))
-    begun = time.monotonic()
     thread.start()
-    time.sleep(0.3)
+    while not Handler.seen:
+        time.sleep(0.01)
     fetcher.close()
     thread.join(SOON)
-    assert time.monotonic() - begun < 4
     assert "error" in found[0].head
     assert "the run is over" in ask(fetcher, url).head["error"]
 
@@ -219,10 +218,7 @@ def test_a_guest_that_waits_for_an_answer_is_ended(
 ) -> None:
     host = f"127.0.0.1:{server}"
     data = guests.fetching(f"http://{host}/slow")
-    begun = time.monotonic()
-    outcome = fetched(sandbox, place, host, data, timeout_seconds=0.5)
-    assert outcome.timed_out
-    assert time.monotonic() - begun < 4
+    assert fetched(sandbox, place, host, data, timeout_seconds=0.5).timed_out
 
 
 def test_an_answer_is_bounded(sandbox: WasmSandbox, place: Place, server: int) -> None:

