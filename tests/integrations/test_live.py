@@ -130,30 +130,36 @@ def test_a_host_that_fails_to_listen_ends_the_command() -> None:
 
 def test_cancelling_ends_the_command_and_waits_for_it() -> None:
     command = Command()
+    begun = threading.Event()
     ended: list[bool] = []
 
     def work(watch: Watch) -> str:
         assert watch.started is not None
         watch.started(command)
-        ended.append(command.killed.wait(20))
+        begun.set()
+        ended.append(command.killed.wait(30))
         return "done"
 
     async def main() -> None:
-        with anyio.move_on_after(0.1):
-            await followed(in_a_thread(work), None)
+        task = asyncio.create_task(followed(in_a_thread(work), None))
+        await asyncio.to_thread(begun.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
         assert ended == [True]
 
     anyio.run(main)
 
 
 def test_cancelling_twice_waits_all_the_same() -> None:
-    killed = asyncio.Event()
+    begun, killed = asyncio.Event(), asyncio.Event()
     ended: list[bool] = []
 
     async def work(watch: Watch) -> None:
         command = Command()
         assert watch.started is not None
         watch.started(command)
+        begun.set()
         while not command.killed.is_set():
             await asyncio.sleep(0.01)
         killed.set()
@@ -162,7 +168,7 @@ def test_cancelling_twice_waits_all_the_same() -> None:
 
     async def main() -> None:
         task = asyncio.create_task(followed(work, None))
-        await asyncio.sleep(0.05)
+        await begun.wait()
         task.cancel()
         await killed.wait()
         task.cancel()
