@@ -117,7 +117,7 @@ class Tree:
         self,
         *arguments: str,
         project: str | os.PathLike[str] = "project",
-        timeout: float = 50,
+        timeout: float = 150,
     ) -> Done:
         """Run the command line in a folder of the tree."""
         return self.python("-m", "skillbelt", *arguments, cwd=project, timeout=timeout)
@@ -126,7 +126,7 @@ class Tree:
         self,
         *arguments: str,
         cwd: str | os.PathLike[str] = "project",
-        timeout: float = 50,
+        timeout: float = 150,
     ) -> Done:
         """Run Python in a folder of the tree; a warning is an error, as in the tests themselves."""
         done = subprocess.run(

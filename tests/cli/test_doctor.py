@@ -280,12 +280,12 @@ probes.PROBES = probes.PROBES[::6]
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_every_sandbox_of_this_machine_is_attacked(tree: Tree) -> None:
     """With some of the attacks; all of them are carried out by the tests of the sandboxes."""
     tree.write("project/sitecustomize.py", SOME)
     tree.setenv("PYTHONPATH", tree.project)
-    done = tree.run("doctor", "--sandbox", "--json", timeout=100)
+    done = tree.run("doctor", "--sandbox", "--json", timeout=250)
     document = json.loads(done.stdout)
     assert (done.exit_code, done.stderr) == (0, "")
     usable = [one["name"] for one in document["sandboxes"] if one["available"] and one["level"]]

@@ -20,6 +20,7 @@ import anyio
 import pytest
 
 from skillbelt import Rule, Runtime
+from tests.benches import alive
 from tests.integrations.chats import CHATS, Chat, belt_of, quiet
 from tests.openai_server import Answer, Calls, Server, Unfinished, called, raw_parts, said, serving
 from tests.tree import Tree
@@ -246,16 +247,18 @@ def go_on(belt: Runtime) -> None:
 def test_a_run_that_is_cancelled_ends_its_command(
     framework: str, project: Path, tmp_path: Path
 ) -> None:
-    command = "echo . > work/ticks; echo one; while echo . >> work/ticks; do sleep 0.02; done"
-    endless = called("skill_run", {"skill": "greet", "command": command}, "call_endless")
+    mark = str(time.time_ns())
+    endless = called(
+        "skill_run", {"skill": "greet", "command": f"echo one; sleep {mark}"}, "call_endless"
+    )
     with serving(endless, DONE) as server, belt_of(project) as belt:
         seen = asyncio.Event()
         made = chat(framework, belt, server, tmp_path, lambda _text: seen.set())
         anyio.run(cancelled, made, seen)
-        before = ticks(belt)
-        time.sleep(0.3)
-        assert (ticks(belt), len(server.requests)) == (before, 1)
-    assert before
+        # Not every framework waits for what it cancels.
+        while alive(mark):
+            time.sleep(0.01)
+        assert len(server.requests) == 1
 
 
 async def cancelled(made: Chat, seen: asyncio.Event) -> None:
@@ -264,8 +267,3 @@ async def cancelled(made: Chat, seen: asyncio.Event) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-def ticks(belt: Runtime) -> str:
-    with belt.workbench.workspace(belt.session("ada", "chat").session.key) as workspace:
-        return Path(workspace.path, "work", "ticks").read_text()
