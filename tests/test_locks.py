@@ -47,8 +47,12 @@ def test_readers_share_what_a_writer_has_alone(
     with locked(path):
         pass
     monkeypatch.setattr(locks, "_SHORT_SECONDS", 0.0)
-    with locked(path, shared=True), locked(path, shared=True):
-        with pytest.raises(TimeoutError, match=f"another process holds {path}"), locked(path):
-            pass
+    with (
+        locked(path, shared=True),
+        locked(path, shared=True),
+        pytest.raises(TimeoutError, match=f"another process holds {path}"),
+        locked(path),
+    ):
+        pass
     with locked(path), pytest.raises(TimeoutError), locked(path, shared=True):
         pass
