@@ -39,7 +39,7 @@ ORDER = [
     "capabilities", "commands", "dependencies", "environments", "trees", "cleanup", "workspace",
     "staging", "artifacts", "inputs", "globs", "collect", "guests", "wasm_hosts", "sandbox",
     "redact", "run", "job", "workbench", "execute", "background", "testing", "build", "definitions",
-    "tools", "running", "handlers", "turns", "shelf", "conversation", "runtime", "agent",
+    "tools", "running", "handlers", "turns", "shelf", "threads", "conversation", "runtime", "agent",
     "integrations", "serve", "cli", "__main__",
 ]  # fmt: skip
 

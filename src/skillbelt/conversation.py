@@ -5,19 +5,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import lru_cache, partial, wraps
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    NamedTuple,
-    ParamSpec,
-    Protocol,
-    TypeVar,
-    overload,
-)
+from typing import NamedTuple, overload
 
 from skillbelt.errors import LoadError, PathEscape, SkillNotFound
 from skillbelt.events import NewEvent
@@ -31,6 +21,7 @@ from skillbelt.settings import Settings
 from skillbelt.shelf import Shelf, Visible
 from skillbelt.skill import Skill
 from skillbelt.storage import Storage
+from skillbelt.threads import in_thread
 from skillbelt.tools import Access, Runs, Tool, ToolFormat, ToolResult, Watch, render
 from skillbelt.turns import (
     Mark,
@@ -42,60 +33,12 @@ from skillbelt.turns import (
 )
 from skillbelt.values import Limits
 
-if TYPE_CHECKING:
-    from anyio import CapacityLimiter
-    from anyio.lowlevel import RunVar
-
 _CALLED = re.compile(r"\s*[/$]([^\W_][\w.-]*)(?:\s+(.*))?", re.DOTALL)
 # The user brought the skill in, so the model may use it; or a request to load it was granted, so
 # the model may read on in it. Either as long as the skill is the same.
 _BROUGHT, _GRANTED = "temp:skill:asked:", "temp:skill:granted:"
 _YOUNG_SECONDS = 2.0
 _State = dict[str, str]
-_Given = ParamSpec("_Given")
-_Result = TypeVar("_Result")
-
-
-class _Bounded(Protocol):
-    @property
-    def settings(self) -> Settings: ...
-
-
-_Self = TypeVar("_Self", bound=_Bounded)
-
-
-def in_thread(
-    method: Callable[Concatenate[_Self, _Given], _Result],
-) -> Callable[Concatenate[_Self, _Given], Coroutine[Any, Any, _Result]]:
-    """The method as a coroutine; files and the store are used in a thread of their own."""
-
-    @wraps(method)
-    async def call(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
-        from anyio import to_thread
-
-        limiter = _limiter(self.settings.limits.max_parallel_calls)
-        return await to_thread.run_sync(partial(method, self, *args, **kwargs), limiter=limiter)
-
-    return call
-
-
-def _limiter(most: int) -> CapacityLimiter:
-    """One for each event loop. Of its own: calls that wait for a person hold up nobody else."""
-    from anyio import CapacityLimiter
-
-    held = _held()
-    try:
-        return held.get()
-    except LookupError:
-        held.set(CapacityLimiter(most))
-        return held.get()
-
-
-@lru_cache(maxsize=1)
-def _held() -> RunVar[CapacityLimiter]:
-    from anyio.lowlevel import RunVar
-
-    return RunVar("skillbelt_calls")
 
 
 class Command(NamedTuple):
