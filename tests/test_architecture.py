@@ -39,8 +39,8 @@ ORDER = [
     "capabilities", "commands", "dependencies", "environments", "trees", "cleanup", "workspace",
     "staging", "artifacts", "inputs", "globs", "collect", "guests", "wasm_hosts", "sandbox",
     "redact", "run", "job", "workbench", "execute", "background", "testing", "build", "definitions",
-    "tools", "running", "handlers", "turns", "shelf", "threads", "conversation", "runtime", "agent",
-    "integrations", "serve", "cli", "__main__",
+    "tools", "running", "answers", "handlers", "turns", "shelf", "threads", "conversation",
+    "runtime", "agent", "integrations", "serve", "cli", "__main__",
 ]  # fmt: skip
 
 # Tests of the whole rather than of one module; `acceptance_remote` is a part of `acceptance`.

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple, overload
 
+from skillbelt.answers import body, content, document, presentable
 from skillbelt.errors import LoadError, PathEscape, SkillNotFound
 from skillbelt.events import NewEvent
 from skillbelt.gate import Gate, session_id, tool_request
-from skillbelt.handlers import UNNAMED, body, content, document, presentable, readable, variables_of
-from skillbelt.load import Loaded, list_docs, load_skill_body, sample_files
+from skillbelt.handlers import UNNAMED
+from skillbelt.load import Loaded, list_docs, sample_files
 from skillbelt.materialize import Material, Message, block, materialize
 from skillbelt.permission import Decision, Initiator, Request
 from skillbelt.session import LoadedSkill, LoadRequest, Session
@@ -349,8 +350,8 @@ class RuntimeSession:
         if refused:
             return Command(skill.name, arguments, "", refused)
         try:
-            loaded = self._filled(skill, arguments)
-            given = content(skill, loaded.text, self._files_of(skill))
+            loaded = body(skill, self._access(), arguments)
+            given = content(skill, loaded.text, sample_files(skill, self.settings.limits))
         except (LoadError, PathEscape) as error:
             return Command(skill.name, arguments, "", presentable(str(error), self._access()))
         self._remember(skill, request, arguments)
@@ -366,21 +367,6 @@ class RuntimeSession:
             return f"{skill.name} can not be called by the user: its author left it to the model"
         decision = self.gate.check(request)
         return None if decision.allowed else decision.reason
-
-    def _filled(self, skill: Skill, arguments: str) -> Loaded:
-        settings = self.shelf.settings
-        loaded = load_skill_body(
-            skill,
-            settings.limits,
-            overflow=settings.body_overflow,
-            storage=readable(self._access()),
-            arguments=arguments,
-            variables=variables_of(skill, settings, self.session.key.session),
-        )
-        return loaded._replace(text=presentable(loaded.text, self._access()))
-
-    def _files_of(self, skill: Skill) -> list[str]:
-        return sample_files(skill, self.shelf.settings.limits)
 
     def _remember(self, skill: Skill, request: Request, arguments: str) -> None:
         """The user called the skill, so the model may read on in it as long as it is the same."""
