@@ -32,7 +32,7 @@ MAX_IMPORT_CPU_SECONDS = 0.15
 ORDER = [
     "errors", "values", "settings", "lines", "events", "locks", "audit", "paths", "text", "roots",
     "trust", "sources", "quick", "strict", "repair", "fields", "parse", "head", "skill", "rules",
-    "keys", "references", "entries", "check", "fixes", "sarif", "manifest", "foreign",
+    "keys", "references", "entries", "check", "mend", "fixes", "sarif", "manifest", "foreign",
     "fingerprint", "index", "scan", "watch", "search", "catalog", "store", "permission", "policy",
     "rulebook", "shell", "ledger", "board", "desk", "disclose", "sections", "excerpt", "files",
     "storage", "arguments", "load", "gate", "session", "materialize", "tracing", "hosts",
