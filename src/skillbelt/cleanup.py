@@ -136,6 +136,7 @@ def clean_environments(cache_dir: str, *, max_bytes: int) -> list[Cleaned]:
     if not os.path.isdir(folder) or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return []
     cleaned = [*_remove_unfinished(folder)]
+    _remove_needless_locks(folder)
     by_age = sorted((_last_held(path), path) for path in _listed(folder, ""))
     sizes = {path: measure(path, max_bytes) for _, path in by_age}
     total = sum(sizes.values())
@@ -184,7 +185,7 @@ def _retire_environment(path: str) -> tuple[str, ...] | None:
 
 
 def _remove_unfinished(folder: str) -> Iterator[Cleaned]:
-    """Trees that nobody is at any more, and the locks of environments that there are not."""
+    """Trees that nobody is at any more."""
     for path in _listed(folder, GONE):
         yield _unfinished(path)
     for path in _listed(folder, HALF_MADE):
@@ -192,13 +193,17 @@ def _remove_unfinished(folder: str) -> Iterator[Cleaned]:
         with _held(os.path.join(folder, name + LOCK), _ALONE) as handle:
             if handle is not None:
                 yield _unfinished(path)
-    for ending in (LOCK, _USE):
-        for path in _listed(folder, ending):
-            name = os.path.basename(path).removesuffix(ending)[1:]
-            if not os.path.isdir(os.path.join(folder, name)):
-                with _held(path, _ALONE) as handle:
-                    if handle is not None:
-                        os.unlink(path)
+
+
+def _remove_needless_locks(folder: str) -> None:
+    """The locks of environments that there are not."""
+    for path, ending in [(path, end) for end in (LOCK, _USE) for path in _listed(folder, end)]:
+        name = os.path.basename(path).removesuffix(ending)[1:]
+        if os.path.isdir(os.path.join(folder, name)):
+            continue
+        with _held(path, _ALONE) as handle:
+            if handle is not None:
+                os.unlink(path)
 
 
 def _unfinished(path: str) -> Cleaned:
