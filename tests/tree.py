@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pytest
 
@@ -39,6 +40,11 @@ class Done(NamedTuple):
     exit_code: int
     stdout: str
     stderr: str
+
+    @property
+    def document(self) -> Any:
+        """What was printed, as JSON."""
+        return json.loads(self.stdout)
 
 
 class Tree:
@@ -79,8 +85,6 @@ class Tree:
         **frontmatter: object,
     ) -> Path:
         """A skill's folder. Its name is the folder's; `text` is the body; `_` in a key is `-`."""
-        import json
-
         folder = self.path(path)
         fields = {"name": name or folder.name, "description": description, **frontmatter}
         lines = [

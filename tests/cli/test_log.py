@@ -60,13 +60,13 @@ def log(tree: Tree) -> AuditLog:
 def types(tree: Tree, *arguments: str) -> list[str]:
     done = tree.run("log", "--json", *arguments)
     assert done.exit_code == 0, done.stderr
-    return [event["type"] for event in json.loads(done.stdout)["events"]]
+    return [event["type"] for event in done.document["events"]]
 
 
 def test_nothing_was_logged_yet(tree: Tree) -> None:
     assert tree.run("log") == (0, "", "nothing was logged yet\n")
     assert tree.run("log", "-q") == (0, "", "")
-    assert json.loads(tree.run("log", "--json").stdout) == {"events": []}
+    assert tree.run("log", "--json").document == {"events": []}
     assert not tree.path("home/.local").exists()
 
 
@@ -89,7 +89,7 @@ def test_a_decision_about_a_skill_names_it_once(tree: Tree) -> None:
 
 
 def test_as_json(tree: Tree, log: AuditLog) -> None:
-    document = json.loads(tree.run("log", "--json").stdout)
+    document = tree.run("log", "--json").document
     assert document.keys() == {"events"}
     assert document["events"][0] == DENIED._asdict()
     assert document["events"][1] == {**LOADED._asdict(), "data": {}}
