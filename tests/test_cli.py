@@ -134,13 +134,13 @@ def test_json_is_one_document_and_nothing_else(skills: Tree, name: str) -> None:
     tree = skills
     tree.write("project/.agents/skills/broken/SKILL.md", "Only text.\n")
     done = tree.run(*called(name, "--json"))
-    assert isinstance(done.document, dict)
+    assert isinstance(json.loads(done.stdout), dict)
     assert done.exit_code == 0
 
 
 @every_call
 def test_json_with_verbose_is_still_one_document(skills: Tree, name: str) -> None:
-    assert isinstance(skills.run(*called(name, "--json", "-v")).document, dict)
+    assert isinstance(json.loads(skills.run(*called(name, "--json", "-v")).stdout), dict)
 
 
 @every_call

@@ -17,6 +17,10 @@ from tests.test_workspace import as_user, needs_root
 from tests.tree import NOBODY, QUICK, Tree
 
 
+# A hundred thousand of anything, on a machine that has much else to do.
+slow = pytest.mark.timeout(300)
+
+
 @pytest.fixture
 def quick() -> Iterator[Path]:
     """A folder where many files are made quickly; any user can reach it."""
@@ -72,12 +76,14 @@ def test_a_link_is_removed_itself(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["outside"]
 
 
+@slow
 def test_a_hundred_thousand_levels_are_no_obstacle(quick: Path) -> None:
     nest(quick / "tree", 100_000)
     assert remove_tree(str(quick / "tree")) == ()
     assert os.listdir(quick) == []
 
 
+@slow
 def test_many_files_need_no_memory(quick: Path) -> None:
     tree = quick / "tree"
     tree.mkdir()

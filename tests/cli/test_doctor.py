@@ -18,7 +18,7 @@ from tests.tree import Tree
 
 
 def diagnosed(tree: Tree) -> dict[str, Any]:
-    document: dict[str, Any] = tree.run("doctor", "--json").document
+    document: dict[str, Any] = json.loads(tree.run("doctor", "--json").stdout)
     return document
 
 
@@ -46,7 +46,7 @@ def test_roots_stand_in_order_of_precedence(tree: Tree) -> None:
     for path, _, _ in reversed(expected):
         tree.skill(path)
     done = tree.run("doctor", "--json", project="project/deep")
-    roots = [root for root in done.document["roots"] if root["exists"]]
+    roots = [root for root in json.loads(done.stdout)["roots"] if root["exists"]]
     assert [(root["path"], root["scope"], root["client"]) for root in roots] == [
         (str(tree.path(path).parent), scope, client) for path, scope, client in expected
     ]
@@ -286,7 +286,7 @@ def test_every_sandbox_of_this_machine_is_attacked(tree: Tree) -> None:
     tree.write("project/sitecustomize.py", SOME)
     tree.setenv("PYTHONPATH", tree.project)
     done = tree.run("doctor", "--sandbox", "--json", timeout=100)
-    document = done.document
+    document = json.loads(done.stdout)
     assert (done.exit_code, done.stderr) == (0, "")
     usable = [one["name"] for one in document["sandboxes"] if one["available"] and one["level"]]
     assert {"bubblewrap", "landlock"} <= set(usable)
