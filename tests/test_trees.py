@@ -16,7 +16,6 @@ from skillbelt.trees import measure, remove_tree
 from tests.test_workspace import as_user, needs_root
 from tests.tree import NOBODY, QUICK, Tree
 
-
 # A hundred thousand of anything, on a machine that has much else to do.
 slow = pytest.mark.timeout(300)
 
