@@ -23,13 +23,13 @@ from contextlib import contextmanager
 from benchmarks import endurance
 from benchmarks.sandbox import Row, as_json, table
 from skillbelt import Rule, Runtime
-from skillbelt.cleanup import remove_tree
 from skillbelt.run import RunCall
 from skillbelt.sandbox import linux
 from skillbelt.sandbox.identity import trusted_program
 from skillbelt.sandbox.protocol import Job
 from skillbelt.skill import Skill
 from skillbelt.store import SessionKey
+from skillbelt.trees import remove_tree
 from skillbelt.workbench import Who, Workbench
 
 RUNS, MIXED_RUNS, TRIES = 200, 2_000, 200

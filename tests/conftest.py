@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from skillbelt import Runtime
+from skillbelt.store import Store
+from skillbelt.store.memory import MemoryStore
+from skillbelt.store.sqlite import SqliteStore
 from tests.benches import Bench
 from tests.outputs import workspace as workspace
 from tests.tree import Tree
@@ -54,6 +58,16 @@ def open_tree(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tree]:
 def bench(open_tree: Tree) -> Bench:
     """A skill whose commands may run, in the sandbox of this machine."""
     return Bench(open_tree)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """An empty store of either kind."""
+    if request.param == "memory":
+        yield MemoryStore()
+        return
+    with closing(SqliteStore(str(tmp_path / "state.sqlite3"))) as store:
+        yield store
 
 
 @pytest.fixture

@@ -12,19 +12,11 @@ import pytest
 from skillbelt.errors import SkillNotFound
 from skillbelt.materialize import HEADER, Material, Message, Placement, materialize
 from skillbelt.session import LoadedSkill, LoadRequest, Session
-from skillbelt.store.memory import MemoryStore
 from skillbelt.store.protocol import SessionKey, Store
 from skillbelt.store.sqlite import SqliteStore
 
 KEY = SessionKey("app", "user", "chat")
 KNOWN = ("a", "b", "c", "pdf")
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    if request.param == "memory":
-        return MemoryStore()
-    return SqliteStore(str(tmp_path / "state.sqlite3"))
 
 
 class Chat:

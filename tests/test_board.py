@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -22,9 +19,7 @@ from skillbelt.board import (
 from skillbelt.events import NewEvent
 from skillbelt.ledger import APP
 from skillbelt.permission import Answer, Request
-from skillbelt.store.memory import MemoryStore
 from skillbelt.store.protocol import SessionKey, Store
-from skillbelt.store.sqlite import SqliteStore
 from tests.desks import HANG_SECONDS
 
 DESK = SessionKey(APP, "/p", "desk")
@@ -44,15 +39,6 @@ REQUEST = Request(
 )
 PENDING = Pending("0123456789abcdef", REQUEST, 1.5, "/p")
 ONCE = Settled(Answer("once", "fine", "ada"), "once")
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "memory":
-        yield MemoryStore()
-        return
-    with closing(SqliteStore(str(tmp_path / "state.sqlite3"))) as store:
-        yield store
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from skillbelt.capabilities import (
     KINDS,
     Grants,
     capabilities_of,
-    dangerous,
     named_hosts,
     tool_name,
 )
@@ -136,14 +135,6 @@ def test_whatever_is_declared_stays_within_the_grants(tools: list[str]) -> None:
 )  # fmt: skip
 def test_the_name_of_a_tool(tool: str, name: str) -> None:
     assert tool_name(tool) == name
-
-
-def test_dangerous_tools_are_those_that_change_or_leak_something() -> None:
-    assert [tool for tool in KINDS if dangerous(tool)] == [
-        "Write", "Edit", "WebSearch", "Bash", "Terminal",
-    ]  # fmt: skip
-    assert dangerous("Bash(ls)")
-    assert not dangerous("Other")
 
 
 def test_the_hosts_that_tools_name() -> None:

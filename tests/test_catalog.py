@@ -17,14 +17,10 @@ from skillbelt.cli.output import diagnostics_json, skill_json
 from skillbelt.index import MemoryIndex
 from skillbelt.trust import Trust
 from tests.sources.server import running
-from tests.tree import Tree
+from tests.tree import Tree, codes
 
 AGENTS = "project/.agents/skills"
 CLAUDE = "project/.claude/skills"
-
-
-def codes(catalog: Catalog) -> list[str]:
-    return [diagnostic.code for diagnostic in catalog.diagnostics]
 
 
 # As a mapping

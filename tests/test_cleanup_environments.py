@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.cleanup import Cleaned, clean_environments, held_environment, remove_tree
+from skillbelt.cleanup import Cleaned, clean_environments, held_environment
 from skillbelt.environments import Environment
+from skillbelt.trees import remove_tree
 from tests.sources.server import eventually
-from tests.test_cleanup import nest
 from tests.test_environments import GREET, PYTHON, Shop, is_running, wheel
+from tests.test_trees import nest
 from tests.test_workspace import as_user
 from tests.tree import Tree
 

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +11,7 @@ from skillbelt.board import Board
 from skillbelt.desk import Desk, Pending, Settled
 from skillbelt.ledger import APP, Ledger
 from skillbelt.permission import Answer
-from skillbelt.store.memory import MemoryStore
 from skillbelt.store.protocol import SessionKey, Store
-from skillbelt.store.sqlite import SqliteStore
 from tests.desks import (
     ALWAYS,
     HANG_SECONDS,
@@ -32,16 +29,10 @@ DESK = SessionKey(APP, "/p", "desk")
 POLL_SECONDS = 0.02
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+@pytest.fixture
+def store(store: Store) -> Iterator[Store]:
     """A store; when the test has ended, nothing that waited is left in it, and no thread."""
-    if request.param == "memory":
-        store: Store = MemoryStore()
-        yield store
-    else:
-        with closing(SqliteStore(str(tmp_path / "state.sqlite3"))) as store:
-            yield store
-            until(lambda: not ours())
+    yield store
     until(lambda: not ours())
     assert [info.key for info in store.sessions(APP) if info.key.session.startswith("desk:")] == []
     assert [key for key in store.state(DESK) if not key.startswith("user:")] == []

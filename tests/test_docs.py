@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from skillbelt.cleanup import remove_tree
 from skillbelt.settings import DEFAULTS
+from skillbelt.trees import remove_tree
 from tests.openai_server import Answer, Server, called, said, serving
 
 ROOT = Path(__file__).parents[1]

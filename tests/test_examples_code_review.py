@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,10 @@ import pytest
 from skillbelt import Skill
 from skillbelt.build.make import check
 from skillbelt.sandbox.conformance import Place
-from skillbelt.sandbox.identity import current_identity
 from skillbelt.sandbox.protocol import Outcome, run
 from skillbelt.sandbox.wasm import WasmSandbox
+from tests.guests.conftest import place as place
+from tests.guests.conftest import sandbox as sandbox
 from tests.sandbox.guests import hosts
 
 FOLDER = Path(__file__).parents[1] / "examples" / "skills" / "code-review"
@@ -70,21 +69,6 @@ export async function work(kind: Kind) {
   eval(kind); // review: ignore
 }
 """
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[WasmSandbox]:
-    made = WasmSandbox(hosts())
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def place() -> Iterator[Place]:
-    folder = tempfile.mkdtemp(prefix="skillbelt-")
-    os.chmod(folder, 0o755)
-    yield Place(folder, current_identity())
-    shutil.rmtree(folder)
 
 
 def executed(sandbox: WasmSandbox, place: Place, given: object) -> Outcome:

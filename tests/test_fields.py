@@ -9,16 +9,13 @@ from hypothesis import strategies as st
 from skillbelt.fields import Named, requirements, skill_name, to_frontmatter
 from skillbelt.parse import Parsed, parse
 from skillbelt.values import Frontmatter, Requirements
+from tests.tree import codes
 
 PATH = "desk/SKILL.md"
 
 
 def block(text: str) -> Parsed:
     return parse(f"---\n{text}\n---\nBody\n".encode(), path=PATH, folder="desk")
-
-
-def codes(parsed: Parsed) -> list[str]:
-    return [diagnostic.code for diagnostic in parsed.diagnostics]
 
 
 # --- types ---------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -22,15 +21,6 @@ PLACE = SessionKey("skillbelt:permission", "/p", "ledger")
 PDF = Request("skill", ("pdf",), ("pdf",), skill="pdf", hash="h1", origin="local")
 PROCESSES = 4
 EACH = 25
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "memory":
-        yield MemoryStore()
-        return
-    with closing(SqliteStore(str(tmp_path / "state.sqlite3"))) as store:
-        yield store
 
 
 @pytest.fixture

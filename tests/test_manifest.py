@@ -9,15 +9,11 @@ import pytest
 
 from skillbelt import FileEntry, Limits, Manifest, build_manifest
 from skillbelt.manifest import kind_of
-from tests.tree import QUICK, Tree
+from tests.tree import QUICK, Tree, codes
 
 
 def paths(manifest: Manifest) -> list[str]:
     return [entry.path for entry in manifest.files]
-
-
-def codes(manifest: Manifest) -> list[str]:
-    return [diagnostic.code for diagnostic in manifest.diagnostics]
 
 
 def test_every_file_with_size_hash_and_kind_sorted_by_path(tree: Tree) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from skillbelt import fields, parse, repair, strict
 from skillbelt.values import Limits
+from tests.tree import codes
 
 LIMITS = Limits()
 PATH = "desk/SKILL.md"
@@ -17,10 +18,6 @@ PATH = "desk/SKILL.md"
 def read(source: str | bytes, derive: bool = True, limits: Limits = LIMITS) -> parse.Parsed:
     data = source.encode() if isinstance(source, str) else source
     return parse.parse(data, path=PATH, folder="desk", limits=limits, derive=derive)
-
-
-def codes(parsed: parse.Parsed) -> list[str]:
-    return [diagnostic.code for diagnostic in parsed.diagnostics]
 
 
 def block(text: str) -> parse.Parsed:

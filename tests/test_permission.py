@@ -122,17 +122,6 @@ def test_the_last_rule_of_a_text_is_the_one_the_reference_finds(
             assert stack.last(request, text) == (hits[-1] if hits else -1)
 
 
-@given(STACK, st.lists(RULE, max_size=3), TYPE, AGENT, st.lists(REQUEST, max_size=8))
-def test_what_is_denied_as_a_whole_is_denied_in_every_case(
-    before: list[Rule], after: list[Rule], type: str, agent: str, requests: list[Request]
-) -> None:
-    rules = [*before, Rule("*", "*", "deny"), *after]
-    if RuleSet(rules).denies_all(type, agent):
-        for request in requests:
-            asked = request._replace(type=type, agent=agent, patterns=("", *request.patterns))
-            assert model(rules, asked)[0] == "deny"
-
-
 @pytest.mark.parametrize(
     ("pattern", "text", "expected"),
     [
@@ -245,35 +234,3 @@ def test_agents_that_come_and_go_do_not_pile_up(monkeypatch: pytest.MonkeyPatch)
         expected = "ask" if number % 2 else "allow"
         assert stack.decide(asked("run", "y", agent=agent))[0] == expected
     assert len(stack._views) <= 10
-
-
-ALLOW, DENY = Rule("skill", "*", "allow"), Rule("skill", "*", "deny")
-
-
-@pytest.mark.parametrize(
-    ("rules", "expected"),
-    [
-        ([], False),
-        ([DENY], True),
-        ([ALLOW, DENY], True),
-        ([DENY, ALLOW], False),
-        ([DENY, Rule("skill", "pdf", "allow")], False),
-        ([DENY, Rule("skill", "pdf", "ask")], False),
-        ([DENY, Rule("skill", "pdf", "deny")], True),
-        ([DENY, Rule("run", "*", "allow")], True),
-        ([Rule("*", "*", "deny")], True),
-        ([Rule("*", "**", "deny")], True),
-        ([Rule("*", "* *", "deny")], True),
-        ([Rule("skill", "?*", "deny")], False),
-        ([ALLOW, DENY._replace(agent="other")], False),
-        ([ALLOW, DENY._replace(agent="review")], True),
-        ([ALLOW, DENY._replace(agent="re*")], True),
-        ([ALLOW, DENY._replace(initiator="model")], False),
-        ([DENY._replace(initiator="model"), DENY._replace(initiator="user")], True),
-        ([ALLOW, DENY._replace(trusted=False), DENY._replace(trusted=True)], True),
-        ([DENY, ALLOW._replace(trusted=False), DENY._replace(trusted=False)], True),
-        ([DENY, ALLOW._replace(agent="other")], True),
-    ],
-)
-def test_everything_of_a_type_can_be_denied_to_an_agent(rules: list[Rule], expected: bool) -> None:
-    assert RuleSet(rules).denies_all("skill", "review") is expected

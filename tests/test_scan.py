@@ -31,10 +31,6 @@ def names(scanned: Scan) -> list[str]:
     return [skill.name for skill in scanned.skills]
 
 
-def codes(scanned: Scan) -> list[str]:
-    return [diagnostic.code for diagnostic in scanned.diagnostics]
-
-
 def test_roots_are_scanned_in_the_order_given(tree: Tree) -> None:
     for name in "abc":
         tree.skill(f"{name}/{name}")

@@ -19,13 +19,6 @@ from skillbelt.store.sqlite import SqliteStore
 KEY = SessionKey("app", "user", "chat")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    if request.param == "memory":
-        return MemoryStore()
-    return SqliteStore(str(tmp_path / "state.sqlite3"))
-
-
 def kinds(session: Session) -> list[str]:
     return [event.type for event in session.events()]
 

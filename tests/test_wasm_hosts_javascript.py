@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
 
 import pytest
 
 from skillbelt.sandbox.conformance import Place
-from skillbelt.sandbox.identity import current_identity
 from skillbelt.sandbox.wasm import WasmSandbox
+from tests.guests.conftest import place as place
+from tests.guests.conftest import sandbox as sandbox
 from tests.guests.running import said, script
-from tests.sandbox.guests import hosts
 
 pytestmark = pytest.mark.timeout(120)  # the component is compiled first
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[WasmSandbox]:
-    made = WasmSandbox(hosts())
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def place() -> Iterator[Place]:
-    folder = tempfile.mkdtemp(prefix="skillbelt-")
-    os.chmod(folder, 0o755)
-    yield Place(folder, current_identity())
-    shutil.rmtree(folder)
 
 
 def test_a_script_knows_where_it_is(sandbox: WasmSandbox, place: Place) -> None:

@@ -25,7 +25,8 @@ PRELUDE = f"""
 import ctypes, errno, fcntl, hashlib, json, os, stat, sys, threading, time
 from skillbelt import Skill, build_manifest
 from skillbelt.errors import ConfigError, PathEscape, RunRefused
-from skillbelt.cleanup import clean_workspaces, remove_tree
+from skillbelt.cleanup import clean_workspaces
+from skillbelt.trees import remove_tree
 from skillbelt.inputs import stage_inputs
 from skillbelt.staging import stage
 from skillbelt.store import SessionKey

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pytest
 
-from skillbelt import Catalog, Settings, load_settings
+from skillbelt import Catalog, Diagnostic, Settings, load_settings
 
 HERE = Path(__file__).parent
-# Whatever the machine sets of these would change what is found.
 # Where many files are made quickly.
 QUICK = "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None
+# Whatever the machine sets of these would change what is found.
 FOREIGN = ("SKILLBELT_", "SKILLS_", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "INSTALL_INTERNAL_SKILLS")
 NOBODY = 65534
 # The interpreter may lie where only root can read, so everything is imported before root is left.
@@ -38,6 +40,11 @@ class Done(NamedTuple):
     exit_code: int
     stdout: str
     stderr: str
+
+    @property
+    def document(self) -> Any:
+        """What was printed, as JSON."""
+        return json.loads(self.stdout)
 
 
 class Tree:
@@ -78,8 +85,6 @@ class Tree:
         **frontmatter: object,
     ) -> Path:
         """A skill's folder. Its name is the folder's; `text` is the body; `_` in a key is `-`."""
-        import json
-
         folder = self.path(path)
         fields = {"name": name or folder.name, "description": description, **frontmatter}
         lines = [
@@ -150,6 +155,18 @@ class Tree:
         done = self.python("-c", _AS_USER + code)
         assert done.exit_code == 0, done.stderr
         return done.stdout
+
+
+class Diagnosed(Protocol):
+    """Whatever comes with something to say."""
+
+    @property
+    def diagnostics(self) -> Iterable[Diagnostic]: ...
+
+
+def codes(found: Diagnosed) -> list[str]:
+    """The codes of what is said of it, in order."""
+    return [diagnostic.code for diagnostic in found.diagnostics]
 
 
 def _plain(value: object) -> bool:

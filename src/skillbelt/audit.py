@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.errors import ConfigError
+from skillbelt.locks import locked
 
 if TYPE_CHECKING:
     import json
@@ -35,7 +36,6 @@ _CHUNK = 2**16
 _MAX_LINE_BYTES = 2**20
 _HEAD_CHARS = 4_000  # of what is left of an event that is too long
 _MAX_DEPTH = 32  # of data, so that whoever prints it needs no care
-_LOCK_SECONDS, _LOCK_PAUSE = 30.0, 0.002
 _FOLLOW_SECONDS = 0.5
 
 
@@ -91,8 +91,9 @@ class AuditLog:
             try:
                 self._append(line)
             except FileNotFoundError:
-                private_folder(os.path.dirname(self.folder))
-                private_folder(self.folder)
+                # Each alone: the mode is only for the last part of a path.
+                os.makedirs(os.path.dirname(self.folder), 0o700, exist_ok=True)
+                os.makedirs(self.folder, 0o700, exist_ok=True)
                 self._append(line)
         except OSError as error:
             raise ConfigError(
@@ -236,34 +237,6 @@ def user_name() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
-
-
-def private_folder(path: str) -> None:
-    """Make the folder, for the user alone, unless it is there."""
-    if not os.path.isdir(path):
-        os.makedirs(path, 0o700, exist_ok=True)
-
-
-@contextmanager
-def locked(path: str, *, shared: bool = False) -> Iterator[None]:
-    """Alone (or with other readers) among all processes and threads; OSError after 30 seconds."""
-    import fcntl
-
-    flags = _READ if shared else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(path, flags, 0o600)
-    until = time.monotonic() + _LOCK_SECONDS
-    try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_NB | (fcntl.LOCK_SH if shared else fcntl.LOCK_EX))
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise TimeoutError(0, f"another process holds {path}") from None
-                time.sleep(_LOCK_PAUSE)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _opened(path: str) -> tuple[int, int]:

@@ -32,7 +32,6 @@ KINDS: dict[str, Kind] = {
     "Bash": "processes",
     "Terminal": "processes",
 }
-_DANGEROUS = ("Write", "Edit", "Bash", "Terminal", "WebSearch")
 _FOLDED = {name.lower(): name for name in KINDS}
 _WILD = "*?[{"
 
@@ -59,11 +58,6 @@ def tool_pattern(tool: str) -> str:
     """`Bash(git add *)` -> `git add *`; empty without one."""
     _, opened, rest = tool.partition("(")
     return rest.strip().removesuffix(")").strip() if opened else ""
-
-
-def dangerous(tool: str) -> bool:
-    """Whether a run with this tool is worth a question; tools that only look never are."""
-    return tool_name(tool) in _DANGEROUS
 
 
 def named_hosts(tools: Iterable[str]) -> tuple[str, ...]:

@@ -1,38 +1,22 @@
-"""Taking away what is needed no more: any tree, whatever was done to it, and nothing beside it.
-
-A tree is not walked down: each folder in it is first moved up to the top, then emptied there. So no
-depth matters, a few handles are enough, and what can not be moved (a mount) is never entered.
-"""
+"""Clearing away workspaces and environments that nobody uses; never one in use."""
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-import stat
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
-from itertools import count
-from time import monotonic, sleep
 from typing import Literal, NamedTuple
 
 from skillbelt.environments import FOLDER, HALF_MADE, LOCK, Environment
+from skillbelt.locks import hold, release
+from skillbelt.trees import GONE, measure, remove_leftovers, remove_tree
 
 LOCKS = ".locks"
 REMOVED = ".removed"
 METADATA = "metadata.json"
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NAMED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_LOCK_FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-_LOCK_PAUSE_SECONDS = 0.05
-_AT_A_TIME = 1000
-_MOST_LEFT = 100  # of what can not be removed, so many are named
-_MOST_MEASURED = 64  # folders in folders; whoever nests deeper hides something
-
 _USE = ".use"
-_GONE = ".gone-"  # what is being removed
+_ALONE = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 Reason = Literal["idle", "size", "unfinished"]
 
@@ -44,230 +28,6 @@ class Cleaned(NamedTuple):
     reason: Reason
     size_bytes: int
     left: tuple[str, ...] = ()
-
-
-# Locks
-
-
-def hold(path: str, operation: int) -> int:
-    """A handle of the locked file; BlockingIOError when it is not to be waited for and taken."""
-    while True:
-        handle = os.open(path, _LOCK_FILE, 0o600)
-        try:
-            fcntl.flock(handle, operation)
-            if _is_at(handle, path):
-                return handle
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
-
-
-def _is_at(handle: int, path: str) -> bool:
-    """Whether the file is still the one of that path: the lock of a removed one holds nobody."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(handle), os.lstat(path))
-    return False
-
-
-def release(handle: int) -> None:
-    """Let go at once, even when a child that was forked meanwhile still has the handle."""
-    fcntl.flock(handle, fcntl.LOCK_UN)
-    os.close(handle)
-
-
-@contextmanager
-def held(path: str, seconds: float, error: Exception) -> Iterator[None]:
-    """One process at a time; the others wait for it, and raise the error after so long."""
-    end = monotonic() + seconds
-    while (handle := _taken(path)) is None:
-        if monotonic() > end:
-            raise error
-        sleep(_LOCK_PAUSE_SECONDS)
-    try:
-        yield
-    finally:
-        release(handle)
-
-
-def _taken(path: str) -> int | None:
-    with suppress(BlockingIOError):
-        return hold(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return None
-
-
-# Trees
-
-
-def open_anyhow(dir_fd: int, name: str) -> int:
-    """A handle of a folder of ours whatever its mode, which becomes 0700 where it hid something."""
-    try:
-        handle = os.open(name, _FOLDER, dir_fd=dir_fd)
-        if os.geteuid() == 0 or os.fstat(handle).st_mode & 0o700 == 0o700:
-            return handle
-        os.close(handle)
-    except PermissionError:
-        pass
-    _open_up(dir_fd, name)
-    return os.open(name, _FOLDER, dir_fd=dir_fd)
-
-
-def _open_up(dir_fd: int, name: str) -> None:
-    platform: str = sys.platform
-    if not platform.startswith("linux"):
-        os.chmod(name, 0o700, dir_fd=dir_fd, follow_symlinks=False)
-        return
-    # There is no chmod that does not follow links; a handle that needs no permission is one.
-    handle = os.open(name, _NAMED, dir_fd=dir_fd)
-    try:
-        os.chmod(f"/proc/self/fd/{handle}", 0o700)
-    finally:
-        os.close(handle)
-
-
-def remove_tree(path: str, *, seconds: float = 600.0) -> tuple[str, ...]:
-    """Remove the folder and all in it; what could not be removed, the first hundred, with why.
-
-    Follows no link, enters no other file system, and needs neither depth nor memory for the size of
-    the tree. The folder that holds `path` must be the caller's own. What stays, stays in
-    `path`, maybe in a folder of another name; so does the rest after so many seconds, which only a
-    tree that is still being filled takes.
-    """
-    parent, name = os.path.split(os.path.abspath(path))
-    holder = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        return _remove(holder, name, seconds)
-    finally:
-        os.close(holder)
-
-
-def _remove(holder: int, name: str, seconds: float) -> tuple[str, ...]:
-    """Move it aside, which a mount does not let itself, then empty and remove it."""
-    aside = f"{_GONE}{os.urandom(8).hex()}"
-    try:
-        if not _is_folder(holder, name):
-            os.unlink(name, dir_fd=holder)
-            return ()
-        _move(holder, name, holder, aside)
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        return (_said(name, error),)
-    left = _emptied(holder, aside, seconds)
-    try:
-        os.rmdir(aside, dir_fd=holder)
-    except OSError as error:
-        with suppress(OSError):
-            os.rename(aside, name, src_dir_fd=holder, dst_dir_fd=holder)
-        return left or (_said(name, error),)
-    return ()
-
-
-def _said(name: str, error: OSError) -> str:
-    return f"{name}: {error.strerror or error}"
-
-
-def _is_folder(dir_fd: int, name: str) -> bool:
-    return stat.S_ISDIR(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode)
-
-
-def _move(source: int, name: str, target: int, to: str) -> None:
-    """Rename a folder; one that may not be written can only be moved once it may."""
-    move = partial(os.rename, name, to, src_dir_fd=source, dst_dir_fd=target)
-    try:
-        move()
-    except PermissionError:
-        _open_up(source, name)
-        move()
-
-
-class _Sweep:
-    """One tree that is being removed: `top` is a handle of it."""
-
-    def __init__(self, top: int, seconds: float) -> None:
-        self.top, self.until = top, monotonic() + seconds
-        self.device = os.fstat(top).st_dev
-        self.stuck: set[str] = set()
-        self.left: list[str] = []
-        self.names = (f"{_GONE}{os.urandom(8).hex()}-{number}" for number in count())
-
-    def run(self) -> None:
-        """Remove everything that can be."""
-        while len(self.left) < _MOST_LEFT and self.look(self.top, self.stuck, self.dissolve):
-            pass
-
-    def look(self, folder: int, stuck: set[str], take: Callable[[str], None]) -> bool:
-        """Unlink what is no folder and take each folder; whether there was anything to do."""
-        found = False
-        folders: list[str] = []
-        with os.scandir(folder) as listing:
-            for entry in listing:
-                if monotonic() > self.until:
-                    raise TimeoutError(errno.ETIMEDOUT, "took too long")
-                if entry.name in stuck:
-                    continue
-                found = True
-                if not entry.is_dir(follow_symlinks=False):
-                    self.attempt(partial(os.unlink, entry.name, dir_fd=folder), entry.name, stuck)
-                elif len(folders) < _AT_A_TIME:
-                    folders.append(entry.name)
-        for name in folders:
-            take(name)
-        return found
-
-    def attempt(self, action: Callable[[], None], name: str, stuck: set[str]) -> bool:
-        """Do it, or remember why not, so that it is not tried again."""
-        try:
-            action()
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            stuck.add(name)
-            self.left.append(_said(name, error))
-            return False
-        return True
-
-    def dissolve(self, name: str) -> None:
-        """Move a folder of the top to a name of ours, its folders to the top, and remove it."""
-        own = next(self.names)
-        if not self.attempt(partial(_move, self.top, name, self.top, own), name, self.stuck):
-            return
-        stuck: set[str] = set()
-        if not self.attempt(partial(self.lift, own, stuck), own, self.stuck):
-            return
-        if stuck:
-            self.stuck.add(own)
-        else:
-            self.attempt(partial(os.rmdir, own, dir_fd=self.top), own, self.stuck)
-
-    def lift(self, name: str, stuck: set[str]) -> None:
-        folder = open_anyhow(self.top, name)
-        try:
-            if os.fstat(folder).st_dev != self.device:
-                raise OSError(errno.EXDEV, "is another file system")
-            while self.look(folder, stuck, partial(self.move_up, folder, stuck)):
-                pass
-        finally:
-            os.close(folder)
-
-    def move_up(self, folder: int, stuck: set[str], name: str) -> None:
-        self.attempt(partial(_move, folder, name, self.top, next(self.names)), name, stuck)
-
-
-def _emptied(holder: int, name: str, seconds: float) -> tuple[str, ...]:
-    """Empty the folder; what could not be removed from it."""
-    try:
-        top = open_anyhow(holder, name)
-    except OSError as error:
-        return (_said(name, error),)
-    try:
-        sweep = _Sweep(top, seconds)
-        sweep.run()
-        return tuple(sweep.left[:_MOST_LEFT])
-    except OSError as error:
-        return (_said(name, error),)
-    finally:
-        os.close(top)
 
 
 # Workspaces
@@ -298,15 +58,6 @@ def clean_workspaces(
     return cleaned
 
 
-def remove_leftovers(folder: str) -> tuple[str, ...]:
-    """Remove what lies in a folder of ours, as an earlier process that was killed left it."""
-    left: tuple[str, ...] = ()
-    with suppress(FileNotFoundError), os.scandir(folder) as listing:
-        for entry in listing:
-            left += remove_tree(entry.path)
-    return left
-
-
 def _last_uses(folder_of_all: str) -> Iterator[tuple[float, str]]:
     with os.scandir(folder_of_all) as listing:
         for entry in listing:
@@ -331,7 +82,7 @@ def retire(folder_of_all: str, name: str) -> tuple[str, ...] | None:
     os.makedirs(os.path.dirname(lock), 0o700, exist_ok=True)
     os.makedirs(removed, 0o700, exist_ok=True)
     try:
-        handle = hold(f"{lock}.use", fcntl.LOCK_EX | fcntl.LOCK_NB)
+        handle = hold(f"{lock}.use", _ALONE)
     except BlockingIOError:
         return None
     try:
@@ -385,6 +136,7 @@ def clean_environments(cache_dir: str, *, max_bytes: int) -> list[Cleaned]:
     if not os.path.isdir(folder) or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return []
     cleaned = [*_remove_unfinished(folder)]
+    _remove_needless_locks(folder)
     by_age = sorted((_last_held(path), path) for path in _listed(folder, ""))
     sizes = {path: measure(path, max_bytes) for _, path in by_age}
     total = sum(sizes.values())
@@ -419,9 +171,9 @@ def _last_held(path: str) -> float:
 
 def _retire_environment(path: str) -> tuple[str, ...] | None:
     """Move it aside in one step, then remove it; None when it is in use, or not ours."""
-    aside = os.path.join(os.path.dirname(path), f"{_GONE}{os.urandom(8).hex()}")
+    aside = os.path.join(os.path.dirname(path), f"{GONE}{os.urandom(8).hex()}")
     use = _beside(path, _USE)
-    with _held(use, fcntl.LOCK_EX | fcntl.LOCK_NB) as handle:
+    with _held(use, _ALONE) as handle:
         if handle is None:
             return None
         try:
@@ -433,66 +185,26 @@ def _retire_environment(path: str) -> tuple[str, ...] | None:
 
 
 def _remove_unfinished(folder: str) -> Iterator[Cleaned]:
-    """Trees that nobody is at any more, and the locks of environments that there are not."""
-    for path in _listed(folder, _GONE):
+    """Trees that nobody is at any more."""
+    for path in _listed(folder, GONE):
         yield _unfinished(path)
-    alone = fcntl.LOCK_EX | fcntl.LOCK_NB
     for path in _listed(folder, HALF_MADE):
         name = os.path.basename(path).partition(HALF_MADE)[0]
-        with _held(os.path.join(folder, name + LOCK), alone) as handle:
+        with _held(os.path.join(folder, name + LOCK), _ALONE) as handle:
             if handle is not None:
                 yield _unfinished(path)
-    for ending in (LOCK, _USE):
-        for path in _listed(folder, ending):
-            name = os.path.basename(path).removesuffix(ending)[1:]
-            if not os.path.isdir(os.path.join(folder, name)):
-                with _held(path, alone) as handle:
-                    if handle is not None:
-                        os.unlink(path)
+
+
+def _remove_needless_locks(folder: str) -> None:
+    """The locks of environments that there are not."""
+    for path, ending in [(path, end) for end in (LOCK, _USE) for path in _listed(folder, end)]:
+        name = os.path.basename(path).removesuffix(ending)[1:]
+        if os.path.isdir(os.path.join(folder, name)):
+            continue
+        with _held(path, _ALONE) as handle:
+            if handle is not None:
+                os.unlink(path)
 
 
 def _unfinished(path: str) -> Cleaned:
     return Cleaned(os.path.basename(path), "unfinished", measure(path), remove_tree(path))
-
-
-# Sizes
-
-
-def measure(path: str, hidden: int = 0) -> int:
-    """About how many bytes of disk the tree takes; `hidden` more for each part that is not seen.
-
-    Such are folders that may not be read, and those nested deeper than anybody needs.
-    """
-    try:
-        top = os.open(path, _FOLDER)
-    except OSError:
-        return 0
-    try:
-        return _measured(top, os.fstat(top).st_dev, 0, hidden)
-    finally:
-        os.close(top)
-
-
-def _measured(folder: int, device: int, depth: int, hidden: int) -> int:
-    total = 0
-    with suppress(OSError), os.scandir(folder) as listing:
-        for entry in listing:
-            with suppress(FileNotFoundError):
-                info = entry.stat(follow_symlinks=False)
-                total += info.st_blocks * 512
-                if stat.S_ISDIR(info.st_mode) and info.st_dev == device:
-                    total += _below(folder, entry.name, device, depth + 1, hidden)
-    return total
-
-
-def _below(folder: int, name: str, device: int, depth: int, hidden: int) -> int:
-    if depth > _MOST_MEASURED:
-        return hidden
-    try:
-        handle = os.open(name, _FOLDER, dir_fd=folder)
-    except PermissionError:
-        return hidden
-    try:
-        return _measured(handle, device, depth, hidden)
-    finally:
-        os.close(handle)

@@ -5,25 +5,16 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import lru_cache, partial, wraps
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    NamedTuple,
-    ParamSpec,
-    Protocol,
-    TypeVar,
-    overload,
-)
+from typing import NamedTuple, overload
 
+from skillbelt.answers import body, content, document, presentable
 from skillbelt.errors import LoadError, PathEscape, SkillNotFound
 from skillbelt.events import NewEvent
 from skillbelt.gate import Gate, session_id, tool_request
-from skillbelt.handlers import UNNAMED, body, content, document, presentable, readable, variables_of
-from skillbelt.load import Loaded, list_docs, load_skill_body, sample_files
+from skillbelt.handlers import UNNAMED
+from skillbelt.load import Loaded, list_docs, sample_files
 from skillbelt.materialize import Material, Message, block, materialize
 from skillbelt.permission import Decision, Initiator, Request
 from skillbelt.session import LoadedSkill, LoadRequest, Session
@@ -31,6 +22,7 @@ from skillbelt.settings import Settings
 from skillbelt.shelf import Shelf, Visible
 from skillbelt.skill import Skill
 from skillbelt.storage import Storage
+from skillbelt.threads import in_thread
 from skillbelt.tools import Access, Runs, Tool, ToolFormat, ToolResult, Watch, render
 from skillbelt.turns import (
     Mark,
@@ -42,60 +34,12 @@ from skillbelt.turns import (
 )
 from skillbelt.values import Limits
 
-if TYPE_CHECKING:
-    from anyio import CapacityLimiter
-    from anyio.lowlevel import RunVar
-
 _CALLED = re.compile(r"\s*[/$]([^\W_][\w.-]*)(?:\s+(.*))?", re.DOTALL)
 # The user brought the skill in, so the model may use it; or a request to load it was granted, so
 # the model may read on in it. Either as long as the skill is the same.
 _BROUGHT, _GRANTED = "temp:skill:asked:", "temp:skill:granted:"
 _YOUNG_SECONDS = 2.0
 _State = dict[str, str]
-_Given = ParamSpec("_Given")
-_Result = TypeVar("_Result")
-
-
-class _Bounded(Protocol):
-    @property
-    def settings(self) -> Settings: ...
-
-
-_Self = TypeVar("_Self", bound=_Bounded)
-
-
-def in_thread(
-    method: Callable[Concatenate[_Self, _Given], _Result],
-) -> Callable[Concatenate[_Self, _Given], Coroutine[Any, Any, _Result]]:
-    """The method as a coroutine; files and the store are used in a thread of their own."""
-
-    @wraps(method)
-    async def call(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
-        from anyio import to_thread
-
-        limiter = _limiter(self.settings.limits.max_parallel_calls)
-        return await to_thread.run_sync(partial(method, self, *args, **kwargs), limiter=limiter)
-
-    return call
-
-
-def _limiter(most: int) -> CapacityLimiter:
-    """One for each event loop. Of its own: calls that wait for a person hold up nobody else."""
-    from anyio import CapacityLimiter
-
-    held = _held()
-    try:
-        return held.get()
-    except LookupError:
-        held.set(CapacityLimiter(most))
-        return held.get()
-
-
-@lru_cache(maxsize=1)
-def _held() -> RunVar[CapacityLimiter]:
-    from anyio.lowlevel import RunVar
-
-    return RunVar("skillbelt_calls")
 
 
 class Command(NamedTuple):
@@ -406,8 +350,8 @@ class RuntimeSession:
         if refused:
             return Command(skill.name, arguments, "", refused)
         try:
-            loaded = self._filled(skill, arguments)
-            given = content(skill, loaded.text, self._files_of(skill))
+            loaded = body(skill, self._access(), arguments)
+            given = content(skill, loaded.text, sample_files(skill, self.settings.limits))
         except (LoadError, PathEscape) as error:
             return Command(skill.name, arguments, "", presentable(str(error), self._access()))
         self._remember(skill, request, arguments)
@@ -423,21 +367,6 @@ class RuntimeSession:
             return f"{skill.name} can not be called by the user: its author left it to the model"
         decision = self.gate.check(request)
         return None if decision.allowed else decision.reason
-
-    def _filled(self, skill: Skill, arguments: str) -> Loaded:
-        settings = self.shelf.settings
-        loaded = load_skill_body(
-            skill,
-            settings.limits,
-            overflow=settings.body_overflow,
-            storage=readable(self._access()),
-            arguments=arguments,
-            variables=variables_of(skill, settings, self.session.key.session),
-        )
-        return loaded._replace(text=presentable(loaded.text, self._access()))
-
-    def _files_of(self, skill: Skill) -> list[str]:
-        return sample_files(skill, self.shelf.settings.limits)
 
     def _remember(self, skill: Skill, request: Request, arguments: str) -> None:
         """The user called the skill, so the model may read on in it as long as it is the same."""

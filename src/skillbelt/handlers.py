@@ -9,6 +9,16 @@ import json
 import os
 from collections.abc import Mapping
 
+from skillbelt.answers import (
+    STORED,
+    already,
+    body,
+    content,
+    document,
+    presentable,
+    readable,
+    report,
+)
 from skillbelt.errors import (
     ArtifactError,
     LoadError,
@@ -19,22 +29,13 @@ from skillbelt.errors import (
     SkillbeltError,
 )
 from skillbelt.events import NewEvent
-from skillbelt.load import (
-    Loaded,
-    list_docs,
-    load_resource,
-    load_skill_body,
-    place_of,
-    sample_files,
-)
+from skillbelt.load import list_docs, load_resource, sample_files
 from skillbelt.materialize import Material, block
-from skillbelt.settings import Settings
 from skillbelt.skill import Skill
-from skillbelt.storage import Page, Storage, page_of
-from skillbelt.text import one_line, shorten, xml
+from skillbelt.storage import Page, page_of
+from skillbelt.text import one_line, shorten
 from skillbelt.tools import Access, Call, Handler, ToolResult, check_arguments
 
-STORED = "stored:"
 MAX_MISSES = 3
 UNNAMED = "-"  # a call whose id the host did not say: its answer is found by what it holds
 _PAGE = 50
@@ -70,6 +71,11 @@ def dispatch(kind: str, handler: Handler, arguments: object, access: Access, id:
 def failed(message: str) -> ToolResult:
     """A result that says what went wrong."""
     return ToolResult(message, message)
+
+
+def _inside(path: str) -> str:
+    """A path as it may be told: a relative one as it is, of another only the last part."""
+    return os.path.basename(path) if os.path.isabs(path) else path
 
 
 # Which skill
@@ -120,68 +126,9 @@ def not_found(access: Access, skills: Mapping[str, Skill], name: str) -> str:
     return f'Skill "{shown(name)}" not found. Available skills: {listed}'
 
 
-# What a model may be shown
-
-
 def shown(name: str) -> str:
     """A name somebody made up, as it may be repeated."""
     return shorten(one_line(name), _SHOWN)
-
-
-def presentable(text: str, access: Access) -> str:
-    """The text without the folder that stored text lies in: a model asks for it by name."""
-    folder = os.path.join(access.storage.folder, "")
-    return text.replace(folder, STORED).replace(one_line(folder), STORED)
-
-
-def variables_of(skill: Skill, settings: Settings, session: str = "") -> dict[str, str]:
-    """What `${NAME}` in a skill's text stands for."""
-    values = {
-        "CLAUDE_SKILL_DIR": place_of(skill),
-        "CLAUDE_PROJECT_DIR": settings.project,
-        "CLAUDE_SESSION_ID": session,
-    }
-    return {name: value for name, value in values.items() if value}
-
-
-def _inside(path: str) -> str:
-    """A path as it may be told: a relative one as it is, of another only the last part."""
-    return os.path.basename(path) if os.path.isabs(path) else path
-
-
-def body(skill: Skill, access: Access) -> Loaded:
-    """The body as a model gets it, and its report."""
-    settings = access.settings
-    loaded = load_skill_body(
-        skill,
-        settings.limits,
-        overflow=settings.body_overflow,
-        storage=readable(access),
-        variables=variables_of(
-            skill, settings, access.session.key.session if access.session else ""
-        ),
-    )
-    return loaded._replace(text=presentable(loaded.text, access))
-
-
-def readable(access: Access) -> Storage | None:
-    """Where to store what is cut: nowhere, if the model has no tool to read it with."""
-    return access.storage if "read_file" in access.names else None
-
-
-def document(skill: Skill, path: str, access: Access) -> str:
-    """A whole document, as far as the limit allows."""
-    limits = access.settings.limits
-    loaded = load_resource(skill, path, None, limits, full=True, storage=readable(access))
-    return presentable(loaded.text, access)
-
-
-def report(loaded: Loaded) -> dict[str, object]:
-    """What a program may want to know of what was loaded."""
-    facts: dict[str, object] = loaded.report._asdict()
-    reference = loaded.report.storage_ref
-    facts["storage_ref"] = STORED + os.path.basename(reference) if reference else ""
-    return facts
 
 
 # The tools
@@ -205,45 +152,11 @@ def use(call: Call) -> ToolResult:
     return ToolResult(text, data={**data, "report": report(loaded)})
 
 
-def already(skill: Skill) -> str:
-    """The answer to who asks again for a text that it has before it."""
-    return f"Skill {skill.name} is loaded already: its text is in an earlier result, unchanged."
-
-
 def _log(call: Call, skill: Skill) -> None:
     session = call.access.session
     if session is not None:
         data = {"name": skill.name, "call_id": call.id, "placement": "result"}
         session.store.append(session.key, [NewEvent("skill_loaded", session.agent, data)])
-
-
-def content(skill: Skill, text: str, files: list[str]) -> str:
-    """The block a skill's instructions come in."""
-    # A body that closes the block would speak as the host from there on.
-    safe = text.strip().replace("</skill_content", "<\\/skill_content")
-    return "\n".join(
-        [
-            f'<skill_content name="{xml(skill.name)}">',
-            f"# Skill: {skill.name}",
-            "",
-            safe,
-            "",
-            f"Base directory for this skill: {_path(place_of(skill))}",
-            "Relative paths in this skill (e.g., scripts/, reference/) are relative to this base "
-            "directory.",
-            "Note: file list is sampled.",
-            "",
-            "<skill_files>",
-            *(f"<file>{xml(path)}</file>" for path in files),
-            "</skill_files>",
-            "</skill_content>",
-        ]
-    )
-
-
-def _path(path: str) -> str:
-    """A path to the letter, unless it holds what a path should not."""
-    return path if path.isprintable() else one_line(path)
 
 
 def load(call: Call) -> ToolResult:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import BinaryIO, Literal, NamedTuple, Protocol, get_args
 
-from skillbelt.cleanup import open_anyhow, remove_tree
 from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.paths import check_relative, open_beneath, open_folder
 from skillbelt.staging import TreeCopy, handles, swap
+from skillbelt.trees import open_anyhow, remove_tree
 from skillbelt.values import Limits
 from skillbelt.workspace import (
     INPUTS,

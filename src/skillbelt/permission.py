@@ -33,7 +33,6 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 # Views are kept for the askers seen so far; whoever invents names all the time starts over.
 _MAX_VIEWS = 4096
 _STRICTNESS = {"allow": 1, "ask": 2, "deny": 3}
-_ASKERS = frozenset((who, trusted) for who in ("model", "user") for trusted in (True, False))
 
 
 class Request(NamedTuple):
@@ -169,21 +168,6 @@ class RuleSet:
     def last(self, request: Request, text: str) -> int:
         """The place in `rules` of the rule that decides on one text of the request; -1: none."""
         return self._view(request).last(text)
-
-    def denies_all(self, type: str, agent: str = "") -> bool:
-        """Whether the agent is denied everything of the type, whoever asks and for what."""
-        denied: set[tuple[str, bool]] = set()
-        for rule in reversed(self._rules):
-            if rule.type not in ("*", type) or not _is_agent(rule.agent, agent):
-                continue
-            asked_by = {asker for asker in _ASKERS if _is_asker(rule, *asker)}
-            if rule.action != "deny" and not asked_by <= denied:
-                return False
-            if rule.action == "deny" and not forms(rule.pattern)[0].strip("*"):
-                denied |= asked_by
-                if denied == _ASKERS:
-                    return True
-        return False
 
     def _view(self, request: Request) -> "_View":
         key = (request.type, request.agent, request.initiator, request.trusted)

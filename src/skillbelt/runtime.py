@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from skillbelt.conversation import RuntimeSession, in_thread
+from skillbelt.conversation import RuntimeSession
 from skillbelt.errors import SkillNotFound
 from skillbelt.load import Loaded
 from skillbelt.permission import Initiator, Rule
@@ -14,6 +14,7 @@ from skillbelt.session import Session
 from skillbelt.shelf import Shelf, Visible
 from skillbelt.skill import Skill
 from skillbelt.store import SessionKey, Store
+from skillbelt.threads import in_thread
 from skillbelt.tools import Access, Runs, ToolResult
 
 if TYPE_CHECKING:

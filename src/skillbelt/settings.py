@@ -179,15 +179,7 @@ def load_settings(
     reads = [(path, _read_file(path)) for _, path in files]
     _check_owners(files, reads)
     values, sources = _merged(reads, env, overrides or {})
-    cache = values.get("cache_dir") or env.get("SKILLS_CACHE_DIR") or _cache_home(env, home)
-    values["cache_dir"] = os.path.abspath(_expand(str(cache), home))
-    state = values.get("state_dir") or _state_home(env, home)
-    values["state_dir"] = os.path.abspath(_expand(str(state), home))
-    if _truth(env.get("INSTALL_INTERNAL_SKILLS", "")):
-        values.setdefault("internal_skills", True)
-    for key, name in COMMAND_LISTS.items():
-        if env.get(name, "").strip():
-            values.setdefault(key, tuple(env[name].replace(",", " ").split()))
+    _complete(values, env, home)
     limits = Limits(**{key: values.pop(key) for key in Limits._fields if key in values})  # type: ignore[arg-type]
     return Settings(
         **values,  # type: ignore[arg-type]
@@ -202,6 +194,19 @@ def load_settings(
         files=tuple(files),
         rule_tables={path: kept for path, read in reads if (kept := _rules(read)).tables},
     )
+
+
+def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> None:
+    """Add what the machine and the variables of other tools say where no setting of ours does."""
+    cache = values.get("cache_dir") or env.get("SKILLS_CACHE_DIR") or _cache_home(env, home)
+    values["cache_dir"] = os.path.abspath(_expand(str(cache), home))
+    state = values.get("state_dir") or _state_home(env, home)
+    values["state_dir"] = os.path.abspath(_expand(str(state), home))
+    if _truth(env.get("INSTALL_INTERNAL_SKILLS", "")):
+        values.setdefault("internal_skills", True)
+    for key, name in COMMAND_LISTS.items():
+        if env.get(name, "").strip():
+            values.setdefault(key, tuple(env[name].replace(",", " ").split()))
 
 
 def read_rules(path: str) -> RuleTables:

@@ -8,13 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Self, overload
 
+from skillbelt.answers import variables_of
 from skillbelt.catalog import Catalog
 from skillbelt.definitions import SEARCH
 from skillbelt.disclose import GUIDANCE_HEADER, Overview, compact, default_budget, overview
 from skillbelt.disclose import visible as model_may_see
 from skillbelt.errors import SkillNotFound
 from skillbelt.gate import Ask, Gate
-from skillbelt.handlers import HANDLERS, dispatch, failed, variables_of
+from skillbelt.handlers import HANDLERS, dispatch, failed
 from skillbelt.load import Loaded, load_resource, load_skill_body
 from skillbelt.permission import Request, Rule
 from skillbelt.settings import Settings

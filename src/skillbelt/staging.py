@@ -18,12 +18,12 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, NoReturn
 
-from skillbelt.cleanup import remove_tree
 from skillbelt.errors import LoadError, RunRefused
 from skillbelt.fingerprint import fingerprint
 from skillbelt.manifest import SKIPPED
 from skillbelt.paths import MAX_PATH_PARTS, open_folder
 from skillbelt.skill import Skill
+from skillbelt.trees import remove_tree
 from skillbelt.values import Diagnostic, Limits
 from skillbelt.workspace import (
     LINKS,

@@ -3,22 +3,24 @@
 See docs/sessions.md, docs/artifacts.md and docs/security.md.
 """
 
-import threading
 import time
 from collections.abc import Callable
 
-from skillbelt.artifacts.conformance import ArtifactStoreConformance
+from skillbelt.artifacts.conformance import (
+    ALL,
+    KEY,
+    OTHER_APP,
+    SAME_APP,
+    SAME_USER,
+    ArtifactStoreConformance,
+    together,
+)
 from skillbelt.events import NewEvent
 from skillbelt.sandbox.conformance import SandboxConformance
 from skillbelt.store.protocol import SessionKey, Store
 
 __all__ = ["ArtifactStoreConformance", "SandboxConformance", "StoreConformance"]
 
-KEY = SessionKey("app", "ada", "chat")
-SAME_USER = SessionKey("app", "ada", "other")
-SAME_APP = SessionKey("app", "bob", "chat")
-OTHER_APP = SessionKey("else", "ada", "chat")
-ALL = (KEY, SAME_USER, SAME_APP, OTHER_APP)
 # Texts that stores are known to fold, cut or refuse.
 TEXTS = (
     "", " ", "a", "A", "a ", "é", "e\u0301", "日本", "😀", "\0", "a\0b", "\r\n", "'\"\\", "%_*",
@@ -260,7 +262,7 @@ class StoreConformance:
                 batch = [NewEvent(f"{thread}", "", {"turn": turn, "n": n}) for n in range(3)]
                 store.append(KEY, batch, {f"{thread}": f"{turn}"})
 
-        _together(work)
+        together(work, THREADS)
         events = store.events(KEY)
         assert [event.seq for event in events] == list(range(1, THREADS * 10 * 3 + 1))
         assert [event.data["n"] for event in events] == [0, 1, 2] * (THREADS * 10)
@@ -280,7 +282,7 @@ class StoreConformance:
                 else:
                     seen.append(len(store.events(KEY)))
 
-        _together(work)
+        together(work, THREADS)
         assert [count for count in seen if count % 5] == []
         assert len(store.events(KEY)) == THREADS // 2 * 10 * 5
 
@@ -297,22 +299,3 @@ def _later(than: float) -> None:
     """Wait until the clock has moved on."""
     while time.time() <= than:
         time.sleep(0.001)
-
-
-def _together(work: Callable[[int], None]) -> None:
-    """Run the work in many threads; what one raises is raised here."""
-    failures: list[BaseException] = []
-
-    def guarded(thread: int) -> None:
-        try:
-            work(thread)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]

@@ -138,10 +138,10 @@ class Trust:
     @contextmanager
     def _changing(self) -> Iterator[list[TrustEntry]]:
         """The entries, while nobody else changes them."""
-        from skillbelt.audit import locked, private_folder
+        from skillbelt.locks import locked
 
         try:
-            private_folder(os.path.dirname(self.path))
+            os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)
             with locked(f"{self.path}.lock"):
                 entries = self.entries()
                 if self._trouble:

@@ -51,7 +51,7 @@ def host_component(kind: Kind, settings: Settings, progress: Progress | None = N
 
     SandboxUnavailable says what is missing and how to provide it.
     """
-    from skillbelt.cleanup import held
+    from skillbelt.locks import held
 
     if kind == "javascript":
         return _shipped(JAVASCRIPT_HOST)

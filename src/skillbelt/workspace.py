@@ -23,10 +23,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from skillbelt.cleanup import LOCKS, METADATA, hold, open_anyhow, release, remove_tree
+from skillbelt.cleanup import LOCKS, METADATA
 from skillbelt.errors import ConfigError, PathEscape, RunRefused, SandboxUnavailable
+from skillbelt.locks import hold, release
 from skillbelt.paths import check_relative, check_segment, make_folders, open_beneath
 from skillbelt.store.protocol import SessionKey
+from skillbelt.trees import open_anyhow, remove_tree
 
 SKILLS, WORK, OUT, RUNS, PRIVATE = "skills", "work", "out", "runs", "private"
 INPUTS = "work/inputs"

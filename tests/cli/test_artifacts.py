@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import subprocess
@@ -58,7 +57,7 @@ def test_list_has_the_newest_version_of_each(tree: Tree, kept: list[Artifact]) -
 
 
 def test_list_as_json(tree: Tree, kept: list[Artifact]) -> None:
-    document = json.loads(tree.run("artifacts", "list", "--json").stdout)
+    document = tree.run("artifacts", "list", "--json").document
     assert document == {"artifacts": [kept[2]._asdict(), kept[1]._asdict()]}
     assert document["artifacts"][0].keys() == {
         "name", "version", "size", "sha256", "mime", "time",
@@ -66,16 +65,16 @@ def test_list_as_json(tree: Tree, kept: list[Artifact]) -> None:
 
 
 def test_list_of_a_name_has_every_version(tree: Tree, kept: list[Artifact]) -> None:
-    document = json.loads(tree.run("artifacts", "list", "report.md", "--json").stdout)
+    document = tree.run("artifacts", "list", "report.md", "--json").document
     assert document == {"artifacts": [kept[0]._asdict(), kept[1]._asdict()]}
-    document = json.loads(tree.run("artifacts", "list", "report.md@0", "--json").stdout)
+    document = tree.run("artifacts", "list", "report.md@0", "--json").document
     assert document == {"artifacts": [kept[0]._asdict()]}
 
 
 def test_list_of_nothing_makes_nothing(tree: Tree, store: ArtifactStore) -> None:
     assert tree.run("artifacts", "list") == (0, "", "no artifacts in skillbelt/cli/default\n")
     assert tree.run("artifacts", "list", "-q") == (0, "", "")
-    assert json.loads(tree.run("artifacts", "list", "--json").stdout) == {"artifacts": []}
+    assert tree.run("artifacts", "list", "--json").document == {"artifacts": []}
     assert not tree.path("home/state").exists()
 
 
@@ -112,9 +111,9 @@ def test_get_into_a_file(tree: Tree, kept: list[Artifact]) -> None:
 
 def test_get_as_json_tells_what_it_is(tree: Tree, kept: list[Artifact]) -> None:
     done = tree.run("artifacts", "get", "plot.png", "--json")
-    assert json.loads(done.stdout) == kept[2]._asdict()
+    assert done.document == kept[2]._asdict()
     done = tree.run("artifacts", "get", "plot.png", "--json", "--output", "here.png")
-    assert json.loads(done.stdout)["sha256"] == hashlib.sha256(BINARY).hexdigest()
+    assert done.document["sha256"] == hashlib.sha256(BINARY).hexdigest()
     assert tree.path("project/here.png").read_bytes() == BINARY
 
 

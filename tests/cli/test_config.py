@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -10,9 +9,7 @@ from tests.tree import Tree
 
 
 def merged(tree: Tree, *arguments: str) -> dict[str, dict[str, Any]]:
-    document: dict[str, dict[str, Any]] = json.loads(
-        tree.run("config", "--json", *arguments).stdout
-    )
+    document: dict[str, dict[str, Any]] = tree.run("config", "--json", *arguments).document
     return document
 
 
@@ -51,7 +48,7 @@ def test_paths_in_a_file_are_relative_to_it(tree: Tree) -> None:
     tree.skill("project/mine/a")
     tree.skill("home/more/b")
     done = tree.run("list", "--json", project="project/deep")
-    assert [skill["name"] for skill in json.loads(done.stdout)["skills"]] == ["a", "b"]
+    assert [skill["name"] for skill in done.document["skills"]] == ["a", "b"]
 
 
 def test_a_pipe_gets_a_line_a_setting(tree: Tree) -> None:

@@ -31,7 +31,7 @@ def sums(open_tree: Tree) -> Tree:
 def document(tree: Tree, *options: str, code: int = 0) -> dict[str, Any]:
     done = tree.run("exec", "sums", "--yes", "--json", *options)
     assert done.exit_code == code, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = done.document
     return found
 
 
@@ -119,7 +119,7 @@ def test_with_nobody_to_ask_it_is_denied(sums: Tree) -> None:
 def test_a_denial_as_json(sums: Tree) -> None:
     done = sums.run("exec", "sums", "--json")
     assert done.exit_code == 4
-    status = json.loads(done.stdout)["exit_status"]
+    status = done.document["exit_status"]
     assert (status["kind"], status["code"]) == ("permission_denied", None)
     assert status["reason"] in done.stderr
 

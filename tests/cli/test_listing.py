@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from skillbelt import Catalog
@@ -36,14 +34,12 @@ def skills(tree: Tree) -> Tree:
 
 
 def listed(tree: Tree, *arguments: str) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(tree.run("list", "--json", *arguments).stdout)[
-        "skills"
-    ]
+    found: list[dict[str, object]] = tree.run("list", "--json", *arguments).document["skills"]
     return found
 
 
 def test_json_has_exactly_the_promised_keys(skills: Tree) -> None:
-    document = json.loads(skills.run("list", "--json").stdout)
+    document = skills.run("list", "--json").document
     assert document.keys() == {"skills", "diagnostics"}
     assert all(skill.keys() == KEYS for skill in document["skills"])
     assert all(found.keys() == DIAGNOSTIC_KEYS for found in document["diagnostics"])
@@ -68,7 +64,7 @@ def test_json_of_one_skill(skills: Tree) -> None:
 
 def test_json_says_what_is_wrong(skills: Tree) -> None:
     file = skills.write("project/.agents/skills/bad/SKILL.md", b"\xff")
-    document = json.loads(skills.run("list", "--json").stdout)
+    document = skills.run("list", "--json").document
     found = {one["code"]: one for one in document["diagnostics"]}
     assert found["not-utf8"]["path"] == str(file)
     assert found["not-utf8"]["severity"] == "error"
@@ -186,7 +182,7 @@ def test_no_folders_at_all(tree: Tree) -> None:
 def test_no_skills_as_json(tree: Tree) -> None:
     done = tree.run("list", "--json")
     assert done.exit_code == 0
-    assert json.loads(done.stdout) == {"skills": [], "diagnostics": []}
+    assert done.document == {"skills": [], "diagnostics": []}
     assert done.stderr == ""
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ def skills(tree: Tree) -> Tree:
 def loaded(tree: Tree, *options: str) -> dict[str, Any]:
     done = tree.run("load", "pdf", *options, "--json")
     assert done.exit_code == 0, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
+    document: dict[str, Any] = done.document
     return document
 
 
@@ -77,7 +76,7 @@ def test_text_is_the_body_and_then_the_documents(skills: Tree) -> None:
 def test_one_document_that_can_not_be_given_does_not_keep_back_the_rest(skills: Tree) -> None:
     skills.write(f"{FOLDER}/bad.md", b"\0")
     done = skills.run("load", "pdf", "--all-docs", "--json")
-    assert [doc["path"] for doc in json.loads(done.stdout)["docs"]] == [
+    assert [doc["path"] for doc in done.document["docs"]] == [
         "notes.txt",
         "references/forms.md",
     ]

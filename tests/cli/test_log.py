@@ -2,23 +2,19 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
 
 from skillbelt.audit import AuditEvent, AuditLog, open_audit
 from skillbelt.cli.log import since
 from skillbelt.errors import ConfigError
+from tests.printing import Printing, printing
 from tests.terminal import on_terminal
 from tests.tree import Tree
 
-PATIENCE = 30  # a guard against hanging, not a measure
 NOW = 1_700_000_000.0
 RULE = {
     "type": "run",
@@ -64,13 +60,13 @@ def log(tree: Tree) -> AuditLog:
 def types(tree: Tree, *arguments: str) -> list[str]:
     done = tree.run("log", "--json", *arguments)
     assert done.exit_code == 0, done.stderr
-    return [event["type"] for event in json.loads(done.stdout)["events"]]
+    return [event["type"] for event in done.document["events"]]
 
 
 def test_nothing_was_logged_yet(tree: Tree) -> None:
     assert tree.run("log") == (0, "", "nothing was logged yet\n")
     assert tree.run("log", "-q") == (0, "", "")
-    assert json.loads(tree.run("log", "--json").stdout) == {"events": []}
+    assert tree.run("log", "--json").document == {"events": []}
     assert not tree.path("home/.local").exists()
 
 
@@ -93,7 +89,7 @@ def test_a_decision_about_a_skill_names_it_once(tree: Tree) -> None:
 
 
 def test_as_json(tree: Tree, log: AuditLog) -> None:
-    document = json.loads(tree.run("log", "--json").stdout)
+    document = tree.run("log", "--json").document
     assert document.keys() == {"events"}
     assert document["events"][0] == DENIED._asdict()
     assert document["events"][1] == {**LOADED._asdict(), "data": {}}
@@ -236,43 +232,8 @@ def test_a_log_that_can_not_be_read_is_told(tree: Tree) -> None:
 # Following
 
 
-class Following:
-    """A `skillbelt log --follow` under way."""
-
-    def __init__(self, tree: Tree, *arguments: str) -> None:
-        self.child = subprocess.Popen(
-            [sys.executable, "-m", "skillbelt", "log", "--follow", *arguments],
-            cwd=tree.project,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        assert self.child.stdout and self.child.stderr
-        self.out, self.err = self.child.stdout, self.child.stderr
-        self._rest = b""
-
-    def line(self) -> str:
-        """The next line on stdout."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.out, selectors.EVENT_READ)
-            while b"\n" not in self._rest:
-                assert selector.select(PATIENCE), "nothing was printed"
-                chunk = os.read(self.out.fileno(), 65536)
-                assert chunk, "the command ended"
-                self._rest += chunk
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line.decode()
-
-
-@contextmanager
-def following(tree: Tree, *arguments: str) -> Iterator[Following]:
-    follow = Following(tree, *arguments)
-    try:
-        yield follow
-    finally:
-        follow.child.kill()
-        follow.child.wait(PATIENCE)
-        follow.out.close()
-        follow.err.close()
+def following(tree: Tree, *arguments: str) -> AbstractContextManager[Printing]:
+    return printing(tree, "-m", "skillbelt", "log", "--follow", *arguments)
 
 
 def test_follow_prints_events_as_they_come(tree: Tree, log: AuditLog) -> None:
@@ -296,6 +257,4 @@ def test_follow_ends_when_it_is_told(
 ) -> None:
     with following(tree) as follow:
         follow.line()
-        follow.child.send_signal(number)
-        assert follow.child.wait(PATIENCE) == code
-        assert follow.err.read() == b"following the log; Ctrl-C ends\n"
+        assert follow.end(number) == (code, "following the log; Ctrl-C ends\n")

@@ -35,7 +35,7 @@ def rules(tree: Tree) -> Tree:
 def given(tree: Tree, *arguments: str) -> Any:
     done = tree.run("permissions", *arguments, "--json")
     assert done.exit_code == 0, done.stderr
-    return json.loads(done.stdout)
+    return done.document
 
 
 def test_list_shows_every_rule_with_its_place(rules: Tree) -> None:

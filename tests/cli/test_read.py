@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ def skills(tree: Tree) -> Tree:
 def read(tree: Tree, *arguments: str) -> dict[str, Any]:
     done = tree.run("read", "pdf", *arguments, "--json")
     assert done.exit_code == 0, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
+    document: dict[str, Any] = done.document
     return document
 
 

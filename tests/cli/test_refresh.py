@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 from tests.sources.archives import SKILL, zipped
 from tests.sources.server import running
 from tests.tree import Tree
@@ -23,7 +21,7 @@ def test_says_what_is_new_changed_and_gone(tree: Tree) -> None:
 def test_json(tree: Tree) -> None:
     tree.skill("project/.agents/skills/pdf")
     tree.skill("home/.agents/skills/pdf")
-    document = json.loads(tree.run("refresh", "--json").stdout)
+    document = tree.run("refresh", "--json").document
     (said,) = document.pop("diagnostics")
     assert said["code"] == "shadowed"
     assert document == {"skills": 1, "files_read": 2, "files_gone": 0}

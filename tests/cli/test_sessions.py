@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -50,7 +49,7 @@ def test_list_has_the_last_used_first(tree: Tree, sessions: SqliteStore) -> None
 
 
 def test_list_as_json(tree: Tree, sessions: SqliteStore) -> None:
-    document = json.loads(tree.run("sessions", "list", "--json").stdout)
+    document = tree.run("sessions", "list", "--json").document
     info = sessions.sessions(user="ada")[0]
     assert document["sessions"][0] == {
         "id": "skillbelt/ada/chat-1",
@@ -68,7 +67,7 @@ def test_list_of_nothing_makes_nothing(tree: Tree, store: SqliteStore) -> None:
     done = tree.run("sessions", "list")
     assert done == (0, "", "no sessions yet\n")
     assert tree.run("sessions", "list", "-q") == (0, "", "")
-    assert json.loads(tree.run("sessions", "list", "--json").stdout) == {"sessions": []}
+    assert tree.run("sessions", "list", "--json").document == {"sessions": []}
     assert not tree.path("home/state").exists()
 
 
@@ -92,8 +91,8 @@ def test_show_prints_state_and_events_on_plain_lines(tree: Tree, sessions: Sqlit
 
 
 def test_show_as_json(tree: Tree, sessions: SqliteStore) -> None:
-    document = json.loads(tree.run("sessions", "show", "skillbelt/ada/chat-1", "--json").stdout)
-    listed = json.loads(tree.run("sessions", "list", "--json").stdout)["sessions"][0]
+    document = tree.run("sessions", "show", "skillbelt/ada/chat-1", "--json").document
+    listed = tree.run("sessions", "list", "--json").document["sessions"][0]
     assert listed.items() <= document.items()
     assert document["state"] == {"user:lang": "de", "temp:skill:loaded:pdf": "1"}
     assert document["log"] == [event._asdict() for event in sessions.events(KEY)]
@@ -114,7 +113,7 @@ def test_delete_asks_nothing(tree: Tree, sessions: SqliteStore) -> None:
 
 def test_delete_as_json(tree: Tree, sessions: SqliteStore) -> None:
     done = tree.run("sessions", "delete", "skillbelt/ada/chat-1", "--json")
-    assert json.loads(done.stdout) == {"deleted": "skillbelt/ada/chat-1"}
+    assert done.document == {"deleted": "skillbelt/ada/chat-1"}
     assert done.stderr == ""
 
 
@@ -147,7 +146,7 @@ def test_an_id_can_be_typed_whatever_is_in_it(tree: Tree, store: SqliteStore) ->
     store.append(ODD, [NewEvent("a")])
     name = tree.run("sessions", "list").stdout.partition("\t")[0]
     assert name == "a%2Fb/50%25%20of%0Athem%ED%A0%80/日本%20%E2%80%8B"
-    document = json.loads(tree.run("sessions", "show", name, "--json").stdout)
+    document = tree.run("sessions", "show", name, "--json").document
     assert (document["app"], document["user"], document["session"]) == ODD
     assert tree.run("sessions", "delete", name).exit_code == 0
     assert store.sessions() == []
@@ -179,4 +178,4 @@ def test_state_dir_says_where(tree: Tree, store: SqliteStore) -> None:
 def test_what_permission_keeps_is_not_listed(tree: Tree, store: SqliteStore) -> None:
     request = Request("skill", ("pdf",), ("pdf",), skill="pdf", hash="sha256:1")
     assert Ledger(store, str(tree.project)).remember(request)
-    assert json.loads(tree.run("sessions", "list", "--json").stdout) == {"sessions": []}
+    assert tree.run("sessions", "list", "--json").document == {"sessions": []}

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
 
 import pytest
@@ -32,12 +31,12 @@ def skills(tree: Tree) -> Tree:
 
 
 def shown(tree: Tree, name: str = "pdf") -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(tree.run("show", name, "--json").stdout)
+    document: dict[str, Any] = tree.run("show", name, "--json").document
     return document
 
 
 def test_json_has_everything_that_list_has(skills: Tree) -> None:
-    (listed,) = json.loads(skills.run("list", "--json").stdout)["skills"]
+    (listed,) = skills.run("list", "--json").document["skills"]
     assert listed.items() <= shown(skills).items()
 
 

@@ -28,7 +28,7 @@ def test_nothing_is_trusted_at_first_and_nothing_is_made(tree: Tree) -> None:
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr == "nothing is trusted yet; `skillbelt trust add` trusts this project\n"
     assert tree.run("trust", "list", "-q") == (0, "", "")
-    assert json.loads(tree.run("trust", "--json").stdout) == {"trusted": []}
+    assert tree.run("trust", "--json").document == {"trusted": []}
     assert not tree.path("home/.local").exists()
 
 
@@ -51,7 +51,7 @@ def test_list_as_json(tree: Tree) -> None:
     tree.run("trust", "add", URL)
     tree.run("trust", "add")
     [first, second] = Trust(tree.settings().state_dir).entries()
-    document = json.loads(tree.run("trust", "list", "--json").stdout)
+    document = tree.run("trust", "list", "--json").document
     assert document == {
         "trusted": [
             {"kind": "origin", "value": URL, "time": first.time},
@@ -61,9 +61,9 @@ def test_list_as_json(tree: Tree) -> None:
 
 
 def test_add_and_remove_give_the_entry_as_json(tree: Tree) -> None:
-    added = json.loads(tree.run("trust", "add", f"{URL}/", "--json").stdout)
+    added = tree.run("trust", "add", f"{URL}/", "--json").document
     assert (added["kind"], added["value"]) == ("origin", URL)
-    assert json.loads(tree.run("trust", "remove", URL, "--json").stdout) == added
+    assert tree.run("trust", "remove", URL, "--json").document == added
     assert trusted(tree) == []
 
 

@@ -1,78 +1,28 @@
 from __future__ import annotations
 
 import json
-import os
-import selectors
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
 
+from tests.printing import PATIENCE, Printing, printing
 from tests.tree import Tree
 
-PATIENCE = 30  # a guard against hanging, not a measure
 # With the watcher of the operating system, and with nothing but looking again.
 MODES = {
-    "watchfiles": [],
+    "watchfiles": ["-m", "skillbelt"],
     "polling": ["-c", "import sys; sys.modules['watchfiles'] = None; "
                 "from skillbelt.cli import main; sys.exit(main(sys.argv[1:]))"],
 }  # fmt: skip
 every_mode = pytest.mark.parametrize("mode", MODES)
 
 
-class Watching:
-    """A `skillbelt watch` under way."""
-
-    def __init__(self, tree: Tree, mode: str, *arguments: str) -> None:
-        start = MODES[mode] or ["-m", "skillbelt"]
-        self.child = subprocess.Popen(
-            [sys.executable, *start, "watch", *arguments],
-            cwd=tree.project,
-            env={**os.environ, "SKILLBELT_WATCH_SECONDS": "0.2"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        assert self.child.stdout and self.child.stderr
-        self.out, self.err = self.child.stdout, self.child.stderr
-        self._rest = b""
-        os.set_blocking(self.out.fileno(), False)
-
-    def begun(self) -> str:
-        """The first line on stderr, said when the first scan is done."""
-        return self.err.readline().decode()
-
-    def line(self) -> str:
-        """The next line on stdout."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.out, selectors.EVENT_READ)
-            while b"\n" not in self._rest:
-                assert selector.select(PATIENCE), "nothing was printed"
-                chunk = os.read(self.out.fileno(), 65536)
-                assert chunk, "the command ended"
-                self._rest += chunk
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line.decode()
-
-    def end(self, number: signal.Signals) -> tuple[int, str]:
-        """The exit code after a signal, and what was left on stderr."""
-        self.child.send_signal(number)
-        code = self.child.wait(PATIENCE)
-        return code, self.err.read().decode()
-
-
-@contextmanager
-def watching(tree: Tree, mode: str = "watchfiles", *arguments: str) -> Iterator[Watching]:
-    watch = Watching(tree, mode, *arguments)
-    try:
-        yield watch
-    finally:
-        watch.child.kill()
-        watch.child.wait(PATIENCE)
-        watch.out.close()
-        watch.err.close()
+def watching(
+    tree: Tree, mode: str = "watchfiles", *arguments: str
+) -> AbstractContextManager[Printing]:
+    return printing(tree, *MODES[mode], "watch", *arguments, SKILLBELT_WATCH_SECONDS="0.2")
 
 
 @every_mode

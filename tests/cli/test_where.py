@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from tests.tree import Tree
 def test_json(tree: Tree) -> None:
     folder = tree.skill("project/.agents/skills/pdf")
     done = tree.run("where", "pdf", "--json")
-    assert json.loads(done.stdout) == {
+    assert done.document == {
         "name": "pdf",
         "location": f"{folder}/SKILL.md",
         "dir": str(folder),

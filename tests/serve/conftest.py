@@ -8,7 +8,7 @@ from tempfile import mkdtemp
 import pytest
 
 from skillbelt import Runtime
-from skillbelt.cleanup import remove_tree
+from skillbelt.trees import remove_tree
 from tests.serve.clients import Http, Place, over_http
 from tests.tree import Tree
 

@@ -13,6 +13,7 @@ from skillbelt.values import Limits
 from tests.sources.archives import SKILL, tgz_of, tree_of, zipped
 from tests.sources.conftest import QUICK, Pull
 from tests.sources.server import Reply, Server, running
+from tests.tree import codes
 
 Files = Callable[[Pulled], dict[str, bytes]]
 
@@ -26,10 +27,6 @@ def offer(
 def published(name: str, data: bytes, kind: str, url: str) -> dict[str, object]:
     digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
     return {"name": name, "type": kind, "description": "d", "url": url, "digest": digest}
-
-
-def codes(pulled: Pulled) -> list[str]:
-    return [problem.code for problem in pulled.diagnostics]
 
 
 def test_every_file_of_every_skill(server: Server, fetch: Pull, files: Files) -> None:

@@ -11,12 +11,9 @@ from skillbelt.sources.failure import SourceFailure
 from skillbelt.sources.local import path_of
 from tests.sources.archives import SKILL, tgz_of, tree_of, zipped
 from tests.sources.conftest import QUICK, Pull
+from tests.tree import codes
 
 Files = Callable[[Pulled], dict[str, bytes]]
-
-
-def codes(pulled: Pulled) -> list[str]:
-    return [problem.code for problem in pulled.diagnostics]
 
 
 def test_an_archive_by_path_or_url(tmp_path: Path, fetch: Pull, files: Files) -> None:

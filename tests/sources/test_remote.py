@@ -21,12 +21,9 @@ from skillbelt.values import Limits
 from tests.sources.archives import SKILL, tree_of, zipped
 from tests.sources.conftest import QUICK, Pull
 from tests.sources.server import Reply, Server, eventually, running
+from tests.tree import codes
 
 Files = Callable[[Pulled], dict[str, bytes]]
-
-
-def codes(pulled: Pulled) -> list[str]:
-    return [problem.code for problem in pulled.diagnostics]
 
 
 def test_one_download_serves_twice(server: Server, fetch: Pull, files: Files, cache: Path) -> None:

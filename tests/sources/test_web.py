@@ -13,13 +13,10 @@ from skillbelt.values import Limits
 from tests.sources.archives import SKILL, tar_of, tgz_of, tree_of, zipped
 from tests.sources.conftest import QUICK, Pull
 from tests.sources.server import Reply, Server
+from tests.tree import codes
 
 Files = Callable[[Pulled], dict[str, bytes]]
 LIST = json.dumps({"skills": [{"name": "pdf", "files": ["SKILL.md"]}]}).encode()
-
-
-def codes(pulled: Pulled) -> list[str]:
-    return [problem.code for problem in pulled.diagnostics]
 
 
 @pytest.mark.parametrize(

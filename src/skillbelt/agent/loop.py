@@ -38,7 +38,7 @@ from skillbelt.agent.models import (
 )
 from skillbelt.agent.place import CANCELLED, INTERRUPTED, Place, answer_to
 from skillbelt.agent.work import Job, Own, Workshop
-from skillbelt.conversation import Command, in_thread
+from skillbelt.conversation import Command
 from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.gate import session_id
 from skillbelt.handlers import failed
@@ -46,6 +46,7 @@ from skillbelt.materialize import Message
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
 from skillbelt.text import one_line, shorten
+from skillbelt.threads import in_thread
 from skillbelt.tools import Tool, ToolResult, Watch
 
 _RUNS = ("skill_run",)  # what is not done twice without anybody having seen how the first ended

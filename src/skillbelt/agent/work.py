@@ -12,12 +12,12 @@ from skillbelt.agent.forks import forking
 from skillbelt.agent.journal import Page
 from skillbelt.agent.models import Called
 from skillbelt.agent.place import Place
-from skillbelt.conversation import in_thread
 from skillbelt.errors import SkillbeltError
 from skillbelt.handlers import failed, shown
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
 from skillbelt.text import one_line, shorten
+from skillbelt.threads import in_thread
 from skillbelt.tools import Tool, ToolResult, Watch
 
 # A tool that is not for skills: its arguments, and what follows a command it may run.

@@ -217,7 +217,7 @@ class ArtifactStoreConformance:
                 saved = artifacts.save(KEY, "a", data)
                 assert read(artifacts, KEY, "a", saved.version) == (saved, data)
 
-        _together(work)
+        together(work)
         numbers = [one.version for one in artifacts.versions(KEY, "a")]
         assert numbers == list(range(THREADS * 8))
 
@@ -235,7 +235,7 @@ class ArtifactStoreConformance:
                     data = b"same" if turn % 2 else b"%d %d" % (thread, turn)
                     numbers.append(artifacts.save(KEY, "a", data).version)
 
-        _together(work)
+        together(work)
         assert len(set(numbers)) == len(numbers) == (THREADS - 2) * 8
         for found in artifacts.versions(KEY, "a"):
             assert read(artifacts, KEY, "a", found.version)[0] == found
@@ -272,7 +272,7 @@ def _maybe(call: Callable[[], object]) -> None:
         assert "damaged" not in str(error), error
 
 
-def _together(work: Callable[[int], None]) -> None:
+def together(work: Callable[[int], None], count: int = THREADS) -> None:
     """Run the work in many threads; what one raises is raised here."""
     failures: list[BaseException] = []
 
@@ -282,7 +282,7 @@ def _together(work: Callable[[int], None]) -> None:
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(THREADS)]
+    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:

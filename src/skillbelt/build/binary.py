@@ -110,11 +110,6 @@ def sections(data: bytes) -> Iterator[Section]:
         yield Section(kind, reader.take(reader.number()))
 
 
-def is_component(data: bytes) -> bool:
-    """Whether it is a component, of those that are known."""
-    return data[:8] == _COMPONENT
-
-
 def joined(head: bytes, parts: Sequence[Section]) -> bytes:
     """A module or a component of these sections; `head` is the one it was."""
     return head[:8] + b"".join(

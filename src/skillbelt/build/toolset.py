@@ -15,10 +15,10 @@ import subprocess
 import sys
 
 from skillbelt.build.protocol import Progress
-from skillbelt.cleanup import held
 from skillbelt.dependencies import Needs
 from skillbelt.environments import find_npm, provision
 from skillbelt.errors import RunRefused
+from skillbelt.locks import held
 from skillbelt.sandbox.identity import Python, interpreter, run_identity
 from skillbelt.settings import Settings, process_environment
 from skillbelt.text import one_line, shorten

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable
 
-from skillbelt.cleanup import remove_tree
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox import seccomp
 from skillbelt.sandbox.cgroups import hierarchy
@@ -25,6 +24,7 @@ from skillbelt.sandbox.wasm_pool import Pool, packages
 from skillbelt.sandbox.wasm_run import Plan, WasmRun
 from skillbelt.sandbox.wasm_view import View
 from skillbelt.settings import Settings
+from skillbelt.trees import remove_tree
 
 _CACHE = "wasm"
 # (module (memory (export "memory") 1) (func (export "_start")))

@@ -20,12 +20,12 @@ from contextlib import suppress
 from importlib.machinery import PathFinder
 from typing import Any
 
-from skillbelt.cleanup import remove_tree
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox import seccomp
 from skillbelt.sandbox.identity import current_identity, run_identity
 from skillbelt.sandbox.spawn import Ends, spawn
 from skillbelt.sandbox.supervised import launcher_python
+from skillbelt.trees import remove_tree
 from skillbelt.values import Limits
 
 _HERE = os.path.dirname(os.path.abspath(__file__))

@@ -1,0 +1,84 @@
+"""Files that one process at a time holds, or several that only read."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic, sleep
+
+_EXCLUSIVE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_SHARED = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_SHORT_SECONDS, _SHORT_PAUSE_SECONDS = 30.0, 0.002
+_LONG_PAUSE_SECONDS = 0.05
+
+
+def hold(path: str, operation: int) -> int:
+    """A handle of the locked file; BlockingIOError when it is not to be waited for and taken."""
+    while True:
+        handle = os.open(path, _EXCLUSIVE, 0o600)
+        try:
+            fcntl.flock(handle, operation)
+            if _is_at(handle, path):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def _is_at(handle: int, path: str) -> bool:
+    """Whether the file is still the one of that path: the lock of a removed one holds nobody."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    return False
+
+
+def release(handle: int) -> None:
+    """Let go at once, even when a child that was forked meanwhile still has the handle."""
+    fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)
+
+
+@contextmanager
+def held(path: str, seconds: float, error: Exception) -> Iterator[None]:
+    """One process at a time; the others wait for it, and raise the error after so long."""
+    end = monotonic() + seconds
+    while (handle := _taken(path)) is None:
+        if monotonic() > end:
+            raise error
+        sleep(_LONG_PAUSE_SECONDS)
+    try:
+        yield
+    finally:
+        release(handle)
+
+
+def _taken(path: str) -> int | None:
+    with suppress(BlockingIOError):
+        return hold(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return None
+
+
+@contextmanager
+def locked(path: str, *, shared: bool = False) -> Iterator[None]:
+    """Alone (or with other readers) among all processes and threads; OSError after 30 seconds."""
+    handle = os.open(path, _SHARED if shared else _EXCLUSIVE, 0o600)
+    operation = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    until = monotonic() + _SHORT_SECONDS
+    try:
+        while not _got(handle, operation):
+            if monotonic() > until:
+                raise TimeoutError(0, f"another process holds {path}")
+            sleep(_SHORT_PAUSE_SECONDS)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _got(handle: int, operation: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(handle, operation | fcntl.LOCK_NB)
+        return True
+    return False

@@ -1,0 +1,58 @@
+"""Methods as coroutines: what uses files and the store has a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import lru_cache, partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from skillbelt.settings import Settings
+
+if TYPE_CHECKING:
+    from anyio import CapacityLimiter
+    from anyio.lowlevel import RunVar
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+
+class _Bounded(Protocol):
+    @property
+    def settings(self) -> Settings: ...
+
+
+_Self = TypeVar("_Self", bound=_Bounded)
+
+
+def in_thread(
+    method: Callable[Concatenate[_Self, _Given], _Result],
+) -> Callable[Concatenate[_Self, _Given], Coroutine[Any, Any, _Result]]:
+    """The method as a coroutine; files and the store are used in a thread of their own."""
+
+    @wraps(method)
+    async def call(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+        from anyio import to_thread
+
+        limiter = _limiter(self.settings.limits.max_parallel_calls)
+        return await to_thread.run_sync(partial(method, self, *args, **kwargs), limiter=limiter)
+
+    return call
+
+
+def _limiter(most: int) -> CapacityLimiter:
+    """One for each event loop. Of its own: calls that wait for a person hold up nobody else."""
+    from anyio import CapacityLimiter
+
+    held = _held()
+    try:
+        return held.get()
+    except LookupError:
+        held.set(CapacityLimiter(most))
+        return held.get()
+
+
+@lru_cache(maxsize=1)
+def _held() -> RunVar[CapacityLimiter]:
+    from anyio.lowlevel import RunVar
+
+    return RunVar("skillbelt_calls")
