@@ -3,12 +3,14 @@ from __future__ import annotations
 import os
 import resource
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from skillbelt.search.document import Parts, document
-from skillbelt.search.store import FORMAT, MOST_POSTINGS, Fresh, SearchIndex
+from skillbelt.search.store import FORMAT, MOST_POSTINGS, Fresh, SearchIndex, holder
 from skillbelt.search.words import number
 
 
@@ -148,6 +150,15 @@ def test_one_builds_at_a_time_until_the_lease_ends(index: SearchIndex) -> None:
     assert not index.lease("b", 110.0, 130.0)
     assert index.lease("a", 115.0, 135.0)
     assert index.lease("b", 140.0, 160.0)
+
+
+def test_a_lease_ends_with_the_process_that_holds_it(index: SearchIndex) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    gone = holder(1).replace(f":{os.getpid()}:", f":{process.pid}:")
+    assert index.lease(gone, 100.0, 120.0)
+    assert index.lease(holder(2), 110.0, 130.0)
+    assert not index.lease(holder(3), 115.0, 135.0)
 
 
 def test_a_merge_that_is_stopped_changes_nothing(index: SearchIndex) -> None:

@@ -223,7 +223,7 @@ class SearchIndex:
         def work(db: sqlite3.Connection) -> bool:
             with _transaction(db):
                 row = db.execute("SELECT holder, until FROM lease WHERE id = 1").fetchone()
-                if row is not None and row[0] != holder and row[1] > now:
+                if row is not None and row[0] != holder and row[1] > now and not _ended(row[0]):
                     return False
                 db.execute("INSERT OR REPLACE INTO lease VALUES (1, ?, ?)", (holder, until))
             return True
@@ -282,6 +282,26 @@ class SearchIndex:
         for suffix in ("", "-journal") if self.path else ():
             with contextlib.suppress(OSError):
                 os.unlink(self.path + suffix)
+
+
+def holder(part: object) -> str:
+    """A name to hold a lease by, for one part of this process."""
+    return f"{os.uname().nodename}:{os.getpid()}:{part}"
+
+
+def _ended(holder: str) -> bool:
+    """Whether the holder was a process of this machine that is no more."""
+    host, _, rest = holder.partition(":")
+    pid = rest.partition(":")[0]
+    if host != os.uname().nodename or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass  # it is another user's, or no process at all
+    return False
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from skillbelt.search.document import document
 from skillbelt.search.read import parts_of
-from skillbelt.search.store import FORMAT, Fresh, Root, SearchIndex, Stored
+from skillbelt.search.store import FORMAT, Fresh, Root, SearchIndex, Stored, holder
 from skillbelt.search.words import forget
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
@@ -112,16 +112,16 @@ class Upkeep:
 
     def _build(self, groups: Groups) -> None:
         """Wait until no other process builds, then do what is still to be done."""
-        holder = f"{os.getpid()}-{id(self)}"
-        while not self._lease(holder):
+        mine = holder(id(self))
+        while not self._lease(mine):
             if self._closed:
                 return
             if self.index.trouble:
                 break
             time.sleep(_POLL_SECONDS)
         self._load(groups)
-        self._bring(groups, self._stale(groups), holder)
-        self.index.lease(holder, time.time(), 0.0)
+        self._bring(groups, self._stale(groups), mine)
+        self.index.lease(mine, time.time(), 0.0)
         forget()  # a build leaves many words behind that nobody will ask for
 
     def _lease(self, holder: str) -> bool:
@@ -243,11 +243,11 @@ class Upkeep:
             self._merger = _started(self._merge_all)
 
     def _merge_all(self) -> None:
-        holder = f"{os.getpid()}-{id(self)}-merge"
-        if self._lease(holder):
+        mine = holder(f"{id(self)}-merge")
+        if self._lease(mine):
             for path in self.kept:
-                self._merge(path, holder)
-            self.index.lease(holder, time.time(), 0.0)
+                self._merge(path, mine)
+            self.index.lease(mine, time.time(), 0.0)
 
 
 def _started(work: Callable[..., None], *given: object) -> threading.Thread:
