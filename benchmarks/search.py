@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,7 +84,7 @@ def build(made: Catalog, cache: str) -> list[Row]:
     made.index_for_search()
     taken = time.process_time() - began
     text = sum(os.path.getsize(path) for path in files)
-    size = os.path.getsize(os.path.join(cache, "search.sqlite3"))
+    size = sum(map(os.path.getsize, glob(os.path.join(cache, "search-*"))))
     return [
         Row("build / read and tokenise", taken / floor, BUILD_BAR),
         Row("index size / text", size / text, SIZE_BAR),

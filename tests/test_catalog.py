@@ -4,9 +4,8 @@ import json
 import os
 import random
 import shutil
-import threading
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -475,11 +474,28 @@ def test_a_project_nobody_trusts_has_no_host_called(tree: Tree) -> None:
 
 
 def test_watching_takes_no_more_than_its_share(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    catalog = tree.catalog(watch_seconds=0.01)
+    catalog = tree.catalog()
     catalog.discover()
-    began, stop = catalog._scanned_at, threading.Event()
+    began = catalog._scanned_at
     monkeypatch.setattr(catalog, "_pause", lambda: 60.0)
+    monkeypatch.setattr("skillbelt.watch.ticks", lambda *_: iter([False, False, False]))
     tree.skill("project/.agents/skills/new")
-    threading.Timer(0.3, stop.set).start()
-    assert list(catalog.watch(stop)) == []
+    assert list(catalog.watch()) == []
     assert catalog._scanned_at == began
+
+
+def test_a_change_that_is_signalled_is_not_kept_waiting(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = tree.catalog()
+    catalog.discover()
+    monkeypatch.setattr(catalog, "_pause", lambda: 3600.0)
+
+    def ticks(*_: object) -> Iterator[bool]:
+        tree.skill("project/.agents/skills/new")
+        yield True
+        tree.skill("project/.agents/skills/newer")
+        yield from (True, False)
+
+    monkeypatch.setattr("skillbelt.watch.ticks", ticks)
+    assert list(catalog.watch()) == [Changes(added=("new",))]

@@ -262,9 +262,15 @@ class Catalog(Mapping[str, Skill]):
         from skillbelt.watch import ticks
 
         before = self._state().skills
-        for _ in ticks(self._watched, self.settings.watch_seconds, stop):
-            if time.monotonic() - self._scanned_at < self._pause():
+        signalled, followed = False, -float("inf")
+        for changed in ticks(self._watched, self.settings.watch_seconds, stop):
+            # Looking for its own sake does not keep a change that was signalled waiting.
+            signalled = signalled or changed
+            now = time.monotonic()
+            if now - (followed if signalled else self._scanned_at) < self._pause():
                 continue  # a later tick looks, so that watching takes no more than its share
+            if signalled:
+                signalled, followed = False, now
             self._rescan(refresh=False)
             changes = _changes(before, self._state().skills)
             before = self._state().skills

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 def ticks(
     folders: Callable[[], list[str]], seconds: float, stop: threading.Event | None = None
-) -> Iterator[None]:
-    """Yield whenever something in the folders changed, and every `seconds` in any case.
+) -> Iterator[bool]:
+    """Yield True whenever something in the folders changed, and False every `seconds` beside that.
 
     The steady tick finds folders that did not exist before. Without watchfiles it is all there is.
     """
@@ -19,16 +19,16 @@ def ticks(
         from watchfiles import watch
     except ImportError:
         while not stop.wait(seconds):
-            yield
+            yield False
         return
     while not stop.is_set():
         watched = folders()
         if not watched:
             if not stop.wait(seconds):
-                yield
+                yield False
             continue
         until = time.monotonic() + seconds
-        for _ in watch(
+        for changes in watch(
             *watched,
             stop_event=stop,
             rust_timeout=max(int(seconds * 1000), 1),
@@ -38,6 +38,6 @@ def ticks(
             ignore_permission_denied=True,
             raise_interrupt=True,
         ):
-            yield
+            yield bool(changes)
             if folders() != watched or time.monotonic() > until + 60:
                 break

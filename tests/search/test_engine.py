@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from skillbelt import Catalog
+from skillbelt.search import engine
 from skillbelt.search.engine import Searcher
 from skillbelt.search.protocol import Ranked, Result
 from skillbelt.search.query import Query
+from skillbelt.search.store import SearchIndex
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"
@@ -63,6 +65,13 @@ def test_results_say_why(skills: Tree) -> None:
     assert found.field == "text"
     assert found.snippet == "Use qpdf for pages."
     assert found.score > 0.0
+
+
+def test_the_words_of_a_skill_in_any_language_are_shown(tree: Tree) -> None:
+    tree.skill(f"{SKILLS}/otchet", description="Делает дела.", text="# Отчёт\n\nБаланс за год.")
+    catalog = tree.catalog()
+    assert catalog.search("баланс")[0].snippet == "Баланс за год."
+    assert catalog.search("отчет")[0].snippet == "Отчёт"
 
 
 def test_a_change_is_found_and_what_was_there_is_not(skills: Tree) -> None:
@@ -129,6 +138,16 @@ def test_many_skills_are_found_through_postings(tree: Tree) -> None:
     catalog.refresh()
     assert names(catalog.search("unheard")) == ["s345"]
     assert "s345" not in names(catalog.search("job345"))
+
+
+def test_of_many_without_postings_the_latest_are_looked_at(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_MOST_NEW", 20)
+    monkeypatch.setattr(SearchIndex, "merge", lambda *_: True)
+    catalog = many(tree, 310)
+    assert catalog.search("x5") == []
+    assert names(catalog.search("x305")) == ["s305"]
 
 
 def test_only_the_skills_given_have_any_part_in_it(tree: Tree) -> None:

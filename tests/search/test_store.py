@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import os
+import resource
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from skillbelt.search.document import Parts, document
-from skillbelt.search.store import FORMAT, MOST_POSTINGS, Fresh, SearchIndex
+from skillbelt.search.store import FORMAT, MOST_POSTINGS, Fresh, SearchIndex, holder
 from skillbelt.search.words import number
 
 
@@ -137,7 +140,9 @@ def test_paths_that_are_no_text_are_kept_all_the_same(file: str) -> None:
     index = SearchIndex(file)
     odd = Fresh("/s/\udcff/SKILL.md", "1", document(Parts("odd", "", "", "")))
     assert index.save(index.root("/s"), [odd])
-    assert len(index.stored(index.root("/s"))) == 1
+    assert index.stored(index.root("/s")).keys() == {odd.path}
+    assert index.save(index.root("/s"), (), [odd.path])
+    assert index.stored(index.root("/s")) == {}
 
 
 def test_one_builds_at_a_time_until_the_lease_ends(index: SearchIndex) -> None:
@@ -147,10 +152,48 @@ def test_one_builds_at_a_time_until_the_lease_ends(index: SearchIndex) -> None:
     assert index.lease("b", 140.0, 160.0)
 
 
+def test_a_lease_ends_with_the_process_that_holds_it(index: SearchIndex) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    gone = holder(1).replace(f":{os.getpid()}:", f":{process.pid}:")
+    assert index.lease(gone, 100.0, 120.0)
+    assert index.lease(holder(2), 110.0, 130.0)
+    assert not index.lease(holder(3), 115.0, 135.0)
+
+
 def test_a_merge_that_is_stopped_changes_nothing(index: SearchIndex) -> None:
     index.merge(index.root("/s"))
+    index.save(index.root("/s"), [fresh("new")])
     before = index.root("/s")
-    index.save(before, [fresh("new")])
-    index.merge(before, lambda: False)
+    assert index.merge(before, lambda: False)
     assert index.root("/s") == before
     assert index.postings(before, [number("merg")])
+
+
+def test_a_merge_that_others_overtook_changes_nothing(index: SearchIndex, file: str) -> None:
+    others = iter([lambda: None] * 3 + [lambda: SearchIndex(file).merge(index.root("/s"))])
+
+    def alive() -> bool:
+        next(others, lambda: None)()
+        return True
+
+    assert index.merge(index.root("/s"), alive)
+    root = index.root("/s")
+    sought = [number(word) for word in ("merg", "page", "draw", "chart", "pdf", "csv")]
+    assert len(index.postings(root, sought)) == len(sought)
+    with sqlite3.connect(file) as db:
+        (kept,) = db.execute("SELECT count(*) FROM posting").fetchone()
+    db.close()
+    assert kept == len(sought)
+
+
+def test_a_merge_that_the_disk_can_not_hold_says_so(index: SearchIndex, file: str) -> None:
+    index.save(index.root("/s"), [fresh("long", " ".join(f"word{n}x" for n in range(5_000)))])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(file), limits[1]))
+    try:
+        assert not index.merge(index.root("/s"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(index.stored(index.root("/s"))) == 3
+    assert index.merge(index.root("/s"))

@@ -4,11 +4,13 @@ import os
 import sqlite3
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from skillbelt import Catalog
 from skillbelt.search import upkeep
+from skillbelt.search.store import SearchIndex
 from skillbelt.search.upkeep import Upkeep, stamp
 from skillbelt.skill import Skill
 from tests.tree import Tree
@@ -23,7 +25,7 @@ def made(tree: Tree, count: int, start: int = 0) -> dict[str, list[Skill]]:
 
 
 def file(tree: Tree) -> Path:
-    (found,) = tree.home.rglob("search.sqlite3")
+    (found,) = tree.home.rglob("search-*.sqlite3")
     return found
 
 
@@ -135,6 +137,78 @@ def test_a_file_that_can_not_be_written_is_done_without(tree: Tree) -> None:
     db.close()
     made(tree, 1, 9)
     assert [one.skill.name for one in tree.catalog().search("job9", 1)] == ["s009"]
+
+
+def test_what_other_limits_read_is_not_taken_for_what_these_do(tree: Tree) -> None:
+    tree.skill(f"{SKILLS}/kit", description="Does it.")
+    tree.write(f"{SKILLS}/kit/zebra.py", '"""Counts giraffes."""')
+    few = {"max_indexed_scripts": 0}
+    assert not tree.catalog(**few).search("giraffes")
+    assert tree.catalog().search("giraffes")
+    assert not tree.catalog(**few).search("giraffes")
+
+
+def test_a_folder_whose_name_is_no_text_is_found_and_not_read_again(tree: Tree) -> None:
+    odd = os.fsencode(tree.path(SKILLS)) + b"/odd\xff"
+    os.makedirs(odd)
+    with open(odd + b"/SKILL.md", "w", encoding="utf-8") as handle:
+        handle.write("---\nname: oddly\ndescription: Paints zebras.\n---\n")
+    catalog = tree.catalog()
+    assert [one.skill.name for one in catalog.search("zebras")] == ["oddly"]
+    keeper = Upkeep(tree.settings())
+    keeper.sync({str(tree.path(SKILLS)): list(catalog.values())})
+    assert [list(one.docs) for one in keeper.kept.values()] == [[catalog["oddly"].location]]
+
+
+def test_what_others_do_elsewhere_is_not_read(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = made(tree, 3)
+    one, other = Upkeep(tree.settings()), Upkeep(tree.settings())
+    other.sync(groups)
+    before = other.kept
+    one.sync({"/elsewhere": []})
+    monkeypatch.setattr(other.index, "stored", lambda _: pytest.fail("it was read again"))
+    assert not other.follow()
+    assert other.kept is before
+
+
+def test_who_changes_a_few_need_not_wait_for_postings(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_MOST_UNMERGED", 5)
+    keeper = Upkeep(tree.settings())
+    groups = made(tree, 310)
+    keeper.sync(groups)
+    (path,) = groups
+    before = keeper.kept[path].root.generation
+    begun, go_on, real = threading.Event(), threading.Event(), SearchIndex.merge
+
+    def slowly(index: SearchIndex, *given: Any) -> bool:
+        begun.set()
+        return go_on.wait(60) and real(index, *given)
+
+    monkeypatch.setattr(SearchIndex, "merge", slowly)
+    assert keeper.sync(made(tree, 10, 310))
+    assert begun.wait(60)
+    assert keeper.sync(made(tree, 1, 320))
+    assert (docs(keeper), keeper.kept[path].root.generation) == (321, before)
+    go_on.set()
+    keeper.wait()
+    assert keeper.kept[path].root.generation > before
+    assert docs(keeper) == 321
+    keeper.close()
+
+
+def test_a_disk_that_can_not_hold_the_postings_is_done_without(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = SearchIndex.merge
+    monkeypatch.setattr(
+        SearchIndex, "merge", lambda self, *given: not self.path and real(self, *given)
+    )
+    keeper = Upkeep(tree.settings())
+    keeper.sync(made(tree, 310))
+    (one,) = keeper.kept.values()
+    assert (keeper.index.path, len(one.docs), len(one.root.docs)) == ("", 310, 310)
 
 
 def test_a_stamp_tells_a_change(tree: Tree) -> None:

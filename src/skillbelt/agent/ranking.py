@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from skillbelt.catalog import Filters
 from skillbelt.conversation import RuntimeSession
 from skillbelt.skill import Skill
+
+_MOST = 10
 
 
 class Ranked(NamedTuple):
@@ -18,7 +19,6 @@ class Ranked(NamedTuple):
 
 def ranked(session: RuntimeSession, question: str) -> list[Ranked]:
     """The skills that the conversation may see and that fit at all, best first."""
-    seen = session.skills()
-    filters = Filters(keep=lambda one: one.name in seen)
-    found = session.shelf.catalog.search(question, filters=filters)
+    session.shelf.look()
+    found = session.shelf.search_in(question, session.skills(), _MOST)
     return [Ranked(one.skill, one.score) for one in found]

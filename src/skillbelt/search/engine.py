@@ -11,7 +11,7 @@ from skillbelt.search.fold import fold
 from skillbelt.search.lexical import score
 from skillbelt.search.protocol import Ranked, Ranker, Result
 from skillbelt.search.query import Query, query
-from skillbelt.search.read import text_of
+from skillbelt.search.read import split, text_of
 from skillbelt.search.snippet import Reason, snippet
 from skillbelt.search.store import MOST_POSTINGS, Root
 from skillbelt.search.upkeep import WHOLE, Groups, Kept, Progress, Upkeep
@@ -26,6 +26,7 @@ _SHARPNESS = 1.3  # rare words choose the candidates
 _KIND = 2.0  # times what a word weighs that is a kind of file the request names
 _FOLDED = 3  # times as many as asked for are looked at for near copies
 _MAX_VIEWS = 8
+_MOST_NEW = 2_048  # documents without postings that are looked at, one by one; the latest
 
 
 class _Shelf(NamedTuple):
@@ -144,11 +145,11 @@ def _made_view(skills: Mapping[str, Skill], kept: Mapping[str, Kept]) -> _View:
 
 
 def _shelf(root: Root, here: Mapping[int, Skill]) -> _Shelf:
-    new = here.keys() - set(root.docs)
     if len(here) <= WHOLE:
         return _Shelf(root, True, list(here))
+    new = sorted(filter(root.last.__lt__, here))[-_MOST_NEW:]
     allowed = bytes(map(here.__contains__, root.docs))
-    return _Shelf(root, False, sorted(new), b"" if all(allowed) else allowed)
+    return _Shelf(root, False, new, b"" if all(allowed) else allowed)
 
 
 def _highest(totals: list[float], allowed: bytes, most: int) -> list[int]:
@@ -166,8 +167,7 @@ def _highest(totals: list[float], allowed: bytes, most: int) -> list[int]:
 
 
 def _body(skill: Skill, settings: Settings) -> str:
-    text = text_of(skill, settings.limits)
-    return text[skill.body_offset :] if text.isascii() else text
+    return split(text_of(skill, settings.limits), skill.body_offset)[1]
 
 
 def _again(ranker: Ranker, asked: Query, ranked: list[Ranked]) -> list[Ranked]:

@@ -34,13 +34,13 @@ def text_of(skill: Skill, limits: Limits) -> str:
 def parts_of(skill: Skill, limits: Limits) -> Parts:
     """The skill's texts by what they are."""
     text = text_of(skill, limits)
-    head, body = _split(text, skill.body_offset)
+    head, body = split(text, skill.body_offset)
     name = skill.name if skill.title == skill.name else f"{skill.name} {skill.title}"
     about = f"{skill.description}\n{skill.when_to_use}"
     return Parts(name, about, head, body, "\n".join(_files(skill, limits)))
 
 
-def _split(text: str, offset: int) -> tuple[str, str]:
+def split(text: str, offset: int) -> tuple[str, str]:
     """The frontmatter and what comes after it; the offset counts bytes."""
     if not offset:
         return "", text

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     import sqlite3
 
 # Raise when what is stored no longer means the same.
-FORMAT = 2
+FORMAT = 3
 _BUSY_SECONDS = 5.0
 # The most documents of a word that are kept, those that say it best, and how many of them a
 # request of many words looks at. Fewer find better: a long request has a few words of everything.
 MOST_POSTINGS = 1024
+_MOST_GATHERED = 4 * MOST_POSTINGS  # of one word while postings are made; then the best are kept
 _PASSES = 8  # in which postings are made; each takes a share of the words, so of the memory
 _CHUNK = 500  # ids in one statement
 _COUNT = 3  # bytes that say how many words a document has
@@ -45,12 +46,13 @@ T = TypeVar("T")
 # `doc_root` holds all that `stored` asks for: documents need not be read to know which there are.
 _SCHEMA = f"""
 CREATE TABLE doc (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER, path TEXT UNIQUE, stamp TEXT,
+    id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER, path UNIQUE, stamp TEXT,
     described INTEGER, length INTEGER, named REAL, text REAL, text_norm REAL, headed_norm REAL,
     words BLOB);
 CREATE INDEX doc_root ON doc (root, path, stamp);
 CREATE TABLE root (
-    id INTEGER PRIMARY KEY, path TEXT UNIQUE, generation INTEGER DEFAULT 0, docs BLOB DEFAULT x'');
+    id INTEGER PRIMARY KEY, path UNIQUE, changes INTEGER DEFAULT 0,
+    generation INTEGER DEFAULT 0, docs BLOB DEFAULT x'');
 CREATE TABLE generation (id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER);
 CREATE TABLE posting (id INTEGER PRIMARY KEY, data BLOB);
 CREATE TABLE lease (id INTEGER PRIMARY KEY, holder TEXT, until REAL);
@@ -67,11 +69,21 @@ class Stored(NamedTuple):
 
 
 class Root(NamedTuple):
-    """One folder: the generation of its postings, and the ids of the documents they speak of."""
+    """One folder: the generation of its postings, and the ids of the documents they speak of.
+
+    `changes` counts what was done to it. Ids only grow, so every document of a higher id than the
+    last one in `docs` is not in the postings yet.
+    """
 
     id: int
+    changes: int = 0
     generation: int = 0
     docs: array[int] = array("I")
+
+    @property
+    def last(self) -> int:
+        """The highest id that the postings know."""
+        return self.docs[-1] if self.docs else 0
 
 
 class Posting(NamedTuple):
@@ -118,12 +130,13 @@ class SearchIndex:
         """The folder as the index knows it; it is made known if it was not."""
 
         def work(db: sqlite3.Connection) -> Root:
-            asked = "SELECT id, generation, docs FROM root WHERE path = ?"
-            row = db.execute(asked, (_text(path),)).fetchone()
+            asked = "SELECT id, changes, generation, docs FROM root WHERE path = ?"
+            row = db.execute(asked, (_key(path),)).fetchone()
             if row is None:
-                db.execute("INSERT OR IGNORE INTO root (path) VALUES (?)", (_text(path),))
-                row = db.execute(asked, (_text(path),)).fetchone()
-            return Root(row[0], row[1], array("I", row[2]))
+                db.execute("INSERT OR IGNORE INTO root (path) VALUES (?)", (_key(path),))
+                row = db.execute(asked, (_key(path),)).fetchone()
+            id, changes, generation, docs = row
+            return Root(id, changes, generation, array("I", docs))
 
         return self._do(work) or Root(0)
 
@@ -131,7 +144,7 @@ class SearchIndex:
         """Every document of a folder by its path."""
         asked = "SELECT path, id, stamp FROM doc WHERE root = ?"
         rows = self._do(lambda db: db.execute(asked, (root.id,)).fetchall()) or []
-        return {path: Stored(id, stamp) for path, id, stamp in rows}
+        return {_path(key): Stored(id, stamp) for key, id, stamp in rows}
 
     def candidates(self, ids: Sequence[int]) -> list[Candidate]:
         """The documents of these ids, as many of them as there are."""
@@ -170,32 +183,39 @@ class SearchIndex:
     def save(self, root: Root, fresh: Iterable[Fresh], gone: Iterable[str] = ()) -> bool:
         """Store documents and forget others, together; whether it could be done."""
         rows = [_row(root, one) for one in fresh]
-        paths = [(_text(path),) for path in gone]
+        keys = [(_key(path),) for path in gone]
 
         def work(db: sqlite3.Connection) -> bool:
             with _transaction(db):
-                db.executemany("DELETE FROM doc WHERE path = ?", paths)
+                db.executemany("DELETE FROM doc WHERE path = ?", keys)
                 db.executemany("DELETE FROM doc WHERE path = ?", [(row[1],) for row in rows])
                 db.executemany(
                     f"INSERT INTO doc (root, path, stamp, described, length, named, text, "
                     f"text_norm, headed_norm, words) VALUES ({','.join('?' * 10)})",
                     rows,
                 )
+                _count(db, root.id)
             return True
 
         return bool(self._do(work))
 
-    def merge(self, root: Root, alive: Callable[[], bool] = lambda: True) -> None:
-        """Make the postings of a folder anew of its documents."""
+    def merge(self, root: Root, alive: Callable[[], bool] = lambda: True) -> bool:
+        """Make the postings of a folder anew of its documents; False if the file can not hold them.
+
+        It ends early, and changes nothing, when `alive` says so or another one began later.
+        """
         begun = self._do(lambda db: _begin(db, root))
         if begun is None:
-            return
+            return False
         generation, docs = begun
         for share in range(_PASSES):
             made = partial(_merge_share, generation=generation, docs=docs, share=share)
-            if not alive() or self._do(made) is None:
-                return
-        self._do(lambda db: _switch(db, root.id, generation, docs))
+            if not alive():
+                return True
+            latest = self._do(made)
+            if not latest:
+                return latest is not None
+        return self._do(lambda db: _switch(db, root.id, generation, docs)) is not None
 
     def lease(self, holder: str, now: float, until: float) -> bool:
         """Whether the holder may build until then: nobody else does."""
@@ -203,7 +223,7 @@ class SearchIndex:
         def work(db: sqlite3.Connection) -> bool:
             with _transaction(db):
                 row = db.execute("SELECT holder, until FROM lease WHERE id = 1").fetchone()
-                if row is not None and row[0] != holder and row[1] > now:
+                if row is not None and row[0] != holder and row[1] > now and not _ended(row[0]):
                     return False
                 db.execute("INSERT OR REPLACE INTO lease VALUES (1, ?, ?)", (holder, until))
             return True
@@ -259,9 +279,29 @@ class SearchIndex:
         return self._connection
 
     def _remove(self) -> None:
-        for suffix in ("", "-journal"):
+        for suffix in ("", "-journal") if self.path else ():
             with contextlib.suppress(OSError):
                 os.unlink(self.path + suffix)
+
+
+def holder(part: object) -> str:
+    """A name to hold a lease by, for one part of this process."""
+    return f"{os.uname().nodename}:{os.getpid()}:{part}"
+
+
+def _ended(holder: str) -> bool:
+    """Whether the holder was a process of this machine that is no more."""
+    host, _, rest = holder.partition(":")
+    pid = rest.partition(":")[0]
+    if host != os.uname().nodename or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass  # it is another user's, or no process at all
+    return False
 
 
 @contextlib.contextmanager
@@ -285,8 +325,8 @@ def _candidate(row: tuple[int, bytes, int, int, float, float, float, float]) -> 
 def _row(root: Root, fresh: Fresh) -> tuple[object, ...]:
     made = fresh.made
     words = packed(made.terms, made.codes)
-    path = _text(fresh.path)
-    return (root.id, path, fresh.stamp, made.described, made.length, *facts(made), words)
+    key = _key(fresh.path)
+    return (root.id, key, fresh.stamp, made.described, made.length, *facts(made), words)
 
 
 def packed(terms: array[int], codes: bytes) -> bytes:
@@ -319,9 +359,22 @@ def _little(numbers: array[int]) -> array[int]:
     return numbers
 
 
-def _text(path: str) -> str:
-    """A path as SQLite can hold it: no half of a surrogate pair."""
-    return path.encode("utf-8", "backslashreplace").decode()
+def _key(path: str) -> str | bytes:
+    """A path as SQLite can hold it: as bytes, where it has half of a surrogate pair."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return path.encode("utf-8", "surrogatepass")
+    return path
+
+
+def _path(key: str | bytes) -> str:
+    return key if isinstance(key, str) else key.decode("utf-8", "surrogatepass")
+
+
+def _count(db: sqlite3.Connection, root: int) -> None:
+    """Let everybody who follows the folder see that it changed."""
+    db.execute("UPDATE root SET changes = changes + 1 WHERE id = ?", (root,))
 
 
 def _begin(db: sqlite3.Connection, root: Root) -> tuple[int, array[int]]:
@@ -333,21 +386,32 @@ def _begin(db: sqlite3.Connection, root: Root) -> tuple[int, array[int]]:
 
 
 def _merge_share(db: sqlite3.Connection, generation: int, docs: array[int], share: int) -> bool:
-    """The postings of the words whose numbers fall into one share."""
+    """The postings of the words whose numbers fall into one share; False if others came first."""
     low, high = NUMBERS * share // _PASSES, NUMBERS * (share + 1) // _PASSES
     said: dict[int, list[int]] = {}
     for place, made in _documents(db, docs):
         first, end = bisect_left(made.terms, low), bisect_left(made.terms, high)
         for term, impact in zip(made.terms[first:end], impacts(made)[first:end], strict=True):
-            if term in said:
-                said[term].append(impact << 32 | place)
-            else:
+            found = said.get(term)
+            if found is None:
                 said[term] = [impact << 32 | place]
+                continue
+            found.append(impact << 32 | place)
+            if len(found) >= _MOST_GATHERED:
+                _keep_best(found)
     start, kind = generation * NUMBERS, _kind(len(docs))
     rows = [(start + term, _best(said[term], kind)) for term in sorted(said)]
     with _transaction(db):
+        if not _is_latest(db, generation):
+            return False
         db.executemany("INSERT OR REPLACE INTO posting VALUES (?, ?)", rows)
     return True
+
+
+def _is_latest(db: sqlite3.Connection, generation: int) -> bool:
+    """Whether nobody has made the postings anew meanwhile: then these are forgotten already."""
+    asked = "SELECT 1 FROM generation WHERE id = ?"
+    return db.execute(asked, (generation,)).fetchone() is not None
 
 
 def _documents(db: sqlite3.Connection, docs: array[int]) -> Iterator[tuple[int, Document]]:
@@ -371,11 +435,15 @@ def _kind(count: int) -> str:
 
 def _best(said: list[int], kind: str) -> bytes:
     """The documents that say a word best, best first, and then how well they do."""
-    said.sort(reverse=True)
-    del said[MOST_POSTINGS:]
+    _keep_best(said)
     return array(kind, [one & 0xFFFFFFFF for one in said]).tobytes() + bytes(
         [one >> 32 for one in said]
     )
+
+
+def _keep_best(said: list[int]) -> None:
+    said.sort(reverse=True)
+    del said[MOST_POSTINGS:]
 
 
 def _posting(term: int, data: bytes, count: int) -> Posting:
@@ -388,6 +456,8 @@ def _posting(term: int, data: bytes, count: int) -> Posting:
 def _switch(db: sqlite3.Connection, root: int, generation: int, docs: array[int]) -> bool:
     """From now on these are the postings; those before are forgotten."""
     with _transaction(db):
+        if not _is_latest(db, generation):
+            return False
         asked = "UPDATE root SET generation = ?, docs = ? WHERE id = ?"
         db.execute(asked, (generation, docs.tobytes(), root))
         old = db.execute("SELECT id FROM generation WHERE root = ? AND id < ?", (root, generation))
@@ -395,4 +465,5 @@ def _switch(db: sqlite3.Connection, root: int, generation: int, docs: array[int]
             between = (one * NUMBERS, (one + 1) * NUMBERS - 1)
             db.execute("DELETE FROM posting WHERE id BETWEEN ? AND ?", between)
         db.execute("DELETE FROM generation WHERE root = ? AND id < ?", (root, generation))
+        _count(db, root)
     return True

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from skillbelt.search.document import document
 from skillbelt.search.read import parts_of
-from skillbelt.search.store import Fresh, Root, SearchIndex, Stored
+from skillbelt.search.store import FORMAT, Fresh, Root, SearchIndex, Stored, holder
 from skillbelt.search.words import forget
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
@@ -24,6 +24,8 @@ _SHOWN = 2_048  # skills after which what was indexed so far can be found
 _MOST_UNMERGED = 256
 _LEASE_SECONDS = 20.0
 _POLL_SECONDS = 0.2
+# The limits that change what is read of a skill, so what was indexed under others does not count.
+_READING_LIMITS = ("max_checked_bytes", "max_indexed_files", "max_indexed_scripts")
 # What a catalogue holds: the skills of each folder.
 Groups = Mapping[str, Sequence[Skill]]
 Progress = Callable[[str], None]
@@ -43,23 +45,27 @@ class Upkeep:
     """
 
     def __init__(self, settings: Settings, progress: Progress | None = None) -> None:
-        path = os.path.join(settings.cache_dir, "search.sqlite3") if settings.use_index else ""
-        self.index = SearchIndex(path)
+        self.index = SearchIndex(_file(settings) if settings.use_index else "")
         self.kept: Mapping[str, Kept] = {}
         self._settings, self._progress = settings, progress
-        self._lock = threading.Lock()
-        self._groups: Groups = {}
+        self._lock = threading.RLock()
         self._done: Groups = {}
         self._version: tuple[object, ...] = ()
         self._worker: threading.Thread | None = None
+        self._merger: threading.Thread | None = None
         self._closed = False
 
     def close(self) -> None:
         """Stop what is made in the background and let go of the file."""
         self._closed = True
-        if self._worker is not None:
-            self._worker.join()
+        self.wait()
         self.index.close()
+
+    def wait(self) -> None:
+        """Until nothing is made in the background any more."""
+        for thread in (self._worker, self._merger):
+            if thread is not None:
+                thread.join()
 
     def sync(self, groups: Groups, wait_seconds: float | None = None) -> bool:
         """Bring the index to these skills; whether it is there already.
@@ -76,10 +82,14 @@ class Upkeep:
         return True
 
     def follow(self) -> bool:
-        """Take in what other processes did to the file; whether they did anything."""
-        if self._version == self.index.version() or self._building():
+        """Take in what other processes did to these skills; whether they did anything."""
+        if self._building() or self._version == self.index.version():
             return False
-        groups, self._done = self._done, {}
+        before, groups = self.kept, self._done
+        self._load(groups)
+        if self.kept is before:
+            return False
+        self._done = {}
         self.sync(groups)
         return True
 
@@ -92,68 +102,77 @@ class Upkeep:
             if self._building():
                 return self._worker
             self._load(groups)
-            if sum(len(self._stale(path, skills)) for path, skills in groups.items()) <= _AT_ONCE:
-                self._bring(groups, "")
+            stale = self._stale(groups)
+            if sum(map(len, stale.values())) <= _AT_ONCE:
+                self._bring(groups, stale, None)
+                self._merge_soon()
                 return None
-            self._worker = threading.Thread(
-                target=self._build, args=(groups,), name="skillbelt-search", daemon=True
-            )
-            self._worker.start()
+            self._worker = _started(self._build, groups)
             return self._worker
 
     def _build(self, groups: Groups) -> None:
         """Wait until no other process builds, then do what is still to be done."""
-        holder = f"{os.getpid()}-{id(self)}"
-        while not self._lease(holder):
+        mine = holder(id(self))
+        while not self._lease(mine):
             if self._closed:
                 return
             if self.index.trouble:
                 break
             time.sleep(_POLL_SECONDS)
-        self._load(groups, anew=True)
-        self._bring(groups, holder)
-        self.index.lease(holder, time.time(), 0.0)
+        self._load(groups)
+        self._bring(groups, self._stale(groups), mine)
+        self.index.lease(mine, time.time(), 0.0)
         forget()  # a build leaves many words behind that nobody will ask for
 
     def _lease(self, holder: str) -> bool:
         now = time.time()
         return self.index.lease(holder, now, now + _LEASE_SECONDS)
 
-    def _bring(self, groups: Groups, holder: str) -> None:
+    def _bring(self, groups: Groups, stale: Groups, holder: str | None) -> None:
         """Index what changed; without the file, if it can not be written."""
-        if not self._write(groups, holder) and not self._closed:
+        if not self._write(groups, stale, holder) and not self._closed:
             self.index.close()
-            self.index = SearchIndex("")
-            self._load(groups, anew=True)
-            self._write(groups, "")
+            self.index, self._version = SearchIndex(""), ()
+            self._load(groups)
+            self._write(groups, self._stale(groups), "")
         if not self._closed:
             self._done = groups
 
-    def _load(self, groups: Groups, *, anew: bool = False) -> None:
-        """Read what the index holds, when it is not known or another process changed it."""
-        version = self.index.version()
-        known = {} if anew or version != self._version else dict(self.kept)
-        for path in groups.keys() - known.keys():
-            known[path] = self._read(path)
-        self._version = version
-        self.kept = {path: known[path] for path in groups}
+    def _load(self, groups: Groups) -> None:
+        """Read what the index holds of each folder that is not known or was changed by others."""
+        with self._lock:
+            version = self.index.version()
+            known = self.kept if version[:1] == self._version[:1] else {}
+            if version != self._version:
+                known = {path: one for path, one in known.items() if self._is_as_read(path, one)}
+            if known.keys() != groups.keys() or len(known) < len(self.kept):
+                self.kept = {path: known.get(path) or self._read(path) for path in groups}
+            self._version = version
+
+    def _is_as_read(self, path: str, known: Kept) -> bool:
+        return self.index.root(path)[:2] == known.root[:2]
 
     def _read(self, path: str) -> Kept:
         root = self.index.root(path)
         return Kept(root, self.index.stored(root))
 
-    def _stale(self, path: str, skills: Sequence[Skill]) -> list[Skill]:
-        docs = self.kept[path].docs
-        return [s for s in skills if (k := docs.get(s.location)) is None or k.stamp != stamp(s)]
+    def _stale(self, groups: Groups) -> Groups:
+        """The skills of each folder that are not indexed as they are now."""
+        found: dict[str, list[Skill]] = {}
+        for path, skills in groups.items():
+            get = self.kept[path].docs.get
+            found[path] = [
+                one for one in skills if (k := get(one.location)) is None or k.stamp != stamp(one)
+            ]
+        return found
 
     def _gone(self, path: str, skills: Sequence[Skill]) -> list[str]:
         """What is stored and lies there no more; what other settings leave out stays."""
         missing = self.kept[path].docs.keys() - {skill.location for skill in skills}
         return [location for location in missing if not os.path.exists(location)]
 
-    def _write(self, groups: Groups, holder: str) -> bool:
-        """Whether all could be stored."""
-        stale = {path: self._stale(path, skills) for path, skills in groups.items()}
+    def _write(self, groups: Groups, stale: Groups, holder: str | None) -> bool:
+        """Whether all could be stored. Who holds no lease at all leaves the postings for later."""
         left = sum(map(len, stale.values()))
         for path, skills in stale.items():
             gone = self._gone(path, groups[path])
@@ -167,10 +186,11 @@ class Upkeep:
                 self._tell(path, start, left)
             if skills or gone:
                 self._put(path)
-            self._merge(path)
+            if holder is not None and not self._merge(path, holder):
+                return False
         return True
 
-    def _save(self, path: str, skills: Sequence[Skill], holder: str) -> bool:
+    def _save(self, path: str, skills: Sequence[Skill], holder: str | None) -> bool:
         if holder:
             self._lease(holder)
         return self.index.save(self.kept[path].root, map(self._fresh, skills))
@@ -178,23 +198,68 @@ class Upkeep:
     def _tell(self, path: str, start: int, left: int) -> None:
         if self._progress is not None and left > _AT_ONCE:
             self._progress(f"indexing for search: {left} skills to go")
-        if (start + _BATCH) % _SHOWN == 0:
+        if start + _BATCH == _SHOWN:
             self._put(path)
 
     def _put(self, path: str) -> None:
-        self.kept = {**self.kept, path: self._read(path)}
+        with self._lock:
+            self.kept = {**self.kept, path: self._read(path)}
 
     def _fresh(self, skill: Skill) -> Fresh:
         made = document(parts_of(skill, self._settings.limits))
         return Fresh(skill.location, stamp(skill), made)
 
-    def _merge(self, path: str) -> None:
-        """Make postings when too many documents are without."""
+    # The postings
+
+    def _unmerged(self, path: str) -> bool:
+        """Whether too many documents of a folder are without postings."""
         root, docs = self.kept[path]
-        waiting = len({one.id for one in docs.values()}.difference(root.docs))
-        if len(docs) > WHOLE and waiting > _MOST_UNMERGED:
-            self.index.merge(root, lambda: not self._closed)
-            self._put(path)
+        waiting = sum(map(root.last.__lt__, (one.id for one in docs.values())))
+        return len(docs) > WHOLE and waiting > _MOST_UNMERGED
+
+    def _merge(self, path: str, holder: str) -> bool:
+        """Make postings when too many documents are without; whether they could be stored.
+
+        A connection of its own does it, so that whoever searches meanwhile need not wait.
+        """
+        if not self._unmerged(path):
+            return True
+        index = SearchIndex(self.index.path) if self.index.path else self.index
+        try:
+            done = index.merge(self.kept[path].root, lambda: self._may_go_on(holder))
+        finally:
+            if index is not self.index:
+                index.close()
+        self._put(path)
+        return done
+
+    def _may_go_on(self, holder: str) -> bool:
+        return not self._closed and (not holder or self._lease(holder))
+
+    def _merge_soon(self) -> None:
+        """Make postings beside whoever searches; another time, if somebody builds already."""
+        busy = self._merger is not None and self._merger.is_alive()
+        if not busy and any(map(self._unmerged, self.kept)):
+            self._merger = _started(self._merge_all)
+
+    def _merge_all(self) -> None:
+        mine = holder(f"{id(self)}-merge")
+        if self._lease(mine):
+            for path in self.kept:
+                self._merge(path, mine)
+            self.index.lease(mine, time.time(), 0.0)
+
+
+def _started(work: Callable[..., None], *given: object) -> threading.Thread:
+    thread = threading.Thread(target=work, args=given, name="skillbelt-search", daemon=True)
+    thread.start()
+    return thread
+
+
+def _file(settings: Settings) -> str:
+    """What was indexed by other rules lies in another file."""
+    rules = (FORMAT, *(getattr(settings.limits, name) for name in _READING_LIMITS))
+    return os.path.join(settings.cache_dir, f"search-{'-'.join(map(str, rules))}.sqlite3")
 
 
 def stamp(skill: Skill) -> str:
