@@ -34,7 +34,7 @@ from skillbelt.agent.models import (
     Prompt,
     Reply,
     asking,
-    named_apart,
+    keepable,
 )
 from skillbelt.agent.place import CANCELLED, INTERRUPTED, Place, answer_to
 from skillbelt.agent.work import Job, Own, Workshop
@@ -272,7 +272,7 @@ class Turn:
 
     @in_thread
     def _kept(self, reply: Reply) -> Reply:
-        reply = named_apart(reply)
+        reply = keepable(reply)
         self.place.answered(reply)
         return reply
 
