@@ -487,6 +487,11 @@ def bounded(tree: Tree, model: Scripted, **limits: Any) -> list[AgentEvent]:
         return play(Agent(belt, model, run_code=True))
 
 
+def test_a_model_that_wants_one_skill_that_is_not_there_for_ever_is_ended(belt: Runtime) -> None:
+    events = play(Agent(belt, Scripted(called(("skill_load", {"skill": "nothing"})))))
+    assert final(events).reason == "loop"
+
+
 def test_steps_are_bounded_by_a_setting(tree: Tree) -> None:
     numbers = iter(range(100))
     model = Scripted(lambda _: called(("skill_list", {"offset": next(numbers)})))
