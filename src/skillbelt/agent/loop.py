@@ -298,14 +298,20 @@ class Turn:
             return False
         made = await compaction.summary_of(history[:start], self.model, self._window_tokens)
         text = f"{made.text}{compaction.gone(history[:start])}"
-        await self._shorten(len(history) - start, text)
+        await self._shorten(len(history) - start, text, self._lost(start))
         await self._tell_usage(made.usage)
         await self._tell(Compaction(start, text))
         return True
 
+    def _lost(self, start: int) -> list[str]:
+        """The skills to bring back when what is before `start` is told in short."""
+        tool = self.place.agent.runtime.names.get("skill", "")
+        room = self._window_tokens * self._limits.compact_kept_share or float("inf")
+        return compaction.lost(self.place.history, start, tool, room)
+
     @in_thread
-    def _shorten(self, kept: int, summary: str) -> None:
-        self.place.shorten(kept, summary)
+    def _shorten(self, kept: int, summary: str, lost: Sequence[str]) -> None:
+        self.place.shorten(kept, summary, lost)
 
     # Calls
 
