@@ -67,10 +67,34 @@ def _is_command(message: Message) -> bool:
     return str(message["content"]).lstrip()[:1] in ("/", "$")
 
 
-class Turn:
-    """The run itself. `answered`: whoever is told answers requests for permission."""
+class Budget:
+    """How many answers a run and its forks may take together."""
 
-    def __init__(self, place: Place, outfit: Outfit, told: Listening, *, answered: bool) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = self._left = max(most, 1)
+
+    def take(self) -> bool:
+        """Take one; whether there was one left."""
+        self._left -= 1
+        return self._left >= 0
+
+
+class Turn:
+    """The run itself. `answered`: whoever is told answers requests for permission.
+
+    The `budget` is that of the run it was forked from, if it was.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        outfit: Outfit,
+        told: Listening,
+        *,
+        answered: bool,
+        budget: Budget | None = None,
+    ) -> None:
+        self._budget = budget or Budget(place.limits.max_run_steps)
         self.place, self.agent, self._told = place, place.agent, told
         self._outfit, self._answered, self._limits = outfit, answered, place.limits
         self.model, own = outfit(place)
@@ -195,6 +219,9 @@ class Turn:
     async def _steps(self) -> tuple[Reason, str]:
         most = max(self._limits.max_steps, 1)
         for _ in range(most):
+            if not self._budget.take():
+                together = f"{self._budget.most} steps with its forks (max_run_steps)"
+                return "max_steps", f"the model wanted more than {together}"
             reply = await self._asked()
             if reply is None:
                 return "error", self._fault
@@ -383,7 +410,7 @@ class Turn:
         """Work on the skill in a session of its own; only questions and the bill come through."""
         made = await self._forked(skill, wanted)
         relay = Relay(self._told)
-        turn = Turn(made.place, self._outfit, relay, answered=self._answered)
+        turn = Turn(made.place, self._outfit, relay, answered=self._answered, budget=self._budget)
         with CancelScope() as scope:
             outlet.on_stop(scope.cancel)
             await turn.play({"role": "user", "content": made.message})

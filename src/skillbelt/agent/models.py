@@ -6,6 +6,7 @@ Every provider is reached through pydantic-ai, which is imported when the first 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -40,6 +41,9 @@ OLLAMA_URL = "http://localhost:11434/v1"
 COMPATIBLE_KEY = "OPENAI_COMPATIBLE_API_KEY"
 NONE = Usage(requests=0)  # of what was answered without a request
 _OFFICIAL = "api.openai.com"
+# The packages of providers that the extra brings; for another one its layer says what is missing.
+_OURS = ("anthropic", "google", "openai")
+_GROUP = re.compile(r"pydantic-ai-slim\[([\w-]+)\]")
 _SHOWN = 300
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _LIMITS = Limits()
@@ -422,12 +426,17 @@ def provided(
     try:
         return Provided(_inferred(name), settings, limits)
     except UserError as error:
-        reason = _told(error).partition(" If you're")[0]
+        # What follows is about that layer's own classes.
+        reason = _told(error).partition(" or pass it via")[0]
         raise ConfigError(
             f"the model {one_line(name)!r} can not be used: {reason} ({OFFLINE!r} needs no key)"
         ) from error
     except ImportError as error:
-        raise MissingExtra(EXTRA, f"the model {one_line(name)!r}") from error
+        group = _GROUP.search(str(error))
+        if group is None or group[1] in _OURS:
+            raise MissingExtra(EXTRA, f"the model {one_line(name)!r}") from error
+        need = f"pip install 'pydantic-ai-slim[{group[1]}]'"
+        raise ConfigError(f"the model {one_line(name)!r} needs one more package: {need}") from error
 
 
 def _inferred(name: str) -> ProviderModel:
