@@ -1,6 +1,6 @@
 """A server that speaks the protocols of models over real sockets, from a script.
 
-OpenAI's chat completions and responses, streamed or not, and Gemini's whole answers.
+OpenAI's chat completions and responses, streamed or not, Gemini's whole answers, and any stream.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import itertools
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -58,6 +59,13 @@ class Garbage(NamedTuple):
     text: str = "{not json"
 
 
+class Raw(NamedTuple):
+    """A stream of whatever it is, whoever is asked; it goes on like its end, or stops there."""
+
+    pieces: tuple[str, ...]
+    endless: bool = False
+
+
 class Refused(NamedTuple):
     """An error in place of an answer."""
 
@@ -73,7 +81,7 @@ class Slow(NamedTuple):
     go_on: threading.Event
 
 
-Answer = Said | Calls | Broken | Unfinished | Garbage | Refused | Slow
+Answer = Said | Calls | Broken | Unfinished | Garbage | Raw | Refused | Slow
 # An answer, or what makes one of a request.
 Scripted = Answer | Callable[[dict[str, Any]], Answer]
 
@@ -198,15 +206,17 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(size).decode()
         request = json.loads(body)
         answer = self.script.next(request, {k.lower(): v for k, v in self.headers.items()}, body)
-        if self.path.endswith("/responses") and isinstance(answer, Said | Calls):
+        if isinstance(answer, Raw):
+            self._raw(answer)
+        elif isinstance(answer, Refused):
+            error = {"message": answer.message, "code": answer.code or None}
+            self._whole(answer.status, {"error": error})
+        elif self.path.endswith("/responses") and isinstance(answer, Said | Calls):
             self._respond(request, answer)
         elif self.path.endswith(":generateContent") and isinstance(answer, Said | Calls):
             self._whole(200, _gemini(answer))
         elif not self.path.endswith("/chat/completions"):
             self._whole(404, {"error": {"message": f"no {self.path} here"}})
-        elif isinstance(answer, Refused):
-            error = {"message": answer.message, "code": answer.code or None}
-            self._whole(answer.status, {"error": error})
         elif not request.get("stream"):
             assert isinstance(answer, Said | Calls)
             self._whole(200, _completion(request, answer))
@@ -255,6 +265,15 @@ class _Handler(BaseHTTPRequestHandler):
                 self._events([*_encoded(request, chunks), *_ending(request)])
         self._end()
 
+    def _raw(self, answer: Raw) -> None:
+        self._begin()
+        for piece in answer.pieces:
+            self._chunk(piece)
+        while answer.endless and not _hung_up(self.connection):
+            self._chunk(answer.pieces[-1])
+            time.sleep(0.02)
+        self._end()
+
     def _slow(self, request: dict[str, Any], answer: Slow) -> None:
         chunks = list(_encoded(request, _chunks(answer.answer)))
         self._events(chunks[:1])
@@ -268,9 +287,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _events(self, events: Iterable[str]) -> None:
         for event in events:
-            data = f"data: {event}\n\n".encode()
-            self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-            self.wfile.flush()
+            self._chunk(f"data: {event}\n\n")
+
+    def _chunk(self, text: str) -> None:
+        data = text.encode()
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
 
     def _end(self) -> None:
         self.wfile.write(b"0\r\n\r\n")

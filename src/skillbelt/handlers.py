@@ -112,7 +112,8 @@ def missed(access: Access, name: str) -> str:
         return ""
     lister = access.names.get("skill_search") or access.names.get("skill_list")
     where = f"call {lister}" if lister else "use a name you were shown"
-    return f"\n{misses} names were wrong. Stop guessing names: {where}, or go on without a skill."
+    # Without their number: who asks for the same again is known by the same answer.
+    return f"\nToo many names were wrong. Stop guessing names: {where}, or go on without a skill."
 
 
 def not_found(access: Access, skills: Mapping[str, Skill], name: str) -> str:

@@ -143,7 +143,7 @@ USER_ONLY = frozenset(
      "network_header_seconds", "network_idle_seconds",
      "cancel_timeout_seconds", "compact_kept_share", "compact_share", "max_answer_calls",
      "max_answer_chars", "max_code_blocks", "max_fork_depth", "max_kept_messages", "max_repeats",
-     "max_retries", "max_steps", "max_unread_bytes", "max_unread_events", "model",
+     "max_retries", "max_run_steps", "max_steps", "max_unread_bytes", "max_unread_events", "model",
      "model_idle_seconds", "retry_wait_seconds",
      "max_written_file_bytes", "permission_timeout_seconds", "run_timeout_seconds", "sandbox",
      "state_dir", "trust_declared_tools", "trust_project", "untrusted_sandbox")

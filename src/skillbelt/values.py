@@ -206,6 +206,7 @@ class Limits(NamedTuple):
     permission_timeout_seconds: float = 300.0
     max_parallel_calls: int = 1_000
     max_steps: int = 50
+    max_run_steps: int = 200
     max_repeats: int = 3
     max_retries: int = 2
     retry_wait_seconds: float = 0.5

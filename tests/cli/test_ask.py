@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from skillbelt.cli import main
-from tests.openai_server import Broken, Calls, Refused, Slow, called, said, serving
+from tests.openai_server import Broken, Calls, Raw, Refused, Said, Slow, called, said, serving
 from tests.terminal import on_terminal
 from tests.tree import Done, Tree
 
@@ -256,3 +256,27 @@ def test_verbose_says_what_it_cost(ask: Ask) -> None:
     with serving(said("Hi")) as server:
         done = ask("Hello", "--model", f"tiny@{server.url}", "-v")
     assert "1 requests, 100 tokens in (80 cached), 10 out" in done.stderr
+
+
+def test_no_answer_at_all_is_no_success(ask: Ask) -> None:
+    with serving(Said((), "content_filter")) as server:
+        done = ask("Hello?", "--model", f"tiny@{server.url}")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "filter kept the answer back" in done.stderr
+
+
+def test_what_a_package_warns_of_is_not_told(ask: Ask, recwarn: pytest.WarningsRecorder) -> None:
+    counted = {"prompt_tokens": -1, "completion_tokens": -1, "total_tokens": -1}
+    choice = {"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}
+    chunk = {"id": "x", "created": 1, "model": "m", "choices": [choice], "usage": counted}
+    with serving(Raw((f"data: {json.dumps(chunk)}\n\n",))) as server:
+        done = ask("Hello?", "--model", f"tiny@{server.url}")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "Hi\n", "")
+    assert not recwarn.list
+
+
+def test_arguments_without_an_end_are_told_as_they_were_written(ask: Ask) -> None:
+    deep = '{"skill": ' + "[" * 900 + "]" * 900 + "}"
+    with serving(called("skill_load", deep), said("Fine.")) as server:
+        done = ask("Hello?", "--model", f"tiny@{server.url}", "--json")
+    assert json.loads(done.stdout)["tool_calls"][0]["arguments"] == deep

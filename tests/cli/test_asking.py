@@ -55,7 +55,9 @@ def test_an_answer_that_is_none_is_asked_for_again_and_then_no(asked: Tree) -> N
 
 
 def test_the_end_of_the_input_is_a_no(asked: Tree) -> None:
-    assert on_terminal(asked, "load", "pdf", typed="\x04\x04").exit_code == 4
+    screen = on_terminal(asked, "load", "pdf", typed="\x04")
+    assert screen.exit_code == 4
+    assert not any("Why, in a word" in line for line in screen.lines)
 
 
 def test_under_a_pipe_it_is_denied_and_says_how_to_allow_it(asked: Tree) -> None:

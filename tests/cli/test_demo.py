@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,9 +35,9 @@ def shown(tree: Tree, *options: str) -> Done:
 
 def test_it_goes_from_discovery_to_result(demo: Tree) -> None:
     found = json.loads(shown(demo, "--json").stdout)
-    discover, disclose, _, review, _, extract, forbid = found["stages"]
+    discover, disclose, match, review, _, extract, forbid = found["stages"]
     assert {"code-review", "pdf-text"} <= set(discover["skills"])
-    assert disclose["overview_tokens"] < disclose["full_tokens"]
+    assert disclose["overview_tokens"] < match["all_tokens"] < disclose["full_tokens"]
     rules = {one["rule"] for one in review["output"]["findings"]}
     assert {"eval", "shell-injection", "hard-coded-secret"} <= rules
     assert review["sandbox"] == "wasm"
@@ -117,6 +118,35 @@ def test_it_leaves_nothing_behind(demo: Tree) -> None:
     shown(demo)
     assert not [one for one in set(os.listdir("/tmp")) - before if one.startswith("skillbelt-demo")]
     assert not (demo.home / ".local").exists()
+
+
+_AS_SOMEBODY = """
+import os, sys
+from skillbelt.cli import demo
+demo.examples = lambda: sys.argv[1]
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+with demo._project() as project:
+    staged = os.path.join(project, "state", "skill")
+    demo._write(os.path.join(staged, "SKILL.md"), "staged")
+    os.chmod(staged, 0o555)
+sys.exit(os.path.exists(os.path.dirname(project)))
+"""
+
+
+def test_an_ordinary_user_is_left_nothing_either(open_tree: Tree) -> None:
+    """What is staged can not be written to, and so not be removed as it is."""
+    skills = open_tree.root / "skills"
+    shutil.copytree(examples(), skills)
+    done = subprocess.run(
+        [sys.executable, "-c", _AS_SOMEBODY, str(skills)],
+        cwd="/",
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_skills_come_from_the_package_or_the_checkout() -> None:

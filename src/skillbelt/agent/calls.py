@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from skillbelt.agent.channel import Listening, begun, settled
 from skillbelt.agent.events import PermissionRequest, RunOutput
-from skillbelt.agent.models import Called
+from skillbelt.agent.models import Called, is_deep
 from skillbelt.definitions import Schema
 from skillbelt.desk import Desk, Pending
 from skillbelt.permission import Answer
@@ -19,6 +19,9 @@ from skillbelt.sandbox.protocol import Running, Stream
 from skillbelt.tools import Watch
 
 _FAULTS, _CHOICES = 5, 20  # that are told
+_DEEP = (
+    "the arguments are nested too deeply, so nothing was done. Make the call again, more plainly"
+)
 
 
 class Outlet:
@@ -120,8 +123,12 @@ class Arguments:
         self.given: dict[str, object] = {}
         self.fault = ""
         given = call.arguments
-        if isinstance(given, str):
-            given, self.fault = _read(given, finished)
+        if isinstance(given, str) and not given.strip():
+            given = None
+        if not given and not finished:
+            self.fault = "the call broke off before its arguments; make it again"
+        elif isinstance(given, str):
+            given, self.fault = _read(given)
         if not self.fault and not isinstance(given, Mapping | None):
             self.fault = "the arguments must be an object; nothing was done"
         if not self.fault and isinstance(given, Mapping):
@@ -133,14 +140,14 @@ class Arguments:
         return json.dumps(self.given, sort_keys=True, default=str)
 
 
-def _read(text: str, finished: bool) -> tuple[object, str]:
+def _read(text: str) -> tuple[object, str]:
     """What the text of arguments says, and what is wrong with it."""
-    if not text.strip():
-        broken = "the call broke off before its arguments; make it again"
-        return {}, "" if finished else broken
     try:
-        return json.loads(text), ""
-    except (ValueError, RecursionError):
+        found = json.loads(text)
+        return ({}, _DEEP) if is_deep(found) else (found, "")
+    except RecursionError:
+        return {}, _DEEP
+    except ValueError:
         whole = "the arguments are not whole JSON, so nothing was done"
         return {}, f"{whole}. Make the call again, with one whole object"
 

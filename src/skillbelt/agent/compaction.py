@@ -1,11 +1,12 @@
 """A history that grew too long, told in short.
 
 What is loaded is not lost with the answers that held it: the next request puts it into a message of
-its own behind the system message.
+its own behind the system message. What was shown whole in this turn is loaded for that.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -77,7 +78,7 @@ def shortened(messages: Sequence[Message], data: Mapping[str, object]) -> list[M
 
 
 def _asked(message: Message) -> bool:
-    return message["role"] == "user" and not message.get("summary")
+    return message["role"] == "user" and not (message.get("summary") or message.get("goes_on"))
 
 
 async def summary_of(messages: Sequence[Message], model: Model, window_tokens: int) -> Reply:
@@ -94,11 +95,49 @@ async def summary_of(messages: Sequence[Message], model: Model, window_tokens: i
 
 
 def gone(messages: Sequence[Message]) -> str:
-    """Which skills these messages showed whole and nothing else brings back; "" for none."""
+    """Which skills these messages showed whole; "" for none."""
     texts = (str(message.get("content") or "") for message in messages)
     names = dict.fromkeys(name for text in texts for name in _CONTENT.findall(text))
     told = ", ".join(list(names)[:_GONE])
-    return f"\n\nSkills whose text was shown and is not any more: {told}." if told else ""
+    hint = "load one again if it is needed and not there"
+    return f"\n\nSkills whose text was shown before ({hint}): {told}." if told else ""
+
+
+def lost(messages: Sequence[Message], start: int, tool: str, room: float) -> list[str]:
+    """The skills that the tool showed in this turn and that are gone with what is before `start`.
+
+    The last ones, as far as there is room for so many tokens.
+    """
+    asked = [index for index, message in enumerate(messages) if _asked(message)]
+    old = _shown(messages[asked[-1] if asked else 0 : start], tool)
+    there = _shown(messages[start:], tool)
+    names = []
+    for name in reversed([name for name in old if name not in there]):
+        room -= old[name]
+        if room >= 0:
+            names.append(name)
+    return sorted(names)
+
+
+def _shown(messages: Sequence[Message], tool: str) -> dict[str, int]:
+    """The skills that calls of the tool have shown, and about how many tokens each has."""
+    calls: dict[str, str] = {}
+    found: dict[str, int] = {}
+    for message in messages:
+        for call in message.get("tool_calls") or ():
+            calls[call["id"]] = _named(call["arguments"]) if call["name"] == tool else ""
+        name = calls.get(message.get("tool_call_id", ""), "")
+        if name and str(message["content"]).startswith(f'<skill_content name="{name}">\n'):
+            found.pop(name, None)
+            found[name] = size_of([message])
+    return found
+
+
+def _named(arguments: object) -> str:
+    """The skill that the arguments of a call name."""
+    with suppress(ValueError, RecursionError):
+        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+    return str(arguments.get("name", "")) if isinstance(arguments, dict) else ""
 
 
 def transcript(messages: Sequence[Message], each: int) -> str:

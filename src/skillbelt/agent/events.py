@@ -97,7 +97,7 @@ class Compaction(NamedTuple):
 class Final(NamedTuple):
     """The end. `text` is the whole last answer, `usage` what all requests took together.
 
-    `error` says what went wrong where `reason` is not `answer`.
+    `error` says what went wrong where `reason` is not `answer`; of an answer, why it is not whole.
     """
 
     text: str

@@ -34,7 +34,7 @@ from skillbelt.agent.models import (
     Prompt,
     Reply,
     asking,
-    named_apart,
+    keepable,
 )
 from skillbelt.agent.place import CANCELLED, INTERRUPTED, Place, answer_to
 from skillbelt.agent.work import Job, Own, Workshop
@@ -68,10 +68,34 @@ def _is_command(message: Message) -> bool:
     return str(message["content"]).lstrip()[:1] in ("/", "$")
 
 
-class Turn:
-    """The run itself. `answered`: whoever is told answers requests for permission."""
+class Budget:
+    """How many answers a run and its forks may take together."""
 
-    def __init__(self, place: Place, outfit: Outfit, told: Listening, *, answered: bool) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = self._left = max(most, 1)
+
+    def take(self) -> bool:
+        """Take one; whether there was one left."""
+        self._left -= 1
+        return self._left >= 0
+
+
+class Turn:
+    """The run itself. `answered`: whoever is told answers requests for permission.
+
+    The `budget` is that of the run it was forked from, if it was.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        outfit: Outfit,
+        told: Listening,
+        *,
+        answered: bool,
+        budget: Budget | None = None,
+    ) -> None:
+        self._budget = budget or Budget(place.limits.max_run_steps)
         self.place, self.agent, self._told = place, place.agent, told
         self._outfit, self._answered, self._limits = outfit, answered, place.limits
         self.model, own = outfit(place)
@@ -196,6 +220,9 @@ class Turn:
     async def _steps(self) -> tuple[Reason, str]:
         most = max(self._limits.max_steps, 1)
         for _ in range(most):
+            if not self._budget.take():
+                together = f"{self._budget.most} steps with its forks (max_run_steps)"
+                return "max_steps", f"the model wanted more than {together}"
             reply = await self._asked()
             if reply is None:
                 return "error", self._fault
@@ -273,7 +300,7 @@ class Turn:
 
     @in_thread
     def _kept(self, reply: Reply) -> Reply:
-        reply = named_apart(reply)
+        reply = keepable(reply)
         self.place.answered(reply)
         return reply
 
@@ -299,14 +326,20 @@ class Turn:
             return False
         made = await compaction.summary_of(history[:start], self.model, self._window_tokens)
         text = f"{made.text}{compaction.gone(history[:start])}"
-        await self._shorten(len(history) - start, text)
+        await self._shorten(len(history) - start, text, self._lost(start))
         await self._tell_usage(made.usage)
         await self._tell(Compaction(start, text))
         return True
 
+    def _lost(self, start: int) -> list[str]:
+        """The skills to bring back when what is before `start` is told in short."""
+        tool = self.place.agent.runtime.names.get("skill", "")
+        room = self._window_tokens * self._limits.compact_kept_share or float("inf")
+        return compaction.lost(self.place.history, start, tool, room)
+
     @in_thread
-    def _shorten(self, kept: int, summary: str) -> None:
-        self.place.shorten(kept, summary)
+    def _shorten(self, kept: int, summary: str, lost: Sequence[str]) -> None:
+        self.place.shorten(kept, summary, lost)
 
     # Calls
 
@@ -378,7 +411,7 @@ class Turn:
         """Work on the skill in a session of its own; only questions and the bill come through."""
         made = await self._forked(skill, wanted)
         relay = Relay(self._told)
-        turn = Turn(made.place, self._outfit, relay, answered=self._answered)
+        turn = Turn(made.place, self._outfit, relay, answered=self._answered, budget=self._budget)
         with CancelScope() as scope:
             outlet.on_stop(scope.cancel)
             await turn.play({"role": "user", "content": made.message})

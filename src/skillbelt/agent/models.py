@@ -6,7 +6,15 @@ Every provider is reached through pydantic-ai, which is imported when the first 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
+import re
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
@@ -21,7 +29,7 @@ from skillbelt.tools import Tool
 from skillbelt.values import Limits
 
 if TYPE_CHECKING:
-    from pydantic_ai.exceptions import ModelHTTPError
+    from pydantic_ai.exceptions import ModelHTTPError, ModelRequestTimeout
     from pydantic_ai.messages import ModelResponse, ModelResponseStreamEvent
     from pydantic_ai.models import Model as ProviderModel
     from pydantic_ai.settings import ModelSettings
@@ -33,9 +41,14 @@ OLLAMA_URL = "http://localhost:11434/v1"
 COMPATIBLE_KEY = "OPENAI_COMPATIBLE_API_KEY"
 NONE = Usage(requests=0)  # of what was answered without a request
 _OFFICIAL = "api.openai.com"
+# The packages of providers that the extra brings; for another one its layer says what is missing.
+_OURS = ("anthropic", "google", "openai")
+_GROUP = re.compile(r"pydantic-ai-slim\[([\w-]+)\]")
 _SHOWN = 300
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _LIMITS = Limits()
+_DEEP = 100  # levels of arguments; what reads and writes them fails at some hundred
+_TOO_DEEP = "(arguments that were nested too deeply)"
 
 
 class Prompt(NamedTuple):
@@ -145,7 +158,7 @@ class Provided:
         parameters = ModelRequestParameters(
             function_tools=self._defined(prompt.tools), instruction_parts=list(sent.instructions)
         )
-        settings = settings_for(self._model, prompt.session, self._settings)
+        settings = settings_for(self._model, prompt.session, self._own_settings())
         try:
             async with model_request_stream(
                 self._model,
@@ -163,7 +176,16 @@ class Provided:
             raise ConfigError(_told(error)) from error
         except AgentRunError as error:
             raise _failure(error, self._model) from error
-        yield _reply(response)
+        except SkillbeltError:
+            raise
+        except Exception as error:  # whatever the layer makes of an answer it does not expect
+            raise ModelFailure(_odd(error, self._model), again=True) from error
+        yield _reply(response, bool(self._model.base_url))
+
+    def _own_settings(self) -> Mapping[str, object]:
+        """The host's settings; how long a model may be silent holds before its first word too."""
+        seconds = self._limits.model_idle_seconds
+        return {"first_event_timeout": seconds, **self._settings} if seconds else self._settings
 
     def _defined(self, tools: Sequence[Tool]) -> list[Any]:
         """The tools as the layer takes them, made once for as long as they last."""
@@ -230,16 +252,14 @@ def _size(event: ModelResponseStreamEvent) -> int:
     return 0
 
 
-def _reply(response: ModelResponse) -> Reply:
+def _reply(response: ModelResponse, remote: bool) -> Reply:
     """The answer as it was given; ModelFailure for one that broke off."""
     from skillbelt.agent.wire import kept
 
     if response.state != "complete":
         raise ModelFailure("the answer broke off before its end", again=True)
-    counted = response.usage
-    details = response.provider_details or {}
-    # Of a stream that ends without a word of its end the layer says `stop`, in want of better.
-    finished = response.finish_reason is None or "finish_reason" in details or not details
+    counted, reason = response.usage, response.finish_reason or ""
+    finished = _is_finished(response, remote) and reason != "length"
     return Reply(
         "".join(part.content for part in response.parts if part.part_kind == "text"),
         tuple(
@@ -255,10 +275,19 @@ def _reply(response: ModelResponse) -> Reply:
         ),
         kept(response),
         finished,
-        _FAULTS.get(response.finish_reason or "", ""),
+        _FAULTS.get(reason, "" if finished else _UNFINISHED),
     )
 
 
+def _is_finished(response: ModelResponse, remote: bool) -> bool:
+    """Whether the provider said that this is the end; a model within this process need not."""
+    details = response.provider_details or {}
+    # Of some streams that end without a word of their end the layer says `stop`.
+    told = "finish_reason" in details or (bool(response.finish_reason) and not details)
+    return told or (not remote and not response.finish_reason)
+
+
+_UNFINISHED = "the answer may be cut: it ended without a word of its end"
 _FAULTS = {
     "length": "the answer was cut: the model may not write more tokens at once",
     "content_filter": "the provider's filter kept the answer back",
@@ -271,10 +300,11 @@ def _failure(error: Exception, model: ProviderModel) -> ModelFailure:
 
     too_long = isinstance(error, exceptions.ModelContextWindowExceededError)
     lasting = (exceptions.ModelRequestRejectedError, exceptions.ModelQuotaExceededError)
-    # What fails before an answer begins was tried again already, by whoever knows the provider.
+    # What fails before an answer begins was tried again already, where the client does that.
     whole = isinstance(error, exceptions.ModelHTTPError) and not error.in_stream
+    tried = whole and hasattr(getattr(model, "client", None), "max_retries")
     unreached = getattr(error, "phase", None) in ("pool", "connect")
-    again = not (isinstance(error, lasting) or whole or unreached)
+    again = not (isinstance(error, lasting) or tried or unreached)
     return ModelFailure(_why(error, model), again=again, too_long=too_long)
 
 
@@ -282,16 +312,33 @@ def _why(error: Exception, model: ProviderModel) -> str:
     """Who failed in what, for whoever has to mend it."""
     from pydantic_ai import exceptions
 
-    host = urlsplit(model.base_url or "").netloc.rpartition("@")[2]
-    who = f"{model.model_id} at {host}" if host else model.model_id
+    who = _who(model)
+    if isinstance(error, exceptions.ModelRequestTimeout):
+        return f"{who} gave nothing for {error.timeout:g} s ({_setting(error)})"
     if isinstance(error, exceptions.ModelHTTPError):
         return shorten(one_line(f"{who} answered {error.status_code}: {_body(error)}"), _SHOWN)
     if isinstance(error, exceptions.ModelConnectionError):
         deepest: BaseException = error
         while deepest.__cause__ is not None:
             deepest = deepest.__cause__
-        return shorten(one_line(f"{who}: connection failed: {deepest}"), _SHOWN)
-    return _told(error)
+        reason = str(deepest) or type(deepest).__name__
+        return shorten(one_line(f"{who}: connection failed: {reason}"), _SHOWN)
+    return _odd(error, model)
+
+
+def _odd(error: Exception, model: ProviderModel) -> str:
+    """What is said of an answer that is none of the protocol's."""
+    reason = one_line(str(error)) or type(error).__name__
+    return shorten(f"{_who(model)} gave no answer that can be read: {reason}", _SHOWN)
+
+
+def _who(model: ProviderModel) -> str:
+    host = urlsplit(model.base_url or "").netloc.rpartition("@")[2]
+    return one_line(f"{model.model_id} at {host}" if host else model.model_id)
+
+
+def _setting(error: ModelRequestTimeout) -> str:
+    return "model_idle_seconds" if error.setting == "first_event_timeout" else error.setting
 
 
 def _body(error: ModelHTTPError) -> str:
@@ -328,6 +375,29 @@ def _cache_key(session: str) -> str:
     return sha256(session.encode("utf-8", "replace")).hexdigest()[:32]
 
 
+def keepable(reply: Reply) -> Reply:
+    """The answer as it can be kept, whatever a server made of it."""
+    calls = tuple(
+        call._replace(arguments=_TOO_DEEP) if is_deep(call.arguments) else call
+        for call in reply.calls
+    )
+    return named_apart(reply if calls == reply.calls else reply._replace(calls=calls, kept=None))
+
+
+def is_deep(value: object) -> bool:
+    """Whether arguments are nested deeper than can be read and written everywhere."""
+    level = [value]
+    for _ in range(_DEEP):
+        level = [inner for one in level for inner in _inside(one)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: object) -> Iterable[object]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
 def named_apart(reply: Reply) -> Reply:
     """The answer with a name for each call that no other of it has; some servers repeat one."""
     if len({call.id for call in reply.calls if call.id}) == len(reply.calls):
@@ -356,12 +426,17 @@ def provided(
     try:
         return Provided(_inferred(name), settings, limits)
     except UserError as error:
-        reason = _told(error).partition(" If you're")[0]
+        # What follows is about that layer's own classes.
+        reason = _told(error).partition(" or pass it via")[0]
         raise ConfigError(
             f"the model {one_line(name)!r} can not be used: {reason} ({OFFLINE!r} needs no key)"
         ) from error
     except ImportError as error:
-        raise MissingExtra(EXTRA, f"the model {one_line(name)!r}") from error
+        group = _GROUP.search(str(error))
+        if group is None or group[1] in _OURS:
+            raise MissingExtra(EXTRA, f"the model {one_line(name)!r}") from error
+        need = f"pip install 'pydantic-ai-slim[{group[1]}]'"
+        raise ConfigError(f"the model {one_line(name)!r} needs one more package: {need}") from error
 
 
 def _inferred(name: str) -> ProviderModel:

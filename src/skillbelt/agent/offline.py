@@ -20,7 +20,7 @@ from skillbelt.agent.work import Own
 from skillbelt.errors import SkillbeltError
 from skillbelt.execute import Execution, detect, execute
 from skillbelt.handlers import failed
-from skillbelt.materialize import Message
+from skillbelt.materialize import FOOTER, Message
 from skillbelt.skill import Skill
 from skillbelt.text import one_line, shorten
 from skillbelt.tools import Tool, ToolResult, Watch
@@ -28,7 +28,8 @@ from skillbelt.workbench import Who
 
 HONEST = "No language model was used."
 EXECUTE = "execute_skill"
-_LOADED = re.compile(r'^(?:\[Loaded\] (\S+)$|<skill_content name="([^"]+)">$)', re.MULTILINE)
+# What the user's own call of a skill begins with. Anywhere else it is somebody's text.
+_COMMAND = re.compile(r'<skill_content name="([^"]+)">$', re.MULTILINE)
 _OTHERS = 5
 _SHOWN = 100
 
@@ -46,19 +47,23 @@ class Offline:
 
     async def ask(self, prompt: Prompt) -> AsyncIterator[Piece]:
         """What comes next: a call while there is something to do, then the answer."""
-        reply = self._next(_turn_of(prompt.messages))
+        reply = self._next(prompt.messages)
         if reply.text:
             yield TextDelta(reply.text)
         yield reply._replace(usage=NONE)
 
-    def _next(self, turn: Sequence[Message]) -> Reply:
+    def _next(self, messages: Sequence[Message]) -> Reply:
+        turn = _turn_of(messages)
         question, last = turn[0], turn[-1]
-        called = _LOADED.search(str(last["content"]))
-        if called:
-            return self._acted(called[1] or called[2], question, str(last["content"]))
-        if last["role"] == "tool":
-            return Reply(f"{HONEST}\n\n{last['content']}")
-        return self._chosen(question)
+        content = str(last["content"])
+        if last["role"] != "tool":
+            command = _COMMAND.match(content)
+            return self._acted(command[1], question, content) if command else self._chosen(question)
+        name = _loaded(turn)
+        if name:
+            return self._acted(name, question, _text_of(name, content, messages))
+        # What was worked on apart says so itself.
+        return Reply(content if content.startswith(HONEST) else f"{HONEST}\n\n{content}")
 
     def _chosen(self, question: Message) -> Reply:
         """Load the skill that fits best; say so when none does."""
@@ -118,6 +123,29 @@ def _turn_of(messages: Sequence[Message]) -> Sequence[Message]:
     """The messages since the user last spoke, that one first."""
     said = [index for index, one in enumerate(messages) if one["role"] == "user"]
     return messages[said[-1] :]
+
+
+def _loaded(turn: Sequence[Message]) -> str:
+    """The skill that the last call has loaded; "" when it did something else."""
+    answer = str(turn[-1]["content"])
+    calls = [call for one in turn for call in one.get("tool_calls") or ()]
+    asked = [call for call in calls if call["id"] == turn[-1]["tool_call_id"]][-1:]
+    if not asked or asked[0]["name"] == EXECUTE or answer.startswith(HONEST):
+        return ""
+    given = asked[0]["arguments"]
+    name = str(next(iter(given.values()), "")) if isinstance(given, dict) else ""
+    told = {f"[Loaded] {name}", f"loaded: {name}", f'<skill_content name="{name}">'}
+    return name if told.intersection(answer.split("\n")) else ""
+
+
+def _text_of(name: str, answer: str, messages: Sequence[Message]) -> str:
+    """The text of a skill that is loaded: in the answer, or where the settings put it."""
+    if f"loaded: {name}" not in answer.split("\n"):
+        return answer
+    head = f"[Loaded] {name}\n"
+    texts = [str(one["content"]) for one in messages if one["role"] == "system"]
+    found = next((text.partition(head)[2] for text in texts if head in text), "")
+    return (head + found.partition(FOOTER)[0]).rstrip() if found else answer
 
 
 def _input(question: Message, place: Place) -> dict[str, object]:

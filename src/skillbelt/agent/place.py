@@ -104,12 +104,17 @@ class Place:
     def _turn_page(self) -> None:
         self.page = self.session.session.store = self.journal.page()
 
-    def shorten(self, kept: int, summary: str) -> None:
-        """Keep the last messages as they are from now on, and the rest in short."""
+    def shorten(self, kept: int, summary: str, lost: Sequence[str] = ()) -> None:
+        """Keep the last messages as they are from now on, and the rest in short.
+
+        The `lost` skills are loaded, so that their text does not go with the rest.
+        """
         data = {"kept": kept, "summary": summary}
         self.drop()
-        told = [NewEvent(compaction.EVENT, self.agent.name, data)]
-        if self.journal.commit(told, [self.page]):
+        for name in lost:
+            self.session.session.load(name)
+        told = NewEvent(compaction.EVENT, self.agent.name, data)
+        if self.journal.commit([*self.page.written, told], [self.page]):
             self.history = compaction.shortened(self.history, data)
             self._turn_page()
 

@@ -108,6 +108,7 @@ class _Loop:
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
         self._running = self._runner.get_loop()
+        self._running.set_exception_handler(_reported)
         self.thread = threading.Thread(target=self._run, name="skillbelt-runner", daemon=True)
         self.thread.start()
 
@@ -123,6 +124,12 @@ class _Loop:
         """End what still goes on, and the thread."""
         with suppress(RuntimeError):
             self._running.call_soon_threadsafe(self._running.stop)
+
+
+def _reported(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """Say what went wrong unheard; not of streams that a provider's client left half read."""
+    if "asyncgen" not in context:
+        loop.default_exception_handler(context)
 
 
 class Runner:

@@ -55,20 +55,22 @@ def history(messages: Sequence[Message]) -> History:
 
 
 def _response(message: Message, names: dict[str, str]) -> ModelResponse:
-    calls = message.get("tool_calls") or ()
-    names.update((call["id"], call["name"]) for call in calls)
+    calls = [(_whole(call["id"]), _whole(call["name"]), call) for call in _calls(message)]
+    names.update((id, name) for id, name, _ in calls)
     if KEPT in message:
         # One that another version wrote may not be readable: then its text and calls are.
         with suppress(ValueError):
-            [response] = ModelMessagesTypeAdapter.validate_python([message[KEPT]])
+            [response] = ModelMessagesTypeAdapter.validate_python([_all_whole(message[KEPT])])
             if isinstance(response, ModelResponse):
                 return response
     text = _text(message)
     parts: list[TextPart | ToolCallPart] = [TextPart(text)] if text else []
-    parts += [
-        ToolCallPart(call["name"], _sendable(call["arguments"]), call["id"]) for call in calls
-    ]
+    parts += [ToolCallPart(name, _sendable(call["arguments"]), id) for id, name, call in calls]
     return ModelResponse(parts or [TextPart("")])
+
+
+def _calls(message: Message) -> Sequence[dict[str, Any]]:
+    return message.get("tool_calls") or ()
 
 
 def _sendable(arguments: Any) -> Any:
@@ -88,8 +90,17 @@ def _whole(text: str) -> str:
     return text
 
 
+def _all_whole(value: Any) -> Any:
+    """The same for all texts of a value that came as JSON."""
+    if isinstance(value, str):
+        return _whole(value)
+    if isinstance(value, dict):
+        return {_whole(key): _all_whole(one) for key, one in value.items()}
+    return [_all_whole(one) for one in value] if isinstance(value, list) else value
+
+
 def _returned(message: Message, names: Mapping[str, str]) -> ToolReturnPart:
-    call = message["tool_call_id"]
+    call = _whole(message["tool_call_id"])
     return ToolReturnPart(
         names.get(call, "tool"),
         _text(message),

@@ -83,12 +83,24 @@ def open_runner(args: argparse.Namespace, *, interactive: bool = False) -> Itera
     from skillbelt.agent import Agent, Runner
 
     with (
+        _quiet(),
         _open_runtime(args, interactive) as belt,
         Runner(
             Agent(belt, args.model or belt.settings.model or OFFLINE), interactive=interactive
         ) as runner,
     ):
         yield runner
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings of what reads a provider's answers, unless Python is asked for them."""
+    import warnings
+
+    with warnings.catch_warnings():
+        if not sys.warnoptions:
+            warnings.simplefilter("ignore")
+        yield
 
 
 def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
@@ -200,10 +212,13 @@ def _arguments(call: ToolCall) -> object:
     """The arguments as an object, where what the model wrote is one."""
     import json
 
+    from skillbelt.agent.models import is_deep
+
     try:
-        return json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
+        found = json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
     except (ValueError, RecursionError):
         return call.arguments
+    return call.arguments if is_deep(found) else found
 
 
 def _skills(responses: Iterable[ToolResponse]) -> list[str]:
@@ -239,7 +254,7 @@ def _tell(told: list[AgentEvent], session: str, args: argparse.Namespace) -> Non
 def _exit_code(told: list[AgentEvent], offline: bool) -> int:
     """Whether there was an answer; without a model, whether the skill did its work."""
     final = _final(told)
-    if final.reason != "answer":
+    if final.reason != "answer" or (final.error and not final.text):
         return 1
     faults = [one for one in _responses(told) if one.error and offline]
     refused = [code for one in faults if isinstance(code := one.data.get("refused"), int)]

@@ -50,6 +50,9 @@ def ask(pending: Pending, desk: Desk) -> Answer | None:
         print(question(pending.request), file=sys.stderr)
         for _ in range(_TRIES):
             kind = _read(bool(pending.request.always))
+            if kind == "end":
+                print(file=sys.stderr)
+                break
             if kind == "reject":
                 return Answer("reject", _message(), "terminal")
             if kind in ("once", "always"):
@@ -95,7 +98,7 @@ def _read(can_be_remembered: bool) -> str:
     print(choices, end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     if not line:
-        return "reject"
+        return "end"
     kind = _ANSWERS.get(line.strip().lower(), "")
     return "" if kind == "always" and not can_be_remembered else kind
 

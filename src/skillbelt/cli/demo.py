@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from skillbelt.agent.ranking import ranked
+from skillbelt.cleanup import remove_tree
 from skillbelt.cli.output import print_json, say, show_progress, wants_progress, width
 from skillbelt.environments import can_be_written
 from skillbelt.errors import RunRefused, SkillbeltError
@@ -110,7 +111,10 @@ def _project() -> Iterator[str]:
         _write(os.path.join(folder, "home", ".ssh", "id_ed25519"), _SECRET)
         yield project
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        for name in os.listdir(folder):
+            remove_tree(os.path.join(folder, name))
+        with suppress(OSError):
+            os.rmdir(folder)
 
 
 def examples() -> str:
@@ -181,14 +185,19 @@ def _size(skill: Skill) -> int:
 
 
 def _tell(belt: Runtime) -> Stage:
-    told = tokens(belt.overview().text)
-    whole = told + sum(tokens(belt.load(one.name).text) for one in belt.discover_skills())
+    told, whole = _costs(belt)
     return Stage(
         "Disclose: what is a model told?",
         [f"names and descriptions: about {told:,} tokens",
          f"every skill written out would be about {whole:,} ({whole / told:.1f} times as many)"],
         {"overview_tokens": told, "full_tokens": whole},
     )  # fmt: skip
+
+
+def _costs(belt: Runtime) -> tuple[int, int]:
+    """The tokens of the overview, and of it with every skill written out."""
+    told = tokens(belt.overview().text)
+    return told, told + sum(tokens(belt.load(one.name).text) for one in belt.discover_skills())
 
 
 def _review(belt: Runtime) -> Iterator[Stage]:
@@ -243,12 +252,14 @@ def _matched(belt: Runtime, question: str) -> tuple[Skill, Stage]:
     session = belt.session("demo", "demo")
     best = ranked(session, question)[0].skill
     loaded = belt.load(best.name)
-    cost = tokens(loaded.text)
+    cost, (told, whole) = tokens(loaded.text), _costs(belt)
     stage = Stage(
         f"Match and load: {question}",
         [f"{best.name} fits best; no language model was asked",
-         f"its instructions: about {cost:,} tokens, {loaded.report.bytes_read:,} bytes read"],
-        {"question": question, "skill": best.name, "tokens": cost},
+         f"its instructions: about {cost:,} tokens, {loaded.report.bytes_read:,} bytes read",
+         f"in all {told + cost:,} tokens, where every skill written out takes {whole:,}"],
+        {"question": question, "skill": best.name, "tokens": cost,
+         "all_tokens": told + cost, "full_tokens": whole},
     )  # fmt: skip
     return best, stage
 
@@ -257,18 +268,19 @@ def _forbid(belt: Runtime, project: str) -> Stage:
     folder = os.path.dirname(project)
     key = os.path.join(folder, "home", ".ssh", "id_ed25519")
     with _server() as (port, visits):
-        outside = _read(key) == _SECRET and _calls(port)
+        readable, answers = _read(key) == _SECRET, _calls(port)
         before = visits()
         env = {"PLACE": key, "PORT": str(port)}
         done = belt.run_sync(_SCRIPTED, _FORBIDDEN, env=env, timeout_seconds=20)
         inside = visits() - before
     said = done.stdout.replace(folder, "~").splitlines()
     stopped = len(said) == 4 and all(line.startswith("stopped") for line in said)
-    control = ["outside the sandbox that file can be read, and that server answers"]
+    control = ["that file can be read"] * readable + ["that server answers"] * answers
+    outside = [f"outside the sandbox {', and '.join(control)}"] if control else []
     return Stage(
         "Forbid: a script of a skill tries what it may not",
-        [*(said or [one_line(done.stderr)]), *(control if outside else ())],
-        {"ok": stopped and inside == 0, "attempts": said, "works_outside": outside,
+        [*(said or [one_line(done.stderr)]), *outside],
+        {"ok": stopped and inside == 0, "attempts": said, "works_outside": readable and answers,
          "sandbox": done.sandbox},
     )  # fmt: skip
 
