@@ -57,6 +57,10 @@ def test_list_has_the_newest_version_of_each(tree: Tree, kept: list[Artifact]) -
     assert re.fullmatch(rf"report\.md\t1\t19\t{TIME}\ttext/markdown", second)
 
 
+def test_without_an_action_they_are_listed(tree: Tree, kept: list[Artifact]) -> None:
+    assert tree.run("artifacts") == tree.run("artifacts", "list")
+
+
 def test_list_as_json(tree: Tree, kept: list[Artifact]) -> None:
     document = json.loads(tree.run("artifacts", "list", "--json").stdout)
     assert document == {"artifacts": [kept[2]._asdict(), kept[1]._asdict()]}

@@ -49,6 +49,10 @@ def test_list_has_the_last_used_first(tree: Tree, sessions: SqliteStore) -> None
     assert re.fullmatch(rf"skillbelt/bob/chat-2\t1\t{TIME}", second)
 
 
+def test_without_an_action_they_are_listed(tree: Tree, sessions: SqliteStore) -> None:
+    assert tree.run("sessions") == tree.run("sessions", "list")
+
+
 def test_list_as_json(tree: Tree, sessions: SqliteStore) -> None:
     document = json.loads(tree.run("sessions", "list", "--json").stdout)
     info = sessions.sessions(user="ada")[0]
