@@ -196,7 +196,7 @@ def test_without_a_store_that_is_told(tree: Tree, store: ArtifactStore) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["get"], ["list", "--output", "x"], ["list", "--session", "a/b"], ["forget", "x"], [],
+    [["get"], ["list", "--output", "x"], ["list", "--session", "a/b"], ["forget", "x"],
      ["get", "x", "--session", "a/b/%ff"]],
 )  # fmt: skip
 def test_wrong_usage(tree: Tree, kept: list[Artifact], arguments: list[str]) -> None:

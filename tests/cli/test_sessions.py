@@ -138,7 +138,7 @@ def test_a_session_that_does_not_exist(tree: Tree, sessions: SqliteStore, action
 @pytest.mark.parametrize(
     "arguments",
     [["show"], ["delete"], ["show", "a/b"], ["show", "a/b/c/d"], ["show", "a/b/%ff"],
-     ["list", "a/b/c"], ["forget"], []],
+     ["list", "a/b/c"], ["forget"]],
 )  # fmt: skip
 def test_wrong_usage(tree: Tree, sessions: SqliteStore, arguments: list[str]) -> None:
     done = tree.run("sessions", *arguments)
