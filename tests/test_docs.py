@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from skillbelt.cleanup import remove_tree
+from skillbelt.cli import _split, parser
 from skillbelt.settings import DEFAULTS
 from tests.openai_server import Answer, Server, called, said, serving
 
@@ -241,6 +242,29 @@ def test_the_first_commands_are_what_the_makefile_does() -> None:
     assert done[1].stdout.splitlines()[-1].split() == [".venv/bin/python", "-m", "pytest"]
 
 
+SHELL_LINES = [
+    (page.name, words)
+    for page in PAGES
+    for _, text in blocks(page, "sh")
+    for line in text.splitlines()
+    if (words := shlex.split(line, comments=True))
+]
+
+
+@pytest.mark.parametrize(("page", "words"), SHELL_LINES, ids=lambda value: " ".join(value)[:40])
+def test_a_command_that_is_not_run_is_one(page: str, words: list[str]) -> None:
+    """Those of `sh` blocks go on for ever, fetch something, or need what is not everywhere."""
+    program, *rest = words
+    if program == "make":
+        assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    elif program == "pip":
+        assert re.fullmatch(rf"skillbelt(\[({'|'.join(extras())})\])?", rest[-1])
+    else:
+        assert Path(program).name == "skillbelt"
+        options, _ = _split(rest[1:])
+        parser(rest[0]).parse_intermixed_args(options)
+
+
 def test_the_library_is_shown_in_five_lines() -> None:
     [(_, text)] = blocks(ROOT / "README.md", "python")
     assert len([line for line in text.splitlines() if line.strip()]) == 5
@@ -329,8 +353,12 @@ def test_every_setting_is_documented_with_its_default() -> None:
 def test_every_extra_is_documented() -> None:
     text = (ROOT / "docs" / "install.md").read_text("utf-8")
     rows = re.findall(r"^\| `([\w-]+)` \| \S", text, re.MULTILINE)
+    assert sorted(rows) == extras()
+
+
+def extras() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert sorted(rows) == sorted(project["optional-dependencies"])
+    return sorted(project["optional-dependencies"])
 
 
 def test_the_command_reference_is_what_the_commands_say() -> None:
