@@ -20,7 +20,7 @@ import yaml
 
 from skillbelt.cleanup import remove_tree
 from skillbelt.cli import _split, parser
-from skillbelt.settings import DEFAULTS
+from skillbelt.settings import DEFAULTS, USER_ONLY
 from tests.openai_server import Answer, Server, called, said, serving
 
 ROOT = Path(__file__).parents[1]
@@ -348,6 +348,17 @@ def test_every_setting_is_documented_with_its_default() -> None:
     assert documented == {
         name: (shown(value), f"SKILLBELT_{name.upper()}") for name, value in DEFAULTS.items()
     }
+
+
+@pytest.mark.parametrize("name", ["running.md", "containers.md"])
+def test_what_a_page_says_a_project_can_not_set_it_can_not(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text("utf-8")
+    [table] = re.findall(
+        r"((?:^\| .*\n)+)\n.*project's own file can(?: not)? set", text, re.MULTILINE
+    )
+    named = set(re.findall(r"`(\w+)`", table)) & DEFAULTS.keys()
+    assert len(named) > 5
+    assert named <= USER_ONLY
 
 
 def test_every_extra_is_documented() -> None:
