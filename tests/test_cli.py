@@ -7,11 +7,13 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from skillbelt import __version__
 from skillbelt.cli import COMMANDS
+from skillbelt.settings import DEFAULTS
 from tests.terminal import on_terminal
 from tests.tree import Done, Tree
 
@@ -95,6 +97,11 @@ def test_help_of_each_command(tree: Tree, name: str) -> None:
     assert not done.stderr
 
 
+def test_what_stands_after_the_dashes_is_in_the_usage(tree: Tree) -> None:
+    assert re.search(r"NAME -- COMMAND\.\.\.\n\n", tree.run("run", "--help").stdout)
+    assert "NAME -- COMMAND..." in tree.run("run").stderr
+
+
 @pytest.mark.parametrize("word", ["--version", "-V"])
 def test_version(tree: Tree, word: str) -> None:
     assert tree.run(word) == (0, f"skillbelt {__version__}\n", "")
@@ -131,11 +138,34 @@ def test_options_are_not_abbreviated(tree: Tree) -> None:
 
 @every_call
 def test_json_is_one_document_and_nothing_else(skills: Tree, name: str) -> None:
+    """The one that docs/cli.md shows: what is in braces is always there."""
     tree = skills
     tree.write("project/.agents/skills/broken/SKILL.md", "Only text.\n")
     done = tree.run(*called(name, "--json"))
-    assert isinstance(json.loads(done.stdout), dict)
+    document, (always, sometimes) = json.loads(done.stdout), documented()[name]
+    assert set(document) - sometimes == always
     assert done.exit_code == 0
+
+
+def documented() -> dict[str, tuple[set[str], set[str]]]:
+    """For each command the keys of its document: those that are always there, and others."""
+    text = Path(__file__).parents[1].joinpath("docs", "cli.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `?([^`|]*)`?(.*) \|$", text, re.M)
+    return {name: (keys(shown), set(re.findall(r"`(\w+)`", rest))) for name, shown, rest in rows}
+
+
+def keys(shown: str) -> set[str]:
+    """The keys of the outer object of a document as it is shown."""
+    if shown.startswith("{SETTING"):
+        return set(DEFAULTS)
+    outer = shown.strip()[1:-1]
+    while (inner := re.sub(r"[\[{][^\[\]{}]*[\]}]", "", outer)) != outer:
+        outer = inner
+    return set(re.findall(r'"(\w+)"', outer))
+
+
+def test_the_document_of_every_command_is_shown() -> None:
+    assert documented().keys() == COMMANDS.keys()
 
 
 @every_call

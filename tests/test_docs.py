@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from skillbelt.settings import DEFAULTS
+from skillbelt.cli import _split, parser
+from skillbelt.settings import DEFAULTS, USER_ONLY
 from skillbelt.trees import remove_tree
 from tests.openai_server import Answer, Server, called, said, serving
 
@@ -50,6 +51,9 @@ def blocks(page: Path, language: str) -> Iterator[tuple[int, str]]:
     for match in FENCE.finditer(text):
         if match[1] == language and not match[2]:
             yield text.count("\n", 0, match.start(3)) + 1, match[3]
+
+
+PROGRAMS = list(blocks(ROOT / "docs" / FRAMEWORKS, "python"))
 
 
 def write_files(page: Path, project: Path) -> None:
@@ -138,12 +142,6 @@ def program_of(page: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def programs_of(page: Path) -> str:
-    """The blocks of a page as programs that know nothing of one another."""
-    parts = [(str(page), "\n" * (first - 1) + text) for first, text in blocks(page, "python")]
-    return f"for name, text in {parts!r}:\n    exec(compile(text, name, 'exec'), {{}})\n"
-
-
 def python(text: str, page: Path, project: Path, **environment: str) -> str:
     """What the program prints."""
     program = project.parent / f"{page.stem}_page.py"  # not the name of a package that it uses
@@ -167,12 +165,18 @@ def test_python_blocks_of_a_page_run(page: Path, project: Path) -> None:
     python(program_of(page), page, project)
 
 
-def test_every_framework_runs_with_a_model(project: Path) -> None:
-    page = ROOT / "docs" / FRAMEWORKS
+@pytest.mark.parametrize(("first", "text"), PROGRAMS, ids=[f"line {one}" for one, _ in PROGRAMS])
+def test_every_framework_runs_with_a_model(first: int, text: str, project: Path) -> None:
+    """Each by itself: to import all of them takes long where others are at work too."""
+    page, asks = ROOT / "docs" / FRAMEWORKS, 0 if "skill_functions" in text else 1
     with serving(helpful) as server:
-        printed = python(programs_of(page), page, project, **model_at(server))
-    assert printed.count("There are two rows.") == 4
-    assert sum("Turn a CSV file into a report" in body for body in server.bodies) == 4
+        printed = python("\n" * (first - 1) + text, page, project, **model_at(server))
+    assert printed.count("There are two rows.") == asks
+    assert sum("Turn a CSV file into a report" in body for body in server.bodies) == asks
+
+
+def test_there_are_five_frameworks() -> None:
+    assert len(PROGRAMS) == 5
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
@@ -241,6 +245,29 @@ def test_the_first_commands_are_what_the_makefile_does() -> None:
     assert done[1].stdout.splitlines()[-1].split() == [".venv/bin/python", "-m", "pytest"]
 
 
+SHELL_LINES = [
+    words
+    for page in PAGES
+    for _, text in blocks(page, "sh")
+    for line in text.splitlines()
+    if (words := shlex.split(line, comments=True))
+]
+
+
+@pytest.mark.parametrize("words", SHELL_LINES, ids=lambda words: " ".join(words)[:40])
+def test_a_command_that_is_not_run_is_one(words: list[str]) -> None:
+    """Those of `sh` blocks go on for ever, fetch something, or need what is not everywhere."""
+    program, *rest = words
+    if program == "make":
+        assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    elif program == "pip":
+        assert re.fullmatch(rf"skillbelt(\[({'|'.join(extras())})\])?", rest[-1])
+    else:
+        assert Path(program).name == "skillbelt"
+        options, _ = _split(rest[1:])
+        parser(rest[0]).parse_intermixed_args(options)
+
+
 def test_the_library_is_shown_in_five_lines() -> None:
     [(_, text)] = blocks(ROOT / "README.md", "python")
     assert len([line for line in text.splitlines() if line.strip()]) == 5
@@ -291,6 +318,8 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
             continue
         linked = (page.parent / path) if path else page
         assert linked.exists(), f"{page.name}: {target}"
+        # A site is made of docs/ alone.
+        assert page.parent.name != "docs" or linked.parent == page.parent, f"{page.name}: {target}"
         if anchor and linked.suffix == ".md":
             assert anchor in anchors(linked), f"{page.name}: {target}"
 
@@ -324,11 +353,26 @@ def test_every_setting_is_documented_with_its_default() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["running.md", "containers.md"])
+def test_what_a_page_says_a_project_can_not_set_it_can_not(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text("utf-8")
+    [table] = re.findall(
+        r"((?:^\| .*\n)+)\n.*project's own file can(?: not)? set", text, re.MULTILINE
+    )
+    named = set(re.findall(r"`(\w+)`", table)) & DEFAULTS.keys()
+    assert len(named) > 5
+    assert named <= USER_ONLY
+
+
 def test_every_extra_is_documented() -> None:
     text = (ROOT / "docs" / "install.md").read_text("utf-8")
     rows = re.findall(r"^\| `([\w-]+)` \| \S", text, re.MULTILINE)
+    assert sorted(rows) == extras()
+
+
+def extras() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert sorted(rows) == sorted(project["optional-dependencies"])
+    return sorted(project["optional-dependencies"])
 
 
 def test_the_command_reference_is_what_the_commands_say() -> None:

@@ -127,8 +127,8 @@ _GROUPS = ("skills", "limits")
 # Tables that are no settings: the rules of permission.
 _RULES = ("permission", "agent")
 # A project's files come with the checkout: they may not switch off what guards against it, nor say
-# where decisions and downloads are kept, which they could bring along, nor who is told what the
-# user says, nor how much of that the user pays for.
+# where decisions and downloads are kept, which they could bring along, nor how much of the machine
+# a run or a download may take, nor who is told what the user says, nor how much that may cost.
 USER_ONLY = frozenset(
     ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir", "container_engine",
      "container_image", "container_reuse", "container_runtime", "denied_commands",
@@ -145,6 +145,11 @@ USER_ONLY = frozenset(
      "max_answer_chars", "max_code_blocks", "max_fork_depth", "max_kept_messages", "max_repeats",
      "max_retries", "max_run_steps", "max_steps", "max_unread_bytes", "max_unread_events", "model",
      "model_idle_seconds", "retry_wait_seconds",
+     "max_background_bytes", "max_background_runs", "max_input_bytes", "max_output_bytes",
+     "max_output_file_bytes", "max_output_files", "max_session_runs", "max_staged_bytes",
+     "max_stdin_bytes", "max_stream_bytes", "build_timeout_seconds", "container_idle_seconds",
+     "wasm_idle_seconds", "workspace_idle_seconds", "max_archive_files", "max_download_bytes",
+     "max_extracted_bytes", "max_extracted_file_bytes",
      "max_written_file_bytes", "permission_timeout_seconds", "run_timeout_seconds", "sandbox",
      "state_dir", "trust_declared_tools", "trust_project", "untrusted_sandbox")
 )  # fmt: skip

@@ -231,9 +231,9 @@ def check_arguments(kind: str, given: object) -> Checked:
     JSON text is read, an optional argument that is null counts as not given, and a whole number may
     be written as 3.0, as some vendors do.
     """
-    given = _decoded(given)
+    given, unread = _decoded(given)
     if not isinstance(given, Mapping):
-        return Checked({}, f"the arguments must be an object{_takes(kind)}")
+        return Checked({}, f"the arguments must be an object{unread}{_takes(kind)}")
     definition = DEFINITIONS[kind]
     present = {str(key): value for key, value in given.items() if value is not None}
     faults = [
@@ -248,18 +248,19 @@ def check_arguments(kind: str, given: object) -> Checked:
     return Checked(checked, f"{'; '.join(faults[:_FAULTS])}{_takes(kind)}" if faults else "")
 
 
-def _decoded(given: object) -> object:
+def _decoded(given: object) -> tuple[object, str]:
+    """What was given, and why it can not be read if it can not."""
     if given is None or given == "":
-        return {}
+        return {}, ""
     if not isinstance(given, str):
-        return given
+        return given, ""
     import json
 
     try:
         decoded: object = json.loads(given)
-    except (ValueError, RecursionError):
-        return given
-    return {} if decoded is None else decoded
+    except (ValueError, RecursionError) as error:
+        return given, f", and these are not JSON: {error}"
+    return {} if decoded is None else decoded, ""
 
 
 def _takes(kind: str) -> str:

@@ -56,6 +56,10 @@ def test_list_has_the_newest_version_of_each(tree: Tree, kept: list[Artifact]) -
     assert re.fullmatch(rf"report\.md\t1\t19\t{TIME}\ttext/markdown", second)
 
 
+def test_without_an_action_they_are_listed(tree: Tree, kept: list[Artifact]) -> None:
+    assert tree.run("artifacts") == tree.run("artifacts", "list")
+
+
 def test_list_as_json(tree: Tree, kept: list[Artifact]) -> None:
     document = tree.run("artifacts", "list", "--json").document
     assert document == {"artifacts": [kept[2]._asdict(), kept[1]._asdict()]}
@@ -191,7 +195,7 @@ def test_without_a_store_that_is_told(tree: Tree, store: ArtifactStore) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["get"], ["list", "--output", "x"], ["list", "--session", "a/b"], ["forget", "x"], [],
+    [["get"], ["list", "--output", "x"], ["list", "--session", "a/b"], ["forget", "x"],
      ["get", "x", "--session", "a/b/%ff"]],
 )  # fmt: skip
 def test_wrong_usage(tree: Tree, kept: list[Artifact], arguments: list[str]) -> None:

@@ -48,6 +48,10 @@ def test_list_has_the_last_used_first(tree: Tree, sessions: SqliteStore) -> None
     assert re.fullmatch(rf"skillbelt/bob/chat-2\t1\t{TIME}", second)
 
 
+def test_without_an_action_they_are_listed(tree: Tree, sessions: SqliteStore) -> None:
+    assert tree.run("sessions") == tree.run("sessions", "list")
+
+
 def test_list_as_json(tree: Tree, sessions: SqliteStore) -> None:
     document = tree.run("sessions", "list", "--json").document
     info = sessions.sessions(user="ada")[0]
@@ -133,7 +137,7 @@ def test_a_session_that_does_not_exist(tree: Tree, sessions: SqliteStore, action
 @pytest.mark.parametrize(
     "arguments",
     [["show"], ["delete"], ["show", "a/b"], ["show", "a/b/c/d"], ["show", "a/b/%ff"],
-     ["list", "a/b/c"], ["forget"], []],
+     ["list", "a/b/c"], ["forget"]],
 )  # fmt: skip
 def test_wrong_usage(tree: Tree, sessions: SqliteStore, arguments: list[str]) -> None:
     done = tree.run("sessions", *arguments)

@@ -73,6 +73,14 @@ def test_count_ends_it(tree: Tree) -> None:
         assert watch.child.wait(PATIENCE) == 0
 
 
+@pytest.mark.parametrize("number", ["0", "-1", "some"])
+def test_a_count_is_above_0(tree: Tree, number: str) -> None:
+    """With 0 it would go on for ever."""
+    done = tree.run("watch", f"--count={number}")
+    assert done.exit_code == 2
+    assert f"'{number}' is not a number above 0" in done.stderr
+
+
 def test_quiet_says_nothing_but_changes(tree: Tree) -> None:
     tree.skill("project/.agents/skills/pdf")
     with watching(tree, "watchfiles", "-q", "--count", "1") as watch:

@@ -6,6 +6,7 @@ import inspect
 from typing import get_type_hints
 
 import pytest
+from google.genai.types import FunctionDeclaration, Type
 
 from skillbelt import Runtime
 from skillbelt.integrations.functions import skill_functions, skill_instructions
@@ -23,7 +24,25 @@ def test_it_has_the_arguments_of_the_tool(belt: Runtime) -> None:
     assert list(found) == ["skill", "docs", "include_all_docs"]
     assert found["skill"].default is inspect.Parameter.empty
     assert get_type_hints(load)["include_all_docs"] == bool | None
+    assert get_type_hints(load)["docs"] == list[str] | None
     assert "The name of the skill" in (load.__doc__ or "")
+
+
+def test_a_list_says_of_what(belt: Runtime) -> None:
+    """Gemini refuses one that does not."""
+    made = skill_functions(belt.session("ada", "chat"))
+    declared = [
+        FunctionDeclaration.from_callable_with_api_option(callable=one, use_json_schema=False)
+        for one in made.values()
+    ]
+    found = [
+        value
+        for one in declared
+        for value in ((one.parameters and one.parameters.properties) or {}).values()
+        if value.type == Type.ARRAY
+    ]
+    assert found
+    assert all(value.items and value.items.type for value in found)
 
 
 def test_what_is_wrong_is_told(belt: Runtime) -> None:

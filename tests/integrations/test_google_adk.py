@@ -14,7 +14,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService, Session
 from google.genai import types
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from skillbelt import Runtime
 from skillbelt.integrations.google_adk import LOADED, SkillToolset
@@ -63,10 +63,11 @@ def answers(request: LlmRequest) -> list[dict[str, Any]]:
 class Desk:
     """An agent with ADK's own sessions."""
 
-    def __init__(self, belt: Runtime, model: Scripted) -> None:
+    def __init__(self, belt: Runtime, model: Scripted, **options: Any) -> None:
         self.service = InMemorySessionService()
+        skills = SkillToolset(belt)
         agent = LlmAgent(
-            name="helper", model=model, instruction="Be kind.", tools=[SkillToolset(belt)]
+            name="helper", model=model, instruction="Be kind.", tools=[skills], **options
         )
         self.runner = Runner(app_name="desk", agent=agent, session_service=self.service)
 
@@ -116,6 +117,17 @@ def test_adks_own_session_keeps_it(belt: Runtime) -> None:
     session = Desk(belt, model).say("a", "greet me", "again")
     assert "mellifluous" in answers(model.sent[2])[0]["result"]
     assert "loaded already" in answers(model.sent[3])[1]["result"]
+    assert session.state[LOADED] == ["greet"]
+
+
+class Mood(BaseModel):
+    """What an app keeps in its state."""
+
+    mood: str = ""
+
+
+def test_a_schema_of_the_state_need_not_know_of_skills(belt: Runtime) -> None:
+    session = Desk(belt, scripted(LOAD, say("done")), state_schema=Mood).say("a", "greet me")
     assert session.state[LOADED] == ["greet"]
 
 

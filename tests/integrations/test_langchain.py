@@ -7,20 +7,25 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
+import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
+from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from skillbelt import Runtime
 from skillbelt.integrations.kit import Kit
 from skillbelt.integrations.langchain import SkillMiddleware, skill_tools
+from tests.openai_server import called, said, serving
+
+KEY = SecretStr("key")
 
 
 class Scripted(GenericFakeChatModel):
@@ -75,6 +80,16 @@ def test_the_system_prompt_tells_what_there_is_and_stays(belt: Runtime) -> None:
     first, second = (sent[0].text for sent in fake.sent)
     assert first == second
     assert first.startswith("Be kind.") and "<name>greet</name>" in first
+
+
+def test_the_blocks_of_a_system_message_keep_their_marks(belt: Runtime) -> None:
+    mine = {"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}
+    fake = model(AIMessage("done"))
+    prompt = SystemMessage([mine])
+    create_agent(fake, system_prompt=prompt, middleware=[SkillMiddleware(belt)]).invoke(ask("hi"))
+    blocks: Any = fake.sent[0][0].content
+    assert blocks[0] == mine
+    assert "<name>greet</name>" in blocks[1]["text"]
 
 
 def test_the_graphs_own_checkpointer_keeps_it(belt: Runtime) -> None:
@@ -137,6 +152,35 @@ def test_a_call_that_goes_wrong_is_an_answer(belt: Runtime) -> None:
     unknown, wrong = [one for one in fake.sent[2] if isinstance(one, ToolMessage)]
     assert (unknown.text, unknown.status) == ("unknown skill: nothing", "error")
     assert "argument 'skill' is missing" in wrong.text
+
+
+@pytest.mark.parametrize(
+    ("tool", "told"),
+    [("skill_load", "these are not JSON: Unterminated string"), ("skill_lode", "not a valid tool")],
+)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_arguments_that_break_off_are_answered(
+    belt: Runtime, tool: str, told: str, streaming: bool
+) -> None:
+    broken = called(tool, '{"skill": "greet')
+    with serving(broken, said("sorry")) as server:
+        chat = ChatOpenAI(model="tiny", base_url=server.url, api_key=KEY, streaming=streaming)
+        result = create_agent(chat, middleware=[SkillMiddleware(belt)]).invoke(ask("greet me"))
+    answer, last = result["messages"][-2:]
+    assert (answer.status, last.text) == ("error", "sorry")
+    assert told in answer.text
+
+
+def test_calls_of_other_tools_are_left_as_they_are(belt: Runtime) -> None:
+    def greet(skill: str) -> str:
+        """Greets."""
+        return f"hello {skill}"
+
+    with serving(called("greet", '{"skill": "ada'), said("done")) as server:
+        chat = ChatOpenAI(model="tiny", base_url=server.url, api_key=KEY, streaming=True)
+        made = create_agent(chat, tools=[greet], middleware=[SkillMiddleware(belt)])
+        result = made.invoke(ask("greet me"))
+    assert answers(result["messages"]) == ["hello ada"]
 
 
 def test_in_a_coroutine_while_it_streams(belt: Runtime) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from skillbelt.integrations import live
 from skillbelt.integrations.live import Follower, followed, followed_sync
 from skillbelt.sandbox.protocol import Outcome
 from skillbelt.tools import Watch
+from skillbelt.values import Limits
 
 
 class Command:
@@ -83,8 +83,7 @@ def test_in_the_loop_all_is_told_in_order_before_the_result() -> None:
     assert anyio.run(main) == "done"
 
 
-def test_what_nobody_takes_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_AHEAD_CHARS", 10)
+def test_what_nobody_takes_is_left_out() -> None:
     told: list[str] = []
 
     async def work(watch: Watch) -> None:
@@ -93,7 +92,8 @@ def test_what_nobody_takes_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
             watch.listener("stdout", b"four")
 
     async def main() -> None:
-        await followed(work, lambda _stream, text: told.append(text))
+        few = Limits(max_unread_bytes=10)
+        await followed(work, lambda _stream, text: told.append(text), few)
 
     anyio.run(main)
     assert told == ["four", "four"]

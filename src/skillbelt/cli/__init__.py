@@ -23,6 +23,7 @@ class Command(NamedTuple):
     summary: str
     details: str = ""
     words: str = ""  # what may stand after `--`, taken as it is
+    json: str = "print one JSON document"
 
 
 # No module may be called `list`: it would hide the built-in in this one.
@@ -47,7 +48,8 @@ COMMANDS: dict[str, Command] = {
         "run",
         "run a command of a skill in a sandbox",
         "Words after -- are one argument vector, not a shell string; use `bash -c` for a shell. "
-        "The exit code is the command's own.",
+        "The exit code is the command's own; with --json it is 1 for any that is not 0, and 124 "
+        "when it took too long.",
         "COMMAND...",
     ),
     "exec": Command(
@@ -64,7 +66,8 @@ COMMANDS: dict[str, Command] = {
     "chat": Command(
         "chat",
         "talk, with the skills at hand",
-        "/help lists what can be typed there. With --json each event is one line of JSON.",
+        "/help lists what can be typed there.",
+        json="print each event as a line of JSON",
     ),
     "demo": Command("demo", "show what skillbelt does, from discovery to result, with no key"),
     "build": Command(
@@ -85,7 +88,8 @@ COMMANDS: dict[str, Command] = {
         "list, explain and change what is allowed, and answer who waits for permission",
         "`why NAME` says which rule decides, from which file and line; allow, ask and deny add a "
         "rule of the user's; revoke takes one back, or what was remembered; watch answers the "
-        "requests of other processes.",
+        "requests of other processes, pending lists them, and answer answers one.",
+        json="print one JSON document; with watch each request as a line",
     ),
     "doctor": Command(
         "doctor",
@@ -94,15 +98,24 @@ COMMANDS: dict[str, Command] = {
         "says it does, and 5 that there was no sandbox to attack.",
     ),
     "trust": Command("trust", "say which project folders and origins are trusted"),
-    "log": Command("log", "print what was decided, loaded and run, and why"),
+    "log": Command(
+        "log",
+        "print what was decided, loaded and run, and why",
+        json="print one JSON document; with --follow each event as a line",
+    ),
     "serve": Command(
         "serve",
         "serve skills to MCP clients",
         "Over standard input and output one client is served, which starts this program. Over HTTP "
         "there may be many; each sends the token, which is printed to stderr when none is given.",
+        json="with --http: print where the server is, and its token, as one JSON document",
     ),
     "refresh": Command("refresh", "scan again, ask remote sources again, and say what changed"),
-    "watch": Command("watch", "print changes of the catalogue as they happen, until interrupted"),
+    "watch": Command(
+        "watch",
+        "print changes of the catalogue as they happen, until interrupted",
+        json="print each change as a line of JSON",
+    ),
     "config": Command("config", "print the merged settings and where each came from"),
 }
 _EXIT_CODES = (
@@ -160,11 +173,16 @@ def parser(name: str) -> argparse.ArgumentParser:
         formatter_class=_formatter,
     )
     import_module(f"skillbelt.cli.{command.module}").configure(made)
-    made.add_argument("--json", action="store_true", help="print one JSON document")
+    made.add_argument("--json", action="store_true", help=command.json)
     made.add_argument("--project", metavar="DIR", help="the project folder (default: this one)")
-    made.add_argument("--config", metavar="FILE", help="settings file to use for the project")
+    made.add_argument(
+        "--config", metavar="FILE", help="settings to use in place of the project's own"
+    )
     made.add_argument("-q", "--quiet", action="store_true", help="print no messages")
     made.add_argument("-v", "--verbose", action="store_true", help="print more")
+    if command.words:
+        shown = made.format_usage().removeprefix("usage: ").rstrip()
+        made.usage = f"{shown} -- {command.words}".replace("%", "%%")
     return made
 
 

@@ -9,7 +9,7 @@ import time
 from skillbelt.artifacts import Artifact, ArtifactStore, open_artifacts, parse_reference, read
 from skillbelt.artifacts.protocol import SCHEME
 from skillbelt.cli.load import print_text
-from skillbelt.cli.output import CLI_SESSION, print_json, print_table, say
+from skillbelt.cli.output import CLI_SESSION, count, print_json, print_table, say
 from skillbelt.cli.sessions import parse_id, session_id
 from skillbelt.errors import ArtifactError, ConfigError
 from skillbelt.settings import Settings, load_settings
@@ -21,7 +21,13 @@ _SHOWN_VERSIONS = 10
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `artifacts`."""
-    parser.add_argument("action", choices=("list", "get"), help="what to do")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("list", "get"),
+        default="list",
+        help="what to do (default: list)",
+    )
     parser.add_argument("name", metavar="NAME[@V]", nargs="?", help="the artifact")
     parser.add_argument(
         "--session",
@@ -131,4 +137,4 @@ def _hint(store: ArtifactStore, key: SessionKey, name: str) -> str:
     close = get_close_matches(name, names, n=3)
     if close:
         return f"closest: {', '.join(map(one_line, close))}"
-    return f"session {session_id(key)} has " + (f"{len(names)} others" if names else "none")
+    return f"session {session_id(key)} has " + (count(len(names), "other") if names else "none")

@@ -30,7 +30,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `ask`."""
     parser.add_argument("text", metavar="TEXT", help="the question; - takes it from standard input")
     parser.add_argument(
-        "--file", metavar="F", action="append", default=[], help="a file the question is about"
+        "--file",
+        metavar="F",
+        action="append",
+        default=[],
+        help="a file the question is about; may be repeated",
     )
     model_options(parser)
 

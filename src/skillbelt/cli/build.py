@@ -20,7 +20,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "skill", metavar="SKILL", nargs="?", help="a skill, or its folder (default: this folder)"
     )
-    parser.add_argument("--plugin", metavar="P", default="", help="which builder to use")
+    parser.add_argument(
+        "--plugin", metavar="P", default="", help="which builder to use (default: by the source)"
+    )
     parser.add_argument(
         "--check", action="store_true", help="only say whether wasm/skill.wasm is current"
     )

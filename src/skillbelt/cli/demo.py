@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from skillbelt.agent.ranking import ranked
-from skillbelt.cleanup import remove_tree
+from skillbelt.trees import remove_tree
 from skillbelt.cli.output import print_json, say, show_progress, wants_progress, width
 from skillbelt.environments import can_be_written
 from skillbelt.errors import RunRefused, SkillbeltError

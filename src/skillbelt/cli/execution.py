@@ -7,7 +7,7 @@ import json
 import sys
 
 from skillbelt.cli.live import Live
-from skillbelt.cli.output import CLI_SESSION, open_catalog, print_json
+from skillbelt.cli.output import CLI_SESSION, SANDBOX_HELP, open_catalog, print_json
 from skillbelt.cli.run import TIMED_OUT, open_workbench, tell_end
 from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.execute import Execution, denied, execute
@@ -29,12 +29,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--script",
         metavar="S",
         default="",
-        help="which script or WASM module, by its path or its name",
+        help="which script or WASM module, by its path or its name (default: as the input's "
+        "action or the skill says)",
     )
     parser.add_argument(
-        "--timeout-ms", metavar="N", type=int, default=0, help="milliseconds at most"
+        "--timeout-ms",
+        metavar="N",
+        type=int,
+        default=0,
+        help="milliseconds at most (default: the limit exec_timeout_seconds)",
     )
-    parser.add_argument("--sandbox", metavar="S", help="which sandbox (default: the setting)")
+    parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     parser.add_argument("--yes", action="store_true", help="say yes to what this run asks for")
 
 

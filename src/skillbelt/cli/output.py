@@ -18,6 +18,7 @@ _GAP = 2  # blanks between two columns
 _LEAST_ROOM = 10
 
 _ONE_RUN = 3600.0
+SANDBOX_HELP = "auto, none, or one that `skillbelt doctor -v` lists (default: the setting sandbox)"
 # Whose session a run from the command line is: what a SessionKey is made of. The key itself would
 # bring the store along.
 CLI_SESSION = ("skillbelt", "cli", "default")
@@ -115,6 +116,13 @@ def _print_on_terminal(head: Sequence[str], rows: list[list[str]], wrap: bool) -
     for row in rows:
         table.add_row(*(Text(cell, style="cyan" if n == 0 else "") for n, cell in enumerate(row)))
     console.print(table)
+
+
+def positive(text: str) -> int:
+    """A number that counts something, as an option gives it."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
 
 
 def count(number: int, noun: str) -> str:

@@ -38,18 +38,34 @@ _ANSWERS: tuple[AnswerKind, ...] = get_args(AnswerKind)
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `permissions`."""
     actions = ("list", "why", "allow", "ask", "deny", "revoke", "watch", "pending", "answer")
-    parser.add_argument("action", choices=actions, nargs="?", default="list", help="what to do")
+    parser.add_argument(
+        "action", choices=actions, nargs="?", default="list", help="what to do (default: list)"
+    )
     parser.add_argument(
         "subject",
         metavar="SUBJECT",
         nargs="?",
-        help="a skill, a command or another text; a pattern to allow, ask or deny; what to revoke",
+        help="a skill, a command or another text; a pattern to allow, ask or deny; what to revoke; "
+        "the ID of a request to answer",
     )
-    parser.add_argument("answer", metavar="ANSWER", nargs="?", choices=_ANSWERS, help="to `answer`")
-    parser.add_argument("--type", choices=tuple(TYPES), default="skill", help="of the permission")
+    parser.add_argument(
+        "answer",
+        metavar="ANSWER",
+        nargs="?",
+        choices=_ANSWERS,
+        help=f"with `answer`: {', '.join(_ANSWERS[:-1])} or {_ANSWERS[-1]}",
+    )
+    parser.add_argument(
+        "--type",
+        choices=tuple(TYPES),
+        default="skill",
+        help="what it is the permission for (default: skill)",
+    )
     parser.add_argument("--agent", metavar="A", default="", help="only for this agent")
     parser.add_argument("--initiator", choices=_INITIATORS, help="only when asked for by this one")
-    parser.add_argument("--message", metavar="TEXT", default="", help="what to tell with an answer")
+    parser.add_argument(
+        "--message", metavar="TEXT", default="", help="with `answer`: a word for the model"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from skillbelt.cli.asking import open_gate
 from skillbelt.cli.live import Live
 from skillbelt.cli.output import (
     CLI_SESSION,
+    SANDBOX_HELP,
     open_catalog,
     print_json,
     say,
@@ -43,18 +44,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FROM[=TO]",
         action="append",
         default=[],
-        help="a file for the run: a path, or artifact://, host://, workspace://, skill://",
+        help="a file for the run: a path, or artifact://, host://, workspace://, skill://; it goes "
+        "to work/inputs, or to TO in the workspace; may be repeated",
     )
     parser.add_argument(
-        "--output", metavar="GLOB", action="append", default=[], help="files to give back"
+        "--output",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="files to give back, such as 'out/*'; may be repeated",
     )
     parser.add_argument("--save", action="store_true", help="keep those files as artifacts")
     parser.add_argument(
-        "--env", metavar="K=V", action="append", default=[], help="a variable for the command"
+        "--env",
+        metavar="K=V",
+        action="append",
+        default=[],
+        help="a variable for the command; may be repeated",
     )
     parser.add_argument("--cwd", metavar="D", default="", help="where to run, below the skill")
-    parser.add_argument("--timeout", metavar="S", type=float, default=0.0, help="seconds at most")
-    parser.add_argument("--sandbox", metavar="S", help="which sandbox (default: the setting)")
+    parser.add_argument(
+        "--timeout",
+        metavar="S",
+        type=float,
+        default=0.0,
+        help="seconds at most (default: the limit run_timeout_seconds)",
+    )
+    parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     parser.add_argument("--yes", action="store_true", help="say yes to what this run asks for")
 
 

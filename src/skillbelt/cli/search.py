@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from skillbelt.catalog import Catalog, Filters
 from skillbelt.cli.output import (
     open_catalog,
+    positive,
     print_json,
     print_table,
     say,
@@ -33,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "query", nargs="?", metavar="QUERY", help="what is to be done; - reads it from stdin"
     )
     parser.add_argument(
-        "--limit", type=_count, default=_LIMIT, metavar="N", help="how many at most (default: 10)"
+        "--limit", type=positive, default=_LIMIT, metavar="N", help="how many at most (default: 10)"
     )
     parser.add_argument("--agent", metavar="A", help="only what a model as this agent may use")
     parser.add_argument(
@@ -147,9 +148,3 @@ def _print_report(report: Report, args: argparse.Namespace) -> None:
     if args.verbose:
         for query, found in report.misses:
             say(f"missed: {one_line(query)}: found {one_line(found)}", args)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return int(text)

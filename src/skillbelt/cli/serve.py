@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         action="append",
         default=[],
-        help="let pages of this origin call the HTTP server from a browser",
+        help="let pages of this origin call the HTTP server from a browser; may be repeated",
     )
 
 

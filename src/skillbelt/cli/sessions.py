@@ -21,7 +21,13 @@ NOT_FOUND = 3
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `sessions`."""
-    parser.add_argument("action", choices=("list", "show", "delete"), help="what to do")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("list", "show", "delete"),
+        default="list",
+        help="what to do (default: list)",
+    )
     parser.add_argument(
         "id", metavar="ID", nargs="?", help="the session, as `list` prints it: app/user/session"
     )

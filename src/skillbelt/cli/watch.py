@@ -7,13 +7,13 @@ import signal
 import threading
 
 from skillbelt.catalog import Catalog, Changes
-from skillbelt.cli.output import count, open_catalog, say
+from skillbelt.cli.output import count, open_catalog, positive, say
 from skillbelt.text import one_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `watch`."""
-    parser.add_argument("--count", type=int, metavar="N", help="stop after N changes")
+    parser.add_argument("--count", type=positive, metavar="N", help="stop after N changes")
 
 
 def run(args: argparse.Namespace) -> int:

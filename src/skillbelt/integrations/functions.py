@@ -18,7 +18,6 @@ _TYPES: dict[object, Any] = {
     "string": str,
     "integer": int,
     "boolean": bool,
-    "array": list[Any],
     "object": dict[str, Any],
 }
 
@@ -60,7 +59,7 @@ def _function(
 def _parameters(schema: dict[str, Any]) -> list[inspect.Parameter]:
     made = []
     for name, value in schema["properties"].items():
-        kind, required = _TYPES[value["type"]], name in schema["required"]
+        kind, required = _type(value), name in schema["required"]
         made.append(
             inspect.Parameter(
                 name,
@@ -70,6 +69,13 @@ def _parameters(schema: dict[str, Any]) -> list[inspect.Parameter]:
             )
         )
     return made
+
+
+def _type(schema: dict[str, Any]) -> Any:
+    """The Python type; some providers refuse a list that does not say of what."""
+    if schema["type"] == "array":
+        return list[_type(schema["items"])]  # type: ignore[misc]
+    return _TYPES[schema["type"]]
 
 
 def _docstring(tool: Tool) -> str:

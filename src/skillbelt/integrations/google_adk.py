@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from skillbelt.runtime import Runtime
 
 OnOutput = Callable[[ToolContext, Output], Awaitable[None] | None]
-# What is loaded, in the state of ADK's session: for callbacks and other agents to look at.
-LOADED = "skills_loaded"
+# What is loaded, in the state of ADK's session: for callbacks and other agents to look at. A name
+# with an owner, as ADK's own have, needs no place in the schema that an app may have for its state.
+LOADED = "skillbelt:loaded"
 _RESULT = "result"
 
 

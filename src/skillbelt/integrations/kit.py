@@ -74,7 +74,7 @@ class Kit:
         def work(watch: Watch) -> Coroutine[Any, Any, ToolResult]:
             return self.session.call(tool, arguments, watch=watch, inline=True, shown=shown)
 
-        return _answer(await followed(work, tell))
+        return _answer(await followed(work, tell, self.session.shelf.settings.limits))
 
     def call_sync(
         self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from skillbelt.sandbox.protocol import Running, Stream
 from skillbelt.tools import Watch
+from skillbelt.values import Limits
 
-END_SECONDS = 10.0  # how long whoever cancels waits for the command that is being ended
-_AHEAD_CHARS = 2**20  # that nobody has taken yet; the result has the beginning anyway
+_DEFAULT = Limits()
 _Result = TypeVar("_Result")
 
 
@@ -79,18 +79,22 @@ class Follower:
 
 
 class _Pieces:
-    """Output on its way from a thread to the loop; what is too far ahead is left out."""
+    """Output on its way from a thread to the loop.
 
-    def __init__(self) -> None:
+    What is too far ahead is left out; the result has the beginning anyway.
+    """
+
+    def __init__(self, most: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[tuple[Stream, str] | None] = asyncio.Queue()
-        self._lock, self._ahead = threading.Lock(), 0
+        self._lock, self._most, self._ahead = threading.Lock(), most, 0
 
     def put(self, stream: Stream, text: str) -> None:
+        size = len(text.encode())
         with self._lock:
-            if self._ahead + len(text) > _AHEAD_CHARS:
+            if self._ahead + size > self._most:
                 return
-            self._ahead += len(text)
+            self._ahead += size
         self._post((stream, text))
 
     def end(self) -> None:
@@ -104,7 +108,7 @@ class _Pieces:
         piece = await self._queue.get()
         if piece is not None:
             with self._lock:
-                self._ahead -= len(piece[1])
+                self._ahead -= len(piece[1].encode())
         return piece
 
 
@@ -117,10 +121,12 @@ def followed_sync(work: Callable[[Watch], _Result], tell: Tell | None) -> _Resul
 
 
 async def followed(
-    work: Callable[[Watch], Coroutine[Any, Any, _Result]], tell: Tell | None
+    work: Callable[[Watch], Coroutine[Any, Any, _Result]],
+    tell: Tell | None,
+    limits: Limits = _DEFAULT,
 ) -> _Result:
     """What the work gives; what it prints is told meanwhile, here. Cancelling it ends it."""
-    pieces = _Pieces()
+    pieces = _Pieces(limits.max_unread_bytes)
     follower = Follower(pieces.put if tell else None)
     task = asyncio.get_running_loop().create_task(work(follower.watch))
     task.add_done_callback(lambda done: _over(done, follower, pieces))
@@ -132,7 +138,7 @@ async def followed(
         return await task
     except BaseException:
         if follower.kill():
-            await _settled(task)
+            await _settled(task, limits.cancel_timeout_seconds)
         raise
 
 
@@ -143,12 +149,12 @@ def _over(done: asyncio.Task[Any], follower: Follower, pieces: _Pieces) -> None:
         done.exception()  # whoever waits for it raises it; nobody may wait any more
 
 
-async def _settled(task: asyncio.Task[Any]) -> None:
+async def _settled(task: asyncio.Task[Any], seconds: float) -> None:
     """Wait until it has ended, however often whoever waits is cancelled meanwhile."""
     from anyio import CancelScope
 
     loop = asyncio.get_running_loop()
-    end = loop.time() + END_SECONDS
+    end = loop.time() + seconds
     with CancelScope(shield=True):  # of anyio's own scopes, which cancel all the time
         while not task.done() and loop.time() < end:
             with suppress(asyncio.CancelledError):

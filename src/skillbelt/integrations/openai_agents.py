@@ -70,13 +70,8 @@ def _caller(
     kit: Kit, name: str, on_stream: OnStream | None
 ) -> Callable[[ToolContext[Any], str], Awaitable[str]]:
     async def call(context: ToolContext[Any], arguments: str) -> str:
-        def tell(stream: Stream, text: str) -> Awaitable[None] | None:
-            return (
-                on_stream(Output(name, context.tool_call_id, stream, text)) if on_stream else None
-            )
-
-        told = tell if on_stream else None
-        return (await kit.call(name, arguments, shown(context.turn_input), told)).text
+        tell = _teller(name, context.tool_call_id, on_stream)
+        return (await kit.call(name, arguments, shown(context.turn_input), tell)).text
 
     return call
 
