@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from skillbelt.agent.ranking import ranked
-from skillbelt.trees import remove_tree
 from skillbelt.cli.output import print_json, say, show_progress, wants_progress, width
 from skillbelt.environments import can_be_written
 from skillbelt.errors import RunRefused, SkillbeltError
@@ -26,6 +25,7 @@ from skillbelt.runtime import Runtime
 from skillbelt.settings import load_settings
 from skillbelt.skill import Skill
 from skillbelt.text import one_line, shorten, tokens
+from skillbelt.trees import remove_tree
 
 _REVIEW = "Review app.py: is it safe to merge?"
 _PDF = "What does the PDF say about the lighthouse?"
