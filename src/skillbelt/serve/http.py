@@ -17,6 +17,7 @@ from skillbelt.errors import ConfigError
 from skillbelt.runtime import Runtime
 from skillbelt.serve.drain import Drain
 from skillbelt.serve.guard import guarded
+from skillbelt.serve.patience import BURST, patient, room
 from skillbelt.serve.server import SkillServer
 
 PATH = "/mcp"
@@ -111,6 +112,7 @@ async def serve_http(
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     port = listening.getsockname()[1]
+    most = room(limits.max_served_sessions + limits.max_parallel_calls)
     drain = Drain(guarded(app, token=token, host=host, port=port, origins=origins))
     config = uvicorn.Config(
         drain,
@@ -119,7 +121,8 @@ async def serve_http(
         log_level="error",
         access_log=False,
         server_header=False,
-        limit_concurrency=limits.max_served_sessions + limits.max_parallel_calls,
+        http=patient(limits.request_timeout_seconds, most),
+        backlog=BURST,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         ws="none",
     )
