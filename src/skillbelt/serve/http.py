@@ -19,6 +19,7 @@ from skillbelt.serve.drain import Drain
 from skillbelt.serve.guard import guarded
 from skillbelt.serve.patience import BURST, patient, room
 from skillbelt.serve.server import SkillServer
+from skillbelt.serve.whole import Whole
 
 PATH = "/mcp"
 DEFAULT = "127.0.0.1:8765"
@@ -113,7 +114,8 @@ async def serve_http(
     )
     port = listening.getsockname()[1]
     most = room(limits.max_served_sessions + limits.max_parallel_calls)
-    drain = Drain(guarded(app, token=token, host=host, port=port, origins=origins))
+    whole = Whole(app, limits.max_request_bytes)
+    drain = Drain(guarded(whole, token=token, host=host, port=port, origins=origins))
     config = uvicorn.Config(
         drain,
         log_config=None,
