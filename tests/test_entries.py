@@ -110,6 +110,21 @@ def test_dependencies_and_repositories_are_not_looked_into(tree: Tree) -> None:
     assert said(folder) == []
 
 
+def test_what_a_host_need_not_take_over_mcp_is_told(tree: Tree) -> None:
+    """Files and bytes count, SKILL.md among them; links and folders do not."""
+    many, heavy = tree.skill("many"), tree.skill("heavy")
+    for number in range(511):
+        (many / f"{number}.md").touch()
+    os.symlink("1.md", many / "link")
+    (many / "empty").mkdir()
+    assert said(many) == []
+    (many / "one-more").touch()
+    assert said(many) == [("folder-large", ".")]
+    with open(heavy / "data.wasm", "wb") as file:
+        file.truncate(16 * 2**20)
+    assert said(heavy) == [("folder-large", ".")]
+
+
 def test_the_number_of_entries_is_bounded(tree: Tree) -> None:
     folder = tree.skill("pdf")
     for number in range(5):

@@ -17,6 +17,9 @@ from skillbelt.rules import finding
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"})
+# What every host must take that gets skills over MCP.
+_TAKEN_FILES = 512
+_TAKEN_BYTES = 16 * 2**20
 _SHELL_SUFFIXES = ("", ".sh", ".bash", ".zsh")
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -70,7 +73,7 @@ def _unusable(path: str, error: OSError | ValueError) -> Unusable:
 
 def check_entries(folder: str, limits: Limits) -> Iterator[Diagnostic]:
     """What is wrong with the files of a skill, its own SKILL.md left out; sorted by path."""
-    seen = 0
+    seen = files = size = 0
     for entry, relative in _walk(folder, "", 0, limits):
         if isinstance(entry, Diagnostic):
             yield entry
@@ -83,9 +86,23 @@ def check_entries(folder: str, limits: Limits) -> Iterator[Diagnostic]:
                 None,
                 f"only {limits.max_manifest_files:,} entries were checked",
             )
-            return
+            break
         if relative != SKILL_FILE or entry.is_symlink():
             yield from _check_entry(entry, folder, relative, limits)
+        own = _size(entry)
+        files, size = files + (own is not None), size + (own or 0)
+    if files > _TAKEN_FILES or size > _TAKEN_BYTES:
+        message = f"the skill has {files:,} files with {size:,} bytes"
+        yield finding("folder-large", folder, None, message)
+
+
+def _size(entry: os.DirEntry[str]) -> int | None:
+    """How many bytes the entry has, if it is a file of the skill."""
+    try:
+        regular = entry.is_file(follow_symlinks=False)
+        return entry.stat(follow_symlinks=False).st_size if regular else None
+    except OSError:
+        return None
 
 
 def _walk(

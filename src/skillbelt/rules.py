@@ -484,6 +484,14 @@ _ROWS = (
         "split it, or let a script read it",
     ),
     Rule(
+        "folder-large",
+        "info",
+        "info",
+        "the skill has more than 512 files or 16 MiB",
+        "Hosts that get skills over MCP need not take more than that.",
+        "move data that is not always needed out of the skill",
+    ),
+    Rule(
         "folder-cut",
         "info",
         "info",

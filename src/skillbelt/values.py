@@ -222,6 +222,7 @@ class Limits(NamedTuple):
     max_unread_bytes: int = 2**20
     cancel_timeout_seconds: float = 10.0
     max_request_bytes: int = 4 * 2**20
+    request_timeout_seconds: float = 30.0
     max_served_sessions: int = 1_000
     served_idle_seconds: float = 1_800.0
     max_audit_bytes: int = 64 * 2**20

@@ -14,11 +14,13 @@ from mcp_types import (
 )
 
 from skillbelt.permission import Answer, Request
-from skillbelt.serve.asking import answer, can_be_asked, form, question
+from skillbelt.serve.asking import CLOSED, UNCLEAR, answer, can_be_asked, form, question
 
 RUN = Request(
     "run", ("rm -rf out",), ("rm -rf out",), "run `rm -rf out` with the skill pdf", skill="pdf"
 )
+
+NONE = Answer("reject", UNCLEAR, "mcp")
 
 
 def test_the_question_says_what_who_and_what_always_covers() -> None:
@@ -60,27 +62,26 @@ def test_always_can_be_chosen_where_it_can_be_remembered(always: bool) -> None:
         ("accept", {"answer": "reject", "message": 7}, Answer("reject", by="mcp")),
         ("decline", None, Answer("reject", by="mcp")),
         ("decline", {"answer": "always"}, Answer("reject", by="mcp")),
-        ("cancel", {"answer": "always"}, None),
-        ("accept", None, None),
-        ("accept", {"answer": "ALWAYS"}, None),
-        ("accept", {"answer": True}, None),
-        ("accept", {"message": "once"}, None),
+        ("cancel", {"answer": "always"}, Answer("reject", CLOSED, "mcp")),
+        ("accept", None, NONE),
+        ("accept", {"answer": "ALWAYS"}, NONE),
+        ("accept", {"answer": True}, NONE),
+        ("accept", {"message": "once"}, NONE),
     ],
 )
-def test_what_an_answer_means(action: Any, content: Any, meant: Answer | None) -> None:
+def test_what_an_answer_means(action: Any, content: Any, meant: Answer) -> None:
     assert answer(RUN, ElicitResult(action=action, content=content)) == meant
 
 
 def test_always_means_nothing_where_it_was_not_offered() -> None:
     given = ElicitResult(action="accept", content={"answer": "always"})
-    assert answer(RUN._replace(always=()), given) is None
+    assert answer(RUN._replace(always=()), given) == NONE
 
 
 def test_a_long_message_is_cut() -> None:
     said = answer(
         RUN, ElicitResult(action="accept", content={"answer": "reject", "message": "x" * 10_000})
     )
-    assert said is not None
     assert len(said.message) <= 1_000
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -63,13 +64,27 @@ async def test_a_refusal_reaches_the_model_with_its_reason(belt: Runtime, mode: 
 
 
 @every_era
-@pytest.mark.parametrize("person", [None, Person()], ids=["no form", "closed"])
-async def test_without_an_answer_it_is_refused(
-    belt: Runtime, mode: str, person: Person | None
+async def test_without_a_form_nobody_is_there(belt: Runtime, mode: str) -> None:
+    given = await load(belt, mode, None)
+    assert given.is_error
+    assert "nobody is there to give it" in text_of(given)
+
+
+@every_era
+@pytest.mark.parametrize(
+    ("person", "told"),
+    [
+        (Person(), "was refused: the form was closed without an answer"),
+        (Person(answer="perhaps"), "was refused: what came back from the form is no answer to it"),
+    ],
+    ids=["closed", "nonsense"],
+)
+async def test_a_form_that_is_not_answered_is_a_refusal(
+    belt: Runtime, mode: str, person: Person, told: str
 ) -> None:
     given = await load(belt, mode, person)
     assert given.is_error
-    assert "nobody is there to give it" in text_of(given)
+    assert text_of(given).endswith(told)
 
 
 @every_era
@@ -85,7 +100,7 @@ async def test_who_does_not_answer_in_time_has_refused(skills: Tree, mode: str) 
         given = await load(belt, mode, silent)  # type: ignore[arg-type]
     assert asked.is_set()
     assert given.is_error
-    assert "Permission to load the skill pdf" in text_of(given)
+    assert "was asked for, and nobody answered in time" in text_of(given)
     assert belt.gate.ledger.all() == []
 
 
@@ -201,9 +216,33 @@ async def test_who_never_comes_back_is_given_up(skills: Tree) -> None:
                 await waiting_state(client)
 
 
+async def test_one_conversation_leaves_room_for_others(skills: Tree) -> None:
+    """Each is in a name of its own, as over HTTP."""
+    with Runtime(skills.project, trust_project="ask", max_parallel_calls=8) as belt:
+        served = SkillServer(belt)
+        person: Any = Person()
+
+        async def fill() -> int:
+            async with Client(served.server, elicitation_callback=person) as client:
+                for count in range(20):
+                    try:
+                        await waiting_state(client)
+                    except MCPError as error:
+                        assert "too many calls at once" in str(error)
+                        return count
+            return 20
+
+        taken = []
+        for whose in ("first", "second", "third"):
+            served.carrier._whose = partial(str.format, whose)
+            taken.append(await fill())
+        served.close()
+    assert taken == [5, 2, 1], "whoever comes finds a place, however much others want"
+
+
 async def test_a_request_of_somebody_else_is_left_to_others(belt: Runtime) -> None:
     """The desk of a server is not only for its clients."""
-    carrier = Carrier(belt.gate.desk, ask_seconds=5, most=10)
+    carrier = Carrier(belt.gate.desk, str, ask_seconds=5, most=10)
     belt.gate.desk.listen(
         lambda pending: belt.gate.desk.answer(pending.id, Answer("once")), elsewhere=False
     )

@@ -139,9 +139,10 @@ def test_nonsense_is_answered_and_harms_nobody(shared: Raw) -> None:
         (b"nonsense\n", -32700),
         (b"{\n", -32700),
         (b"\xff\xfe\x00\n", -32700),
-        (b"[]\n", -32700),
-        (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}\n', -32700),
-        (b'{"jsonrpc": "2.0", "id": [1], "result": {}}\n', -32700),
+        (b"[]\n", -32600),
+        (b'[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]\n', -32600),
+        (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}\n', -32600),
+        (b'{"jsonrpc": "2.0", "id": [1], "result": {}}\n', -32600),
         (b"[" * 50_000 + b"\n", -32700),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "' + b"x" * 100_000 + b'"}\n', -32600),
     ):
@@ -162,6 +163,25 @@ def test_nonsense_is_answered_and_harms_nobody(shared: Raw) -> None:
         assert answer["error"]["code"] == code, method
     raw.ask("ping", "still there")
     assert raw.answer() == {"jsonrpc": "2.0", "id": "still there", "result": {}}
+
+
+@pytest.mark.parametrize(
+    ("id", "told"),
+    [
+        ('"a"', "a"),
+        ("7", 7),
+        ("null", None),
+        ("true", None),
+        ("1.5", None),
+        ("9" * 4_000, None),
+        ('"\\ud800"', None),
+    ],
+)
+def test_a_request_that_is_none_is_refused_by_its_id(shared: Raw, id: str, told: object) -> None:
+    """So that nobody waits for its answer."""
+    shared.write(f'{{"jsonrpc": "2.0", "id": {id}, "method": "ping", "params": 7}}\n'.encode())
+    answer = shared.answer()
+    assert (answer["id"], answer["error"]["code"]) == (told, -32600)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +210,7 @@ def test_whatever_is_answered_but_yes_is_no(shared: Raw, answer: dict[str, objec
     message = {"jsonrpc": "2.0", "id": question["id"], **answer}
     shared.write(json.dumps(message).encode() + b"\n")
     while (found := shared.answer()).get("id") != "run":
-        assert found["error"]["code"] == -32700
+        assert found["error"]["code"] == -32600
     assert found["result"]["isError"] is True
     assert "happened" not in found["result"]["content"][0]["text"].partition("`echo happened`")[2]
 

@@ -6,7 +6,7 @@ import pytest
 
 from skillbelt import Runtime
 from skillbelt.serve import subscriptions
-from skillbelt.serve.offer import Offer
+from skillbelt.serve.offer import Offer, Published
 from skillbelt.serve.subscriptions import Subscriptions
 from tests.serve.conftest import SKILLS
 from tests.tree import Tree
@@ -52,3 +52,23 @@ def test_there_is_a_bound_for_each(wanted: Subscriptions, monkeypatch: pytest.Mo
     assert not wanted.add("one", [LATER])
     assert wanted.add("one", [GUIDE]), "it has that already"
     assert wanted.of("one") == {GUIDE, BODY}
+
+
+def test_a_skill_is_looked_at_once_for_all_of_its_files(
+    belt: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer, looked = Offer(belt), list[str]()
+    real = offer.published
+
+    def published(name: str) -> Published | None:
+        looked.append(name)
+        return real(name)
+
+    monkeypatch.setattr(offer, "published", published)
+    wanted = Subscriptions(offer)
+    wanted.add("one", [GUIDE, BODY, LATER])
+    assert looked == ["pdf"]
+    assert wanted.there(GUIDE)
+    assert looked == ["pdf"], "and is known then"
+    wanted.changed()
+    assert looked == ["pdf", "pdf"]

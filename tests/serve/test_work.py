@@ -19,7 +19,7 @@ ASKED = Pending("1", Request("run", ("ls",)), 0.0)
 
 
 def work(job: Any, can_ask: bool = True) -> Work[Any]:
-    made: Work[Any] = Work(job, can_ask=can_ask, ended=lambda _: None)
+    made: Work[Any] = Work(job, "chat", can_ask=can_ask, ended=lambda _: None)
     made.start()
     return made
 
@@ -28,6 +28,7 @@ def asking(seconds: float = 10, times: int = 1, can_ask: bool = True) -> Work[An
     """A job that asks, and gives what it was told."""
     made: Work[Any] = Work(
         lambda _: [made.ask(ASKED, seconds) for _ in range(times)],
+        "chat",
         can_ask=can_ask,
         ended=lambda _: None,
     )

@@ -57,6 +57,7 @@ class McpServer:
 
     def __init__(self) -> None:
         self.entries: list[Any] = []
+        self.listing: Any = None  # in place of the entries
         self.files: dict[str, bytes] = {}
         self.unlisted: dict[str, Any] = {}
         self.requests: list[str] = []
@@ -122,7 +123,8 @@ class McpServer:
             raise MCPError(-32601, "Method not found")
         start = int(params.cursor or 0)
         found = self.entries if self.endless else self.entries[start : start + self.page]
-        result: dict[str, Any] = {"resultType": "complete", "skills": found, "ttlMs": 0}
+        result: dict[str, Any] = {"resultType": "complete", "ttlMs": 0}
+        result["skills"] = found if self.listing is None else self.listing
         if self.endless or start + self.page < len(self.entries):
             result["nextCursor"] = str(start + self.page)
         return {**result, "cacheScope": "private"}

@@ -161,6 +161,13 @@ def test_an_address_that_leads_nowhere_is_a_diagnostic(fetch: Pull, url: str, co
     assert "hunter2" not in str(pulled.diagnostics)
 
 
+def test_a_list_that_is_none_is_told_in_a_line(mcp: McpServer, fetch: Pull) -> None:
+    mcp.listing = {"pdf": 1}
+    [problem] = fetch(mcp.url).diagnostics
+    assert problem.code == "mcp-failed"
+    assert problem.message == "the answer is not what the protocol says"
+
+
 def test_a_token_is_sent_and_never_shown(mcp: McpServer, fetch: Pull, cache: Path) -> None:
     mcp.add()
     pulled = fetch(mcp.url.replace("://", "://the-secret@"))

@@ -190,7 +190,7 @@ class Rude(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["content-length"]))
         bodies = {"bomb": gzip.compress(b" " * 10**7), "html": b"<html>", "nonsense": b"\xff["}
         body = bodies.get(how, b"")
-        self.send_response({"redirect": 307, "wrong": 500}.get(how, 200))
+        self.send_response({"redirect": 307, "wrong": 500, "refused": 401}.get(how, 200))
         if how == "redirect":
             self.send_header(
                 "Location", f"http://localhost:{self.headers['host'].split(':')[1]}/private"
@@ -218,6 +218,7 @@ class Rude(BaseHTTPRequestHandler):
         ("html", "mcp-failed", "text/html"),
         ("nonsense", "mcp-failed", "Failed to parse JSON response"),
         ("wrong", "mcp-failed", "error response"),
+        ("refused", "mcp-failed", "the server does not take requests without a token (401)"),
         ("drip", "remote-timeout", "no answer"),
     ],
 )
@@ -226,7 +227,8 @@ def test_an_answer_that_is_none_is_one_diagnostic(
 ) -> None:
     Rude.asked.clear()
     with answering(Rude) as url:
-        limits = QUICK._replace(http_timeout_seconds=0.7, source_timeout_seconds=2)
+        seconds = 0.7 if how == "drip" else 30
+        limits = QUICK._replace(http_timeout_seconds=seconds, source_timeout_seconds=2 * seconds)
         pulled = fetch(f"{url}?{how}", limits=limits)
     [problem] = pulled.diagnostics
     assert (problem.code, pulled.located) == (code, ())
@@ -234,3 +236,11 @@ def test_an_answer_that_is_none_is_one_diagnostic(
     assert "\n" not in problem.message
     assert {*Rude.asked} == {f"/mcp?{how}"}, "and nobody else was asked"
     assert capfd.readouterr().err == ""
+
+
+def test_a_token_that_is_refused_is_told_and_not_shown(fetch: Pull) -> None:
+    with answering(Rude) as url:
+        [problem] = fetch(url.replace("://", "://the-secret@") + "?refused").diagnostics
+    assert "the server does not take its token (401)" in problem.message
+    assert "TOKEN@host" in problem.remedy
+    assert "the-secret" not in str(problem)

@@ -13,6 +13,8 @@ from skillbelt.text import one_line, shorten
 _SHOWN = 300  # characters of what a skill or a model says
 _MESSAGE = 1_000
 _BY = "mcp"
+CLOSED = "the form was closed without an answer"
+UNCLEAR = "what came back from the form is no answer to it"
 
 
 def can_be_asked(capabilities: ClientCapabilities | None) -> bool:
@@ -53,14 +55,14 @@ def question(request: Request) -> str:
     return "\n".join(lines)
 
 
-def answer(request: Request, result: ElicitResult) -> Answer | None:
-    """What the person said; None when they closed the form, or said nothing that can be meant."""
-    if result.action == "decline":
-        return Answer("reject", by=_BY)
+def answer(request: Request, result: ElicitResult | None) -> Answer:
+    """What the person said. Whatever is no clear yes is a no, which says what came in its place."""
+    if result is None:
+        return Answer("reject", UNCLEAR, _BY)
+    if result.action != "accept":
+        return Answer("reject", CLOSED if result.action == "cancel" else "", _BY)
     content = result.content or {}
     kind, message = content.get("answer"), content.get("message")
-    if result.action != "accept" or not isinstance(kind, str):
-        return None
     match kind:
         case "reject":
             said = message if isinstance(message, str) else ""
@@ -69,7 +71,7 @@ def answer(request: Request, result: ElicitResult) -> Answer | None:
             return Answer("once", by=_BY)
         case "always" if request.always:
             return Answer("always", by=_BY)
-    return None
+    return Answer("reject", UNCLEAR, _BY)
 
 
 def _shown(text: str) -> str:

@@ -49,7 +49,7 @@ class Calls:
             session.shelf.look()
             return session.tools(listing=True)
 
-        made = await self._carrier.plain(job)
+        made = await self._carrier.plain(ctx, job)
         return ListToolsResult(tools=[_shaped(tool) for tool in made])
 
     async def call(

@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import anyio
@@ -56,9 +56,15 @@ class _Parked(NamedTuple):
 class Carrier:
     """The requests of one server that are at work."""
 
-    def __init__(self, desk: Desk, *, ask_seconds: float, most: int) -> None:
-        """Nobody is asked longer than `ask_seconds`; no more than `most` go on at once."""
-        self._desk, self._ask_seconds, self._most = desk, ask_seconds, most
+    def __init__(
+        self, desk: Desk, whose: Callable[[Context], str], *, ask_seconds: float, most: int
+    ) -> None:
+        """`whose` names the conversation of a request; no more than `most` requests go on at once.
+
+        The desk asks nobody longer than `ask_seconds`.
+        """
+        self._desk, self._whose = desk, whose
+        self._ask_seconds, self._most = ask_seconds, most
         self._lock = threading.Lock()
         self._works: dict[str, Work[Any]] = {}
         self._parked: dict[str, _Parked] = {}
@@ -76,7 +82,7 @@ class Carrier:
         if params.request_state is not None:
             work = self._resumed(params, what)
         else:
-            work = self._begin(job, can_ask=_may_ask(ctx))
+            work = self._begin(ctx, job, can_ask=_may_ask(ctx))
         try:
             if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 return await self._follow(ctx, work, what)
@@ -85,9 +91,9 @@ class Carrier:
             work.cancel()
             raise
 
-    async def plain(self, job: Job[T]) -> T:
+    async def plain(self, ctx: Context, job: Job[T]) -> T:
         """What a job gives that asks nobody; MCPError says what went wrong."""
-        work = self._begin(job, can_ask=False)
+        work = self._begin(ctx, job, can_ask=False)
         try:
             while not isinstance(await work.events.get(), Done):
                 pass
@@ -111,16 +117,24 @@ class Carrier:
 
     # Where it begins and goes on
 
-    def _begin(self, job: Job[T], *, can_ask: bool) -> Work[T]:
-        work = Work(job, can_ask=can_ask, ended=self._forget)
+    def _begin(self, ctx: Context, job: Job[T], *, can_ask: bool) -> Work[T]:
+        work = Work(job, self._whose(ctx), can_ask=can_ask, ended=self._forget)
         with self._lock:
-            if self._closed or len(self._works) >= self._most:
+            if self._closed or not self._has_room(work.owner):
                 reason = "the server is being ended" if self._closed else "too many calls at once"
                 raise MCPError(INTERNAL_ERROR, f"{reason}; try again later")
             self._works[work.mark] = work
             # Here, so that whoever closes meets either nothing or a thread to wait for.
             work.start()
         return work
+
+    def _has_room(self, owner: str) -> bool:
+        """Whether there is a place, and more of them are free than this conversation has taken.
+
+        So one alone gets about half of all places, and whoever comes later finds one.
+        """
+        free = self._most - len(self._works)
+        return free > 0 and sum(one.owner == owner for one in self._works.values()) <= free
 
     def _forget(self, work: Work[Any]) -> None:
         with self._lock:
@@ -135,8 +149,7 @@ class Carrier:
             del self._parked[params.request_state or ""]
         found = (params.input_responses or {}).get(_KEY)
         asked = parked.question.pending.request
-        said = answer(asked, found) if isinstance(found, ElicitResult) else None
-        reply_to(parked.question, said)
+        reply_to(parked.question, answer(asked, found if isinstance(found, ElicitResult) else None))
         return parked.work
 
     def _park(self, work: Work[Any], question: Question, what: str) -> InputRequiredResult:
@@ -194,20 +207,26 @@ class Carrier:
             await anyio.sleep(_MIND_SECONDS)
 
     async def _elicit(self, ctx: Context, question: Question) -> None:
-        said = None
-        with suppress(MCPError, ValidationError), anyio.move_on_after(self._ask_seconds):
-            asked = form(question.pending.request)
+        """Show the form. One that can not be shown is not answered; time is up at the desk."""
+        said, asked = None, form(question.pending.request)
+        try:
             found = await ctx.session.elicit_form(
                 asked.message, asked.requested_schema, ctx.request_id
             )
             said = answer(question.pending.request, found)
+        except ValidationError:
+            said = answer(question.pending.request, None)
+        except MCPError:
+            pass
         reply_to(question, said)
 
     # In a thread of the desk
 
     def _asked(self, pending: Pending) -> None:
         work = self._works.get(str(pending.request.metadata.get(MARK)))
-        said = work.ask(pending, self._ask_seconds) if work is not None else None
+        # Longer than the desk waits, since it is the desk that says that time is up.
+        seconds = self._ask_seconds + _LATE_SECONDS
+        said = work.ask(pending, seconds) if work is not None else None
         if said is None:
             raise LookupError("not answered")  # so that it is not waited for
         self._desk.answer(pending.id, said)

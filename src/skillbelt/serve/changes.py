@@ -104,10 +104,11 @@ class Watcher:
     async def subscribe(self, ctx: Context, params: SubscribeRequestParams) -> EmptyResult:
         """Answer `resources/subscribe`."""
         name, uri = self._sessions.name(ctx), params.uri
-        if not await asyncio.to_thread(self._subscriptions.there, uri):
-            raise unknown(uri, "there is no such resource")
         if not await asyncio.to_thread(self._subscriptions.add, name, [uri]):
             raise MCPError(INVALID_PARAMS, f"nobody can subscribe to more than {MOST} resources")
+        if not await asyncio.to_thread(self._subscriptions.there, uri):
+            self._subscriptions.remove(name, [uri])
+            raise unknown(uri, "there is no such resource")
         return EmptyResult()
 
     async def unsubscribe(self, ctx: Context, params: UnsubscribeRequestParams) -> EmptyResult:

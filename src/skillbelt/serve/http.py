@@ -17,7 +17,9 @@ from skillbelt.errors import ConfigError
 from skillbelt.runtime import Runtime
 from skillbelt.serve.drain import Drain
 from skillbelt.serve.guard import guarded
+from skillbelt.serve.patience import BURST, patient, room
 from skillbelt.serve.server import SkillServer
+from skillbelt.serve.whole import Whole
 
 PATH = "/mcp"
 DEFAULT = "127.0.0.1:8765"
@@ -111,7 +113,9 @@ async def serve_http(
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     port = listening.getsockname()[1]
-    drain = Drain(guarded(app, token=token, host=host, port=port, origins=origins))
+    most = room(limits.max_served_sessions + limits.max_parallel_calls)
+    whole = Whole(app, limits.max_request_bytes)
+    drain = Drain(guarded(whole, token=token, host=host, port=port, origins=origins))
     config = uvicorn.Config(
         drain,
         log_config=None,
@@ -119,7 +123,8 @@ async def serve_http(
         log_level="error",
         access_log=False,
         server_header=False,
-        limit_concurrency=limits.max_served_sessions + limits.max_parallel_calls,
+        http=patient(limits.request_timeout_seconds, most),
+        backlog=BURST,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         ws="none",
     )

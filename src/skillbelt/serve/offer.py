@@ -10,7 +10,8 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import NamedTuple
 
 from skillbelt.errors import PathEscape
@@ -106,14 +107,15 @@ class Offer:
 
     def find(self, uri: str) -> Located | None:
         """What the address names; None for what is not there, or is not for this client."""
-        parts = segments(uri)
-        found = self.published(parts[0]) if parts else None
-        if parts is None or found is None:
-            return None
-        place = found.place.split("/")
-        if parts[: len(place)] != place:
-            return None
-        return Located(found, "/".join(parts[len(place) :]))
+        return _located(uri, self.published)
+
+    def digests(self, uris: Iterable[str]) -> dict[str, str]:
+        """The SHA-256 of the file at each address, "" where there is none.
+
+        Each skill is looked at once, however many of its files are meant.
+        """
+        published = cache(self.published)
+        return {uri: _digest(_located(uri, published)) for uri in uris}
 
     def _publish(self, skill: Skill) -> Published | None:
         limits = self._shelf.settings.limits
@@ -132,6 +134,22 @@ class Offer:
             return None
         place = skill.name if skill.name == name else f"{skill.name}/{name}"
         return Published(skill, place, fields, files)
+
+
+def _located(uri: str, published: Callable[[str], Published | None]) -> Located | None:
+    parts = segments(uri)
+    found = published(parts[0]) if parts else None
+    if parts is None or found is None:
+        return None
+    place = found.place.split("/")
+    if parts[: len(place)] != place:
+        return None
+    return Located(found, "/".join(parts[len(place) :]))
+
+
+def _digest(found: Located | None) -> str:
+    file = found.published.files.get(found.path) if found else None
+    return file.sha256 if file else ""
 
 
 def read_bytes(published: Published, file: FileEntry) -> bytes | None:

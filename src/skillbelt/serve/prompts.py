@@ -45,7 +45,7 @@ class Prompts:
     ) -> ListPromptsResult:
         """The skills that a user may call, with what they take."""
         listed, cursor = await self._carrier.plain(
-            lambda _watch: self._page(params.cursor if params else None)
+            ctx, lambda _watch: self._page(params.cursor if params else None)
         )
         return ListPromptsResult(prompts=listed, next_cursor=cursor)
 

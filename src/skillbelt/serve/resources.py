@@ -62,7 +62,7 @@ class Resources:
     ) -> ListResourcesResult:
         """The SKILL.md of each skill; what lies beside it is found from there."""
         given, cursor = await self._carrier.plain(
-            lambda _watch: published_page(self._offer, params.cursor if params else None)
+            ctx, lambda _watch: published_page(self._offer, params.cursor if params else None)
         )
         listed = [_resource(one, SKILL_FILE, one.files[SKILL_FILE]) for one in given]
         return ListResourcesResult(resources=listed, next_cursor=cursor)
@@ -122,7 +122,7 @@ class SkillsExtension(Extension):
 
     async def _list(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
         given, cursor = await self._carrier.plain(
-            lambda _watch: published_page(self._offer, params.cursor)
+            ctx, lambda _watch: published_page(self._offer, params.cursor)
         )
         result = {"resultType": "complete", "skills": [one.entry() for one in given], **_CACHE}
         return {**result, "nextCursor": cursor} if cursor is not None else result
@@ -149,7 +149,7 @@ class SkillsExtension(Extension):
         return {**result, "nextCursor": cursor} if cursor is not None else result
 
     async def _found(self, ctx: Context, uri: str) -> Located | None:
-        return await self._carrier.plain(lambda _watch: self._offer.find(uri))
+        return await self._carrier.plain(ctx, lambda _watch: self._offer.find(uri))
 
 
 def published_page(offer: Offer, cursor: str | None) -> tuple[list[Published], str | None]:

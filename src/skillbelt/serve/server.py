@@ -51,12 +51,13 @@ class SkillServer:
 
     def __init__(self, belt: Runtime) -> None:
         limits = belt.settings.limits
+        sessions, offer = Sessions(belt), Offer(belt)
         self.carrier = Carrier(
             belt.gate.desk,
+            sessions.name,
             ask_seconds=limits.permission_timeout_seconds,
             most=limits.max_parallel_calls,
         )
-        sessions, offer = Sessions(belt), Offer(belt)
         logs = Logs(sessions)
         self.watcher = Watcher(belt, offer, sessions, logs, limits.max_served_sessions)
         kinds = {name: kind for kind, name in belt.names.items()}

@@ -72,7 +72,8 @@ class Sessions:
 
 
 def _connection(ctx: ServerRequestContext[Any, Any]) -> Connection:
-    # The one place where a handler gets to what lasts as long as its connection.
+    # The one place where a handler gets to what lasts as long as its connection; the SDK means its
+    # stack for handlers, but has no public way to it yet.
     return ctx.session._connection
 
 

@@ -31,6 +31,7 @@ from skillbelt.serve.server import SkillServer
 from skillbelt.serve.wire import Wire
 
 _CHUNK = 64 * 2**10
+_NO_MESSAGE = "the line is no message of JSON-RPC 2.0"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 Read = MemoryObjectReceiveStream[SessionMessage | Exception]
 Write = MemoryObjectSendStream[SessionMessage]
@@ -109,9 +110,20 @@ def _line(message: JSONRPCMessage) -> bytes:
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
     except ValueError:
-        told = ErrorData(code=INTERNAL_ERROR, message="the answer can not be written as JSON")
-        error = JSONRPCError(jsonrpc="2.0", id=getattr(message, "id", None), error=told)
+        told = "the answer can not be written as JSON"
+        error = _error(INTERNAL_ERROR, told, getattr(message, "id", None))
         return error.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+
+
+def _plain_id(id: object) -> str | int | None:
+    """The id, if it is one that can be sent back."""
+    if isinstance(id, str) and id.isprintable():
+        return id
+    return id if type(id) is int and abs(id) < 2**53 else None
+
+
+def _error(code: int, message: str, id: str | int | None) -> JSONRPCError:
+    return JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message=message))
 
 
 def _done(written: asyncio.Future[None]) -> None:
@@ -170,22 +182,27 @@ class _Reader:
         try:
             found = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except (ValidationError, ValueError, RecursionError):
-            self._refuse(PARSE_ERROR, "the line is no message of JSON-RPC")
             return self._settle(line)
         self._wait(self._given.send(SessionMessage(found)))
 
     def _settle(self, line: bytes) -> None:
-        """An answer that can not be read is one all the same: nobody waits for another."""
-        with suppress(ValueError, RecursionError):
-            found = json.loads(line)
-            if isinstance(found, dict) and "method" not in found:
-                told = ErrorData(code=PARSE_ERROR, message="the answer can not be read")
-                error = JSONRPCError(jsonrpc="2.0", id=found.get("id"), error=told)
-                self._wait(self._given.send(SessionMessage(error)))
+        """Answer what can not be used, by its id if it has one.
 
-    def _refuse(self, code: int, message: str) -> None:
-        error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=message))
-        self._wait(self._answers.send(SessionMessage(error)))
+        An answer that can not be read is one all the same: nobody waits for another.
+        """
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            return self._refuse(PARSE_ERROR, "the line is no JSON")
+        known = found if isinstance(found, dict) else {}
+        id = _plain_id(known.get("id"))
+        self._refuse(INVALID_REQUEST, _NO_MESSAGE, id if "method" in known else None)
+        if known and "method" not in known:
+            error = _error(PARSE_ERROR, "the answer can not be read", id)
+            self._wait(self._given.send(SessionMessage(error)))
+
+    def _refuse(self, code: int, message: str, id: str | int | None = None) -> None:
+        self._wait(self._answers.send(SessionMessage(_error(code, message, id))))
 
     def _wait(self, sending: Coroutine[None, None, None]) -> None:
         """Until it was taken, so that a client can not fill the memory."""

@@ -23,7 +23,9 @@ class Subscriptions:
     def add(self, owner: str, uris: Iterable[str]) -> bool:
         """Note what the owner wants to hear about; False when that is too much, and nothing is."""
         wanted = set(uris)
-        now = {uri: self._digest(uri) for uri in wanted - self._digests.keys()}
+        if len(wanted) > MOST:
+            return False
+        now = self._offer.digests(wanted - self._digests.keys())
         with self._lock:
             whole = self._owners.get(owner, set()) | wanted
             if len(whole) > MOST:
@@ -50,22 +52,17 @@ class Subscriptions:
             return frozenset(self._owners.get(owner, ()))
 
     def there(self, uri: str) -> bool:
-        """Whether there is a file at the address now."""
-        return bool(self._digest(uri))
+        """Whether there is a file at the address; of what is subscribed to, that is known."""
+        return bool(self._digests.get(uri) or self._offer.digests([uri])[uri])
 
     def changed(self) -> list[str]:
         """The addresses whose file came, went or is another since this was asked last."""
         with self._looking:
-            now = {uri: self._digest(uri) for uri in list(self._digests)}
+            now = self._offer.digests(list(self._digests))
             with self._lock:
                 found = [uri for uri, mark in now.items() if self._digests.get(uri, mark) != mark]
                 self._digests |= {uri: now[uri] for uri in found}
         return sorted(found)
-
-    def _digest(self, uri: str) -> str:
-        found = self._offer.find(uri)
-        file = found.published.files.get(found.path) if found else None
-        return file.sha256 if file else ""
 
     def _tidy(self) -> None:
         wanted = set().union(*self._owners.values()) if self._owners else set()

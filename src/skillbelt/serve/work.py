@@ -46,9 +46,14 @@ Job = Callable[[Watch], T]
 class Work(Generic[T]):
     """A job on its way. `events` is read in the loop; all else may be called from any thread."""
 
-    def __init__(self, job: Job[T], *, can_ask: bool, ended: Callable[[Work[T]], None]) -> None:
-        """`can_ask` says whether there is somebody to ask; `ended` is called in its thread."""
-        self.mark, self.can_ask = os.urandom(16).hex(), can_ask
+    def __init__(
+        self, job: Job[T], owner: str, *, can_ask: bool, ended: Callable[[Work[T]], None]
+    ) -> None:
+        """`owner` is the conversation it is for; `can_ask` says whether anybody there can be asked.
+
+        `ended` is called in its thread.
+        """
+        self.mark, self.owner, self.can_ask = os.urandom(16).hex(), owner, can_ask
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._job, self._ended = job, ended
@@ -82,12 +87,16 @@ class Work(Generic[T]):
         """End what it runs, now or once it starts; nobody is asked for it any more."""
         with self._lock:
             self._cancelled = True
-            questions, self._questions = self._questions, []
             running = self._running
-        for reply in questions:
-            _settle(reply, None)
+        self._ask_no_more()
         if running is not None:
             running.kill()
+
+    def _ask_no_more(self) -> None:
+        with self._lock:
+            questions, self._questions = self._questions, []
+        for reply in questions:
+            _settle(reply, None)
 
     def ask(self, pending: Pending, seconds: float) -> Answer | None:
         """What the client says; blocks. None when it can not be asked or said nothing in time."""
@@ -120,6 +129,7 @@ class Work(Generic[T]):
             self._error = error
         finally:
             self._post(Done())
+            self._ask_no_more()
             self._ended(self)
 
     def _note_start(self, running: Running) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
@@ -40,6 +41,7 @@ _MAX_EMPTY_PAGES = 50
 _BESIDE_BYTES = 2**20  # of an answer, beside what was asked for
 _ESCAPED = 6  # bytes that JSON may need for one of a text
 _SHOWN = 200
+_VALIDATOR = re.compile(r"\d+ validation errors? for .*", re.DOTALL)
 _REQUEST_TIMEOUT = -32001  # as the official client calls it
 T = TypeVar("T")
 
@@ -183,8 +185,8 @@ def _failure(url: str, error: BaseException, seconds: float) -> SourceError:
         return OutOfTime(url, f"no answer within {seconds:g} s")
     if getattr(error, "code", 0) == _REQUEST_TIMEOUT:
         return OutOfTime(url, "no answer in time")
-    # What a validator has to say goes on for lines; what was being done stands before it.
-    said = str(error).partition(": 1 validation error")[0]
+    # What a validator has to say goes on for lines; what was being done may stand before it.
+    said = re.sub(_VALIDATOR, "the answer is not what the protocol says", str(error))
     reason = shorten(one_line(said or type(error).__name__), _SHOWN)
     remedy = "check the server and its address, then `skillbelt refresh`"
     return SourceFailure(url, reason, code="mcp-failed", remedy=remedy)

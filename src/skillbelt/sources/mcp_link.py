@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _KEPT = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 # A server that is skillbelt itself would have the same settings, and start itself in turn.
 _ALONE = {f"{ENV_PREFIX}MCP_COMMANDS": ""}
+_REFUSALS = (401, 403)
 _TAIL_BYTES = 2_000
 _END_SECONDS = 2.0
 _LAST_WORDS_SECONDS = 0.3
@@ -103,7 +104,7 @@ async def connected(
         if server.command:
             transport: Any = _command(server.command, source, most)
         else:
-            http = await stack.enter_async_context(_http(server, limits, most))
+            http = await stack.enter_async_context(_http(server, source, limits, most))
             transport = streamable_http_client(
                 server.url, http_client=http, max_sse_event_size=most
             )
@@ -121,8 +122,16 @@ async def connected(
 # HTTP
 
 
-def _http(server: Server, limits: Limits, most: int) -> httpx2.AsyncClient:
+def _refused(source: str, status: int, *, token: bool) -> SourceFailure:
+    reason = f"the server does not take {'its' if token else 'requests without a'} token ({status})"
+    remedy = "write its token before the host: mcp+https://TOKEN@host/mcp"
+    return SourceFailure(source, reason, code="mcp-failed", remedy=remedy)
+
+
+def _http(server: Server, source: str, limits: Limits, most: int) -> httpx2.AsyncClient:
     async def bound(response: httpx2.Response) -> None:
+        if response.status_code in _REFUSALS:
+            raise _refused(source, response.status_code, token=bool(server.headers))
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         # What is unpacked can have a thousand times the bytes that are counted.
         packed = response.headers.get("content-encoding", "identity") != "identity"
