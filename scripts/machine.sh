@@ -123,9 +123,9 @@ acceleration() {
         { [ "$processor" = aarch64 ] || grep -qwE 'vmx|svm' /proc/cpuinfo; }; then
         echo "-accel kvm -cpu host"
     elif [ "$processor" = aarch64 ]; then
-        echo "-accel tcg,thread=multi -cpu max,pauth-impdef=on"
+        echo "-accel tcg,thread=multi -cpu cortex-a57"
     else
-        echo "-accel tcg,thread=multi -cpu max"
+        echo "-accel tcg,thread=multi -cpu Nehalem,-cx16"
     fi
 }
 
@@ -137,7 +137,7 @@ boot() {
     "qemu-system-$processor" -machine "$hardware" $(acceleration) -smp 2 -m 3072 -nographic \
         -no-reboot -nic none -kernel "$(echo "$root"/boot/vmlinuz-*)" \
         -initrd "$(echo "$root"/boot/initrd.img-*)" \
-        -append "root=/dev/vda rw quiet console=$console systemd.show_status=0" \
+        -append "root=/dev/vda rw quiet console=$console systemd.show_status=0 panic=-1" \
         -drive "file=$folder/root.img,format=raw,if=virtio,snapshot=on" \
         -drive "file=$folder/work.img,format=raw,if=virtio,cache=unsafe" \
         -device virtio-rng-pci -device virtio-serial -chardev "file,id=said,path=$said" \

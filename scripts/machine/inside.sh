@@ -1,6 +1,6 @@
 # Run by root in the machine that machine.sh makes. Its last line says how it ended.
 export HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin
-export PYTHONPATH=/opt/work/skillbelt/src:/opt/work/site PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=/opt/work/skillbelt/src:/opt/work/site
 cd /opt/work/skillbelt || exit
 . /opt/work/asked
 code=0
@@ -18,7 +18,7 @@ as() {
         delegated)
             runuser -u worker -- env HOME=/home/worker XDG_RUNTIME_DIR=/run/user/1000 \
                 systemd-run --user --quiet --pipe --wait --collect --working-directory="$PWD" \
-                -E "PYTHONPATH=$PYTHONPATH" -E PYTHONDONTWRITEBYTECODE=1 "$@"
+                -E "PYTHONPATH=$PYTHONPATH" "$@"
             ;;
     esac
 }
@@ -45,7 +45,6 @@ python3 --version
 bwrap --version
 loginctl enable-linger worker
 systemctl start user@1000.service
-python3 -m compileall -q src ../site >/dev/null
 for by in $who; do
     say "$by"
     as "$by" python3 -c "$where" || code=1
@@ -53,8 +52,9 @@ for by in $who; do
         as "$by" python3 -m skillbelt doctor --sandbox --json >"/tmp/attacks-$by.json" || code=1
         python3 -c "$summary" <"/tmp/attacks-$by.json" || code=1
     fi
-    # Word splitting is meant: each word is a file.
+    # Another processor is some thirty times slower. Each word of the tests is a file.
     # shellcheck disable=SC2086
-    as "$by" python3 -m pytest -q -n0 -p no:cacheprovider --basetemp="/tmp/tests-$by" $tests || code=1
+    as "$by" python3 -m pytest -q -n0 -p no:cacheprovider --timeout 1800 \
+        --basetemp="/tmp/tests-$by" $tests || code=1
 done
 echo "machine: ended with $code"
