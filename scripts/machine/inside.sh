@@ -25,8 +25,8 @@ as() {
 
 summary='
 import collections, json, sys
-rows = [row for row in json.load(sys.stdin) if "attack" in row]
-print(dict(collections.Counter((row["sandbox"], row["outcome"]) for row in rows)))
+rows = json.load(sys.stdin)["matrix"]
+print(collections.Counter((row["sandbox"], row["outcome"]) for row in rows))
 for row in rows:
     if row["outcome"] not in ("stopped", "not claimed"):
         print(row)
