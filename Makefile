@@ -6,7 +6,7 @@ LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --extra all --group build -
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check fix bench bench-run bench-container bench-wasm bench-permission bench-prompt bench-search bench-agent docs lock clean
+.PHONY: help setup demo test check fix bench bench-run bench-container bench-wasm bench-permission bench-prompt bench-search bench-agent docs lock machine clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -65,6 +65,9 @@ docs: $(VENV)/.all ## rewrites the generated pages
 lock: $(VENV)/.dev ## renews the locks; ARGS=--upgrade takes newer versions
 	$(LOCK) --group dev -o requirements/dev.txt $(ARGS)
 	$(LOCK) -c requirements/dev.txt -o requirements/all.txt $(ARGS)
+
+machine: $(VENV)/.dev ## the native sandbox attacked and tested in a virtual machine; ARCH=amd64 or arm64
+	scripts/machine.sh $(ARCH)
 
 clean: ## removes everything that make made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -103,7 +103,10 @@ def test_what_a_killed_runtime_left_is_swept() -> None:
 
 
 def test_who_may_not_make_groups_has_none() -> None:
-    assert as_user("json.dump(cgroups.hierarchy(), sys.stdout)") is None
+    """Not root any more; who was not root before may have been given a group."""
+    own = hierarchy() if os.getuid() else None
+    found = as_user("json.dump(cgroups.hierarchy(), sys.stdout)")
+    assert found == (None if own is None else [own.version, list(own.parents)])
 
 
 def test_a_group_that_can_not_be_made_leaves_nothing(tmp_path: Path) -> None:
@@ -128,3 +131,31 @@ def test_the_second_version_is_used_where_it_hands_controllers_down(
     found = cgroups._second_version()
     assert found == Hierarchy(2, (str(own.parent),))
     assert found.label.startswith("cgroup v2")
+
+
+def test_a_group_that_was_handed_over_is_told_to_hand_controllers_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As systemd does with Delegate and DelegateSubgroup."""
+    own = tmp_path / "service" / "main"
+    own.mkdir(parents=True)
+    for folder in (tmp_path, own.parent):
+        (folder / "cgroup.controllers").write_text("cpu memory pids")
+        (folder / "cgroup.subtree_control").write_text("")
+    monkeypatch.setattr(cgroups, "MOUNT", str(tmp_path))
+    monkeypatch.setattr(cgroups, "_own_groups", lambda: {"": "/service/main"})
+    assert cgroups._second_version() == Hierarchy(2, (str(own.parent),))
+    assert (own.parent / "cgroup.subtree_control").read_text() == "+memory +pids"
+
+
+def test_the_group_of_everything_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "main"
+    own.mkdir()
+    (tmp_path / "cgroup.controllers").write_text("memory pids")
+    (tmp_path / "cgroup.subtree_control").write_text("")
+    monkeypatch.setattr(cgroups, "MOUNT", str(tmp_path))
+    monkeypatch.setattr(cgroups, "_own_groups", lambda: {"": "/main"})
+    assert cgroups._second_version() is None
+    assert (tmp_path / "cgroup.subtree_control").read_text() == ""

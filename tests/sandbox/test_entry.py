@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import struct
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,8 +40,8 @@ def start(tmp_path: Path) -> Start:
         waits: bool = True,
         locked: bool = False,
     ) -> Started:
-        lock = seccomp.lock("x86_64") if locked else b""
-        made = program(paths, limits, "x86_64", waits=waits, lock=lock)
+        lock = seccomp.lock() if locked else b""
+        made = program(paths, limits, waits=waits, lock=lock)
         assert made is not None
         file = tmp_path / "program"
         file.write_bytes(made)
@@ -52,8 +53,6 @@ def start(tmp_path: Path) -> Start:
             preexec_fn=_no_new_privileges,
         )  # fmt: skip
 
-    if os.uname().machine != "x86_64":
-        pytest.skip("this processor has the shell instead")
     return started
 
 
@@ -142,13 +141,14 @@ def test_the_first_that_is_there_is_locked(start: Start, tmp_path: Path) -> None
 _TRIES = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
+execve, execveat = {"x86_64": (59, 322), "aarch64": (221, 281)}[os.uname().machine]
 argv = (ctypes.c_char_p * 2)(b"/bin/true", None)
 tried = [lambda: os.execv("/bin/true", ["true"])]
 tried += [lambda: os.execve(os.open("/bin/true", os.O_RDONLY), ["true"], {})]
 for number in (0, 1, 2**32, 2**63, 2**64 - 1):
     wide = ctypes.c_ulong(number)
-    tried.append(lambda: libc.syscall(59, b"/bin/true", argv, None, wide))
-    tried.append(lambda: libc.syscall(322, -100, b"/bin/true", argv, wide, wide))
+    tried.append(lambda: libc.syscall(execve, b"/bin/true", argv, None, wide))
+    tried.append(lambda: libc.syscall(execveat, -100, b"/bin/true", argv, wide, wide))
 for one in tried:
     try:
         assert one() == -1 and ctypes.get_errno() == 13
@@ -191,6 +191,26 @@ def test_other_processors_have_none() -> None:
     assert program(PATHS, (), "riscv64") is None
 
 
-def test_a_word_that_is_no_text_is_passed_on() -> None:
-    made = program([os.fsdecode(b"/x/\xff")], (), "x86_64")
+@pytest.mark.parametrize(("processor", "mark"), [("x86_64", 62), ("aarch64", 183)])
+def test_it_is_marked_for_its_processor(processor: str, mark: int) -> None:
+    made = program(PATHS, (), processor)
+    assert made is not None and struct.unpack_from("<H", made, 18) == (mark,)
+
+
+def test_the_code_for_arm64_finds_what_comes_after_it() -> None:
+    """Every address that it makes from its own place (the instruction adr)."""
+    made = program(PATHS, (), "aarch64")
+    assert made is not None
+    end = made.index(b"1/bin/sh\0")
+    found = set()
+    for at in range(120, end, 4):
+        (word,) = struct.unpack_from("<I", made, at)
+        if word & 0x9F000000 == 0x10000000:
+            found.add(at + (word >> 3 & 0x1FFFFC) + (word >> 29 & 3))
+    assert found == {end, end + 1, end + len(b"1/bin/sh\0")}
+
+
+@pytest.mark.parametrize("processor", ["x86_64", "aarch64"])
+def test_a_word_that_is_no_text_is_passed_on(processor: str) -> None:
+    made = program([os.fsdecode(b"/x/\xff")], (), processor)
     assert made is not None and b"/x/\xff\0\0" in made

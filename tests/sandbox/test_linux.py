@@ -15,6 +15,8 @@ from skillbelt.sandbox.identity import current_identity
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.protocol import Mount, Outcome, run
 from skillbelt.sandbox.spawn import descendants
+from skillbelt.sandbox.usage import measure_folder
+from skillbelt.sandbox.watch import Guard
 from skillbelt.values import Capabilities, Limits
 from tests.sandbox.ordinary import conformance_as_user
 from tests.sandbox.outside import THROUGH_THE_PROXY_ALONE, tried
@@ -163,6 +165,20 @@ def test_a_preflight_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(linux, "_GATE", "printf 1; read -r gate; echo oh >&2; exit 9; ")
     with pytest.raises(SandboxUnavailable, match="ends with 9: oh"):
         linux._preflight.__wrapped__()
+
+
+def test_a_preflight_watches_a_small_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it takes more than a second, the folder is measured, which must not be the disk."""
+    watched: list[str] = []
+
+    class Noted(Guard):
+        def __init__(self, limits: Limits, workspace: str, temporary: str | None) -> None:
+            watched.append(workspace)
+            super().__init__(limits, workspace, temporary)
+
+    monkeypatch.setattr(linux, "Guard", Noted)
+    linux._try(own=True)
+    assert [measure_folder(each, 2**62, 100).files < 100 for each in watched] == [True]
 
 
 def test_a_preflight_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,10 +133,31 @@ def _second_version() -> Hierarchy | None:
     root = MOUNT if os.path.exists(f"{MOUNT}/cgroup.controllers") else f"{MOUNT}/unified"
     here = os.path.normpath(f"{root}/{own}")
     for folder in (here, os.path.dirname(here)):
-        with suppress(OSError), open(f"{folder}/cgroup.subtree_control", encoding="utf-8") as file:
-            if folder.startswith(root) and set(_WANTED) <= set(file.read().split()):
-                return Hierarchy(2, (folder,))
+        inside = folder.startswith(root)
+        if inside and (_hands_down(folder) or (folder != root and _told_to_hand_down(folder))):
+            return Hierarchy(2, (folder,))
     return None
+
+
+def _hands_down(folder: str) -> bool:
+    return set(_WANTED) <= _words_of(f"{folder}/cgroup.subtree_control")
+
+
+def _told_to_hand_down(folder: str) -> bool:
+    """Whoever was given a group to keep house in must say so first."""
+    with suppress(OSError):
+        if set(_WANTED) <= _words_of(f"{folder}/cgroup.controllers"):
+            _write(f"{folder}/cgroup.subtree_control", " ".join(f"+{name}" for name in _WANTED))
+            return True
+    return False
+
+
+def _words_of(path: str) -> set[str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return set(file.read().split())
+    except OSError:
+        return set()
 
 
 def _first_version() -> Hierarchy | None:

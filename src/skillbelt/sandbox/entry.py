@@ -6,7 +6,7 @@ a page of machine code without any; processors that it is not written for have t
 
 import os
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from skillbelt.sandbox import seccomp
@@ -129,8 +129,112 @@ _X86_64 = """
     bf7d000000                mov edi, 125
     0f05                      syscall
 """
-_CODE = {62: bytes.fromhex("".join(line.split()[0] for line in _X86_64.split("\n") if line))}
-_PROCESSORS = {"x86_64": 62}  # as files for them are marked
+# The same, as the words that the processor reads.
+_ARM64 = """
+    910003f3          mov x19, sp
+    30000b94          adr x20, data
+    f9400295          ldr x21, [x20]            ; how long the filter is
+    91004296          add x22, x20, #16         ; the filter
+    39402280          ldrb w0, [x20, #8]        ; whether to wait
+    8b150ed4          add x20, x22, x21, lsl #3 ; the limits
+    d10043ff          sub sp, sp, #16
+    340001e0          cbz w0, limit
+    d2800808          mov x8, #64               ; write(1, "1", 1)
+    d2800020          mov x0, #1
+    10000a21          adr x1, said
+    d2800022          mov x2, #1
+    d4000001          svc #0
+    f100041f          cmp x0, #1
+    54000941          b.ne fail
+    d28007e8          mov x8, #63               ; read(0, ..., 3): the answer
+    d2800000          mov x0, #0
+    910003e1          mov x1, sp
+    d2800062          mov x2, #3
+    d4000001          svc #0
+    f1000c1f          cmp x0, #3
+    54000861          b.ne fail
+    f9400281   limit: ldr x1, [x20]
+    37f80121          tbnz w1, #31, limited
+    d28020a8          mov x8, #261              ; prlimit64(0, kind, limit, NULL)
+    d2800000          mov x0, #0
+    91002282          add x2, x20, #8
+    d2800003          mov x3, #0
+    d4000001          svc #0
+    b5000760          cbnz x0, fail
+    91006294          add x20, x20, #24
+    17fffff7          b limit
+    91002294 limited: add x20, x20, #8
+    d2800017          mov x23, #0
+    b4000395          cbz x21, ready
+    d28022c8          mov x8, #278              ; getrandom(..., 8, 0)
+    910003e0          mov x0, sp
+    d2800101          mov x1, #8
+    d2800002          mov x2, #0
+    d4000001          svc #0
+    f100201f          cmp x0, #8
+    540005e1          b.ne fail
+    f94003f7          ldr x23, [sp]             ; the number
+    cb356fe9          sub x9, sp, x21, lsl #3
+    927ced3f          and sp, x9, #-16
+    910003ea          mov x10, sp
+    aa1503e9          mov x9, x21
+    f84086c0    copy: ldr x0, [x22], #8
+    f8008540          str x0, [x10], #8
+    f1000529          subs x9, x9, #1
+    54ffffa1          b.ne copy
+    910003ea          mov x10, sp
+    b9002d57          str w23, [x10, #44]       ; into both halves of the test
+    d360fee0          lsr x0, x23, #32
+    b9003d40          str w0, [x10, #60]
+    a9bf2bf5          stp x21, x10, [sp, #-16]!
+    d28022a8          mov x8, #277              ; seccomp(FILTER, 0, filter)
+    d2800020          mov x0, #1
+    d2800001          mov x1, #0
+    910003e2          mov x2, sp
+    d4000001          svc #0
+    b5000360          cbnz x0, fail
+    f8408660   ready: ldr x0, [x19], #8         ; then the words
+    8b000e78          add x24, x19, x0, lsl #3
+    91002318          add x24, x24, #8          ; the environment
+    39400280    path: ldrb w0, [x20]
+    34000200          cbz w0, shell
+    d2801ba8          mov x8, #221              ; execve(path, words + 4, environment, number)
+    aa1403e0          mov x0, x20
+    91008261          add x1, x19, #32
+    aa1803e2          mov x2, x24
+    aa1703e3          mov x3, x23
+    d4000001          svc #0
+    b100081f          cmn x0, #2                ; not there
+    540000a0          b.eq skip
+    b100341f          cmn x0, #13               ; not allowed
+    54000060          b.eq skip
+    b100501f          cmn x0, #20               ; not in a folder
+    54000081          b.ne shell
+    38401680    skip: ldrb w0, [x20], #1
+    35ffffe0          cbnz w0, skip
+    17fffff0          b path
+    d2801ba8   shell: mov x8, #221              ; execve("/bin/sh", words, environ, number)
+    30000100          adr x0, sh
+    aa1303e1          mov x1, x19
+    aa1803e2          mov x2, x24
+    aa1703e3          mov x3, x23
+    d4000001          svc #0
+    d2800bc8    fail: mov x8, #94               ; exit_group(125)
+    d2800fa0          mov x0, #125
+    d4000001          svc #0
+"""
+
+
+def _listed(listing: str) -> Iterator[bytes]:
+    return (bytes.fromhex(line.split()[0]) for line in listing.split("\n") if line)
+
+
+_X86_64_MARK, _ARM64_MARK = 62, 183  # as files for them are marked
+_PROCESSORS = {"x86_64": _X86_64_MARK, "aarch64": _ARM64_MARK}
+_CODE = {
+    _X86_64_MARK: b"".join(_listed(_X86_64)),
+    _ARM64_MARK: b"".join(word[::-1] for word in _listed(_ARM64)),
+}
 
 
 def program(

@@ -87,8 +87,10 @@ attempt(lambda: os.rename("loot", scene["other"] + "/loot"),
     Probe("magic links of /proc", (10,), "files", """
 ways = ["/proc/self/root", "/proc/self/cwd/../../../../../..", "/proc/1/root", "/proc/1/cwd",
         "/proc/2/root", f"/proc/{scene['pid']}/root", f"/proc/{scene['pid']}/cwd"]
+handles = f"/proc/{scene['pid']}/fd/"
 attempt(*(lambda way=way: read(way + scene["secret"]) for way in ways),
-        lambda: os.listdir(f"/proc/{scene['pid']}/fd"))
+        lambda: [os.readlink(handles + each) for each in os.listdir(handles)],
+        lambda: [os.open(handles + each, os.O_PATH) for each in os.listdir(handles)])
 """, "os.readlink('/proc/self/cwd')"),
     Probe("make a device", (16,), "files", """
 import stat
