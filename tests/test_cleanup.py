@@ -15,7 +15,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from skillbelt.cleanup import clean_workspaces, held, hold, measure, release, remove_tree
+from skillbelt.cleanup import clean_workspaces, held, hold, release, remove_tree
 from skillbelt.store import SessionKey
 from skillbelt.workspace import Workspace, open_workspace
 from tests.test_workspace import as_user, needs_root
@@ -368,20 +368,11 @@ def test_cleaning_and_opening_at_once_never_takes_a_workspace_away(tmp_path: Pat
         cleaner.join()
 
 
-def test_what_hides_its_size_counts_as_too_much(open_tree: Tree) -> None:
-    os.chmod(open_tree.root, 0o777)
-    code = """
-from skillbelt.cleanup import measure
-os.makedirs(sys.argv[1] + "/tree/hidden")
-os.chmod(sys.argv[1] + "/tree/hidden", 0)
-print(measure(sys.argv[1] + "/tree", 10**9) >= 10**9)
-os.chmod(sys.argv[1] + "/tree/hidden", 0o755)
-"""
-    assert as_user(code, open_tree.root) == "True\n"
-
-
-def test_measuring_goes_through_no_link_and_to_no_end(quick: Path) -> None:
-    nest(quick / "tree", 2_000)
-    os.symlink("/usr", quick / "tree" / "link")
-    assert measure(str(quick / "tree")) < 2**20
-    assert measure(str(quick / "tree"), 2**30) >= 2**30
+def test_what_is_nested_without_end_costs_nobody_else_a_workspace(quick: Path) -> None:
+    """It counts as what it takes, so those that were used before it stay."""
+    for used, session in enumerate(("before", "digger")):
+        with opened(quick, session, used=used) as workspace:
+            if session == "digger":
+                nest(Path(workspace.path, "work", "deep"), 200)
+    assert clean_workspaces(str(quick), idle_seconds=DAY, max_bytes=2**22, now=2.0) == []
+    assert len(names(quick)) == 2

@@ -19,17 +19,17 @@ from time import monotonic, sleep
 from typing import Literal, NamedTuple
 
 from skillbelt.environments import FOLDER, HALF_MADE, LOCK, Environment
+from skillbelt.paths import set_folder_mode
+from skillbelt.sizes import measure_folder
 
 LOCKS = ".locks"
 REMOVED = ".removed"
 METADATA = "metadata.json"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NAMED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK_FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK_PAUSE_SECONDS = 0.05
 _AT_A_TIME = 1000
 _MOST_LEFT = 100  # of what can not be removed, so many are named
-_MOST_MEASURED = 64  # folders in folders; whoever nests deeper hides something
 
 _USE = ".use"
 _GONE = ".gone-"  # what is being removed
@@ -108,21 +108,8 @@ def open_anyhow(dir_fd: int, name: str) -> int:
         os.close(handle)
     except PermissionError:
         pass
-    _open_up(dir_fd, name)
+    set_folder_mode(dir_fd, name, 0o700)
     return os.open(name, _FOLDER, dir_fd=dir_fd)
-
-
-def _open_up(dir_fd: int, name: str) -> None:
-    platform: str = sys.platform
-    if not platform.startswith("linux"):
-        os.chmod(name, 0o700, dir_fd=dir_fd, follow_symlinks=False)
-        return
-    # There is no chmod that does not follow links; a handle that needs no permission is one.
-    handle = os.open(name, _NAMED, dir_fd=dir_fd)
-    try:
-        os.chmod(f"/proc/self/fd/{handle}", 0o700)
-    finally:
-        os.close(handle)
 
 
 def remove_tree(path: str, *, seconds: float = 600.0) -> tuple[str, ...]:
@@ -177,7 +164,7 @@ def _move(source: int, name: str, target: int, to: str) -> None:
     try:
         move()
     except PermissionError:
-        _open_up(source, name)
+        set_folder_mode(source, name, 0o700)
         move()
 
 
@@ -285,7 +272,7 @@ def clean_workspaces(
     remove_leftovers(os.path.join(folder_of_all, REMOVED))
     by_age = sorted(_last_uses(folder_of_all))
     cleaned = []
-    sizes = {name: measure(os.path.join(folder_of_all, name), max_bytes) for _, name in by_age}
+    sizes = {name: _size(os.path.join(folder_of_all, name)) for _, name in by_age}
     total = sum(sizes.values())
     for used, name in by_age:
         idle = now - used > idle_seconds
@@ -386,7 +373,7 @@ def clean_environments(cache_dir: str, *, max_bytes: int) -> list[Cleaned]:
         return []
     cleaned = [*_remove_unfinished(folder)]
     by_age = sorted((_last_held(path), path) for path in _listed(folder, ""))
-    sizes = {path: measure(path, max_bytes) for _, path in by_age}
+    sizes = {path: _size(path) for _, path in by_age}
     total = sum(sizes.values())
     for _, path in by_age:
         if total > max_bytes:
@@ -452,47 +439,8 @@ def _remove_unfinished(folder: str) -> Iterator[Cleaned]:
 
 
 def _unfinished(path: str) -> Cleaned:
-    return Cleaned(os.path.basename(path), "unfinished", measure(path), remove_tree(path))
+    return Cleaned(os.path.basename(path), "unfinished", _size(path), remove_tree(path))
 
 
-# Sizes
-
-
-def measure(path: str, hidden: int = 0) -> int:
-    """About how many bytes of disk the tree takes; `hidden` more for each part that is not seen.
-
-    Such are folders that may not be read, and those nested deeper than anybody needs.
-    """
-    try:
-        top = os.open(path, _FOLDER)
-    except OSError:
-        return 0
-    try:
-        return _measured(top, os.fstat(top).st_dev, 0, hidden)
-    finally:
-        os.close(top)
-
-
-def _measured(folder: int, device: int, depth: int, hidden: int) -> int:
-    total = 0
-    with suppress(OSError), os.scandir(folder) as listing:
-        for entry in listing:
-            with suppress(FileNotFoundError):
-                info = entry.stat(follow_symlinks=False)
-                total += info.st_blocks * 512
-                if stat.S_ISDIR(info.st_mode) and info.st_dev == device:
-                    total += _below(folder, entry.name, device, depth + 1, hidden)
-    return total
-
-
-def _below(folder: int, name: str, device: int, depth: int, hidden: int) -> int:
-    if depth > _MOST_MEASURED:
-        return hidden
-    try:
-        handle = os.open(name, _FOLDER, dir_fd=folder)
-    except PermissionError:
-        return hidden
-    try:
-        return _measured(handle, device, depth, hidden)
-    finally:
-        os.close(handle)
+def _size(path: str) -> int:
+    return measure_folder(path, sys.maxsize).bytes
