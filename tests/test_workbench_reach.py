@@ -161,6 +161,11 @@ def test_they_are_there_however_the_script_is_started(packages: Bench, command: 
     assert packages.run(command).stdout == "hello\n"
 
 
+def test_they_are_there_for_a_script_with_a_blank_in_its_name(packages: Bench) -> None:
+    packages.write("scripts/my script.py", SCRIPT)
+    assert packages.run('cd scripts && python3 "my script.py"').stdout == "hello\n"
+
+
 def test_a_script_elsewhere_brings_no_packages(packages: Bench) -> None:
     packages.tree.write("a.py", SCRIPT)
     result = packages.run(f"python3 {packages.tree.path('a.py')}; ls $VIRTUAL_ENV/bin")

@@ -12,7 +12,7 @@ PLENTY = 2**60
 
 def test_free_space_falls_as_files_are_written(tmp_path: Path) -> None:
     """Somebody else may give some back meanwhile, but not each time."""
-    falls = []
+    falls: list[int] = []
     while not falls or falls[-1] < 10 * 2**20:
         assert len(falls) < 20, falls
         before = free_space(str(tmp_path))
