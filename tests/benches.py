@@ -35,10 +35,10 @@ import shlex, shutil, signal, sqlite3, subprocess, tempfile, tomllib, uuid, zlib
 import _posixsubprocess, yaml
 import skillbelt
 from skillbelt import Rule, Runtime, Skill
-# Frameworks take seconds to import and run nothing; what runs inside WASM is for another Python.
+# Frameworks and mcp take seconds to import and run nothing; guests are for another Python.
 apart = ("__main__", "agent", "guests", "integrations", "serve")
 for module in pkgutil.walk_packages(skillbelt.__path__, "skillbelt."):
-    if module.name.split(".")[1] not in apart:
+    if module.name.split(".")[1] not in apart and ".mcp" not in module.name:
         with contextlib.suppress(ImportError):
             importlib.import_module(module.name)
 Skill.from_text("---\\na: [\\n---\\n").frontmatter
