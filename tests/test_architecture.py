@@ -36,11 +36,11 @@ ORDER = [
     "fingerprint", "index", "scan", "watch", "search", "catalog", "store", "permission", "policy",
     "rulebook", "shell", "ledger", "board", "desk", "disclose", "sections", "excerpt", "files",
     "storage", "arguments", "load", "gate", "session", "materialize", "tracing", "hosts",
-    "capabilities", "commands", "dependencies", "environments", "trees", "cleanup", "workspace",
-    "staging", "artifacts", "inputs", "globs", "collect", "guests", "wasm_hosts", "sandbox",
-    "redact", "run", "job", "workbench", "execute", "background", "testing", "build", "definitions",
-    "tools", "running", "answers", "handlers", "turns", "shelf", "threads", "conversation",
-    "runtime", "agent", "integrations", "serve", "cli", "__main__",
+    "capabilities", "commands", "dependencies", "environments", "trees", "sizes", "cleanup",
+    "workspace", "staging", "artifacts", "inputs", "globs", "collect", "guests", "wasm_hosts",
+    "sandbox", "redact", "run", "job", "workbench", "execute", "background", "testing", "build",
+    "definitions", "tools", "running", "answers", "handlers", "turns", "shelf", "threads",
+    "conversation", "runtime", "agent", "integrations", "serve", "cli", "__main__",
 ]  # fmt: skip
 
 # Tests of the whole rather than of one module; `acceptance_remote` is a part of `acceptance`.

@@ -8,6 +8,8 @@ from pathlib import Path
 from skillbelt.cleanup import clean_workspaces
 from skillbelt.store import SessionKey
 from skillbelt.workspace import Workspace, open_workspace
+from tests.test_trees import nest
+from tests.test_trees import quick as quick
 
 DAY = 24 * 3600.0
 
@@ -106,3 +108,13 @@ def test_cleaning_and_opening_at_once_never_takes_a_workspace_away(tmp_path: Pat
     finally:
         stop.set()
         cleaner.join()
+
+
+def test_what_is_nested_without_end_costs_nobody_else_a_workspace(quick: Path) -> None:
+    """It counts as what it takes, so those that were used before it stay."""
+    for used, session in enumerate(("before", "digger")):
+        with opened(quick, session, used=used) as workspace:
+            if session == "digger":
+                nest(Path(workspace.path, "work", "deep"), 200)
+    assert clean_workspaces(str(quick), idle_seconds=DAY, max_bytes=2**22, now=2.0) == []
+    assert len(names(quick)) == 2

@@ -329,7 +329,15 @@ def test_no_more_than_so_many_files(workspace: Path) -> None:
     found = collect(str(workspace), Wanted(("out/*",), max_files=1))
     assert names(found) == ["out/a"]
     assert found.limits_hit == ("max_output_files",)
+    assert "left out: 'out/b' (max_output_files)" in found.warnings
     assert collect(str(workspace), Wanted(("out/*",), max_files=2)).limits_hit == ()
+
+
+def test_what_is_left_out_for_the_limit_of_all_is_counted(workspace: Path) -> None:
+    sh(workspace, "for name in a b c d; do echo 1 > out/$name; done")
+    found = collect(str(workspace), Wanted(("out/*",), max_total_bytes=2))
+    assert (names(found), found.limits_hit) == (["out/a"], ("max_output_bytes",))
+    assert "left out: 'out/b' and 2 more (max_output_bytes)" in found.warnings
 
 
 def test_a_file_beyond_the_limit_is_cut_between_characters(workspace: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from skillbelt.commands import (
     CommandPolicy,
+    check_vector,
     clean_environment,
     first_words,
     policy_from,
@@ -71,6 +72,27 @@ def test_a_command_that_can_not_be_passed_on_is_refused(
     command: str, reason: str, policy: CommandPolicy
 ) -> None:
     assert reason in refused(command, policy)
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "reason"),
+    [
+        (["echo", "a\0b.py"], {}, "NUL"),
+        (["echo", "x" * 2**17], {}, "131072 bytes: more than 131071"),
+        (["x" * 100] * 10_000, {}, "more than 1048576"),
+        (["echo"], {f"A{number}": "x" * 100_000 for number in range(11)}, "more than 1048576"),
+        (["echo"], {f"A{number}": "" for number in range(1001)}, "1001 variables, more than 1000"),
+    ],
+)
+def test_what_no_program_can_be_started_with_is_refused(
+    words: list[str], env: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(RunRefused, match=reason):
+        check_vector(words, env)
+
+
+def test_as_much_as_fits_is_taken() -> None:
+    check_vector(["echo", "\udcff", ""], {"A": "x" * 100_000, "B": "\udcff"})
 
 
 # --- one command ---------------------------------------------------------------------------------

@@ -369,6 +369,12 @@ def test_a_model_reads_why_it_may_not_run_a_command(bench: Bench) -> None:
     assert result.text == result.error
 
 
+@pytest.mark.parametrize(("skill", "command"), [(" ", "true"), (SKILL, " "), ("", "")])
+def test_a_run_needs_a_skill_and_a_command(bench: Bench, skill: str, command: str) -> None:
+    result = bench.call("skill_run", skill=skill, command=command)
+    assert result.error == "skill and command are required"
+
+
 def test_what_the_user_brought_in_counts_as_loaded(bench: Bench) -> None:
     """Case 71."""
     bench.tree.skill(FOLDER, disable_model_invocation=True)

@@ -81,6 +81,18 @@ def test_what_the_call_sets_wins_but_not_what_starts_others(place: Place) -> Non
     assert "MY_OWN" not in environment(RunCall("true"), place)
 
 
+def test_packages_for_node_lie_where_import_looks(place: Place, tree: Tree) -> None:
+    """Only NODE_PATH is left where nothing can be mounted elsewhere."""
+    folder = tree.path("packages")
+    (folder / "node_modules").mkdir(parents=True)
+    packages = Environment(str(folder), "hash", ())
+    made = job(place, packages=packages)
+    assert (f"{folder}/node_modules", f"{INSIDE}/node_modules", False) in made.mounts
+    assert made.env["NODE_PATH"] == f"{folder}/node_modules"
+    there = job(place._replace(remaps=False), packages=packages)
+    assert all(mount.source == mount.target for mount in there.mounts)
+
+
 def test_packages_are_there_and_named(place: Place) -> None:
     packages = Environment("/kept/packages", "hash", ())
     made = job(place, packages=packages)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import time
 from collections.abc import Callable
 
 import pytest
@@ -16,8 +18,11 @@ from skillbelt.run import (
     RunResult,
     check_stdin,
     described,
+    environment_warnings,
+    path_warnings,
     remembered_as,
     script_of,
+    scripts_named,
     stream,
     stream_warnings,
     timeout_of,
@@ -113,6 +118,63 @@ def test_outputs_say_how_they_are_wanted() -> None:
 
 def test_outputs_without_patterns_are_still_outputs() -> None:
     assert wanted_outputs(RunCall("true", outputs={})) is not None
+
+
+# --- what is told --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "", "/opt/bin:/sbin"])
+def test_who_takes_the_programs_away_is_told_when_one_is_not_found(path: str) -> None:
+    [warning] = path_warnings(RunCall("ls", env={"PATH": path}), Outcome(127))
+    assert "/usr/bin" in warning
+
+
+@pytest.mark.parametrize(
+    ("env", "code"),
+    [({}, 127), ({"PATH": "/opt:/usr/bin"}, 127), ({"PATH": "/bin"}, 127), ({"PATH": "/x"}, 1)],
+)
+def test_a_path_is_not_blamed_for_anything_else(env: dict[str, str], code: int) -> None:
+    assert path_warnings(RunCall("ls", env=env), Outcome(code)) == []
+
+
+def test_variables_that_are_not_set_are_named() -> None:
+    call = RunCall("ls", env={"LD_PRELOAD": "/x", "A": "1", "PATH": "/bin"})
+    assert environment_warnings(call, False)[0].startswith("not set: LD_PRELOAD; ")
+    assert environment_warnings(call, True)[0].startswith("not set: LD_PRELOAD, PATH; ")
+    assert environment_warnings(RunCall("ls", env={"A": "1"}), True) == ()
+
+
+# --- scripts that are named ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'cd scripts && python3 "my script.py" a',
+        "python3 my\\ script.py; ls",
+        """bash -c 'python3 "my script.py" a'""",
+        shlex.join(["bash", "-c", "python3 'my script.py' a"]),
+        shlex.join(["bash", "-c", shlex.join(["sh", "-c", "python3 my\\ script.py"])]),
+        'X=1 "my script.py"|cat',
+        'python3 "my script.py" "and no end',
+    ],
+)
+def test_a_script_with_a_blank_in_its_name_is_seen_wherever_it_stands(command: str) -> None:
+    assert "my script.py" in list(scripts_named(command))
+
+
+def test_scripts_are_seen_among_what_a_shell_reads() -> None:
+    command = "cat <a.sh|node --file=b.mjs;(c.ts)>d.txt && e.py:12 f.pyc"
+    assert list(scripts_named(command)) == ["a.sh", "b.mjs", "c.ts", "e.py"]
+
+
+@pytest.mark.parametrize("piece", ["a", "a.", "'", '"', "\\", "' ", "\"' ", "'a b'", "a.py "])
+def test_a_line_is_looked_through_in_one_go(piece: str) -> None:
+    """Looking at each place again would take minutes for the longest line there may be."""
+    line = (piece * 130_000)[:130_000]
+    begun = time.process_time()
+    assert len(list(scripts_named(line))) <= 26_000
+    assert time.process_time() - begun < 30
 
 
 # --- what is remembered --------------------------------------------------------------------------

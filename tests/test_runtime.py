@@ -221,6 +221,31 @@ def test_a_run_needs_a_command(bench: Bench, command: str | list[str]) -> None:
         bench.run(command)
 
 
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (["python3", "a\0b.py"], {}),
+        (["true", "x" * 2**17], {}),
+        (["true"], {"env": {f"A{number}": "" for number in range(3000)}}),
+        ("true", {"env": {f"A{number}": "x" * 100_000 for number in range(30)}}),
+        ("true", {"env": {"a b": "c"}}),
+    ],
+)
+def test_what_can_not_be_started_is_refused_before_anybody_is_asked(
+    bench: Bench, command: str | list[str], options: dict[str, Any]
+) -> None:
+    bench.runtime = bench.open(rules=[])
+    with pytest.raises(RunRefused):
+        bench.run(command, **options)
+
+
+def test_one_pattern_or_input_may_stand_alone(bench: Bench) -> None:
+    bench.tree.write("project/in.txt", "text")
+    given = f"host://{bench.tree.project}/in.txt"
+    result = bench.run("cp inputs/in.txt out/", inputs=given, outputs="out/*.txt")
+    assert [file.content for file in result.output_files] == ["text"]
+
+
 def test_the_tool_has_the_name_that_is_asked_for(bench: Bench) -> None:
     bench.runtime = bench.open(tool_names="common", require_load=True)
     result = bench.call("run_skill_script", skill=SKILL, command="true")

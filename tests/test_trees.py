@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from skillbelt.trees import measure, remove_tree
+from skillbelt.trees import remove_tree
 from tests.test_workspace import as_user, needs_root
 from tests.tree import NOBODY, QUICK, Tree
 
@@ -231,22 +231,3 @@ def test_folders_swapped_for_links_lead_nowhere(tmp_path: Path) -> None:
         thread.join()
     assert sorted(os.listdir(outside)) == ["kept", "sub"]
     assert (outside / "sub" / "kept").read_text() == "x"
-
-
-def test_what_hides_its_size_counts_as_too_much(open_tree: Tree) -> None:
-    os.chmod(open_tree.root, 0o777)
-    code = """
-from skillbelt.trees import measure
-os.makedirs(sys.argv[1] + "/tree/hidden")
-os.chmod(sys.argv[1] + "/tree/hidden", 0)
-print(measure(sys.argv[1] + "/tree", 10**9) >= 10**9)
-os.chmod(sys.argv[1] + "/tree/hidden", 0o755)
-"""
-    assert as_user(code, open_tree.root) == "True\n"
-
-
-def test_measuring_goes_through_no_link_and_to_no_end(quick: Path) -> None:
-    nest(quick / "tree", 2_000)
-    os.symlink("/usr", quick / "tree" / "link")
-    assert measure(str(quick / "tree")) < 2**20
-    assert measure(str(quick / "tree"), 2**30) >= 2**30

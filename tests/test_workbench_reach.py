@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
 import threading
@@ -18,7 +19,7 @@ from skillbelt.run import RunCall
 from tests.bench import KEY, ME, Bench
 from tests.sandbox.proxied import plain_server
 from tests.sources.server import running
-from tests.test_environments import GREET, wheel
+from tests.test_environments import GREET, publish, wheel
 from tests.tree import Tree
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
@@ -159,6 +160,25 @@ def test_what_a_script_declares_is_installed_once_it_is_allowed(packages: Bench)
 )
 def test_they_are_there_however_the_script_is_started(packages: Bench, command: str) -> None:
     assert packages.run(command).stdout == "hello\n"
+
+
+def test_they_are_there_for_a_script_with_a_blank_in_its_name(packages: Bench) -> None:
+    packages.write("scripts/my script.py", SCRIPT)
+    assert packages.run('cd scripts && python3 "my script.py"').stdout == "hello\n"
+
+
+@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not on this machine")
+def test_packages_for_node_are_found_by_import_and_by_require(echo: Bench) -> None:
+    echo.write("package.json", '{"dependencies": {"greet": "^1.3.0"}}')
+    echo.write("scripts/a.mjs", "import greet from 'greet'; console.log(greet());")
+    echo.write("scripts/b.cjs", "console.log(require('greet')());")
+    echo.tree.setenv("npm_config_cache", echo.tree.path("npm"))
+    with running() as server:
+        echo.tree.setenv("npm_config_registry", server.url)
+        publish(server, "greet", "exit 1")
+        assert echo.run("node scripts/b.cjs").stdout == "hello\n"
+    result = echo.run("node scripts/a.mjs")
+    assert (result.stdout, result.stderr) == ("hello\n", "")
 
 
 def test_a_script_elsewhere_brings_no_packages(packages: Bench) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
 from skillbelt.environments import FOLDER, HALF_MADE, LOCK, Environment
 from skillbelt.locks import hold, release
-from skillbelt.trees import GONE, measure, remove_leftovers, remove_tree
+from skillbelt.sizes import measure_folder
+from skillbelt.trees import GONE, remove_leftovers, remove_tree
 
 LOCKS = ".locks"
 REMOVED = ".removed"
@@ -45,7 +47,7 @@ def clean_workspaces(
     remove_leftovers(os.path.join(folder_of_all, REMOVED))
     by_age = sorted(_last_uses(folder_of_all))
     cleaned = []
-    sizes = {name: measure(os.path.join(folder_of_all, name), max_bytes) for _, name in by_age}
+    sizes = {name: _size(os.path.join(folder_of_all, name)) for _, name in by_age}
     total = sum(sizes.values())
     for used, name in by_age:
         idle = now - used > idle_seconds
@@ -138,7 +140,7 @@ def clean_environments(cache_dir: str, *, max_bytes: int) -> list[Cleaned]:
     cleaned = [*_remove_unfinished(folder)]
     _remove_needless_locks(folder)
     by_age = sorted((_last_held(path), path) for path in _listed(folder, ""))
-    sizes = {path: measure(path, max_bytes) for _, path in by_age}
+    sizes = {path: _size(path) for _, path in by_age}
     total = sum(sizes.values())
     for _, path in by_age:
         if total > max_bytes:
@@ -207,4 +209,8 @@ def _remove_needless_locks(folder: str) -> None:
 
 
 def _unfinished(path: str) -> Cleaned:
-    return Cleaned(os.path.basename(path), "unfinished", measure(path), remove_tree(path))
+    return Cleaned(os.path.basename(path), "unfinished", _size(path), remove_tree(path))
+
+
+def _size(path: str) -> int:
+    return measure_folder(path, sys.maxsize).bytes

@@ -341,12 +341,13 @@ class _Reading:
 
     def read(self, names: list[str], exit_code: int) -> None:
         """Read the files in turn, until a limit is reached."""
-        for name in names:
-            if len(self._files) >= self._max_files:
-                self._said.limits["max_output_files"] = None
-                break
-            if self._left <= 0:
-                self._said.limits["max_output_bytes"] = None
+        for at, name in enumerate(names):
+            full = "max_output_files" if len(self._files) >= self._max_files else ""
+            full = full or ("max_output_bytes" if self._left <= 0 else "")
+            if full:
+                self._said.limits[full] = None
+                rest = f" and {len(names) - at - 1} more" if at + 1 < len(names) else ""
+                self._said.warn(f"left out: {_shown(name)!r}{rest} ({full})")
                 break
             found = self._opened(name)
             if found is not None and exit_code and not found.size:

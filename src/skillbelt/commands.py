@@ -22,6 +22,10 @@ from skillbelt.text import one_line, shorten
 # Where programs are looked for under a policy: folders that only the machine's owner fills.
 TRUSTED_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MAX_COMMAND_BYTES = 128 * 2**10 - 1  # the kernel takes no longer word
+# Of words and variables together the kernel takes 2 MiB, and the sandbox has some of its own.
+MAX_VECTOR_BYTES = 2**20
+MAX_VARIABLES = 1000
+_POINTER_BYTES = 8
 
 # Programs whose work is to start others, or to read a line as a shell does.
 _STARTERS = """
@@ -125,6 +129,30 @@ def _check_text(command: str) -> None:
             f"the command has {size} bytes, more than {MAX_COMMAND_BYTES};"
             " write it to a file with `inputs` and run that"
         )
+
+
+def check_vector(words: Iterable[str], env: Mapping[str, str]) -> None:
+    """RunRefused for words and variables that no system could start a program with."""
+    if len(env) > MAX_VARIABLES:
+        raise RunRefused(f"env has {len(env)} variables, more than {MAX_VARIABLES}")
+    total = sum(len(name) + _size(value) + 2 + _POINTER_BYTES for name, value in env.items())
+    for word in words:
+        size = _size(word)
+        if "\0" in word:
+            raise RunRefused("the command holds a NUL character")
+        if size > MAX_COMMAND_BYTES:
+            raise RunRefused(f"a word of the command has {size} bytes: {_LONG_WORD}")
+        total += size + 1 + _POINTER_BYTES
+    if total > MAX_VECTOR_BYTES:
+        raise RunRefused(f"the command and its environment have {total} bytes: {_LONG_VECTOR}")
+
+
+_LONG_WORD = f"more than {MAX_COMMAND_BYTES}; give it as stdin or as an input file"
+_LONG_VECTOR = f"more than {MAX_VECTOR_BYTES}; give some of it as stdin or as an input file"
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 _SPECIAL = frozenset("|&;<>()`$*?[{}\n\r")
@@ -399,12 +427,17 @@ def clean_environment(given: Mapping[str, str], *, policy: bool = False) -> dict
 
     Under a policy PATH is not taken either. RunRefused for a name that is none, or a NUL.
     """
-    kept: dict[str, str] = {}
-    for name, value in given.items():
-        if name in _DROPPED or name.startswith(_DROPPED_PREFIXES) or (policy and name == "PATH"):
-            continue
-        kept[_variable(name)] = _value(name, value)
-    return kept
+    kept = {name: value for name, value in given.items() if not _is_dropped(name, policy)}
+    return {_variable(name): _value(name, value) for name, value in kept.items()}
+
+
+def dropped_variables(given: Mapping[str, str], *, policy: bool = False) -> tuple[str, ...]:
+    """Those that `clean_environment` leaves out."""
+    return tuple(name for name in given if _is_dropped(name, policy))
+
+
+def _is_dropped(name: str, policy: bool) -> bool:
+    return name in _DROPPED or name.startswith(_DROPPED_PREFIXES) or (policy and name == "PATH")
 
 
 def _variable(name: str) -> str:

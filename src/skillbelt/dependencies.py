@@ -35,6 +35,9 @@ _REQUIREMENT = re.compile(
     rf"{_NAME}\s*(?:\[\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\])?\s*"
     rf"(?:{_VERSIONS}|\(\s*{_VERSIONS}\s*\))?\s*(?:;\s*{_MARKER})?(?:\s+{_HASH})*"
 )
+_PINNED = re.compile(
+    rf"{_NAME}\s*(?:\[[^\]]*\])?\s*\(?\s*===?\s*[A-Za-z0-9.+!_-]+\s*\)?\s*(?:;.*)?"
+)
 _PYTHONS = re.compile(rf"{_VERSIONS}")
 _BLOCK_START = re.compile(r"# /// [a-zA-Z0-9-]+")
 _NODE_NAME = re.compile(r"(?:@[a-z0-9~][a-z0-9._~-]*/)?[a-z0-9~][a-z0-9._~-]*")
@@ -228,7 +231,11 @@ def _fault(text: str) -> str:
         return "names a place to fetch from"
     if text.startswith((".", "/", "~")) or text.endswith((".whl", ".tar.gz", ".zip")):
         return "is a file"
-    return "" if _REQUIREMENT.fullmatch(text) else "is not a requirement"
+    if not _REQUIREMENT.fullmatch(text):
+        return "is not a requirement"
+    # An installer compares a hash with nothing when it may choose the version.
+    wanted, hashed, _ = text.partition(" --hash")
+    return "has a hash without a version (==)" if hashed and not _PINNED.fullmatch(wanted) else ""
 
 
 # --- Node.js -------------------------------------------------------------------------------------

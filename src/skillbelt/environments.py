@@ -55,10 +55,15 @@ class Environment(NamedTuple):
     installed: tuple[tuple[str, str], ...]
 
     @property
+    def modules(self) -> str:
+        """The folder with the packages for Node.js; "" when these are for Python."""
+        node = os.path.join(self.path, "node_modules")
+        return node if os.path.isdir(node) else ""
+
+    @property
     def bin(self) -> str:
         """The folder with the programs of the packages."""
-        node = os.path.join(self.path, "node_modules")
-        return os.path.join(node, ".bin") if os.path.isdir(node) else f"{self.path}/bin"
+        return f"{self.modules}/.bin" if self.modules else f"{self.path}/bin"
 
 
 class _Tools(NamedTuple):

@@ -373,6 +373,8 @@ def run(call: Call) -> ToolResult:
     from skillbelt.inputs import skills_named
     from skillbelt.running import run_command
 
+    if not str(call.arguments["skill"]).strip():
+        raise Refused("skill and command are required")
     skill, access = find(call), call.access
     if access.settings.require_load and skill.name not in _given_to_model(access, skill):
         loader = access.names.get("skill_load") or access.names.get("skill", "skill_load")

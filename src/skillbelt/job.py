@@ -61,7 +61,7 @@ def make_job(
         argv,
         environment(call, place, packages, policy=policy),
         os.path.normpath(os.path.join(place.root, cwd)),
-        (*mounts(place, skills_named(call.inputs)), *_beside(packages, egress, way)),
+        (*mounts(place, skills_named(call.inputs)), *_beside(place, packages, egress, way)),
         place.workspace.path,
         capabilities,
         limits,
@@ -83,10 +83,15 @@ def mounts(place: Place, others: Iterable[str] = ()) -> tuple[Mount, ...]:
     )
 
 
-def _beside(packages: Environment | None, egress: Egress | None, way: str) -> Iterable[Mount]:
+def _beside(
+    place: Place, packages: Environment | None, egress: Egress | None, way: str
+) -> Iterable[Mount]:
     """What lies outside the workspace: packages, the interpreter, the way to the network."""
     if packages is not None:
         yield Mount(packages.path, packages.path)
+        if place.remaps and packages.modules:
+            # Where `import` looks from every skill; it does not heed NODE_PATH.
+            yield Mount(packages.modules, os.path.join(place.root, "node_modules"))
     python = interpreter()
     yield from (Mount(folder, folder) for folder in (python.folders if python else ()))
     if egress is not None:
@@ -112,8 +117,8 @@ def environment(
         "PYTHONDONTWRITEBYTECODE": "1",
         **place.workspace.variables(place.root, place.skill, place.run),
     }
-    if packages is not None and packages.bin.endswith(".bin"):
-        env["NODE_PATH"] = os.path.join(packages.path, "node_modules")
+    if packages is not None and packages.modules:
+        env["NODE_PATH"] = packages.modules
     if call.editor_text is not None:
         env |= dict.fromkeys(("EDITOR", "VISUAL"), os.path.join(place.root, place.run, "editor"))
     return env | clean_environment(call.env, policy=policy)

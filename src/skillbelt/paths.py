@@ -248,3 +248,17 @@ def create_beneath(dir_fd: int, relative: str, *, executable: bool = False) -> i
         return os.open(name, _NEW_FILE, 0o700 if executable else 0o600, dir_fd=here)
     finally:
         os.close(here)
+
+
+def set_folder_mode(dir_fd: int, name: str, mode: int) -> None:
+    """Give the folder of that name a mode; never what a link of that name leads to."""
+    platform: str = sys.platform
+    if not platform.startswith("linux"):
+        os.chmod(name, mode, dir_fd=dir_fd, follow_symlinks=False)
+        return
+    # There is no chmod that does not follow links; a handle that needs no permission is one.
+    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+    try:
+        os.chmod(f"/proc/self/fd/{handle}", mode)
+    finally:
+        os.close(handle)

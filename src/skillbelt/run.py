@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 from skillbelt.collect import OutputFile, Saved, Wanted, parse_output_files, parse_outputs
-from skillbelt.commands import first_words, split_words
+from skillbelt.commands import dropped_variables, first_words, split_words
 from skillbelt.errors import RunRefused
 from skillbelt.redact import redacted, secrets_of
 from skillbelt.sandbox.protocol import Captured, Outcome
@@ -18,7 +18,11 @@ from skillbelt.values import Limits
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _SHOWN = 80
-_SCRIPT_WORD = re.compile(r"[^\s;|&<>()\"'`$=]+\.(?:py|[cm]?js|m?ts|sh|bash)\b")
+_NOT_FOUND = 127
+# Each is read in one go, however long the line is: nothing comes after a word that could fail.
+_WORD = re.compile(r"""(?:[^\s;|&<>()"'`$=\\]+|\\.|"[^"]*"|'[^']*')+""", re.DOTALL)
+_QUOTED = re.compile(r"""\\(.)|"([^"]*)"|'([^']*)'""", re.DOTALL)
+_SCRIPT = re.compile(r".*\.(?:py|[cm]?js|m?ts|sh|bash)\b", re.DOTALL)
 # Programs whose first argument is the program that really runs.
 _INTERPRETERS = frozenset(("python", "python3", "bash", "sh", "node", "perl", "ruby"))
 
@@ -122,6 +126,21 @@ def check_stdin(call: RunCall, limits: Limits) -> None:
         raise RunRefused(f"editor_text sets {min(clash)}; leave it out of env")
 
 
+def environment_warnings(call: RunCall, policy: bool) -> tuple[str, ...]:
+    """A word for whoever sets variables that the command does not get."""
+    dropped = dropped_variables(call.env, policy=policy)
+    shown = shorten(one_line(", ".join(dropped)), _SHOWN)
+    return (f"not set: {shown}; such a variable can make a program run others",) if dropped else ()
+
+
+def path_warnings(call: RunCall, outcome: Outcome) -> list[str]:
+    """A word for whoever took the system's programs away, when one was not found."""
+    folders = call.env.get("PATH", "/usr/bin").split(":")
+    if outcome.exit_code != _NOT_FOUND or {"/usr/bin", "/bin"}.intersection(folders):
+        return []
+    return ["env sets a PATH without /usr/bin; leave it out, or add /usr/bin:/bin to it"]
+
+
 def script_of(command: str, parts: tuple[str, ...], is_file: Callable[[str], bool]) -> str:
     """The script of the skill that a command runs, alone or by its interpreter; "" for others.
 
@@ -149,9 +168,18 @@ def _plain_words(command: str, parts: tuple[str, ...]) -> list[str]:
         return []
 
 
-def scripts_named(command: str) -> list[str]:
-    """Every word of a command line that looks like a script, whatever the line does with it."""
-    return _SCRIPT_WORD.findall(command)
+def scripts_named(command: str, depth: int = 2) -> Iterator[str]:
+    """Every word of a command line that looks like a script, whatever the line does with it.
+
+    A word with blanks may be a line itself, as after `bash -c`.
+    """
+    for found in _WORD.finditer(command):
+        word = _QUOTED.sub(lambda part: part[1] or part[2] or part[3] or "", found[0])
+        script = _SCRIPT.match(word)
+        if script:
+            yield script[0]
+        if depth and len(word.split(maxsplit=1)) > 1:
+            yield from scripts_named(word, depth - 1)
 
 
 def remembered_as(call: RunCall, script: str, parts: tuple[str, ...]) -> tuple[str, ...]:

@@ -85,13 +85,15 @@ class Runtime(Shelf):
         """
         from skillbelt.run import RunCall
 
+        given = (inputs,) if isinstance(inputs, str) else inputs
+        patterns = (outputs,) if isinstance(outputs, str) else outputs
         call = RunCall(
             command if isinstance(command, str) else tuple(command),
             cwd,
             env,
             timeout_seconds,
-            [{"from": one} if isinstance(one, str) else one for one in inputs],
-            () if isinstance(outputs, Mapping) else tuple(outputs),
+            [{"from": one} if isinstance(one, str) else one for one in given],
+            () if isinstance(outputs, Mapping) else tuple(patterns),
             outputs if isinstance(outputs, Mapping) else None,
             save_as_artifacts,
             omit_inline_content=omit_inline_content,

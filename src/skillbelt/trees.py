@@ -1,4 +1,4 @@
-"""Removing any tree, whatever was done to it, and nothing beside it; and how much one holds.
+"""Removing any tree, whatever was done to it, and nothing beside it.
 
 A tree is not walked down: each folder in it is first moved up to the top, then emptied there. So no
 depth matters, a few handles are enough, and what can not be moved (a mount) is never entered.
@@ -9,19 +9,18 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import count
 from time import monotonic
 
+from skillbelt.paths import set_folder_mode
+
 GONE = ".gone-"  # what is being removed
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NAMED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _AT_A_TIME = 1000
 _MOST_LEFT = 100  # of what can not be removed, so many are named
-_MOST_MEASURED = 64  # folders in folders; whoever nests deeper hides something
 
 
 def open_anyhow(dir_fd: int, name: str) -> int:
@@ -33,21 +32,8 @@ def open_anyhow(dir_fd: int, name: str) -> int:
         os.close(handle)
     except PermissionError:
         pass
-    _open_up(dir_fd, name)
+    set_folder_mode(dir_fd, name, 0o700)
     return os.open(name, _FOLDER, dir_fd=dir_fd)
-
-
-def _open_up(dir_fd: int, name: str) -> None:
-    platform: str = sys.platform
-    if not platform.startswith("linux"):
-        os.chmod(name, 0o700, dir_fd=dir_fd, follow_symlinks=False)
-        return
-    # There is no chmod that does not follow links; a handle that needs no permission is one.
-    handle = os.open(name, _NAMED, dir_fd=dir_fd)
-    try:
-        os.chmod(f"/proc/self/fd/{handle}", 0o700)
-    finally:
-        os.close(handle)
 
 
 def remove_tree(path: str, *, seconds: float = 600.0) -> tuple[str, ...]:
@@ -102,7 +88,7 @@ def _move(source: int, name: str, target: int, to: str) -> None:
     try:
         move()
     except PermissionError:
-        _open_up(source, name)
+        set_folder_mode(source, name, 0o700)
         move()
 
 
@@ -202,43 +188,3 @@ def remove_leftovers(folder: str) -> tuple[str, ...]:
         for entry in listing:
             left += remove_tree(entry.path)
     return left
-
-
-def measure(path: str, hidden: int = 0) -> int:
-    """About how many bytes of disk the tree takes; `hidden` more for each part that is not seen.
-
-    Such are folders that may not be read, and those nested deeper than anybody needs.
-    """
-    try:
-        top = os.open(path, _FOLDER)
-    except OSError:
-        return 0
-    try:
-        return _measured(top, os.fstat(top).st_dev, 0, hidden)
-    finally:
-        os.close(top)
-
-
-def _measured(folder: int, device: int, depth: int, hidden: int) -> int:
-    total = 0
-    with suppress(OSError), os.scandir(folder) as listing:
-        for entry in listing:
-            with suppress(FileNotFoundError):
-                info = entry.stat(follow_symlinks=False)
-                total += info.st_blocks * 512
-                if stat.S_ISDIR(info.st_mode) and info.st_dev == device:
-                    total += _below(folder, entry.name, device, depth + 1, hidden)
-    return total
-
-
-def _below(folder: int, name: str, device: int, depth: int, hidden: int) -> int:
-    if depth > _MOST_MEASURED:
-        return hidden
-    try:
-        handle = os.open(name, _FOLDER, dir_fd=folder)
-    except PermissionError:
-        return hidden
-    try:
-        return _measured(handle, device, depth, hidden)
-    finally:
-        os.close(handle)

@@ -24,7 +24,13 @@ from skillbelt.cleanup import (
     retire,
 )
 from skillbelt.collect import Collected, Save, Wanted, collect, primary
-from skillbelt.commands import CommandPolicy, policy_from, prepare
+from skillbelt.commands import (
+    CommandPolicy,
+    check_vector,
+    clean_environment,
+    policy_from,
+    prepare,
+)
 from skillbelt.dependencies import Needs, describe, needs_of
 from skillbelt.environments import Environment, provision
 from skillbelt.errors import ArtifactError, RunRefused
@@ -40,6 +46,8 @@ from skillbelt.run import (
     RunResult,
     check_stdin,
     described,
+    environment_warnings,
+    path_warnings,
     record_of,
     remembered_as,
     script_of,
@@ -264,7 +272,10 @@ class Workbench:
             stack.callback(workspace.end_run, run)
             if call.editor_text is not None:
                 write_editor(workspace, run, call.editor_text)
-            warnings = self._inputs(call, workspace, run, request, who)
+            warnings = (
+                *environment_warnings(call, self.policy.active),
+                *self._inputs(call, workspace, run, request, who),
+            )
             needed = script or self._named(skill, call, workspace)
             packages = self._packages(needed, workspace, staged, request, who, stack)
             granted = grant(request) if grant else _command(skill)
@@ -279,6 +290,8 @@ class Workbench:
             )
 
     def _argv(self, call: RunCall) -> tuple[str, ...]:
+        check_vector(() if isinstance(call.command, str) else call.command, call.env)
+        clean_environment(call.env)  # what is wrong with it is told before anybody is asked
         if isinstance(call.command, str):
             words = prepare(call.command, self.policy)
             # What stands before the command is ours, so no PATH of the caller's leads there.
@@ -344,9 +357,9 @@ class Workbench:
         cwd = os.path.join(workspace.path, workspace.resolve_cwd(call.cwd, skill.name))
         for word in scripts_named(call.text):
             for folder in (cwd, home, os.path.join(home, "scripts")):
-                path = os.path.realpath(os.path.join(folder, word))
-                if inside(path, home) and os.path.isfile(path):
-                    return os.path.relpath(path, home)
+                path = os.path.join(folder, word)
+                if os.path.isfile(path) and inside(path, home):
+                    return os.path.relpath(os.path.realpath(path), home)
         return ""
 
     def _ask(self, request: Request, type: str, text: str, summary: str) -> Request:
@@ -544,7 +557,12 @@ def _result(ready: Ready, outcome: Outcome, collected: Collected) -> RunResult:
         collected.files,
         collected.primary,
         collected.saved,
-        (*ready.warnings, *stream_warnings(outcome), *collected.warnings),
+        (
+            *ready.warnings,
+            *path_warnings(ready.call, outcome),
+            *stream_warnings(outcome),
+            *collected.warnings,
+        ),
         tuple(dict.fromkeys(hit)),
         ready.sandbox.name,
         outcome.enforced,

@@ -142,6 +142,17 @@ def test_what_is_refused_is_told_and_nothing_runs(
     assert message in done.stderr
 
 
+def test_that_nothing_holds_a_command_back_is_said(kit: Tree) -> None:
+    done = run(kit, "--sandbox", "none", "--", "echo", "ran")
+    assert done == Done(0, "ran\n", "skillbelt: no sandbox held this back\n")
+
+
+def test_who_takes_the_programs_away_is_told(kit: Tree) -> None:
+    done = run(kit, "--env", "PATH=/nowhere", "--", "bash", "-c", "ls")
+    assert done.exit_code == 127
+    assert "env sets a PATH without /usr/bin" in done.stderr
+
+
 def test_a_project_can_not_choose_the_sandbox(kit: Tree) -> None:
     kit.write("project/skillbelt.toml", 'sandbox = "none"\n')
     done = run(kit, "--", "true")

@@ -15,8 +15,8 @@ from skillbelt.sandbox.identity import current_identity
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.protocol import Mount, Outcome, run
 from skillbelt.sandbox.spawn import descendants
-from skillbelt.sandbox.usage import measure_folder
 from skillbelt.sandbox.watch import Guard
+from skillbelt.sizes import measure_folder
 from skillbelt.values import Capabilities, Limits
 from tests.sandbox.ordinary import conformance_as_user
 from tests.sandbox.outside import THROUGH_THE_PROXY_ALONE, tried

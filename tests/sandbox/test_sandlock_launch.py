@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -103,3 +104,15 @@ def test_without_sandlock_nothing_is_run(tmp_path: Path) -> None:
     os.close(fd)
     assert (done.returncode, done.stdout) == (125, b"")
     assert b"No module named 'sandlock'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "number", "expected"),
+    [(0, 0, -1, 0), (7, 0, -1, 7), (-1, 1, 11, 139), (-1, 2, -1, 137), (-1, None, -1, -1)],
+)
+def test_a_command_that_was_killed_is_told_by_its_code(
+    code: int, reason: int | None, number: int, expected: int
+) -> None:
+    """The last is a supervisor that knows nothing, which is a failure of its own."""
+    result = SimpleNamespace(exit_code=code, reason=reason, signal=number)
+    assert sandlock_launch.exit_code(result) == expected

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from skillbelt.execute import Execution
 
 TIMED_OUT = 124
+NO_SANDBOX = "none"
 # What is shown while it comes is shown to its end, whatever the result keeps of it.
 _SHOWN_WHOLE = ("stdout truncated", "stderr truncated")
 # The last line of all says that the time was over.
@@ -151,6 +152,8 @@ def tell_end(
     texts: Iterable[str], done: RunResult | Execution, timed_out: bool, args: argparse.Namespace
 ) -> None:
     """How a run went, each thing once: what was amiss, limits, with -v what was enforced."""
+    if done.sandbox == NO_SANDBOX:
+        say("skillbelt: no sandbox held this back", args)
     for text in texts:
         if text not in _SHOWN_WHOLE:
             say(f"skillbelt: {one_line(text)}", args)

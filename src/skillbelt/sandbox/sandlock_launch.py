@@ -48,12 +48,19 @@ def _supervise(
         _step_down(task, launcher)
         process = _start(package, policy, json.dumps([task, text]))
         launcher["_let_go"]()
-        result = process.wait()
-        code = 128 + result.signal if result.signal > 0 else result.exit_code
+        code = exit_code(process.wait())
     except BaseException as error:
         os.write(2, f"{type(error).__name__}: {error}\n".encode())
     finally:
         os._exit(code if 0 <= code < 256 else _FAILED)
+
+
+def exit_code(result: Any) -> int:
+    """That of the command as a shell gives it. Of one that was killed sandlock may know no more."""
+    if result.signal > 0:
+        return 128 + int(result.signal)
+    killed = result.reason is not None and result.exit_code < 0
+    return 128 + signal.SIGKILL if killed else int(result.exit_code)
 
 
 def _load(policy: dict[str, Any]) -> Any:

@@ -1,14 +1,10 @@
-"""What a folder takes on disk and what processes take of the machine, seen from outside."""
+"""What is free on the machine, and what processes take of it, seen from outside."""
 
 import os
-import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-_BLOCK = 512  # what st_blocks counts in, whatever the disk does
-_MAX_DEPTH = 100  # each level holds a handle
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _CLOCK = os.sysconf("SC_CLK_TCK")
 
@@ -18,15 +14,6 @@ class Space(NamedTuple):
 
     bytes: int
     files: int
-
-
-class Folder(NamedTuple):
-    """What lies in a folder. `hidden`: some of it could not be seen. `largest`: of one file."""
-
-    bytes: int = 0
-    files: int = 0
-    largest: int = 0
-    hidden: bool = False
 
 
 class Used(NamedTuple):
@@ -47,69 +34,6 @@ def free_space(path: str) -> Space:
 def free_memory() -> int:
     """Memory that nothing uses, not even as a cache."""
     return os.sysconf("SC_AVPHYS_PAGES") * _PAGE
-
-
-def measure_folder(path: str, max_bytes: int, max_files: int) -> Folder:
-    """Sum up a folder without following any link; stops as soon as one bound is passed."""
-    total = Folder()
-    linked: set[int] = set()
-    try:
-        handle = os.open(path, _FOLDER)
-    except OSError:
-        return Folder(hidden=True)
-    try:
-        for found in _walk(handle, 0):
-            total = _plus(total, found, linked)
-            if total.bytes > max_bytes or total.files > max_files:
-                break
-    finally:
-        os.close(handle)
-    return total
-
-
-def _plus(total: Folder, found: os.stat_result | None, linked: set[int]) -> Folder:
-    if found is None:
-        return total._replace(hidden=True)
-    if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
-        if found.st_ino in linked:
-            return total
-        linked.add(found.st_ino)
-    size = found.st_size if stat.S_ISREG(found.st_mode) else 0
-    return Folder(
-        total.bytes + found.st_blocks * _BLOCK,
-        total.files + 1,
-        max(total.largest, size),
-        total.hidden,
-    )
-
-
-def _walk(handle: int, depth: int) -> Iterator[os.stat_result | None]:
-    """Everything below the folder; None for what is there but can not be seen."""
-    try:
-        with os.scandir(handle) as entries:
-            for entry in entries:
-                with suppress(FileNotFoundError):
-                    yield (found := entry.stat(follow_symlinks=False))
-                    if stat.S_ISDIR(found.st_mode):
-                        yield from _below(handle, entry.name, depth + 1)
-    except OSError:
-        yield None
-
-
-def _below(parent: int, name: str, depth: int) -> Iterator[os.stat_result | None]:
-    try:
-        if depth > _MAX_DEPTH:
-            raise PermissionError
-        handle = os.open(name, _FOLDER, dir_fd=parent)
-    except FileNotFoundError:
-        return
-    except OSError:
-        yield None
-        return
-    try:
-        yield from _walk(handle, depth)
-    finally:
-        os.close(handle)
 
 
 def measure_processes(pids: Iterable[int], max_memory_bytes: int) -> Used:

@@ -15,14 +15,8 @@ from typing import NamedTuple
 from skillbelt.sandbox.cgroups import ControlGroup, hierarchy
 from skillbelt.sandbox.limits import FILE_SIZE_UNIT
 from skillbelt.sandbox.spawn import descendants
-from skillbelt.sandbox.usage import (
-    Folder,
-    Space,
-    free_memory,
-    free_space,
-    measure_folder,
-    measure_processes,
-)
+from skillbelt.sandbox.usage import Space, free_memory, free_space, measure_processes
+from skillbelt.sizes import Folder, measure_folder
 from skillbelt.values import Limits
 
 FOLDER_SECONDS = 1.0  # how long a folder goes unmeasured when the disk shows nothing
@@ -91,7 +85,7 @@ class DiskWatch:
         return "max_workspace_files" if found.files > limits.max_workspace_files else None
 
     def _guess(self, found: Folder, free: Space) -> Folder:
-        """What the disk lost since the start counts where a folder was closed or dug too deep."""
+        """What the disk lost since the start counts where folders are moved about meanwhile."""
         return found._replace(
             bytes=max(found.bytes, self._start.bytes - free.bytes),
             files=max(found.files, self._start.files - free.files),
