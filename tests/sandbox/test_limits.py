@@ -72,7 +72,7 @@ try:
         last = os.open("/dev/null", os.O_RDONLY)
 except OSError:
     print(last)
-    time.sleep(1)
+    time.sleep(3)
 """
     outcome = run(sandbox, place.python(code, limits=Limits(max_open_files=50)))
     assert outcome.stdout.data == b"49\n"
@@ -91,7 +91,7 @@ try:
         made += 1
 except OSError:
     print(made)
-    time.sleep(1)
+    time.sleep(3)
 """
     outcome = run(sandbox, place.python(code, limits=Limits(max_processes=20)))
     if sandbox.remaps:

@@ -114,7 +114,7 @@ for child in children:
 
 def test_a_full_temporary_folder_is_named(place: Place) -> None:
     limits = Limits(max_temporary_bytes=MIB)
-    script = "head -c 5000000 /dev/zero > /tmp/x; sleep 1; exit 0"
+    script = "head -c 5000000 /dev/zero > /tmp/x; sleep 3; exit 0"
     outcome = run(LinuxSandbox(), place.shell(script, limits=limits))
     assert (outcome.exit_code, outcome.limits_hit) == (0, ("max_temporary_bytes",))
 

@@ -14,7 +14,7 @@ FILE_SIZE_UNIT = 512  # what a POSIX shell counts file sizes in
 _MEMORY_UNIT = 1024
 # Memory is watched over all processes of a run; one alone may reserve more than it uses.
 _RESERVE = 4
-_CPU_GRACE_SECONDS = 1
+CPU_GRACE_SECONDS = 1
 _KINDS = (
     *(resource.RLIMIT_CORE, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE),
     *(resource.RLIMIT_DATA, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC),
@@ -43,7 +43,7 @@ def shell_lines(limits: Limits) -> str:
     commands = (
         "ulimit -c 0",
         f"ulimit -S -t {_capped(cpu, resource.RLIMIT_CPU, 1)}",
-        f"ulimit -H -t {_capped(cpu + _CPU_GRACE_SECONDS, resource.RLIMIT_CPU, 1)}",
+        f"ulimit -H -t {_capped(cpu + CPU_GRACE_SECONDS, resource.RLIMIT_CPU, 1)}",
         f"ulimit -f {_capped(file_size, resource.RLIMIT_FSIZE, FILE_SIZE_UNIT)}",
         f"ulimit -d {_capped(data, resource.RLIMIT_DATA, _MEMORY_UNIT)}",
         f"ulimit -n {_capped(limits.max_open_files, resource.RLIMIT_NOFILE, 1)}",
@@ -63,7 +63,7 @@ def _within(limits: Limits, tasks: int, hard: tuple[int, ...]) -> Bounds:
     cpu = _whole(limits.max_cpu_seconds, 1)
     wanted = (
         (0, 0),
-        (cpu, cpu + _CPU_GRACE_SECONDS),
+        (cpu, cpu + CPU_GRACE_SECONDS),
         (limits.max_written_file_bytes,) * 2,
         (limits.max_memory_bytes * _RESERVE,) * 2,
         (limits.max_open_files,) * 2,

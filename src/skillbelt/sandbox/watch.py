@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from skillbelt.sandbox.cgroups import ControlGroup, hierarchy
-from skillbelt.sandbox.limits import FILE_SIZE_UNIT
+from skillbelt.sandbox.limits import CPU_GRACE_SECONDS, FILE_SIZE_UNIT
 from skillbelt.sandbox.spawn import descendants
 from skillbelt.sandbox.usage import Space, free_memory, free_space, measure_processes
 from skillbelt.sizes import Folder, measure_folder
@@ -125,7 +125,8 @@ class ProcessWatch:
         if used.most_files >= limits.max_open_files:
             self.seen.add("max_open_files")
         self._see_temporary(pids)
-        if used.cpu_seconds > limits.max_cpu_seconds:
+        # A process that took all of it alone is told by the kernel before it is ended from here.
+        if used.cpu_seconds > limits.max_cpu_seconds + CPU_GRACE_SECONDS:
             return "max_cpu_seconds"
         return "max_memory_bytes" if used.memory_bytes > limits.max_memory_bytes else None
 
