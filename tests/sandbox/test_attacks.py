@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -87,3 +93,23 @@ def test_the_scene_is_gone_afterwards() -> None:
         victim = scene.victim.pid
     assert not os.path.exists(scene.root)
     assert not os.path.exists(f"/proc/{victim}")
+
+
+def test_the_victim_ends_with_whoever_made_it() -> None:
+    """However that ended."""
+    code = (
+        "import time\n"
+        "from skillbelt.sandbox.attacks import open_scene\n"
+        "with open_scene() as scene:\n"
+        "    print(scene.victim.pid, scene.root, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    with child:
+        assert child.stdout
+        victim, root = child.stdout.readline().split()
+        child.kill()
+    with suppress(OSError):
+        while Path(f"/proc/{victim}/cmdline").read_bytes():  # a zombie has none
+            time.sleep(0.01)
+    shutil.rmtree(root)

@@ -21,7 +21,6 @@ from skillbelt.values import Capabilities, Limits
 Result = Literal["stopped", "succeeded", "unclear", "not claimed"]
 _PATH = "/usr/bin:/bin"
 _SECRET = "what only the user may read"
-_VICTIM_SECONDS = "3600"
 _SHARED = ("/tmp", "/dev/shm", "/var/tmp", "/run", "/dev", "/run/lock")
 _MARKER = ("skillbelt-", "marker-7b1d")
 
@@ -166,8 +165,7 @@ class Scene:
 
     def _renewed(self, harm: str) -> str:
         """The harm, which the next attack shall not be blamed for."""
-        self.victim.kill()
-        self.victim.wait()
+        _end(self.victim)
         self.victim = _victim()
         return harm
 
@@ -189,8 +187,7 @@ class Scene:
 
     def close(self) -> None:
         """End what was started."""
-        self.victim.kill()
-        self.victim.wait()
+        _end(self.victim)
         self.listeners.close()
 
 
@@ -294,7 +291,10 @@ def _job(scene: Scene, sandbox: Sandbox, script: str, probe: Probe) -> Job:
 
 
 def _victim() -> subprocess.Popen[bytes]:
-    """A process of the same user as the commands, with something to read in its environment."""
+    """A process of the same user as the commands, with something to read in its environment.
+
+    It waits for a pipe of ours to end, so that it ends with us, however that happens.
+    """
     identity = run_identity()
     prefix: list[str] = []
     if identity is not None:
@@ -306,11 +306,17 @@ def _victim() -> subprocess.Popen[bytes]:
             "--",
         ]
     return subprocess.Popen(
-        [*prefix, str(trusted_program("sleep")), _VICTIM_SECONDS],
+        [*prefix, str(trusted_program("cat"))],
         env={"TOKEN": "".join(_MARKER)},
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+
+def _end(victim: subprocess.Popen[bytes]) -> None:
+    victim.kill()
+    victim.communicate()
 
 
 def _standing(pid: int) -> tuple[object, ...]:
