@@ -81,7 +81,11 @@ def test_a_command_that_can_not_be_passed_on_is_refused(
         (["echo", "x" * 2**17], {}, "131072 bytes: more than 131071"),
         (["x" * 100] * 10_000, {}, "more than 1048576"),
         (["echo"], {f"A{number}": "x" * 100_000 for number in range(11)}, "more than 1048576"),
-        (["echo"], {f"A{number}": "" for number in range(1001)}, "1001 variables, more than 1000"),
+        (
+            ["echo"],
+            {f"A{number}": "" for number in range(1001)},
+            "1001 variables, more than 1000; give",
+        ),
     ],
 )
 def test_what_no_program_can_be_started_with_is_refused(

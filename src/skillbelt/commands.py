@@ -134,7 +134,7 @@ def _check_text(command: str) -> None:
 def check_vector(words: Iterable[str], env: Mapping[str, str]) -> None:
     """RunRefused for words and variables that no system could start a program with."""
     if len(env) > MAX_VARIABLES:
-        raise RunRefused(f"env has {len(env)} variables, more than {MAX_VARIABLES}")
+        raise RunRefused(f"env has {len(env)} variables, {_MANY_VARIABLES}")
     total = sum(len(name) + _size(value) + 2 + _POINTER_BYTES for name, value in env.items())
     for word in words:
         size = _size(word)
@@ -147,8 +147,10 @@ def check_vector(words: Iterable[str], env: Mapping[str, str]) -> None:
         raise RunRefused(f"the command and its environment have {total} bytes: {_LONG_VECTOR}")
 
 
-_LONG_WORD = f"more than {MAX_COMMAND_BYTES}; give it as stdin or as an input file"
-_LONG_VECTOR = f"more than {MAX_VECTOR_BYTES}; give some of it as stdin or as an input file"
+_OTHERWISE = "as stdin or as an input file"
+_MANY_VARIABLES = f"more than {MAX_VARIABLES}; give some of them {_OTHERWISE}"
+_LONG_WORD = f"more than {MAX_COMMAND_BYTES}; give it {_OTHERWISE}"
+_LONG_VECTOR = f"more than {MAX_VECTOR_BYTES}; give some of it {_OTHERWISE}"
 
 
 def _size(text: str) -> int:
