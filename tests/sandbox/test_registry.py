@@ -10,7 +10,6 @@ from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.registry import choose, name_for, native_sandboxes, sandboxes
-from skillbelt.sandbox.sandlock import SandlockSandbox
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
 
@@ -40,14 +39,12 @@ def test_auto_is_the_strongest() -> None:
 
 def test_auto_takes_the_next_one_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LinuxSandbox, "unavailable", broken)
-    monkeypatch.setattr(SandlockSandbox, "unavailable", broken)
     assert choose().name == "landlock"
 
 
 def test_auto_never_takes_one_that_holds_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Case 93."""
     monkeypatch.setattr(LinuxSandbox, "unavailable", broken)
-    monkeypatch.setattr(SandlockSandbox, "unavailable", broken)
     monkeypatch.setattr(LandlockSandbox, "unavailable", broken)
     with pytest.raises(SandboxUnavailable, match=r"bubblewrap: it is broken.*landlock: it is"):
         choose()

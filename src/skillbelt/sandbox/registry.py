@@ -11,7 +11,6 @@ from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.protocol import Sandbox
-from skillbelt.sandbox.sandlock import SandlockSandbox
 from skillbelt.sandbox.seatbelt import SeatbeltSandbox
 from skillbelt.text import one_line
 
@@ -42,7 +41,7 @@ def sandboxes(
 
 def native_sandboxes() -> tuple[Sandbox, ...]:
     """Those that run any command by what the system itself has, the strongest first."""
-    return LinuxSandbox(), SandlockSandbox(), LandlockSandbox(), SeatbeltSandbox()
+    return LinuxSandbox(), LandlockSandbox(), SeatbeltSandbox()
 
 
 def choose(
