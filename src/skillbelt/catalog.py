@@ -196,9 +196,8 @@ class Catalog(Mapping[str, Skill]):
         """What searches; made when first asked for."""
         if self._searcher is None:
             from skillbelt.search.engine import Searcher
-            from skillbelt.search.semantic import rankers
 
-            self._searcher = Searcher(self.settings, rankers(), self._progress)
+            self._searcher = Searcher(self.settings, progress=self._progress)
         return self._searcher
 
     def close(self) -> None:
