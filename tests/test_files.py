@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import FileTooLarge, FileTypeRefused, FileUnreadable, PathEscape
-from skillbelt.files import nameable, read_file, read_handle, walk
+from skillbelt.files import nameable, read_file, walk
 from skillbelt.skill import Skill
 from skillbelt.values import Limits
 from tests.tree import Tree

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from skillbelt.errors import FileUnreadable, PathEscape
 from skillbelt.excerpt import head, line_count, pages
-from skillbelt.files import read_handle
 from skillbelt.paths import create_beneath, open_beneath, open_folder
+from skillbelt.reach import read_handle
 from skillbelt.values import Limits
 
 _NAME = re.compile(r"[0-9a-f]{64}\.txt")
