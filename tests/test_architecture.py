@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -266,8 +267,7 @@ print(end.user - start.user + end.system - start.system)
 
 def test_a_warm_list_imports_nothing_heavy(tmp_path: Path) -> None:
     project = tmp_path / "project"
-    (project / ".agents").mkdir(parents=True)
-    os.symlink(ROOT / "examples" / "skills", project / ".agents" / "skills")
+    shutil.copytree(ROOT / "examples" / "skills", project / ".agents" / "skills")
     code = "import sys; from skillbelt.cli import main; sys.exit(main())"
     command = [sys.executable, "-X", "importtime", "-c", code, "list", "--project", str(project)]
     environ = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}

@@ -217,14 +217,6 @@ def attempt_any(skill: Skill, path: str, most: int) -> None:
         return
 
 
-def test_a_handle_is_read_to_the_bound_and_closed(folder: Path) -> None:
-    (folder / "a").write_bytes(b"abc")
-    handle = os.open(folder / "a", os.O_RDONLY)
-    assert read_handle(handle, 2) == b"ab"
-    with pytest.raises(OSError, match="Bad file"):
-        os.fstat(handle)
-
-
 def test_the_walk_gives_files_by_folder_and_name(folder: Path, skill: Skill, tree: Tree) -> None:
     for path in ("b.md", "a.md", ".hidden", "references/z.md", ".git/config", "x/node_modules/y"):
         tree.write(folder / path, "")

@@ -69,6 +69,7 @@ class Fence:
             return os.open(path, flags)
         if self._handle < 0:
             self._handle = open_folder(self.folder)
+        sys.audit("open", path, None, flags)  # as `os.open` does for whoever listens
         below = _below(path, self.folder)
         if below:
             try:
