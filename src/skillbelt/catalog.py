@@ -384,14 +384,16 @@ class Catalog(Mapping[str, Skill]):
     ) -> Iterator[Root]:
         if self._progress:
             self._progress(f"asking {len(set(remote))} remote sources")
+        theirs = self._named_by_project()
         pulled = sources.pull_all(
             list(dict.fromkeys(remote)),
             cache_dir=os.path.join(self.settings.cache_dir, "remote"),
             limits=self.settings.limits,
             refresh=refresh,
             offline=self.settings.offline,
+            private=self.settings.private_sources,
+            strangers=theirs,
         )
-        theirs = self._named_by_project()
         for source, (located, diagnostics) in zip(dict.fromkeys(remote), pulled, strict=True):
             said += diagnostics
             for folder, origin in located:
