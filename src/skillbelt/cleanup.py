@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from skillbelt.environments import FOLDER, HALF_MADE, LOCK, Environment
 from skillbelt.locks import hold, release
+from skillbelt.private import make_folder
 from skillbelt.sizes import measure_folder
 from skillbelt.trees import GONE, remove_leftovers, remove_tree
 
@@ -81,8 +82,8 @@ def retire(folder_of_all: str, name: str) -> tuple[str, ...] | None:
     lock = os.path.join(folder_of_all, LOCKS, name)
     removed = os.path.join(folder_of_all, REMOVED)
     aside = os.path.join(removed, f"{name}-{os.urandom(4).hex()}")
-    os.makedirs(os.path.dirname(lock), 0o700, exist_ok=True)
-    os.makedirs(removed, 0o700, exist_ok=True)
+    make_folder(os.path.dirname(lock))
+    make_folder(removed)
     try:
         handle = hold(f"{lock}.use", _ALONE)
     except BlockingIOError:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from skillbelt.cleanup import METADATA
 from skillbelt.errors import ArtifactError, PathEscape, RunRefused
-from skillbelt.files import read_handle
 from skillbelt.globs import Globs, State, alternatives
 from skillbelt.manifest import kind_of
 from skillbelt.paths import MAX_PATH_PARTS, open_beneath, open_folder
+from skillbelt.reach import read_handle
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 from skillbelt.workspace import OUT, PRIVATE, expanded, plain

@@ -18,10 +18,11 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, NoReturn
 
-from skillbelt.errors import LoadError, RunRefused
+from skillbelt.errors import LoadError, PathEscape, RunRefused
 from skillbelt.fingerprint import fingerprint
-from skillbelt.manifest import SKIPPED
-from skillbelt.paths import MAX_PATH_PARTS, open_folder
+from skillbelt.manifest import SKIPPED, is_skill_file
+from skillbelt.paths import MAX_PATH_PARTS
+from skillbelt.reach import open_dir, open_file
 from skillbelt.skill import Skill
 from skillbelt.trees import remove_tree
 from skillbelt.values import Diagnostic, Limits
@@ -81,12 +82,14 @@ def stage(
     most, folder = limits.max_manifest_files, skill.dir
     if skill.origin.kind == "mcp":
         folder, expected_hash = _fetched(skill, limits, expected_hash)
-    seen = stamp(folder, most, skipped=SKIPPED, settled=True)
+    # What a linked SKILL.md holds may change without a trace in the folder.
+    linked = os.path.islink(skill.location)
+    seen = "" if linked else stamp(folder, most, skipped=SKIPPED, settled=True)
     kept = workspace.metadata().staged.get(name)
     reused = kept is not None and _is_current(workspace, name, kept, folder, seen, most)
     if kept is None or not reused:
         with workspace.locked() as metadata:
-            job = _Staging(workspace, name, folder, seen, limits, expected_hash)
+            job = _Staging(workspace, name, folder, seen, limits, expected_hash, skill.fence)
             kept, reused = job.run(metadata)
     _expect(name, kept.hash, expected_hash)
     home = f"{SKILLS}/{name}"
@@ -212,6 +215,7 @@ class _Staging(NamedTuple):
     seen: str
     limits: Limits
     expected: str
+    fence: str = ""
 
     def run(self, metadata: Metadata) -> tuple[Stage, bool]:
         """What is staged now, and whether it was there already."""
@@ -239,6 +243,10 @@ class _Staging(NamedTuple):
         metadata.staged[self.name] = stage
         return stage, reused
 
+    def open_linked(self, name: str) -> int:
+        """A handle of the SKILL.md, which may be a link, as far as the fence goes."""
+        return open_file(os.path.join(self.source, name), self.fence)
+
     def discard(self, aside: str) -> None:
         remove_tree(os.path.join(self.workspace.path, PRIVATE, aside))
 
@@ -246,10 +254,14 @@ class _Staging(NamedTuple):
         """Copy the skill to a private folder of that name, with the links and `.venv` it gets."""
         limits = self.limits
         copy = TreeCopy(
-            f"skill {self.name!r}", limits.max_staged_bytes, limits.max_manifest_files, self.source
+            f"skill {self.name!r}",
+            limits.max_staged_bytes,
+            limits.max_manifest_files,
+            self.source,
+            skill_file=self.open_linked,
         )
         with handles() as keep, copy.reading("."):
-            source = keep(open_folder(self.source))
+            source = keep(open_dir(self.source, self.fence))
             private = keep(os.open(PRIVATE, _FOLDER, dir_fd=self.workspace.handle))
             os.mkdir(aside, 0o700, dir_fd=private)
             target = keep(os.open(aside, _FOLDER, dir_fd=private))
@@ -331,7 +343,8 @@ class TreeCopy:
     """Copies files and trees within bounds, and knows what it copied.
 
     `root` is where the tree lies, for links that say so. `runner` is the user whose hard links are
-    copied; any other's could be somebody's secret. `give` is called with a handle of each
+    copied; any other's could be somebody's secret. `skill_file` opens a SKILL.md that is a link,
+    which is copied as what it leads to. `give` is called with a handle of each
     file and folder it makes. Without it, files come to be 0444 or 0555 and folders 0555; with it,
     0644, 0755 and 0755.
     """
@@ -344,7 +357,9 @@ class TreeCopy:
         root: str = "",
         runner: int | None = None,
         give: Callable[[int], None] | None = None,
+        skill_file: Callable[[str], int] | None = None,
     ) -> None:
+        self.skill_file = skill_file
         self.what, self.root, self.runner, self.give = what, root, runner, give
         self.most_bytes, self.most_entries = most_bytes, most_entries
         self.bytes = self.entries = 0
@@ -416,6 +431,8 @@ class TreeCopy:
         """Turns what the system says while copying into a refusal that names the path."""
         try:
             yield
+        except PathEscape as error:
+            raise RunRefused(f"{self.what}: {error}") from error
         except OSError as error:
             changed = error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT)
             why = "changed while it was copied" if changed else f"can not be copied: {error}"
@@ -471,6 +488,11 @@ class TreeCopy:
     def _link(self, source: int, target: int | None, name: str, path: str) -> None:
         """Keep a link that stays in the tree, whatever lies where it leads."""
         if target is None:
+            return
+        if self.skill_file is not None and is_skill_file(path):
+            with handles() as keep:
+                handle = keep(self.skill_file(name))
+                self.file(handle, keep(os.open(name, _NEW_FILE, 0o600, dir_fd=target)), path)
             return
         said = to = os.readlink(name, dir_fd=source)
         if self.root and said.startswith(os.path.join(self.root, "")):

@@ -40,6 +40,7 @@ from skillbelt.inputs import stage_inputs
 from skillbelt.job import Place, make_job, shell, write_editor
 from skillbelt.paths import inside
 from skillbelt.permission import Initiator, Request
+from skillbelt.private import create_file
 from skillbelt.redact import RedactingListener, secrets_of
 from skillbelt.run import (
     RunCall,
@@ -539,8 +540,8 @@ def _due(mark: str) -> bool:
     with suppress(FileNotFoundError):
         if time.time() - os.stat(mark).st_mtime < _DAY_SECONDS:
             return False
-    with open(mark, "w", encoding="utf-8"):
-        os.utime(mark)
+    create_file(mark)
+    os.utime(mark)
     return True
 
 

@@ -27,6 +27,7 @@ from skillbelt.cleanup import LOCKS, METADATA
 from skillbelt.errors import ConfigError, PathEscape, RunRefused, SandboxUnavailable
 from skillbelt.locks import hold, release
 from skillbelt.paths import check_relative, check_segment, make_folders, open_beneath
+from skillbelt.private import make_folder
 from skillbelt.store.protocol import SessionKey
 from skillbelt.trees import open_anyhow, remove_tree
 
@@ -375,8 +376,8 @@ def place_of(folder: str, owner: Owner | None, shelters: Sequence[str] = SHELTER
 def _with_locks(folder: str) -> str:
     locks = os.path.join(folder, LOCKS)
     if not os.path.isdir(locks):
-        os.makedirs(folder, 0o700, exist_ok=True)
-        os.makedirs(locks, 0o700, exist_ok=True)
+        make_folder(folder)
+        make_folder(locks)
     return folder
 
 
