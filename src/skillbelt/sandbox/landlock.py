@@ -38,8 +38,8 @@ _NETWORK = 3  # bind and connect by TCP
 _SCOPES = 3  # abstract unix sockets and signals
 _BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many rights for files each version knows
 _ATTRIBUTES = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}  # how long its structure is; later ones have 24
-# No terminal: those of the user are among them, and who opens one reads what is typed there. A run
-# with a terminal has it as its three streams.
+# No terminals: those of the user are among them, and who opens one reads what is typed there. A run
+# with a terminal of its own has that as its three streams, and as /dev/tty.
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 # What programs ask of themselves. In the same folder there are tables of sockets and of mounts,
 # which are everybody's where there are no namespaces.
@@ -54,6 +54,12 @@ _PROC = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesyst
          "sys/fs/pipe-max-size")  # fmt: skip
 _ETC = ("ld.so.cache", "alternatives", "fonts", "localtime", "ssl/certs", "ssl/openssl.cnf",
         "passwd", "group", "nsswitch.conf")  # fmt: skip
+
+# What bubblewrap holds besides, for who gets this in its place.
+NOT_HELD = (
+    "names, modes and times of your other files, which processes there are, a private /tmp, "
+    "a network for granted hosts"
+)
 
 
 class Rule(NamedTuple):
@@ -165,6 +171,8 @@ def _granted(job: Job) -> Iterator[Rule]:
         yield Rule(path, _READ_FILE)
     for device in _DEVICES:
         yield Rule(device, _READ_FILE | _READ_FOLDER | _WRITE_FILE | _DEVICE_CONTROL)
+    if job.terminal:
+        yield Rule("/dev/tty", _READ_FILE | _WRITE_FILE | _DEVICE_CONTROL)  # the run's own
     for mount in mounts_of(job):
         yield Rule(mount.source, EVERYTHING if mount.writable else _READ)
 
