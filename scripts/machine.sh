@@ -29,7 +29,7 @@ folder=${FOLDER:-/tmp/skillbelt-machine}/$suite-$arch
 root=$folder/root
 who=${WHO:-root user delegated}
 names="attacks cgroups conformance entry identity landlock launch limits linux none probes process"
-names="$names seccomp spawn supervised usage watch"
+names="$names seccomp sights spawn supervised syscalls usage watch"
 tests=${TESTS:-$(for name in $names; do printf 'tests/sandbox/test_%s.py ' "$name"; done)}
 
 # What is inside: what the sandbox stands on, what the tests need, and a system that starts.

@@ -268,12 +268,15 @@ class Workbench:
                 staged = stage(workspace, skill, self.settings.limits)
             parts = simple_commands(call.text)
             script = self._script(skill, call, parts, workspace)
-            request = self._allowed(skill, call, parts, script, staged, who)
+            lowered = self._sandboxes.warnings(sandbox)
+            where = f", in the sandbox {sandbox.name} alone" if lowered else ""
+            request = self._allowed(skill, call, parts, script, staged, who, where)
             run = workspace.run_folder()
             stack.callback(workspace.end_run, run)
             if call.editor_text is not None:
                 write_editor(workspace, run, call.editor_text)
             warnings = (
+                *lowered,
                 *environment_warnings(call, self.policy.active),
                 *self._inputs(call, workspace, run, request, who),
             )
@@ -309,6 +312,7 @@ class Workbench:
         script: str,
         staged: Staged,
         who: Who,
+        where: str,
     ) -> Request:
         """The request to run this command of this very copy of the skill, allowed."""
         # With a PATH of the caller's, the interpreter may be any program.
@@ -319,7 +323,7 @@ class Workbench:
                 "run",
                 parts,
                 remembered,
-                f"run `{shown}` with the skill {skill.name}{described(call)}",
+                f"run `{shown}` with the skill {skill.name}{described(call)}{where}",
                 who.initiator,
                 who.agent,
                 session_id(who.key),

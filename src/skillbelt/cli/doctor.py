@@ -192,7 +192,7 @@ def _sandbox_json(state: State) -> dict[str, object]:
 
 
 def _print_sandboxes(states: Sequence[State], settings: Settings) -> None:
-    from skillbelt.sandbox.registry import choose
+    from skillbelt.sandbox.registry import choose, not_held
 
     try:
         used = choose(settings.sandbox, settings)
@@ -203,6 +203,8 @@ def _print_sandboxes(states: Sequence[State], settings: Settings) -> None:
         f"in the sandbox {used.name}" if used.level else "without a sandbox, as the settings say"
     )
     print(f"commands run {where}")
+    if not_held(used):
+        print(f"  it does not hold: {not_held(used)}")
     for state in states:
         name = state.sandbox.name
         if state.reason is not None:

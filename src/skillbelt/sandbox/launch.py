@@ -25,6 +25,7 @@ _SET_DEATH_SIGNAL, _SET_NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_SECCOMP = 1, 38,
 _FILTER_MODE = 2
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _PATH_BENEATH = 1
+_OWN_PROCESS = "/proc/self"
 _FAILED = 125
 _SWEEP_SECONDS = 5.0
 _AWAITED = (signal.SIGTERM, signal.SIGCHLD)
@@ -45,6 +46,7 @@ def main(fd: int) -> int:
     if child == 0:
         _become(task)
     _let_go()
+    _hold(child, task["rules"])
     code = _wait(child)
     _sweep()
     return code
@@ -55,6 +57,14 @@ def _let_go() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
+
+
+def _hold(child: int, rules: dict[str, Any] | None) -> None:
+    """Keep the child's own files in /proc: its rules are of these, and would not be of new ones."""
+    for path, _ in rules["paths"] if rules else ():
+        if path.startswith(_OWN_PROCESS):
+            with suppress(OSError):
+                os.open(path.replace(_OWN_PROCESS, f"/proc/{child}", 1), os.O_PATH | os.O_CLOEXEC)
 
 
 def _wait(child: int) -> int:

@@ -211,7 +211,10 @@ def bubblewrap_arguments(
     waiting = _WAITING if first is None else ""
     for name, value in job.env.items():
         arguments += ("--setenv", waiting + name, value)
-    fds = [_memory_file(seccomp.program(job.capabilities.processes, network))]
+    # Whatever comes before the command may have a filter of its own to load; the last lets none in.
+    locks = last is not None or (first is not None and not job.capabilities.processes)
+    more = seccomp.FOLLOWED if network or locks else ()
+    fds = [_memory_file(seccomp.program(job.capabilities.processes, network, more=more))]
     for path, data in (("/etc/passwd", passwd(identity)), ("/etc/group", group(identity))):
         fds.append(_memory_file(data))
         arguments += ("--file", str(fds[-1]), path)
@@ -292,7 +295,8 @@ def _inside(job: Job, locked: bool) -> Iterator[str]:
         yield from (str(trusted_program("setsid")), "--ctty")
     if job.bridge:
         # The bridge itself needs a socket with a name; the command behind it must not have one.
-        last = seccomp.program(job.capabilities.processes, network=True, named_sockets=False)
+        more = seccomp.FOLLOWED if locked else ()
+        last = seccomp.program(job.capabilities.processes, True, named_sockets=False, more=more)
         yield from (*job.bridge, last.hex())
     if locked:
         yield from (entry.LAST_PLACE, *entry.LOCKED_WORDS[1:])
@@ -324,7 +328,6 @@ def _enforced(
     job: Job, identity: Identity | None, found: Hierarchy | None, locked: bool
 ) -> dict[str, str]:
     network = bool(job.bridge)
-    denied = seccomp.denied_count(job.capabilities.processes, network)
     memory = "watched, all processes together; rlimit for each"
     uid = current_identity().uid
     return {
@@ -333,7 +336,7 @@ def _enforced(
         "time": "everything is ended at the deadline",
         "network": "network namespace, proxy only" if network else "none: network namespace",
         "other processes": "pid namespace",
-        "system calls": f"seccomp, {denied} denied",
+        "system calls": seccomp.described(job.capabilities.processes, network),
         **programs_enforced(job.capabilities.processes, locked),
         "user": f"uid {uid}" + (", changed from root" if identity else "") + ", no capabilities",
         "memory": f"{memory}; {found.label}" if found else memory,

@@ -5,28 +5,8 @@ What it has at hand is in `skillbelt.sandbox.prelude`; `scene` holds what the ho
 `skillbelt.sandbox.attacks`. The numbers are those of the list in docs/security.md.
 """
 
-from typing import NamedTuple
-
-
-class Probe(NamedTuple):
-    """One attack. `claim` is what a sandbox must say it enforces for the attack to count.
-
-    `allowed` is shell or Python that must end with 0: that a door is shut is worth nothing where
-    everything is broken. `ends` are limits of which one must be reported, for attacks that are
-    answered by ending the run.
-    """
-
-    name: str
-    numbers: tuple[int, ...]
-    claim: str
-    script: str
-    allowed: str = ""
-    processes: bool = True
-    terminal: bool = False
-    ends: tuple[str, ...] = ()
-    limits: tuple[tuple[str, float], ...] = ()
-    timeout_seconds: float = 30.0
-
+from skillbelt.sandbox.probe import Probe as Probe
+from skillbelt.sandbox.sights import SIGHTS
 
 FILES = (
     Probe("read credentials", (1,), "files", """
@@ -179,7 +159,11 @@ attempt(*(lambda way=way, pid=pid: way(pid) for way in (attach, peek, steal, mem
     Probe("read the environment of others", (25, 61), "other processes", """
 found = []
 marker = "".join(scene["marker"])
-for name in os.listdir("/proc"):
+try:
+    names = os.listdir("/proc")
+except OSError:
+    names = [str(scene["pid"]), str(scene["victim"])]
+for name in names:
     if name.isdigit() and int(name) != os.getpid():
         for file in ("environ", "cmdline"):
             try:
@@ -564,4 +548,4 @@ broke(found) if found else held()
 """),
 )  # fmt: skip
 
-PROBES = FILES + PROCESSES + KERNEL + NETWORK + RESOURCES + RESULTS
+PROBES = FILES + PROCESSES + KERNEL + NETWORK + RESOURCES + SIGHTS + RESULTS

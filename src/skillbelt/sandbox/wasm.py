@@ -186,7 +186,7 @@ def _check_text(job: Job) -> None:
 
 def _enforced(job: Job) -> dict[str, str]:
     kernel = f", Landlock version {version()}" if version() else ""
-    denied = seccomp.denied_count(False, False, False)
+    worker = seccomp.described(False, False, programs=False)
     found = hierarchy()
     fuel = 0 < job.limits.max_wasm_fuel < UNCOUNTED_FUEL
     memory = "each memory by the engine; watched for the process"
@@ -198,7 +198,7 @@ def _enforced(job: Job) -> dict[str, str]:
         "time": "the worker is ended at the deadline",
         "network": "single requests, proxy only" if job.bridge else f"{none}; seccomp",
         "other processes": none,
-        "system calls": f"{none}; seccomp for the worker, {denied} denied",
+        "system calls": f"{none}; for the worker {worker}",
         "child processes": f"{none}; seccomp",
         "other programs": f"{none}; seccomp",
         "user": f"uid {current_identity().uid}{changed}",
