@@ -73,11 +73,14 @@ class _Search:
         self._temporary, self._bounded = temporary, set[int]()
         self._workspace = workspace
         self._known: set[tuple[int, int]] = set()
+        self._internet = 0
 
     def found(self) -> Hoard:
         """What was found up to now."""
         files, shared, handles = self.more
         size, count, common, queued = self.sums
+        if self._internet:
+            queued += _unattended(self._internet)
         return Hoard(size, count, common, queued)._replace(
             more_files=files, more_shared=shared, more_handles=handles
         )
@@ -115,7 +118,9 @@ class _Search:
                 continue
             if stat.S_ISSOCK(found.st_mode):
                 self._known.add(key)
-                self.sums[3] += _queued(pid, thread, int(name))
+                queued, internet = _queued(pid, thread, int(name))
+                self.sums[3] += queued
+                self._internet = pid if internet else self._internet
                 self.more[2] |= _in_flight(f"{folder}/fdinfo/{name}")
             elif stat.S_ISFIFO(found.st_mode):
                 self._known.add(key)
@@ -217,14 +222,14 @@ def _in_flight(path: str) -> bool:
     return False
 
 
-def _queued(pid: int, thread: int, number: int) -> int:
-    """What waits in a socket to be sent or to be read."""
+def _queued(pid: int, thread: int, number: int) -> tuple[int, bool]:
+    """What waits in a socket to be sent or to be read, and whether it is one of the internet."""
     try:
         handle = _copied(pid, thread, number)
     except OSError:
-        return _ORDINARY_SOCKET
+        return _ORDINARY_SOCKET, True
     if handle is None:
-        return 0
+        return 0, False
     with socket.socket(fileno=handle) as end:
         words = struct.unpack(
             f"{_MEMORY_WORDS}I",
@@ -232,7 +237,22 @@ def _queued(pid: int, thread: int, number: int) -> int:
         )
         received, _, sent, _, reserved, queued, _, behind, _ = words
         orphaned = _orphaned(end) if end.family == socket.AF_UNIX else 0
-        return int(received + max(sent, queued) + reserved + behind + orphaned)
+        size = int(received + max(sent, queued) + reserved + behind + orphaned)
+        return size, end.family in (socket.AF_INET, socket.AF_INET6)
+
+
+def _unattended(pid: int) -> int:
+    """What waits in connections that nobody has a handle of: not accepted yet, or closed."""
+    total = 0
+    with suppress(OSError):
+        if os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+            return 0  # those of everybody
+        for name in ("tcp", "tcp6"):
+            with open(f"/proc/{pid}/net/{name}", "rb") as lines:
+                for row in (line.split() for line in lines if b":" in line):
+                    if row[9] == b"0":
+                        total += sum(int(part, 16) for part in row[4].split(b":"))
+    return total
 
 
 def _orphaned(end: socket.socket) -> int:

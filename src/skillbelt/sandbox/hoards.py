@@ -19,13 +19,13 @@ def nameless(number):
 """
 
 HOARDS = (
-    Probe("hold files without a name", (82,), "disk", _NAMELESS + """
+    Probe("hold files without a name", (82,), "files without a name", _NAMELESS + """
 kept = [nameless(number) for number in range(150)]
 time.sleep(5)
 broke("600 MiB")
 """, "import tempfile; f = tempfile.TemporaryFile(dir='.'); f.write(bytes(2**22)); f.flush()",
           ends=("max_workspace_bytes",), limits=_DISK),
-    Probe("hold files that are only mapped", (82,), "disk", """
+    Probe("hold files that are only mapped", (82,), "files without a name", """
 import mmap
 """ + _NAMELESS + """
 kept = []
@@ -107,7 +107,7 @@ time.sleep(5)
 broke(f"{size >> 20} MiB")
 """, "pipes = [os.pipe() for _ in range(40)]; [os.write(b, bytes(2**12)) for a, b in pipes]",
           limits=_LITTLE_MEMORY),
-    Probe("handles in flight", (86,), "disk", _NAMELESS + """
+    Probe("handles in flight", (86,), "files without a name", _NAMELESS + """
 kept = []
 for number in range(150):
     one, other = socket.socketpair()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from skillbelt.sandbox.cgroups import ControlGroup, hierarchy
+from skillbelt.sandbox.cgroups import ControlGroup, open_group
 from skillbelt.sandbox.hidden import Hoard, find_hoard
 from skillbelt.sandbox.limits import CPU_GRACE_SECONDS, FILE_SIZE_UNIT
 from skillbelt.sandbox.spawn import descendants
@@ -205,10 +205,8 @@ class Guard:
 
     def _join(self, pid: int) -> None:
         """All that is there; what they start from then on is in the group from its birth."""
-        found = hierarchy()
+        self._group = open_group(self._limits)
         joined: set[int] = set()
-        with suppress(OSError):
-            self._group = ControlGroup(found, self._limits) if found is not None else None
         while self._group is not None and (new := set(self._members(pid)) - joined):
             for each in new:
                 with suppress(OSError):
