@@ -22,6 +22,7 @@ from skillbelt.sandbox.identity import (
 )
 from skillbelt.sandbox.limits import (
     OWN_PROCESSES,
+    counted_enforced,
     process_limits,
     programs_enforced,
     shell_lines,
@@ -328,7 +329,6 @@ def _enforced(
     job: Job, identity: Identity | None, found: Hierarchy | None, locked: bool
 ) -> dict[str, str]:
     network = bool(job.bridge)
-    memory = "watched, all processes together; rlimit for each"
     uid = current_identity().uid
     return {
         "files": "bubblewrap mount namespace",
@@ -339,7 +339,7 @@ def _enforced(
         "system calls": seccomp.described(job.capabilities.processes, network),
         **programs_enforced(job.capabilities.processes, locked),
         "user": f"uid {uid}" + (", changed from root" if identity else "") + ", no capabilities",
-        "memory": f"{memory}; {found.label}" if found else memory,
+        **counted_enforced(found.label if found else ""),
         "process count": "rlimit in a user namespace",
         "cpu": "rlimit for each process, watched for all",
         "file size": "rlimit",

@@ -5,6 +5,7 @@ What it has at hand is in `skillbelt.sandbox.prelude`; `scene` holds what the ho
 `skillbelt.sandbox.attacks`. The numbers are those of the list in docs/security.md.
 """
 
+from skillbelt.sandbox.hoards import HOARDS
 from skillbelt.sandbox.probe import Probe as Probe
 from skillbelt.sandbox.sights import SIGHTS
 
@@ -548,4 +549,4 @@ broke(found) if found else held()
 """),
 )  # fmt: skip
 
-PROBES = FILES + PROCESSES + KERNEL + NETWORK + RESOURCES + SIGHTS + RESULTS
+PROBES = FILES + PROCESSES + KERNEL + NETWORK + RESOURCES + HOARDS + SIGHTS + RESULTS

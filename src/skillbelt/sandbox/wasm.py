@@ -15,6 +15,7 @@ from skillbelt.sandbox import seccomp
 from skillbelt.sandbox.cgroups import hierarchy
 from skillbelt.sandbox.identity import blocking_folder, current_identity, run_identity
 from skillbelt.sandbox.landlock import version
+from skillbelt.sandbox.limits import counted_enforced
 from skillbelt.sandbox.process import TICK_SECONDS, check_job
 from skillbelt.sandbox.protocol import Job, Listener, Mount, Running, refusal
 from skillbelt.sandbox.wasm_cache import Cache
@@ -202,7 +203,9 @@ def _enforced(job: Job) -> dict[str, str]:
         "child processes": f"{none}; seccomp",
         "other programs": f"{none}; seccomp",
         "user": f"uid {current_identity().uid}{changed}",
+        **counted_enforced(""),
         "memory": f"{memory}; {found.label}" if found else memory,
+        "kernel memory": f"{none}; seccomp for the worker",
         "process count": "one worker, seccomp",
         "cpu": "rlimit, watched" + ("; fuel" if fuel else ""),
         "file size": "rlimit",
