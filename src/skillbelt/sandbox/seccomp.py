@@ -155,6 +155,27 @@ def lock(machine: str = "") -> bytes:
     )
 
 
+@lru_cache(maxsize=4)
+def alone(machine: str = "") -> bytes:
+    """The lock, and no process can be started; the base filter must refuse clone3."""
+    column = MACHINES[(machine or platform.machine()).lower()].column
+    locked = lock(machine)
+    forks = [numbers[column] for numbers in _FORKS.values() if numbers[column] >= 0]
+    tests = [_one(_EQUAL, each, len(forks) + 3 - place, 0) for place, each in enumerate(forks)]
+    rest = [
+        _one(_EQUAL, _CLONE[column], len(forks) + 1, 0),
+        *tests,
+        _one(_RETURN, _ALLOW),
+        _argument(0),
+        _one(_ANY_BIT, _THREAD, 0, 1),
+        _one(_RETURN, _ALLOW),
+        _fail(errno.EPERM),
+    ]
+    # In place of the answer to all other calls.
+    onward = _one(_JUMP, len(locked) // 8 - 4)
+    return b"".join((locked[:24], onward, locked[32:], *rest))
+
+
 def lock_task() -> dict[str, object]:
     """The lock for this machine, as a launcher is told of it."""
     column = MACHINES[platform.machine().lower()].column
