@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 _SET_DEATH_SIGNAL, _SET_NO_NEW_PRIVILEGES, _SET_SUBREAPER, _SET_SECCOMP = 1, 38, 36, 22
+_SET_DUMPABLE = 4
 _FILTER_MODE = 2
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _PATH_BENEATH = 1
@@ -41,8 +42,11 @@ def main(fd: int) -> int:
     _call("prctl", _SET_SUBREAPER, 1, 0, 0, 0)
     if os.getppid() != task["parent"]:
         return _FAILED  # it was gone before we asked to be told
+    # The command may be of the same user, and is not to look into this process or its handles.
+    _call("prctl", _SET_DUMPABLE, 0, 0, 0, 0)
     child = os.fork()
     if child == 0:
+        _call("prctl", _SET_DUMPABLE, 1, 0, 0, 0)
         _become(task)
     _let_go()
     code = _wait(child)

@@ -5,28 +5,8 @@ What it has at hand is in `skillbelt.sandbox.prelude`; `scene` holds what the ho
 `skillbelt.sandbox.attacks`. The numbers are those of the list in docs/security.md.
 """
 
-from typing import NamedTuple
-
-
-class Probe(NamedTuple):
-    """One attack. `claim` is what a sandbox must say it enforces for the attack to count.
-
-    `allowed` is shell or Python that must end with 0: that a door is shut is worth nothing where
-    everything is broken. `ends` are limits of which one must be reported, for attacks that are
-    answered by ending the run.
-    """
-
-    name: str
-    numbers: tuple[int, ...]
-    claim: str
-    script: str
-    allowed: str = ""
-    processes: bool = True
-    terminal: bool = False
-    ends: tuple[str, ...] = ()
-    limits: tuple[tuple[str, float], ...] = ()
-    timeout_seconds: float = 30.0
-
+from skillbelt.sandbox.probe import Probe as Probe
+from skillbelt.sandbox.takeover import TAKEOVER
 
 FILES = (
     Probe("read credentials", (1,), "files", """
@@ -564,4 +544,4 @@ broke(found) if found else held()
 """),
 )  # fmt: skip
 
-PROBES = FILES + PROCESSES + KERNEL + NETWORK + RESOURCES + RESULTS
+PROBES = FILES + PROCESSES + KERNEL + NETWORK + RESOURCES + TAKEOVER + RESULTS

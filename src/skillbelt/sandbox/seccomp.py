@@ -17,6 +17,7 @@ _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 _X32 = 0x40000000
 LOCK_AT = (5 * 8 + 4, 7 * 8 + 4)  # where the halves of a lock's number are
+_LOCK_STEPS = 10  # those for starting a program
 _MAX_STEP = 255  # how far a test can jump
 
 NAMESPACES = 0x7E020000  # every CLONE_NEW* that clone knows
@@ -157,23 +158,25 @@ def lock(machine: str = "") -> bytes:
 
 @lru_cache(maxsize=4)
 def alone(machine: str = "") -> bytes:
-    """The lock, and no process can be started; the base filter must refuse clone3."""
+    """The lock, for who may start no process either; the filter below it must refuse clone3."""
     column = MACHINES[(machine or platform.machine()).lower()].column
-    locked = lock(machine)
     forks = [numbers[column] for numbers in _FORKS.values() if numbers[column] >= 0]
-    tests = [_one(_EQUAL, each, len(forks) + 3 - place, 0) for place, each in enumerate(forks)]
-    rest = [
-        _one(_EQUAL, _CLONE[column], len(forks) + 1, 0),
-        *tests,
-        _one(_RETURN, _ALLOW),
+    locked = lock(machine)
+    # What the lock answers to all other calls comes after these tests.
+    head, other = locked[: _LOCK_STEPS * 8], locked[_LOCK_STEPS * 8 :] or _one(_RETURN, _ALLOW)
+    threads = [
         _argument(0),
-        _one(_ANY_BIT, _THREAD, 0, 1),
-        _one(_RETURN, _ALLOW),
+        _one(_ANY_BIT, _THREAD, 1, 0),
         _fail(errno.EPERM),
+        _one(_RETURN, _ALLOW),
     ]
-    # In place of the answer to all other calls.
-    onward = _one(_JUMP, len(locked) // 8 - 4)
-    return b"".join((locked[:24], onward, locked[32:], *rest))
+    tests = [
+        _one(_EQUAL, _CLONE[column], len(forks) + 1, 0),
+        *(_one(_EQUAL, fork, len(forks) + 2 - place, 0) for place, fork in enumerate(forks)),
+        _one(_JUMP, len(threads)),
+    ]
+    onward = _one(_JUMP, _LOCK_STEPS - 4)
+    return b"".join((head[:24], onward, head[32:], *tests, *threads, other))
 
 
 def lock_task() -> dict[str, object]:
