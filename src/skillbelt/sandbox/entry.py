@@ -35,8 +35,8 @@ _BASE = 0x400000
 _HEADERS = 64 + 56
 _NO_MORE = 2**64 - 1
 # What comes after it: "1", the shell, how long the filter is, whether to wait and whether to stay
-# above the command, the filter, the limits, the paths. The filter lets a program be started by who gives a number with it; the number
-# is made here, put into the filter, and gone with this program.
+# above the command, the filter, the limits, the paths. The filter lets a program be started by who
+# gives a number with it; the number is made here, put into the filter, and gone with this program.
 _X86_64 = """
     4889e3                    mov rbx, rsp
     4c8d25cb010000            lea r12, [data]

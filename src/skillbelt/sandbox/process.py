@@ -269,14 +269,14 @@ class Run(Piped):
         self._close(*self._fds)
 
 
-def _end(pidfd: int, *numbers: signal.Signals, seconds: float = END_SECONDS) -> bool:
+def _end(pidfd: int, *numbers: signal.Signals, seconds: float | None = None) -> bool:
     """Send the signals and wait until the process is gone; false when that takes too long."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     with suppress(ProcessLookupError):
         for number in numbers:
             signal.pidfd_send_signal(pidfd, number)
-    return bool(poll.poll(seconds * 1000))
+    return bool(poll.poll((END_SECONDS if seconds is None else seconds) * 1000))
 
 
 def check_job(job: Job) -> None:
