@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox import linux, process
 from skillbelt.sandbox.attacks import run_attacks
 from skillbelt.sandbox.conformance import PROCESSES, Place
+from skillbelt.sandbox.identity import trusted_program
 from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
@@ -169,7 +172,7 @@ def test_an_end_that_the_kernel_does_not_bring_is_told(
     inner += children(running._pid)  # type: ignore[attr-defined]
     with monkeypatch.context() as patch:
         patch.setattr(process, "END_SECONDS", 0.05)
-        patch.setattr(process.signal, "pidfd_send_signal", lambda *_: None)
+        patch.setattr(signal, "pidfd_send_signal", lambda *_: None)
         outcome = running.wait()
     assert outcome is not None and (outcome.timed_out, outcome.left) == (True, True)
     assert os.path.exists(f"/proc/{inner[0]}")
@@ -203,7 +206,7 @@ def test_of_an_ordinary_end_nothing_is_left(
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A bubblewrap that says nothing and does not come to an end; the file tells of its starts."""
-    found = linux.trusted_program
+    found = trusted_program
     with open_folder() as folder:
         started, fake = folder / "started", folder / "bwrap"
         started.touch()
@@ -237,6 +240,6 @@ def test_a_process_that_can_not_be_found_is_not_answered(
     assert LinuxSandbox().unavailable() is None
     monkeypatch.setattr(process, "children", lambda pid: [])
     job: Job = place.shell("echo > made")
-    with pytest.raises(linux.SandboxUnavailable, match="can not be found"):
+    with pytest.raises(SandboxUnavailable, match="can not be found"):
         LinuxSandbox().start(job)
     assert os.listdir(place.folder) == []
