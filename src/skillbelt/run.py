@@ -229,6 +229,12 @@ def stream_warnings(outcome: Outcome) -> list[str]:
     return [f"{name} truncated" for name, captured in named if captured.truncated]
 
 
+def end_warnings(outcome: Outcome) -> list[str]:
+    """A word for a run of which something may be left."""
+    said = "a process of the run could not be ended and may still be alive"
+    return [said] if outcome.left else []
+
+
 def without_secrets(result: RunResult, call: RunCall) -> RunResult:
     """The result without the secrets that the run was given; names of files stay as they are."""
     secrets = secrets_of(call.env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -15,6 +16,7 @@ import pytest
 from skillbelt.sandbox import seccomp
 from skillbelt.sandbox.entry import LOCKED_WORDS, WORDS, paths_of, program
 from skillbelt.sandbox.process import ANSWER, READY
+from tests.sandbox.test_seccomp import answer
 
 Started = subprocess.CompletedProcess[bytes]
 Start = Callable[..., Started]
@@ -38,10 +40,11 @@ def start(tmp_path: Path) -> Start:
         limits: Sequence[tuple[int, tuple[int, int]]] = (),
         given: bytes = ANSWER,
         waits: bool = True,
+        stays: bool = False,
         locked: bool = False,
     ) -> Started:
-        lock = seccomp.lock() if locked else b""
-        made = program(paths, limits, waits=waits, lock=lock)
+        lock = (seccomp.alone() if stays else seccomp.lock()) if locked else b""
+        made = program(paths, limits, waits=waits, stays=stays, lock=lock)
         assert made is not None
         file = tmp_path / "program"
         file.write_bytes(made)
@@ -170,6 +173,79 @@ def test_a_locked_command_that_can_not_be_started_is_told(start: Start, tmp_path
     assert done.returncode == 127 and b"no-such: not found" in done.stderr
     done = start("./file", paths=("./file",), locked=True)
     assert done.returncode == 126 and b"denied" in done.stderr
+
+
+# Above the command
+
+
+def test_it_stays_above_a_command_that_has_all_that_it_was_given(start: Start) -> None:
+    script = 'read -r line; echo "$line $1 $WORD"; ulimit -n; exit 3'
+    given = ANSWER + b"input\n"
+    done = start("sh", "-c", script, "sh", "a b", given=given, limits=(FILES,), stays=True)
+    assert (done.returncode, done.stdout, done.stderr) == (3, READY + b"input a b x\n50\n", b"")
+
+
+def test_it_ends_as_the_command_does(start: Start) -> None:
+    assert start("sh", "-c", "exit 255", stays=True).returncode == 255
+    assert start("sh", "-c", "kill -9 $$", stays=True).returncode == 137
+    done = start("no-such", paths=("/bin/no-such",), stays=True)
+    assert done.returncode == 127 and b"no-such: not found" in done.stderr
+
+
+def test_what_is_above_holds_no_stream_and_has_the_limits(start: Start) -> None:
+    """Nobody may open its handles but root, so all others count none either."""
+    script = """
+until [ "$(ls /proc/$PPID/fd 2>/dev/null | wc -l)" = 0 ]; do :; done
+diff /proc/$PPID/limits /proc/$$/limits
+"""
+    done = start("sh", "-c", script, stays=True, limits=(FILES,))
+    assert (done.returncode, done.stdout) == (0, READY), done
+
+
+def test_a_command_alone_starts_nothing_and_neither_does_what_is_above(start: Start) -> None:
+    code = """
+import os, threading
+thread = threading.Thread(target=print, args=("thread",), kwargs={"flush": True})
+thread.start()
+thread.join()
+for way in (os.fork, lambda: os.execv("/bin/true", ["true"])):
+    try:
+        way()
+    except PermissionError as error:
+        print(error.errno, flush=True)
+def filters(pid):
+    with open(f"/proc/{pid}/status") as lines:
+        return [line for line in lines if "Seccomp" in line]
+while filters(os.getppid()) != filters("self"):
+    pass
+"""
+    paths = ("/usr/bin/python3",)
+    done = start("python3", "-I", "-S", "-c", code, paths=paths, stays=True, locked=True)
+    assert (done.returncode, done.stdout) == (0, READY + b"thread\n1\n13\n"), done
+
+
+CALLS = {
+    "x86_64": {"clone": 56, "forks": (57, 58), "execve": 59, "execveat": 322, "read": 0},
+    "aarch64": {"clone": 220, "forks": (), "execve": 221, "execveat": 281, "read": 63},
+}
+
+
+@pytest.mark.parametrize("processor", CALLS)
+def test_who_is_alone_starts_threads_and_nothing_else(processor: str) -> None:
+    calls, filter_program = CALLS[processor], seccomp.alone(processor)
+
+    def asked(number: object, *arguments: int) -> int:
+        assert isinstance(number, int)
+        return answer(filter_program, number, *arguments, arch=0)
+
+    assert asked(calls["clone"], 0x00010F00) == 0
+    assert asked(calls["clone"], 17) == errno.EPERM
+    assert isinstance(calls["forks"], tuple)
+    assert [asked(each) for each in calls["forks"]] == [errno.EPERM] * len(calls["forks"])
+    assert asked(calls["execve"], 1, 2, 3, 0) == 0  # the number, as long as nobody has put one in
+    assert asked(calls["execve"], 1, 2, 3, 2**32) == errno.EACCES
+    assert asked(calls["execveat"], 1, 2, 3, 0) == errno.EACCES
+    assert asked(calls["read"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,12 @@ class TestWithShell(SandboxConformance):
         assert run(sandbox, place.shell("ls -d /.sandbox")).exit_code == 2
 
 
+def test_a_shell_has_the_limits_of_the_command(shell: None, place: Place) -> None:
+    """Who takes it over has no more than before; and it is ended like any other."""
+    assert inside(place, "diff /proc/1/limits /proc/self/limits").exit_code == 0
+    assert inside(place, "kill -9 1; exit 3").exit_code == 3
+
+
 def test_a_shell_is_not_led_astray_by_a_variable_either(shell: None, place: Place) -> None:
     test_a_variable_can_not_lead_the_sandbox_itself_astray(place)
 

@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -24,6 +25,7 @@ _PATH = "/usr/bin:/bin"
 _SECRET = "what only the user may read"
 _SHARED = ("/tmp", "/dev/shm", "/var/tmp", "/run", "/dev", "/run/lock")
 _MARKER = ("skillbelt-", "marker-7b1d")
+_PROCESSES = os.path.isdir("/proc/self")  # where each process shows its arguments
 
 
 class AttackResult(NamedTuple):
@@ -175,6 +177,8 @@ class Scene:
             return "a socket of the host was reached"
         if self.terminal.touched():
             return "a terminal of the host was written to"
+        if _ended_late(self.planted):
+            return "a process of the run was alive after its result"
         if self.victim.poll() is not None:
             return self._renewed("a process of the host was ended")
         if _standing(self.victim.pid) != self._standing:
@@ -357,6 +361,16 @@ def _standing(pid: int) -> tuple[object, ...]:
         os.sched_getaffinity(pid),
         os.sched_getscheduler(pid),
     )
+
+
+def _ended_late(mark: str) -> bool:
+    """Whether a process with the mark among its arguments is still there; it is not afterwards."""
+    found = [int(name) for name in os.listdir("/proc") if name.isdigit()] if _PROCESSES else []
+    late = [pid for pid in found if mark in _text(f"/proc/{pid}/cmdline")]
+    for pid in late:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    return bool(late)
 
 
 def _queue_was_left(name: str) -> bool:

@@ -179,7 +179,8 @@ class Keeper:
                 pass
         command.close()
         self._command = None
-        self._say(DONE, json.dumps({"code": command.code, "cpu": command.cpu_seconds()}).encode())
+        ended = {"code": command.code, "cpu": command.cpu_seconds(), "gone": gone}
+        self._say(DONE, json.dumps(ended).encode())
         self._flush_all()
         clean = gone and standing() == self._standing and clear(command.temporary, self._devices)
         self._say(CLEAN if clean else UNCLEAN)

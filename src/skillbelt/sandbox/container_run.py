@@ -80,6 +80,7 @@ class ContainerRun(Controls):
         self._sent = 0
         self._code, self._cpu_seconds = LOST, 0.0
         self._done = self._clean = self._lost = False
+        self._gone = True
         self._wake, self._nudge = os.pipe()
         os.set_blocking(self._nudge, False)
         try:
@@ -194,6 +195,7 @@ class ContainerRun(Controls):
         try:
             said = json.loads(data)
             self._code, self._cpu_seconds = int(said["code"]), float(said["cpu"])
+            self._gone = bool(said["gone"])
         except (ValueError, KeyError, TypeError) as error:
             raise Lost("the container does not say how the command ended") from error
         self._done = True
@@ -215,12 +217,13 @@ class ContainerRun(Controls):
             self._turn(left)
 
     def _conclude(self, ending: Ending) -> None:
-        if not self._done:
+        if not (self._done and self._gone):
             self._container.kill()
         code = self._code if self._done else 128 + 9
         hits = self._watch.finish(code, self._cpu_seconds)
         sinks, seconds = self._sinks.values(), time.monotonic() - self._started
-        self._outcome = outcome_of(ending, code, hits, sinks, seconds, self._enforced)
+        found = outcome_of(ending, code, hits, sinks, seconds, self._enforced)
+        self._outcome = found._replace(left=not self._gone)
         self._pool.finishing(self._container)
         with self._lock:
             self._feed.over = True

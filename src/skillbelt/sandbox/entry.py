@@ -1,7 +1,11 @@
 """The program that comes before the command in a sandbox: it waits, sets the limits and goes on.
 
-A shell does the same, but takes 0.4 ms to start, for libraries it has no use for here. This one is
-a page of machine code without any; processors that it is not written for have the shell.
+As the first process of a pid namespace it stays there, above the command: nobody inside can read
+it, change it or send it a signal, it has the limits and the filter of the command, and with it
+everything inside ends.
+
+A shell takes 0.4 ms to start, for libraries it has no use for here. This one is a page of machine
+code without any; processors that it is not written for have the shell.
 """
 
 import os
@@ -30,12 +34,12 @@ LOCKED_WORDS = (
 _BASE = 0x400000
 _HEADERS = 64 + 56
 _NO_MORE = 2**64 - 1
-# What comes after it: "1", the shell, how long the filter is, whether to wait, the filter, the
-# limits, the paths. The filter lets a program be started by who gives a number with it; the number
-# is made here, put into the filter, and gone with this program.
+# What comes after it: "1", the shell, how long the filter is, whether to wait and whether to stay
+# above the command, the filter, the limits, the paths. The filter lets a program be started by who
+# gives a number with it; the number is made here, put into the filter, and gone with this program.
 _X86_64 = """
     4889e3                    mov rbx, rsp
-    4c8d2546010000            lea r12, [data]
+    4c8d25cb010000            lea r12, [data]
     4d8b3424                  mov r14, [r12]          ; how long the filter is
     4d8d7c2410                lea r15, [r12+16]       ; the filter
     41807c240800              cmp byte [r12+8], 0     ; whether to wait
@@ -43,11 +47,11 @@ _X86_64 = """
     7439                      je limit
     b801000000                mov eax, 1              ; write(1, "1", 1)
     bf01000000                mov edi, 1
-    488d3517010000            lea rsi, [said]
+    488d359c010000            lea rsi, [said]
     ba01000000                mov edx, 1
     0f05                      syscall
     83f801                    cmp eax, 1
-    0f85fb000000              jne fail
+    0f853e010000              jne fail
     50                        push rax
     31c0                      xor eax, eax            ; read(0, ..., 3): the answer
     31ff                      xor edi, edi
@@ -55,7 +59,7 @@ _X86_64 = """
     ba03000000                mov edx, 3
     0f05                      syscall
     83f803                    cmp eax, 3
-    0f85e3000000              jne fail
+    0f8526010000              jne fail
     498b3424           limit: mov rsi, [r12]
     85f6                      test esi, esi
     781f                      js limited
@@ -65,11 +69,30 @@ _X86_64 = """
     4531d2                    xor r10d, r10d
     0f05                      syscall
     85c0                      test eax, eax
-    0f85c2000000              jne fail
+    0f8505010000              jne fail
     4983c418                  add r12, 24
     ebd9                      jmp limit
     4983c408         limited: add r12, 8
-    4585f6                    test r14d, r14d
+    31ed                      xor ebp, ebp
+    41807ff900                cmp byte [r15-7], 0     ; whether to stay above
+    7436                      je lock
+    b89d000000                mov eax, 157            ; prctl(SET_DUMPABLE, 0)
+    bf04000000                mov edi, 4
+    31f6                      xor esi, esi
+    0f05                      syscall
+    85c0                      test eax, eax
+    0f85dc000000              jne fail
+    b838000000                mov eax, 56             ; clone(SIGCHLD, 0, 0, 0, 0)
+    bf11000000                mov edi, 17
+    31f6                      xor esi, esi
+    31d2                      xor edx, edx
+    4531d2                    xor r10d, r10d
+    4531c0                    xor r8d, r8d
+    0f05                      syscall
+    89c5                      mov ebp, eax            ; 0 below, where the command comes
+    85c0                      test eax, eax
+    0f88bc000000              js fail
+    4585f6              lock: test r14d, r14d
     745f                      je ready
     50                        push rax
     b83e010000                mov eax, 318            ; getrandom(..., 8, 0)
@@ -78,7 +101,7 @@ _X86_64 = """
     31d2                      xor edx, edx
     0f05                      syscall
     83f808                    cmp eax, 8
-    0f8598000000              jne fail
+    0f859c000000              jne fail
     415a                      pop r10                 ; the number
     4489f1                    mov ecx, r14d
     4c89fe                    mov rsi, r15
@@ -99,8 +122,10 @@ _X86_64 = """
     4889e2                    mov rdx, rsp
     0f05                      syscall
     85c0                      test eax, eax
-    7554                      jne fail
-    488b03             ready: mov rax, [rbx]
+    7558                      jne fail
+    85ed               ready: test ebp, ebp
+    7560                      jne above
+    488b03                    mov rax, [rbx]
     4c8d6cc310                lea r13, [rbx+rax*8+16] ; the environment
     4883c308                  add rbx, 8              ; the words
     41803c2400          path: cmp byte [r12], 0
@@ -121,18 +146,41 @@ _X86_64 = """
     75f5                      jne skip
     ebcc                      jmp path
     b83b000000         shell: mov eax, 59             ; execve("/bin/sh", words, environ, number)
-    488d3d15000000            lea rdi, [sh]
+    488d3d57000000            lea rdi, [sh]
     4889de                    mov rsi, rbx
     4c89ea                    mov rdx, r13
     0f05                      syscall
-    b8e7000000          fail: mov eax, 231            ; exit_group(125)
-    bf7d000000                mov edi, 125
+    bf7d000000          fail: mov edi, 125
+    b8e7000000          over: mov eax, 231            ; exit_group(...)
     0f05                      syscall
+    31ff               above: xor edi, edi
+    b803000000         close: mov eax, 3              ; close(0), close(1), close(2)
+    0f05                      syscall
+    ffc7                      inc edi
+    83ff03                    cmp edi, 3
+    75f2                      jne close
+    50                        push rax
+    b83d000000          wait: mov eax, 61             ; wait4(-1, ..., 0, NULL)
+    bfffffffff                mov edi, -1
+    4889e6                    mov rsi, rsp
+    31d2                      xor edx, edx
+    4531d2                    xor r10d, r10d
+    0f05                      syscall
+    85c0                      test eax, eax
+    78cb                      js fail
+    39e8                      cmp eax, ebp            ; others are only taken away
+    75e4                      jne wait
+    0fb67c2401                movzx edi, byte [rsp+1]
+    8b0424                    mov eax, [rsp]
+    83e07f                    and eax, 127            ; the signal that ended it
+    74bf                      je over
+    8db880000000              lea edi, [rax+128]
+    ebb7                      jmp over
 """
 # The same, as the words that the processor reads.
 _ARM64 = """
     910003f3          mov x19, sp
-    30000b94          adr x20, data
+    300010b4          adr x20, data
     f9400295          ldr x21, [x20]            ; how long the filter is
     91004296          add x22, x20, #16         ; the filter
     39402280          ldrb w0, [x20, #8]        ; whether to wait
@@ -141,18 +189,18 @@ _ARM64 = """
     340001e0          cbz w0, limit
     d2800808          mov x8, #64               ; write(1, "1", 1)
     d2800020          mov x0, #1
-    10000a21          adr x1, said
+    10000f41          adr x1, said
     d2800022          mov x2, #1
     d4000001          svc #0
     f100041f          cmp x0, #1
-    54000941          b.ne fail
+    54000b81          b.ne fail
     d28007e8          mov x8, #63               ; read(0, ..., 3): the answer
     d2800000          mov x0, #0
     910003e1          mov x1, sp
     d2800062          mov x2, #3
     d4000001          svc #0
     f1000c1f          cmp x0, #3
-    54000861          b.ne fail
+    54000aa1          b.ne fail
     f9400281   limit: ldr x1, [x20]
     37f80121          tbnz w1, #31, limited
     d28020a8          mov x8, #261              ; prlimit64(0, kind, limit, NULL)
@@ -160,19 +208,36 @@ _ARM64 = """
     91002282          add x2, x20, #8
     d2800003          mov x3, #0
     d4000001          svc #0
-    b5000760          cbnz x0, fail
+    b50009a0          cbnz x0, fail
     91006294          add x20, x20, #24
     17fffff7          b limit
     91002294 limited: add x20, x20, #8
     d2800017          mov x23, #0
-    b4000395          cbz x21, ready
+    d2800019          mov x25, #0
+    385f92c0          ldurb w0, [x22, #-7]      ; whether to stay above
+    340001e0          cbz w0, lock
+    d28014e8          mov x8, #167              ; prctl(SET_DUMPABLE, 0)
+    d2800080          mov x0, #4
+    d2800001          mov x1, #0
+    d4000001          svc #0
+    b5000820          cbnz x0, fail
+    d2801b88          mov x8, #220              ; clone(SIGCHLD, 0, 0, 0, 0)
+    d2800220          mov x0, #17
+    d2800001          mov x1, #0
+    d2800002          mov x2, #0
+    d2800003          mov x3, #0
+    d2800004          mov x4, #0
+    d4000001          svc #0
+    aa0003f9          mov x25, x0               ; 0 below, where the command comes
+    37f80700          tbnz w0, #31, fail
+    b4000395    lock: cbz x21, ready
     d28022c8          mov x8, #278              ; getrandom(..., 8, 0)
     910003e0          mov x0, sp
     d2800101          mov x1, #8
     d2800002          mov x2, #0
     d4000001          svc #0
     f100201f          cmp x0, #8
-    540005e1          b.ne fail
+    54000601          b.ne fail
     f94003f7          ldr x23, [sp]             ; the number
     cb356fe9          sub x9, sp, x21, lsl #3
     927ced3f          and sp, x9, #-16
@@ -192,8 +257,9 @@ _ARM64 = """
     d2800001          mov x1, #0
     910003e2          mov x2, sp
     d4000001          svc #0
-    b5000360          cbnz x0, fail
-    f8408660   ready: ldr x0, [x19], #8         ; then the words
+    b5000380          cbnz x0, fail
+    b50003d9   ready: cbnz x25, above
+    f8408660          ldr x0, [x19], #8         ; then the words
     8b000e78          add x24, x19, x0, lsl #3
     91002318          add x24, x24, #8          ; the environment
     39400280    path: ldrb w0, [x20]
@@ -214,14 +280,37 @@ _ARM64 = """
     35ffffe0          cbnz w0, skip
     17fffff0          b path
     d2801ba8   shell: mov x8, #221              ; execve("/bin/sh", words, environ, number)
-    30000100          adr x0, sh
+    300003e0          adr x0, sh
     aa1303e1          mov x1, x19
     aa1803e2          mov x2, x24
     aa1703e3          mov x3, x23
     d4000001          svc #0
-    d2800bc8    fail: mov x8, #94               ; exit_group(125)
-    d2800fa0          mov x0, #125
+    d2800fa0    fail: mov x0, #125
+    d2800bc8    over: mov x8, #94               ; exit_group(...)
     d4000001          svc #0
+    d2800009   above: mov x9, #0
+    d2800728   close: mov x8, #57               ; close(0), close(1), close(2)
+    aa0903e0          mov x0, x9
+    d4000001          svc #0
+    91000529          add x9, x9, #1
+    f1000d3f          cmp x9, #3
+    54ffff61          b.ne close
+    d10043ff          sub sp, sp, #16
+    d2802088    wait: mov x8, #260              ; wait4(-1, ..., 0, NULL)
+    92800000          mov x0, #-1
+    910003e1          mov x1, sp
+    d2800002          mov x2, #0
+    d2800003          mov x3, #0
+    d4000001          svc #0
+    37fffde0          tbnz w0, #31, fail
+    6b19001f          cmp w0, w25               ; others are only taken away
+    54ffff01          b.ne wait
+    b94003e1          ldr w1, [sp]
+    53083c20          ubfx w0, w1, #8, #8
+    72001821          ands w1, w1, #127         ; the signal that ended it
+    54fffd40          b.eq over
+    11020020          add w0, w1, #128
+    17ffffe8          b over
 """
 
 
@@ -243,19 +332,22 @@ def program(
     processor: str = "",
     *,
     waits: bool = True,
+    stays: bool = False,
     lock: bytes = b"",
 ) -> bytes | None:
     """A program that starts the first of the paths that is there; None where there is none.
 
     If it waits it says "1", and is over with 125 when the answer does not come; likewise when a
     limit can not be set. When it can start nothing, a shell tries once more, and says why not.
-    With the filter of `seccomp.lock` whatever it starts can put no other program in its place.
+    If it stays, the command is its child; it takes away all that end below it, and ends as the
+    command does. With the filter of `seccomp.lock` or `seccomp.alone` whatever it starts can put no
+    other program in its place, and neither can it.
     """
     mark = _PROCESSORS.get(processor or os.uname().machine)
     if mark is None:
         return None
     # The code as it stands, so that another one is not taken for it.
-    return _made(mark, _CODE[mark], tuple(paths), tuple(limits), waits, lock)
+    return _made(mark, _CODE[mark], tuple(paths), tuple(limits), waits | stays << 8, lock)
 
 
 @lru_cache(maxsize=16)
@@ -264,10 +356,10 @@ def _made(
     code: bytes,
     paths: tuple[str, ...],
     limits: tuple[tuple[int, tuple[int, int]], ...],
-    waits: bool,
+    ways: int,
     lock: bytes,
 ) -> bytes:
-    found = [code, b"1/bin/sh\0", struct.pack("<QQ", len(lock) // 8, waits), lock]
+    found = [code, b"1/bin/sh\0", struct.pack("<QQ", len(lock) // 8, ways), lock]
     found += (struct.pack("<QQQ", kind, *bounds) for kind, bounds in limits)
     found.append(struct.pack("<Q", _NO_MORE))
     found += (os.fsencode(path) + b"\0" for path in paths)
@@ -280,7 +372,7 @@ def last(job: Job) -> bytes | None:
     if job.capabilities.processes or os.uname().machine not in _PROCESSORS:
         return None
     paths = paths_of(job.argv[0], job.env.get("PATH", ""))
-    return program(paths, (), waits=False, lock=seccomp.lock())
+    return program(paths, (), waits=False, lock=seccomp.alone())
 
 
 def paths_of(word: str, path: str) -> list[str]:

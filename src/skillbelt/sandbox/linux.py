@@ -1,12 +1,12 @@
 """The sandbox for Linux: bubblewrap, our own filter for system calls, limits, never as root.
 
 Inside there are the system's programs and libraries, a private `/tmp`, `/proc` and `/dev`, and what
-the job mounts; nothing else of the host, no network, no other process.
+the job mounts; nothing else of the host, no network, no other process. The first process inside is
+ours, so nothing of a run is left when that has ended.
 """
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import lru_cache
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
@@ -28,12 +28,13 @@ from skillbelt.sandbox.limits import (
     shell_lines,
 )
 from skillbelt.sandbox.mounts import mounts_of
-from skillbelt.sandbox.process import TICK_SECONDS, Plan, Run, check_job
+from skillbelt.sandbox.process import TICK_SECONDS, Plan, Run, StartHangs, check_job
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.sandbox.watch import Guard
 from skillbelt.values import Limits
 
 TEMPORARY = "/tmp"
+_SHELL = "/bin/sh"
 # What programs look for in /etc and what says nothing of the host or its users.
 _ETC = ("alternatives",)
 # Copied, since bubblewrap reads the whole table of mounts for each one that it adds.
@@ -97,11 +98,14 @@ def _preflight() -> bool:
     reason = _missing()
     if reason is not None:
         raise SandboxUnavailable(reason)
-    with suppress(SandboxUnavailable):
+    try:
         _try(own=True)
-        return True
-    _try(own=False)
-    return False
+    except StartHangs:
+        raise
+    except SandboxUnavailable:
+        _try(own=False)
+        return False
+    return True
 
 
 def _try(own: bool) -> None:
@@ -158,15 +162,14 @@ def _plan(job: Job, own: bool) -> Plan:
     check_environment(job)
     identity = run_identity()
     first = _first(job) if own else None
-    last = entry.last(job) if own and first is None else None
+    last = entry.last(job) if first and _by_shell(job) else None
     arguments, fds = bubblewrap_arguments(job, first, last)
     # Its own arguments are in a file: every process inside can read the command line of the first.
     fds.append(_memory_file(os.fsencode("\0".join((*arguments, "")))))
-    inside = (*_words(job), *job.argv) if first else _inside(job, bool(last))
-    argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *inside)
+    argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *_inside(job, bool(first)))
     return Plan(
         argv,
-        _enforced(job, identity, hierarchy(), bool(first or last)),
+        _enforced(job, identity, hierarchy(), bool(first)),
         Guard(job.limits, job.workspace, TEMPORARY),
         lambda said: _explain_job(job, said),
         tuple(fds),
@@ -174,17 +177,19 @@ def _plan(job: Job, own: bool) -> Plan:
     )
 
 
+def _by_shell(job: Job) -> bool:
+    """Whether there is more to do before the command than a program of our own can."""
+    return job.terminal or bool(job.bridge)
+
+
 def _first(job: Job) -> bytes | None:
-    """The program before the command; None when that must be a shell."""
-    if job.terminal or job.bridge:
-        return None
-    lock = b"" if job.capabilities.processes else seccomp.lock()
+    """The first process; None for a processor that there is none for."""
+    limits = process_limits(job.limits, OWN_PROCESSES)
+    if _by_shell(job):
+        return entry.program((_SHELL,), limits, waits=False, stays=True)
+    lock = b"" if job.capabilities.processes else seccomp.alone()
     paths = entry.paths_of(job.argv[0], job.env.get("PATH", ""))
-    return entry.program(paths, process_limits(job.limits, OWN_PROCESSES), lock=lock)
-
-
-def _words(job: Job) -> tuple[str, ...]:
-    return entry.WORDS if job.capabilities.processes else entry.LOCKED_WORDS
+    return entry.program(paths, limits, stays=True, lock=lock)
 
 
 def check_environment(job: Job) -> None:
@@ -200,32 +205,36 @@ def bubblewrap_arguments(
 ) -> tuple[list[str], list[int]]:
     """All flags for the job, and the handles they speak of; whoever asks must close those.
 
-    `first` is the program that comes before the command; None when that is a shell, which may be
-    followed by `last`.
+    `first` is the program that comes before the command; None when that is a shell. A shell that
+    comes after it may be followed by `last`.
     """
     mounts = mounts_of(job)
     network, identity = bool(job.bridge), current_identity()
     whole_dev = job.capabilities.processes or job.terminal
     arguments = [*_fixed(whole_dev, network, job.limits.max_temporary_bytes)]
+    if first is not None or not job.terminal:
+        arguments.append("--new-session")  # else the terminal comes with one
     for mount in mounts:
         arguments += ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)
-    waiting = _WAITING if first is None else ""
+    waiting = _WAITING if first is None or _by_shell(job) else ""
     for name, value in job.env.items():
         arguments += ("--setenv", waiting + name, value)
     # Whatever comes before the command may have a filter of its own to load; the last lets none in.
     locks = last is not None or (first is not None and not job.capabilities.processes)
     more = seccomp.FOLLOWED if network or locks else ()
-    fds = [_memory_file(seccomp.program(job.capabilities.processes, network, more=more))]
+    # The first process has to start the command; that it can start no other is seen to then.
+    processes = job.capabilities.processes or first is not None
+    fds = [_memory_file(seccomp.program(processes, network, more=more))]
     for path, data in (("/etc/passwd", passwd(identity)), ("/etc/group", group(identity))):
         fds.append(_memory_file(data))
         arguments += ("--file", str(fds[-1]), path)
     for path in copied_files():
         fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         arguments += ("--file", str(fds[-1]), path)
-    place, program = (entry.PLACE, first) if first else (entry.LAST_PLACE, last)
-    if program:
-        fds.append(_memory_file(program))
-        arguments += ("--perms", "0555", "--file", str(fds[-1]), place)
+    for place, program in ((entry.PLACE, first), (entry.LAST_PLACE, last)):
+        if program:
+            fds.append(_memory_file(program))
+            arguments += ("--perms", "0111", "--file", str(fds[-1]), place)
     # The root is in memory, without a size.
     arguments += ("--remount-ro", "/", "--chdir", job.cwd, "--seccomp", str(fds[0]))
     return arguments, fds
@@ -249,7 +258,7 @@ def _fixed(whole_dev: bool, network: bool, temporary_bytes: int) -> tuple[str, .
     )
     return (
         *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
-        *("--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"),
+        *("--as-pid-1", "--die-with-parent", "--clearenv", "--hostname", "sandbox"),
         *system_arguments(network),
         *("--proc", "/proc", *devices, *size, "--tmpfs", TEMPORARY),
     )
@@ -287,11 +296,16 @@ def system_arguments(network: bool) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-def _inside(job: Job, locked: bool) -> Iterator[str]:
-    """The shell that waits for the answer, sets the limits and the environment, and is replaced."""
-    script = [_GATE, _TERMINAL if job.terminal else "", shell_lines(job.limits)]
-    script += (f'; export {name}="${_WAITING}{name}"; unset {_WAITING}{name}' for name in job.env)
-    yield from ("/bin/sh", "-c", "".join((*script, '; exec "$@"')), "sandbox")
+def _inside(job: Job, own: bool) -> Iterator[str]:
+    """The words of the first process, and all that follows it."""
+    locked = own and not job.capabilities.processes
+    if not _by_shell(job) and own:
+        yield from entry.LOCKED_WORDS if locked else entry.WORDS
+        yield from job.argv
+        return
+    if own:
+        yield from entry.WORDS
+    yield from (_SHELL, "-c", "".join(_script(job, own)), "sandbox")
     if job.terminal:
         yield from (str(trusted_program("setsid")), "--ctty")
     if job.bridge:
@@ -302,6 +316,18 @@ def _inside(job: Job, locked: bool) -> Iterator[str]:
     if locked:
         yield from (entry.LAST_PLACE, *entry.LOCKED_WORDS[1:])
     yield from job.argv
+
+
+def _script(job: Job, own: bool) -> Iterator[str]:
+    """For the shell that waits for the answer, sets the environment, and is replaced.
+
+    As the first process it sets the limits as well, and stays if there is to be a second one.
+    """
+    yield _GATE
+    yield _TERMINAL if job.terminal else ""
+    yield ":" if own else shell_lines(job.limits)
+    yield from (f'; export {name}="${_WAITING}{name}"; unset {_WAITING}{name}' for name in job.env)
+    yield '; exec "$@"' if own or not job.capabilities.processes else '; "$@"; exit "$?"'
 
 
 @lru_cache(maxsize=1)

@@ -8,6 +8,7 @@ What it has at hand is in `skillbelt.sandbox.prelude`; `scene` holds what the ho
 from skillbelt.sandbox.hoards import HOARDS
 from skillbelt.sandbox.probe import Probe as Probe
 from skillbelt.sandbox.sights import SIGHTS
+from skillbelt.sandbox.takeover import TAKEOVER
 
 FILES = (
     Probe("read credentials", (1,), "files", """
@@ -549,4 +550,4 @@ broke(found) if found else held()
 """),
 )  # fmt: skip
 
-PROBES = FILES + PROCESSES + KERNEL + NETWORK + RESOURCES + HOARDS + SIGHTS + RESULTS
+PROBES = FILES + PROCESSES + KERNEL + NETWORK + RESOURCES + HOARDS + SIGHTS + TAKEOVER + RESULTS

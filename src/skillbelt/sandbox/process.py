@@ -2,8 +2,9 @@
 
 The last program of a sandbox's own chain says one byte on its output once everything is in place,
 and goes on only when it is answered with a line on its input. Until then nothing untrusted runs; if
-the runtime dies before, the answer never comes and nothing is left. It is answered when everything
-would end with the runtime.
+the runtime dies before, the answer never comes and nothing is left. It is said when everything
+would end with the runtime. An outcome is given when nothing of the run is alive; what the kernel
+can not end is waited for a while, and the outcome says so.
 """
 
 import _thread
@@ -20,18 +21,21 @@ from typing import NamedTuple, Protocol
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox.protocol import Job, Listener, Outcome
-from skillbelt.sandbox.spawn import Ends, Order, children, filtered, order
+from skillbelt.sandbox.spawn import Ends, Order, children, descendants, order
 from skillbelt.sandbox.streams import Ending, Feed, Piped, Sink, outcome_of
 
 READY = b"1"
 ANSWER = b"go\n"
 LOST = 255
-START_SECONDS = 30.0
+START_SECONDS = 40.0  # from the beginning until all is in place
 TICK_SECONDS = 0.02
 END_SECONDS = 5.0
 _LAST_WORDS = 4 * 2**10
-_PAUSE_SECONDS = 0.0005
 _WINDOW = (24, 80)
+
+
+class StartHangs(SandboxUnavailable):
+    """Nothing is wrong that could be told, but it takes too long; to try again would do so too."""
 
 
 class Watch(Protocol):
@@ -69,7 +73,7 @@ class Run(Piped):
         self._started = time.monotonic()
         super().__init__()
         self._fds |= set(plan.fds)
-        self._pid = self._pidfd = self._wake = self._inner = self._inner_pid = -1
+        self._pid = self._pidfd = self._wake = self._inner = -1
         # Two threads that pass a run on to each other cost about 5 % of what two at a time do. The
         # main thread may be interrupted at any point, so it never looks after one itself.
         self._unattended = job.waited and current_thread() is not main_thread()
@@ -119,26 +123,31 @@ class Run(Piped):
         return ours, theirs
 
     def _await_ready(self, started: Order, said: int, errors: int) -> None:
-        started.settled.acquire(timeout=START_SECONDS)
+        until = self._started + START_SECONDS
+        settled = started.settled.acquire(timeout=max(0.0, until - time.monotonic()))
         if started.error is not None:
             raise started.error
         if started.pid >= 0:
             self._pid, self._pidfd = started.pid, self._own(os.pidfd_open(started.pid))
         poll = select.poll()
         poll.register(said, select.POLLIN)
-        if poll.poll(START_SECONDS * 1000) and os.read(said, 1) == READY:
+        in_time = settled and poll.poll(max(0.0, until - time.monotonic()) * 1000)
+        if in_time and os.read(said, 1) == READY:
             return
         self._stop()
         words = Sink(errors, "stderr", _LAST_WORDS, None)
         words.drain()
-        raise SandboxUnavailable(
-            self._plan.explain(words.captured().data.decode("utf-8", "replace").strip())
+        reason = self._plan.explain(words.captured().data.decode("utf-8", "replace").strip())
+        if in_time:
+            raise SandboxUnavailable(reason)
+        raise StartHangs(
+            f"the sandbox was not ready after {START_SECONDS:g} seconds and is given up; a file "
+            f"system that does not answer may be the cause ({reason})"
         )
 
     def _set_streams(self, answer: int, said: int, shown: int, listener: Listener | None) -> None:
-        if not self._plan.supervised:
-            self._find_inner()
-            self._await_bound()
+        if not self._plan.supervised and not self._find_inner():
+            raise SandboxUnavailable("the first process of the sandbox can not be found")
         with suppress(BrokenPipeError):
             os.write(answer, ANSWER)
         keep, terminal = self._job.limits.max_stream_bytes, self._job.terminal
@@ -152,40 +161,28 @@ class Run(Piped):
             ]
         self._feed = Feed(shown if terminal else answer, self._job.stdin, terminal)
 
-    def _find_inner(self) -> None:
+    def _find_inner(self) -> bool:
         """The first process of the namespace; until the answer it is there, if all is well."""
         with suppress(OSError, IndexError):
-            self._inner_pid = children(self._pid)[0]
-            self._inner = self._own(os.pidfd_open(self._inner_pid))
-
-    def _await_bound(self) -> None:
-        """Answer only when the first process ends with us; it may be slower than the command.
-
-        It asks for that, and then puts the filter for system calls on, which can be seen.
-        """
-        until = time.monotonic() + START_SECONDS
-        with suppress(OSError):
-            while self._inner >= 0 and not filtered(self._inner_pid):
-                if time.monotonic() > until:
-                    raise SandboxUnavailable("the sandbox was not ready in time")
-                time.sleep(_PAUSE_SECONDS)
+            self._inner = self._own(os.pidfd_open(children(self._pid)[0]))
+        return self._inner >= 0
 
     def _pump(self) -> None:
         """The thread of the run, from the answer to the outcome."""
         try:
-            ending = self._carry()
+            ending, gone = self._carry()
         except BaseException:
             # Nobody is left to look after it.
-            self._stop()
-            self._conclude(Ending(cancelled=True))
+            self._conclude(Ending(cancelled=True), self._stop())
             raise
-        self._conclude(ending)
+        self._conclude(ending, gone)
 
-    def _carry(self) -> Ending:
-        """Pass the streams on until the command has ended, or must end."""
+    def _carry(self) -> tuple[Ending, bool]:
+        """Pass the streams on until the command has ended, or must end; whether all is gone."""
         poll = select.poll()
         sinks = {sink.fd: sink for sink in self._sinks}
-        for fd in (*sinks, self._pidfd, self._wake):
+        firsts = {self._pidfd, self._inner} - {-1}
+        for fd in (*sinks, *firsts, self._wake):
             poll.register(fd, select.POLLIN)
         deadline = self._started + self._job.timeout_seconds
         look_at = time.monotonic() + TICK_SECONDS
@@ -197,72 +194,89 @@ class Run(Piped):
             self._pass_on(poll, sinks, events)
             if self._wake in events:
                 os.eventfd_read(self._wake)
-            if self._pidfd in events:
-                return Ending()
+            if firsts & events.keys():
+                return Ending(), self._finish()
             now = time.monotonic()
             limit = None
             if now >= look_at:
                 limit = self._plan.watch.look(self._pid)
                 look_at = time.monotonic() + TICK_SECONDS
             if limit or self._cancelled or now >= deadline:
-                self._stop()
-                return Ending(now >= deadline, self._cancelled, limit)
+                return Ending(now >= deadline, self._cancelled, limit), self._stop()
 
-    def _stop(self) -> None:
-        """End the whole tree, and wait until all of it is gone."""
+    def _stop(self) -> bool:
+        """End the whole tree, and wait until all of it is gone; false when it does not go."""
         if self._pidfd < 0:
-            return
+            return True
         if self._plan.supervised:
-            _end(self._pidfd, signal.SIGTERM)
-        elif self._inner < 0:
+            return _end(self._pidfd, signal.SIGCONT, signal.SIGTERM) or self._force()
+        if self._inner < 0:
             self._find_inner()
-        if self._inner >= 0:
-            _end(self._inner, signal.SIGKILL)
-        _end(self._pidfd, signal.SIGKILL)
+        gone = self._inner < 0 or _end(self._inner, signal.SIGKILL)
+        return _end(self._pidfd, signal.SIGKILL) and gone
 
-    def _conclude(self, ending: Ending) -> None:
-        code, cpu_seconds = _reap(self._pid)
-        if self._inner >= 0:
-            self._end_inner()
+    def _force(self) -> bool:
+        """End what the launcher should have ended, and it; false, as some may have got away."""
+        for pid in descendants(self._pid):
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        _end(self._pidfd, signal.SIGKILL)
+        return False
+
+    def _finish(self) -> bool:
+        """Nothing is alive of a run that has ended by itself; false when something may be."""
+        if self._plan.supervised:
+            return True
+        # The one above it takes its exit code away, if it was not quicker.
+        gone = _end(self._inner, signal.SIGKILL)
+        return (_end(self._pidfd) or _end(self._pidfd, signal.SIGKILL)) and gone
+
+    def _conclude(self, ending: Ending, gone: bool) -> None:
+        code, cpu_seconds, killed = self._reap()
+        # A launcher that was killed has not seen to its end.
+        gone = gone and not (self._plan.supervised and killed)
         for sink in self._sinks:
             sink.drain()
         hits = self._plan.watch.finish(code, cpu_seconds)
         seconds = time.monotonic() - self._started
-        self._outcome = outcome_of(ending, code, hits, self._sinks, seconds, self._plan.enforced)
+        found = outcome_of(ending, code, hits, self._sinks, seconds, self._plan.enforced)
+        self._outcome = found if gone else found._replace(left=True)
         with self._lock:
             self._feed.over = True
             self._close(*self._fds)
         self._ended.set()
 
-    def _end_inner(self) -> None:
-        """Its parent does not wait for it; it is alive as long as there are others to end."""
-        kind = os.WEXITED | os.WNOHANG
-        try:
-            ours = os.waitid(os.P_PIDFD, self._inner, kind) is None
-        except ChildProcessError:
-            ours = False  # it is only where we stand in for init
-        with suppress(FileNotFoundError, ProcessLookupError):
-            if ours or children(self._inner_pid):
-                _end(self._inner, signal.SIGKILL)
-        if ours:
-            os.waitid(os.P_PIDFD, self._inner, kind)
+    def _reap(self) -> tuple[int, float, bool]:
+        """The exit code, the processor time of all, and whether a signal ended the first process.
+
+        A process that does not end is left to a thread of its own.
+        """
+        if not self._plan.supervised and self._inner >= 0:
+            with suppress(ChildProcessError):  # it is only where we stand in for init
+                os.waitid(os.P_PIDFD, self._inner, os.WEXITED | os.WNOHANG)
+        if self._pidfd < 0:
+            return LOST, 0.0, False
+        if not _end(self._pidfd, seconds=0):
+            _thread.start_new_thread(_wait_for, (self._pid,))
+            return LOST, 0.0, False
+        return _wait_for(self._pid)
 
     def _abandon(self) -> None:
         """Leave nothing behind of a run that did not come up."""
-        if self._pid >= 0:
-            self._stop()
-            _reap(self._pid)
+        self._stop()
+        self._reap()
         self._plan.watch.finish(LOST, 0.0)
         self._close(*self._fds)
 
 
-def _end(pidfd: int, number: signal.Signals) -> None:
-    """Send the signal and wait until the process is gone, or until that takes too long."""
+def _end(pidfd: int, *numbers: signal.Signals, seconds: float | None = None) -> bool:
+    """Send the signals and wait until the process is gone; false when that takes too long."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     with suppress(ProcessLookupError):
-        signal.pidfd_send_signal(pidfd, number)
-    poll.poll(END_SECONDS * 1000)
+        for number in numbers:
+            signal.pidfd_send_signal(pidfd, number)
+    return bool(poll.poll((END_SECONDS if seconds is None else seconds) * 1000))
 
 
 def check_job(job: Job) -> None:
@@ -278,16 +292,14 @@ def check_job(job: Job) -> None:
         raise RunRefused(f"there is no workspace at {job.workspace}")
 
 
-def _reap(pid: int) -> tuple[int, float]:
+def _wait_for(pid: int) -> tuple[int, float, bool]:
     """The exit code and the processor time of the chain and all that it waited for."""
-    if pid < 0:  # would be any child of ours
-        return LOST, 0.0
     try:
         _, status, usage = os.wait4(pid, 0)
     except ChildProcessError:  # whoever embeds us has taken it
-        return LOST, 0.0
+        return LOST, 0.0, False
     code = os.waitstatus_to_exitcode(status)
-    return (128 - code if code < 0 else code), usage.ru_utime + usage.ru_stime
+    return (128 - code if code < 0 else code), usage.ru_utime + usage.ru_stime, code < 0
 
 
 def _unstartable(error: OSError | ValueError) -> Exception:

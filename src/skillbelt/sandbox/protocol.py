@@ -68,7 +68,8 @@ class Outcome(NamedTuple):
 
     `exit_code` is 128 + n after signal n, 127 when the program is missing, 124 after a time-out.
     `limits_hit` names the limits that fired, by their names in `Limits`. `enforced` says what was
-    really applied: what by what.
+    really applied: what by what. `left` is true when something could not be ended: the kernel may
+    wait for a device or a file system, or somebody ended what was to see to it.
     """
 
     exit_code: int
@@ -79,6 +80,7 @@ class Outcome(NamedTuple):
     duration_seconds: float = 0.0
     limits_hit: tuple[str, ...] = ()
     enforced: Mapping[str, str] = _NOTHING
+    left: bool = False
 
 
 class Running(Protocol):

@@ -18,6 +18,7 @@ _AND = 0x54
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 LOCK_AT = (5 * 8 + 4, 7 * 8 + 4)  # where the halves of a lock's number are
+_LOCK_STEPS = 10  # those for starting a program
 _MAX_STEP = 255  # how far a test can jump
 # A filter that is followed by another must let that one be loaded.
 FOLLOWED = tuple(syscalls.FILTERS)
@@ -101,6 +102,30 @@ def lock(machine: str = "") -> bytes:
             _fail(errno.EPERM),
         )
     )
+
+
+@lru_cache(maxsize=4)
+def alone(machine: str = "") -> bytes:
+    """The lock, for who may start no process either; the filter below it must refuse clone3."""
+    column = MACHINES[(machine or platform.machine()).lower()].column
+    clone, *numbers = (syscalls.numbers_of(name)[column] for name in ("clone", *syscalls.FORKS))
+    forks = [number for number in numbers if number >= 0]
+    locked = lock(machine)
+    # What the lock answers to all other calls comes after these tests.
+    head, other = locked[: _LOCK_STEPS * 8], locked[_LOCK_STEPS * 8 :] or _one(_RETURN, _ALLOW)
+    threads = [
+        _argument(0),
+        _one(_ANY_BIT, syscalls.THREAD, 1, 0),
+        _fail(errno.EPERM),
+        _one(_RETURN, _ALLOW),
+    ]
+    tests = [
+        _one(_EQUAL, clone, len(forks) + 1, 0),
+        *(_one(_EQUAL, fork, len(forks) + 2 - place, 0) for place, fork in enumerate(forks)),
+        _one(_JUMP, len(threads)),
+    ]
+    onward = _one(_JUMP, _LOCK_STEPS - 4)
+    return b"".join((head[:24], onward, head[32:], *tests, *threads, other))
 
 
 def lock_task() -> dict[str, object]:

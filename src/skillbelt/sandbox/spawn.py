@@ -138,11 +138,6 @@ def children(pid: int, thread: int | None = None) -> list[int]:
     return [int(each) for each in _told(f"{pid}/task/{thread or pid}/children").split()]
 
 
-def filtered(pid: int) -> bool:
-    """Whether the process has put a filter for system calls on."""
-    return b"\nSeccomp:\t2\n" in _told(f"{pid}/status")
-
-
 def _told(name: str) -> bytes:
     """What the system says of a process. A file object would ask it five more questions."""
     handle = os.open(f"/proc/{name}", os.O_RDONLY | os.O_CLOEXEC)

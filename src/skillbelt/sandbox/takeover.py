@@ -1,0 +1,72 @@
+"""The attacks on what looks after a run from inside or above it, as data; see `probes`.
+
+That is the first process of a pid namespace, or the launcher where there is none.
+"""
+
+from skillbelt.sandbox.probe import Probe
+
+_ABOVE = """
+above = sorted({1, os.getppid()} - {0, os.getpid()})
+def opened(pid, name, flags): return os.open(f"/proc/{pid}/{name}", flags)
+def written(pid):
+    room = ctypes.create_string_buffer(8)
+    mine = struct.pack("QQ", ctypes.addressof(room), 8)
+    return syscall(311, 271, pid, mine, 1, struct.pack("QQ", 0x400000, 8), 1, 0)
+ways = (
+    lambda pid: opened(pid, "mem", os.O_RDWR), lambda pid: opened(pid, "mem", os.O_RDONLY),
+    lambda pid: opened(pid, "maps", os.O_RDONLY), lambda pid: opened(pid, "exe", os.O_RDWR),
+    lambda pid: opened(pid, "environ", os.O_RDONLY), lambda pid: os.listdir(f"/proc/{pid}/fd"),
+    lambda pid: os.listdir(f"/proc/{pid}/map_files"), lambda pid: os.readlink(f"/proc/{pid}/exe"),
+    lambda pid: syscall(101, 117, 16, pid, 0, 0), lambda pid: syscall(101, 117, 0x4206, pid, 0, 0),
+    lambda pid: syscall(438, 438, os.pidfd_open(pid), 0, 0), written,
+)
+"""
+
+TAKEOVER = (
+    Probe("take over PID 1", (73,), "other processes", _ABOVE + """
+attempt(*(lambda way=way, pid=pid: way(pid) for way in ways for pid in above))
+""", "os.kill(os.getpid(), 0); os.getppid()"),
+    Probe("outlive the run", (74,), "time", """
+import signal
+told, tell = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        libc.prctl(1, 0, 0, 0, 0)
+        for number in range(1, 65):
+            try:
+                signal.signal(number, signal.SIG_IGN)
+            except (OSError, ValueError):
+                pass
+        os.write(tell, b"1")
+        os.closerange(0, 64)
+        for _ in range(200):
+            time.sleep(0.1)
+    os._exit(0)
+os.wait()
+os.read(told, 1)
+os.write(1, b"held what it left is looked for\\n")
+for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGKILL):
+    for pid in {1, os.getppid()} - {0}:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            pass
+os._exit(0)
+""", "import subprocess; subprocess.Popen(['sleep', '0']).wait()"),
+    Probe("raise limits through PID 1", (75,), "other processes", _ABOVE + """
+import resource
+kinds = (resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE)
+free = struct.pack("QQ", 2**64 - 1, 2**64 - 1)
+attempt(*(lambda kind=kind, pid=pid: syscall(302, 261, pid, kind, free, 0)
+          for kind in kinds for pid in (0, *above)),
+        *(lambda pid=pid: opened(pid, "limits", os.O_WRONLY) for pid in above),
+        *(lambda pid=pid: opened(pid, "mem", os.O_RDWR) for pid in above))
+""", "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"),
+    Probe("become another program through PID 1", (76,), "other programs", _ABOVE + """
+def replaced(): os.execv("/bin/sh", ["sh", "-c", "echo broke another program runs"])
+attempt(replaced, *(lambda way=way, pid=pid: way(pid) for way in ways for pid in above),
+        *(lambda name=name: os.chmod(name, 0o755) for name in ("/.sandbox/sh", "/.sandbox/last")),
+        lambda: os.fork())
+""", "import threading; t = threading.Thread(target=print); t.start(); t.join()", processes=False),
+)  # fmt: skip
