@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from skillbelt.conversation import RuntimeSession
 from skillbelt.errors import SkillNotFound
 from skillbelt.load import Loaded
-from skillbelt.permission import Initiator, Rule
+from skillbelt.permission import Initiator, Request, Rule
 from skillbelt.session import Session
 from skillbelt.shelf import Shelf, Visible
 from skillbelt.skill import Skill
@@ -63,6 +63,11 @@ class Runtime(Shelf):
         return Who(self._own_key)
 
     @cached_property
+    def _allowed(self) -> dict[str, Request]:
+        """What was last asked for without a session, by skill."""
+        return {}
+
+    @cached_property
     def _own_key(self) -> SessionKey:
         """The conversation of whoever names none: what this runtime dispatches, and no other."""
         return SessionKey(APP, "", f"own-{os.urandom(16).hex()}")
@@ -74,11 +79,13 @@ class Runtime(Shelf):
             self.workbench.forget(self._own_key)
 
     def _approve(self, skill: Skill, _loading: bool) -> str | None:
-        decision = self.gate.check(self.gate.load_request(skill, "model"))
+        request = self._allowed[skill.name] = self.gate.load_request(skill, "model")
+        decision = self.gate.check(request)
         return None if decision.allowed else decision.reason
 
     def _record(self, skill: Skill, loaded: Loaded) -> None:
-        self.gate.record_load(self.gate.load_request(skill, "model"), loaded)
+        request = self._allowed.get(skill.name) or self.gate.load_request(skill, "model")
+        self.gate.record_load(request, loaded, skill)
 
     def run_sync(
         self,

@@ -23,7 +23,7 @@ from skillbelt.cleanup import (
     held_environment,
     retire,
 )
-from skillbelt.collect import Collected, Save, Wanted, collect, primary
+from skillbelt.collect import HINT, Collected, Save, Wanted, collect, primary
 from skillbelt.commands import (
     CommandPolicy,
     check_vector,
@@ -465,13 +465,14 @@ class Workbench:
         self._say("collecting")
         with span("workspace.collect", patterns=", ".join(patterns), count=len(patterns)):
             collected = self._collected(ready, outcome, who)
+        if who.once:  # there is no conversation in which a file could be named again
+            said = tuple(text for text in collected.warnings if text != HINT)
+            collected = collected._replace(warnings=said)
         result = _result(ready, outcome, collected)
         if who.once and left_behind(result, ready.workspace.results(), shown=who.once == "whole"):
             ready.workspace.wanted = True
-            kept = (
-                f"files of the run are kept in {ready.workspace.path} until they are cleared away"
-            )
-            result = result._replace(warnings=(*result.warnings, kept))
+            told = f"its files are kept in {ready.workspace.path} until they are cleared away"
+            result = result._replace(warnings=(*result.warnings, told))
         result = without_secrets(result, ready.call)
         self.gate_of(who).record("run", ready.request, record_of(result, ready.call))
         return result
