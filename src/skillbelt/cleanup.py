@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
@@ -17,6 +17,8 @@ from skillbelt.trees import GONE, remove_leftovers, remove_tree
 
 LOCKS = ".locks"
 REMOVED = ".removed"
+# What the name of a staged copy begins with, in a workspace.
+COPIES = "skills-"
 METADATA = "metadata.json"
 _USE = ".use"
 _ALONE = fcntl.LOCK_EX | fcntl.LOCK_NB
@@ -98,6 +100,13 @@ def retire(folder_of_all: str, name: str) -> tuple[str, ...] | None:
     finally:
         release(handle)
     return remove_tree(aside)
+
+
+def clean_copies(workspace: str, kept: Container[str]) -> None:
+    """Remove the staged copies that are not to be kept; the caller alone uses the workspace."""
+    for name in os.listdir(workspace):
+        if name.startswith(COPIES) and name not in kept:
+            remove_tree(os.path.join(workspace, name))
 
 
 # Environments

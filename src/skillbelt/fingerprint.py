@@ -9,7 +9,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -116,11 +116,27 @@ def _combined(manifest: Manifest, look: _Look, folder: str) -> str:
         for d in manifest.diagnostics
         if d.code in _INCOMPLETE
     ]
-    made = manifest.hash
-    if look.facts or missed:
-        text = "\0\0".join((made, *look.facts, *sorted(missed)))
-        made = f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    made = combined(manifest.hash, look.facts, sorted(missed))
     return made if look.complete and not missed else made + PARTIAL
+
+
+def combined(files: str, facts: Iterable[str], missed: Iterable[str] = ()) -> str:
+    """The hash over the files together with what else belongs to it, whatever its order."""
+    more = (*sorted(facts), *missed)
+    if not more:
+        return files
+    text = "\0\0".join((files, *more))
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def executable_fact(path: str) -> str:
+    """What the hash has of a file that can be executed, beside its content."""
+    return f"{path}\0executable"
+
+
+def link_fact(path: str, target: str) -> str:
+    """What the hash has of a link."""
+    return f"{path}\0link\0{target}"
 
 
 def _look(folder: str, most: int) -> _Look:
@@ -135,8 +151,8 @@ def _look(folder: str, most: int) -> _Look:
         newest = max(newest, *(times or (0,)))
         complete = complete and known
         if fact:
-            facts.append(f"{path}\0{fact}")
-    return _Look(stamp.digest(), tuple(sorted(facts)), newest, complete)
+            facts.append(fact)
+    return _Look(stamp.digest(), tuple(facts), newest, complete)
 
 
 def _walk(folder: str) -> Iterator[_Seen]:
@@ -167,15 +183,16 @@ def _seen(folder: str, path: str) -> _Seen:
         if stat.S_ISLNK(info.st_mode) and is_skill_file(path):
             info = os.stat(full)  # what it leads to is part of the skill, and may change by itself
         elif stat.S_ISLNK(info.st_mode):
-            return _Seen(path, info, f"link\0{os.readlink(full)}", not _hides(full, folder))
+            to = link_fact(path, os.readlink(full))
+            return _Seen(path, info, to, not _hides(full, folder))
     except OSError:
         # Gone between two calls, or forbidden: the manifest says which.
         return _Seen(path, None, known=False)
     if stat.S_ISREG(info.st_mode):
-        return _Seen(path, info, "executable" if info.st_mode & 0o111 else "")
+        return _Seen(path, info, executable_fact(path) if info.st_mode & 0o111 else "")
     if stat.S_ISDIR(info.st_mode):
         return _Seen(path, info)
-    return _Seen(path, info, f"other\0{stat.S_IFMT(info.st_mode)}")
+    return _Seen(path, info, f"{path}\0other\0{stat.S_IFMT(info.st_mode)}")
 
 
 def _hides(link: str, folder: str) -> bool:
