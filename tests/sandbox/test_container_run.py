@@ -49,7 +49,8 @@ def frame(kind: bytes, data: bytes = b"") -> bytes:
 
 
 STARTED = frame(keeper.STARTED)
-DONE = frame(keeper.DONE, json.dumps({"code": 0, "cpu": 0.0}).encode())
+ENDED = {"code": 0, "cpu": 0.0, "gone": True}
+DONE = frame(keeper.DONE, json.dumps(ENDED).encode())
 
 
 class Stage:
@@ -87,7 +88,7 @@ def stage(place: Place) -> Iterator[Stage]:
 
 def test_a_run_that_goes_well_gives_its_container_back(stage: Stage) -> None:
     outcome = stage.outcome(frame(keeper.OUTPUT, b"a"), DONE, frame(keeper.CLEAN))
-    assert (outcome.exit_code, outcome.stdout) == (0, Captured(b"a", 1))
+    assert (outcome.exit_code, outcome.stdout, outcome.left) == (0, Captured(b"a", 1), False)
     assert stage.pool.take("strange", lambda: pytest.fail("not given back"), HANG_SECONDS)
 
 
@@ -96,13 +97,21 @@ def test_a_container_that_is_not_clean_is_not_used_again(stage: Stage) -> None:
     assert stage.container.ended.wait(HANG_SECONDS)
 
 
+def test_a_container_with_something_left_is_ended_before_the_result(stage: Stage) -> None:
+    left = frame(keeper.DONE, json.dumps({**ENDED, "gone": False}).encode())
+    outcome = stage.outcome(left, frame(keeper.UNCLEAN))
+    assert (outcome.exit_code, outcome.left) == (0, True)
+    assert stage.container.killed.is_set()
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [
         frame(b"?", b"what"),
         frame(keeper.DONE, b"not json"),
         frame(keeper.DONE, b"[]"),
-        frame(keeper.DONE, b'{"code": "x", "cpu": 0}'),
+        frame(keeper.DONE, b'{"code": "x", "cpu": 0, "gone": true}'),
+        frame(keeper.DONE, b'{"code": 0, "cpu": 0}'),
         frame(keeper.HELLO),
         b"\1\0\0\0\xff\xff\xff\xff" + keeper.HEADER.pack(b"1", 2**31),
     ],

@@ -40,3 +40,17 @@ def test_a_python_that_can_not_be_read_is_not_taken() -> None:
 def test_the_user_has_all_processes_of_the_limit_beside_others(place: Place) -> None:
     outcome = run(NoSandbox(), place.shell("for n in 1 2 3 4 5; do sleep 0.1 & done; wait"))
     assert outcome.exit_code == 0
+
+
+def test_that_a_command_can_end_its_launcher_is_told() -> None:
+    """One of the same user can, unless its signals are kept in: by Landlock from Linux 6.12."""
+    code = """
+folder = tempfile.mkdtemp(prefix="skillbelt-")
+place = Place(folder, identity.current_identity())
+without = {"handled": (1, 0, 0), "size": 24, "paths": []}
+made = [supervised.supervised_plan(place.job("true"), {}, rules)
+        for rules in (None, without, {**without, "handled": (1, 0, 3)})]
+shutil.rmtree(folder)
+json.dump([plan.enforced["time"].startswith("not enforced") for plan in made], sys.stdout)
+"""
+    assert as_user(code) == [True, True, False]

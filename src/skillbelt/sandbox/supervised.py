@@ -44,7 +44,7 @@ def supervised_plan(
     os.pwrite(fd, json.dumps(task).encode(), 0)
     return Plan(
         (launcher_python(), "-I", "-S", "-c", _text(), str(fd)),
-        {**enforced, **_limits_enforced(identity, hierarchy())},
+        {**enforced, **_limits_enforced(identity, hierarchy(), _out_of_reach(identity, rules))},
         guard,
         _explain,
         (fd,),
@@ -84,10 +84,20 @@ def _explain(said: str) -> str:
     return f"the launcher can not start: {said or 'it said nothing'}"
 
 
-def _limits_enforced(identity: Identity | None, found: Hierarchy | None) -> dict[str, str]:
+def _out_of_reach(identity: Identity | None, rules: Mapping[str, object] | None) -> bool:
+    """Whether the command can not end the launcher: another user's, or held back by the rules."""
+    handled = rules["handled"] if rules is not None else ()
+    return identity is not None or (isinstance(handled, tuple) and any(handled[2:]))
+
+
+def _limits_enforced(
+    identity: Identity | None, found: Hierarchy | None, out_of_reach: bool
+) -> dict[str, str]:
     uid = current_identity().uid
     return {
-        "time": "everything is ended at the deadline",
+        "time": "everything is ended at the deadline"
+        if out_of_reach
+        else "not enforced: a command can end what would end it",
         "user": f"uid {uid}" + (", changed from root" if identity else ""),
         **counted_enforced(found.label if found else ""),
         "process count": "rlimit, counted with the user's others",
