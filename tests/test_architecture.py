@@ -38,8 +38,8 @@ ORDER = [
     "storage", "arguments", "load", "gate", "session", "materialize", "tracing", "hosts",
     "capabilities", "commands", "dependencies", "environments", "trees", "sizes", "cleanup",
     "workspace", "staging", "artifacts", "inputs", "globs", "collect", "guests", "wasm_hosts",
-    "sandbox", "redact", "run", "job", "workbench", "execute", "background", "testing", "build",
-    "definitions", "tools", "running", "answers", "handlers", "turns", "shelf", "threads",
+    "sandbox", "redact", "facts", "run", "job", "workbench", "execute", "background", "testing",
+    "build", "definitions", "tools", "running", "answers", "handlers", "turns", "shelf", "threads",
     "conversation", "runtime", "agent", "integrations", "serve", "cli", "__main__",
 ]  # fmt: skip
 

@@ -14,7 +14,7 @@ import pytest
 
 from skillbelt.sandbox.registry import sandboxes
 from tests.benches import FOLDER, SKILL, Bench, alive
-from tests.terminal import on_terminal
+from tests.terminal import CHOICE, REASON, on_terminal
 from tests.tree import Done, Tree
 
 KEYS = ["stdout", "stderr", "exit_code", "timed_out", "duration_ms", "output_files", "limits_hit",
@@ -398,12 +398,12 @@ def test_nothing_of_it_is_left_when_there_is_no_output(kit: Tree) -> None:
 
 
 def test_a_question_begins_its_own_line(kit: Tree) -> None:
-    screen = on_terminal(kit, "run", SKILL, "--", "true", typed="o\n")
+    screen = on_terminal(kit, "run", SKILL, "--", "true", answers=[(CHOICE, "o\n")])
     assert "Permission needed" in screen.lines
 
 
 def test_a_person_is_asked_once(kit: Tree) -> None:
-    screen = on_terminal(kit, "run", SKILL, "--", "echo", "ran", typed="o\n")
+    screen = on_terminal(kit, "run", SKILL, "--", "echo", "ran", answers=[(CHOICE, "o\n")])
     assert screen.exit_code == 0
     assert screen.written.count("Permission needed") == 1
     assert any("run `echo ran` with the skill kit" in line for line in screen.lines)
@@ -412,7 +412,15 @@ def test_a_person_is_asked_once(kit: Tree) -> None:
 
 
 def test_a_person_says_no(kit: Tree) -> None:
-    screen = on_terminal(kit, "run", SKILL, "--", "touch", "out/ran", typed="r\nnot now\n")
+    screen = on_terminal(
+        kit,
+        "run",
+        SKILL,
+        "--",
+        "touch",
+        "out/ran",
+        answers=[(CHOICE, "r\n"), (REASON, "not now\n")],
+    )
     assert screen.exit_code == 4
     assert "not now" in screen.lines[-1]
     assert run(kit, "--", "ls", "out").stdout == ""
@@ -420,7 +428,9 @@ def test_a_person_says_no(kit: Tree) -> None:
 
 def test_a_person_says_always(kit: Tree) -> None:
     kit.write(f"{FOLDER}/scripts/a.sh", "echo $1\n")
-    screen = on_terminal(kit, "run", SKILL, "--", "bash", "scripts/a.sh", "1", typed="a\n")
+    screen = on_terminal(
+        kit, "run", SKILL, "--", "bash", "scripts/a.sh", "1", answers=[(CHOICE, "a\n")]
+    )
     assert screen.exit_code == 0
     assert kit.run("run", SKILL, "--", "bash", "scripts/a.sh", "2") == Done(0, "2\n", "")
     assert kit.run("run", SKILL, "--", "bash", "-c", "true").exit_code == 4
@@ -429,12 +439,14 @@ def test_a_person_says_always(kit: Tree) -> None:
 
 
 def test_what_a_person_is_asked_is_shown_as_it_is(kit: Tree) -> None:
-    screen = on_terminal(kit, "run", SKILL, "--", "echo", "\x1b[2J\nfake", typed="r\n\n")
+    screen = on_terminal(kit, "run", SKILL, "--", "echo", "\x1b[2J\nfake", answers=[(CHOICE, "\n")])
     assert "\x1b[2J" not in screen.written
     assert "fake" not in [line.strip() for line in screen.lines]
 
 
 def test_what_is_typed_is_not_the_input_of_the_command(kit: Tree) -> None:
-    screen = on_terminal(kit, "run", SKILL, "--", "wc", "-c", typed="o\nmore\n")
+    screen = on_terminal(
+        kit, "run", SKILL, "--", "wc", "-c", answers=[(CHOICE, "o\n"), ("\n", "more\n")]
+    )
     assert screen.exit_code == 0
     assert screen.lines[-1].endswith("0")
