@@ -300,6 +300,7 @@ class Catalog(Mapping[str, Skill]):
 
     def _scan(self, *, refresh: bool) -> None:
         said: list[Diagnostic] = []
+        said += [_strange(path, owner) for path, owner in self.settings.strangers]
         roots = self._roots(said, refresh=refresh)
         # A root that stalled is not waited for again until somebody asks for a refresh.
         stalled = {s.root: s for s in self._scans if s.stalled and not refresh}
@@ -357,7 +358,7 @@ class Catalog(Mapping[str, Skill]):
         theirs = {
             url
             for key, urls in (("paths", settings.paths), ("urls", settings.urls))
-            if ("project", settings.sources.get(key, "")) in settings.files
+            if settings.by_project(key)
             for url in urls
         }
         asked = [url for url in remote if url in theirs]
@@ -391,6 +392,14 @@ class Catalog(Mapping[str, Skill]):
             said += diagnostics
             for folder, origin in located:
                 yield Root(folder, "remote" if _over_network(source) else "explicit", "", origin)
+
+
+def _strange(path: str, owner: str) -> Diagnostic:
+    from skillbelt.trust import trust_command
+
+    message = f"belongs to {owner}, so it is not taken as your project"
+    remedy = f"look at it, then take it as yours with `{trust_command(path)}`"
+    return Diagnostic("foreign-project", "warning", path, None, message, remedy)
 
 
 def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Merged:

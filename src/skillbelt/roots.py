@@ -28,6 +28,7 @@ class Root(NamedTuple):
     client: str = ""
     origin: Origin = Origin()
     required: bool = False  # somebody asked for this very folder, so its absence is worth a word
+    by_project: bool = False  # the project's own settings name it
 
 
 def _both(*names: str) -> tuple[Client, ...]:
@@ -78,8 +79,9 @@ NATIVE = "skillbelt"
 
 def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
     """Every local folder to search, strongest scope first; they need not exist."""
+    theirs = {resolve(path, settings) for path in settings.paths if settings.by_project("paths")}
     found = {
-        "explicit": [Root(resolve(p, settings), "explicit", required=True) for p in explicit],
+        "explicit": [_explicit(resolve(path, settings), theirs) for path in explicit],
         "project": list(_project(settings)),
         "user": list(_user(settings)),
     }
@@ -88,6 +90,10 @@ def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
         for root in found.get(scope, ()):
             first.setdefault(root.path, root)
     return list(first.values())
+
+
+def _explicit(path: str, theirs: set[str]) -> Root:
+    return Root(path, "explicit", required=True, by_project=path in theirs)
 
 
 def clients(settings: Settings) -> list[Client]:
