@@ -32,15 +32,15 @@ MAX_IMPORT_CPU_SECONDS = 0.15
 ORDER = [
     "errors", "values", "locks", "owners", "trust", "settings", "lines", "events", "chain", "audit",
     "paths", "text", "roots", "sources", "quick", "strict", "repair", "fields", "parse", "head",
-    "skill", "rules", "keys", "references", "entries", "check", "mend", "fixes", "sarif", "manifest", "foreign",
-    "fingerprint", "index", "scan", "watch", "search", "catalog", "store", "permission", "policy",
-    "rulebook", "shell", "ledger", "board", "desk", "disclose", "sections", "excerpt", "files",
-    "storage", "arguments", "load", "gate", "session", "materialize", "tracing", "hosts",
-    "capabilities", "commands", "dependencies", "environments", "trees", "sizes", "cleanup",
-    "workspace", "staging", "artifacts", "inputs", "globs", "collect", "guests", "wasm_hosts",
-    "sandbox", "redact", "facts", "run", "job", "workbench", "execute", "background", "testing",
-    "build", "definitions", "tools", "running", "answers", "handlers", "turns", "shelf", "threads",
-    "conversation", "runtime", "agent", "integrations", "serve", "cli", "__main__",
+    "skill", "rules", "keys", "references", "entries", "check", "mend", "fixes", "sarif",
+    "manifest", "foreign", "fingerprint", "index", "scan", "watch", "search", "catalog", "store",
+    "permission", "policy", "rulebook", "shell", "ledger", "board", "desk", "disclose", "sections",
+    "excerpt", "files", "storage", "arguments", "load", "gate", "session", "materialize", "tracing",
+    "hosts", "capabilities", "commands", "dependencies", "environments", "trees", "sizes",
+    "cleanup", "workspace", "staging", "artifacts", "inputs", "globs", "collect", "guests",
+    "wasm_hosts", "sandbox", "redact", "facts", "run", "job", "workbench", "execute", "background",
+    "testing", "build", "definitions", "tools", "running", "answers", "handlers", "turns", "shelf",
+    "threads", "conversation", "runtime", "agent", "integrations", "serve", "cli", "__main__",
 ]  # fmt: skip
 
 # Tests of the whole rather than of one module; `acceptance_remote` is a part of `acceptance`.

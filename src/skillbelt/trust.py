@@ -409,8 +409,8 @@ def _parsed(data: bytes) -> list[TrustEntry]:
 
 def _entry(item: object) -> TrustEntry:
     match item:
-        case {"kind": "project", "value": str(path), "time": int() | float() as since}:
-            identity = item.get("identity", "")
+        case {"kind": "project", "value": str(path), "time": int() | float() as since, **rest}:
+            identity = rest.get("identity", "")
             if os.path.isabs(path) and os.path.normpath(path) == path and isinstance(identity, str):
                 return TrustEntry("project", path, float(since), identity)
         case {"kind": "origin", "value": str(url), "time": int() | float() as since}:
