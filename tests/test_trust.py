@@ -398,11 +398,11 @@ def test_any_bytes_are_a_file(content: bytes) -> None:
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_a_file_that_others_may_write_is_not_believed(trust: Trust, mode: int) -> None:
-    write(trust, document(PROJECT), mode)
-    assert not trust.project("/p")
+    write(trust, document({"kind": "origin", "value": BASE, "time": 1}), mode)
+    assert not trust.origin(archive(BASE))
     assert "can be written by other users" in trust.diagnostics[0].message
     os.chmod(trust.path, 0o644)
-    assert trust.project("/p")
+    assert trust.origin(archive(BASE))
     assert trust.diagnostics == ()
 
 
