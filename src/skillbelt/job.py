@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from skillbelt.commands import clean_environment
-from skillbelt.environments import Environment
 from skillbelt.inputs import skills_named
+from skillbelt.packages import Environment
 from skillbelt.paths import create_beneath
 from skillbelt.run import RunCall, timeout_of
 from skillbelt.sandbox.egress import Egress, bridge
@@ -104,11 +104,13 @@ def environment(
     """Everything the command finds in its environment; what the call sets wins."""
     home = os.path.join(place.root, SKILLS, place.skill)
     venv = os.path.join(home, VENV)
-    path = [f"{venv}/bin", packages.bin if packages else "", _SYSTEM_PATH, _python_folder()]
+    # What a run can write is not on it, and no program of a package stands before the system's.
+    path = [packages.interpreter if packages else "", _SYSTEM_PATH, _python_folder(),
+            packages.bin if packages else "", *_own_programs(place)]  # fmt: skip
     # Where nothing is mounted elsewhere, /tmp is everybody's, and closed.
     temporary = "/tmp" if place.remaps else os.path.join(place.root, place.run)
     env = {
-        "PATH": ":".join(filter(None, (*path, f"{home}/bin"))),
+        "PATH": ":".join(filter(None, path)),
         "VIRTUAL_ENV": packages.path if packages else venv,
         "HOME": temporary,
         "TMPDIR": temporary,
@@ -122,6 +124,13 @@ def environment(
     if call.editor_text is not None:
         env |= dict.fromkeys(("EDITOR", "VISUAL"), os.path.join(place.root, place.run, "editor"))
     return env | clean_environment(call.env, policy=policy)
+
+
+def _own_programs(place: Place) -> Iterable[str]:
+    """The skill's own `bin`, unless it is a link: that may lead to what a run can write."""
+    below = os.path.join(SKILLS, place.skill, "bin")
+    if not os.path.islink(os.path.join(place.workspace.path, below)):
+        yield os.path.join(place.root, below)
 
 
 def _python_folder() -> str:
