@@ -71,6 +71,7 @@ class _Tools(NamedTuple):
     seconds: float
     most: int  # bytes
     say: Progress
+    faults: list[str]  # of the index, as they come
 
 
 class Plan(NamedTuple):
@@ -116,7 +117,7 @@ def plan(
     indexes = _configured(needs, given, environ)
     key = _key(needs, interpreter, version, allow_builds, indexes)
     tools = _Tools(rooms, given, interpreter, version, environ, indexes, tuple(hosts), allow_builds,
-                   timeout_seconds, max_bytes, progress or _silent)  # fmt: skip
+                   timeout_seconds, max_bytes, progress or _silent, [])  # fmt: skip
     record = os.path.join(cache_dir, _RESOLVED, f"{key}.json")
     lock = _known_lock(record, needs)
     if lock is not None:
@@ -171,7 +172,7 @@ def install_node(
     npm = find_npm("", environ)
     node = which("node", environ)
     tools = _Tools(rooms, npm, node, "", environ, node_indexes(environ, npm), tuple(hosts), False,
-                   timeout_seconds, max_bytes, _silent)  # fmt: skip
+                   timeout_seconds, max_bytes, _silent, [])  # fmt: skip
     installer = _npm(tools)
     with rooms.open(max_bytes) as room:
         shelf = NodeShelf(*_index(tools, installer, room))
@@ -364,7 +365,9 @@ def _index(tools: _Tools, installer: Uv | Npm, room: Room) -> tuple[Indexes, Fet
     own = indexes.main is None and not indexes.closed
     if own:
         indexes = indexes.with_default(installer.default_index(room))
-    return indexes, Fetcher(indexes, hosts=tools.hosts, environ=tools.environ, open_default=own)
+    fetcher = Fetcher(indexes, hosts=tools.hosts, environ=tools.environ, open_default=own)
+    fetcher.faults = tools.faults
+    return indexes, fetcher
 
 
 @contextmanager
@@ -373,7 +376,8 @@ def _told(needs: Needs, tools: _Tools) -> Iterator[None]:
     try:
         yield
     except Failed as failed:
-        reason = shorten(one_line(str(failed)), _OUTPUT_CHARS)
+        said = "; ".join((*dict.fromkeys(tools.faults), str(failed)))
+        reason = shorten(one_line(said), _OUTPUT_CHARS)
         raise RunRefused(f"installing {describe(needs)} failed: {reason}") from failed
     except TimeoutError as error:
         reason = f"not done after {tools.seconds:g} s"

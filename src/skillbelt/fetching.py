@@ -7,18 +7,20 @@ answers as bytes and follows a redirect only to where files may come from.
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from email.message import Message
 from http.client import HTTPException
+from ipaddress import ip_address
 from typing import IO, NamedTuple
 from urllib.error import URLError
 from urllib.parse import unquote, urljoin, urlsplit
 
 from skillbelt.errors import RunRefused
-from skillbelt.hosts import Private, Rule, address_of, host_name, parse_rule
+from skillbelt.hosts import Address, Private, Rule, address_of, host_name, parse_rule
 from skillbelt.indexes import Index, Indexes, origin, without_user
 from skillbelt.text import one_line, shorten
 
@@ -74,9 +76,21 @@ class Fetcher:
         self._seconds = timeout_seconds
         self._proxies = _proxies(environ)
         self._authorities = indexes.authorities
+        self.faults: list[str] = []
 
     def get(self, url: str, accept: str = "*/*") -> Fetched:
-        """What is at the address; Missing when nothing is, or it may not be asked."""
+        """What is at the address; Missing when nothing is, or it may not be asked.
+
+        Why it can not be fetched is among the `faults` then, unless it is just not there.
+        """
+        try:
+            return self._get(url, accept)
+        except Missing as missing:
+            if missing.status not in (404, 410):
+                self.faults.append(str(missing))
+            raise
+
+    def _get(self, url: str, accept: str) -> Fetched:
         if urlsplit(url).scheme == "file":
             return _local(unquote(urlsplit(url).path))
         for _ in range(_MAX_REDIRECTS + 1):
@@ -99,12 +113,20 @@ class Fetcher:
             raise Missing(403, f"{_shown(url)} names no host") from error
         if scheme in ("http", "https") and any(rule.covers(name, port) for rule in self._rules):
             return
-        if not (self._anywhere and scheme == "https" and _is_public(name, port)):
+        if not (self._anywhere and scheme == "https" and self._is_safe(name, port)):
             raise Missing(
                 403,
                 f"{name} is not your package index; if it hands out files from there, "
                 f"set package_hosts to {name}",
             )
+
+    def _is_safe(self, host: str, port: int) -> bool:
+        """Whether every address of the host is public, or one where an index itself is."""
+        own = {address for origin in self._origins for address in _addresses(*origin[1:])}
+        found = _addresses(host, port)
+        return bool(found) and not any(
+            Private().fault(address) for address in found if address not in own
+        )
 
     def _open(self, url: str, accept: str) -> _Answer:
         headers = {"Accept": accept, "User-Agent": "skillbelt", "Accept-Encoding": "identity"}
@@ -188,19 +210,15 @@ def _rule(text: str) -> Rule:
         raise RunRefused(f"package_hosts: {text!r} is not a host: {error}") from error
 
 
-def _is_public(host: str, port: int) -> bool:
-    import socket
-    from ipaddress import ip_address
-
+def _addresses(host: str, port: int) -> list[Address]:
     literal = address_of(host)
+    if literal:
+        return [literal]
     try:
-        found = [literal] if literal else [
-            ip_address(str(entry[4][0]))
-            for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        ]  # fmt: skip
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return [ip_address(str(entry[4][0])) for entry in found]
     except (OSError, ValueError):
-        return False
-    return bool(found) and not any(Private().fault(address) for address in found)
+        return []
 
 
 def _proxies(environ: Mapping[str, str]) -> dict[str, str]:
