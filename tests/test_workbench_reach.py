@@ -17,9 +17,10 @@ from skillbelt import PermissionDenied, Rule
 from skillbelt.errors import RunRefused
 from skillbelt.run import RunCall
 from tests.bench import KEY, ME, Bench
+from tests.registries import publish, wheel
 from tests.sandbox.proxied import plain_server
 from tests.sources.server import running
-from tests.test_environments import GREET, publish, wheel
+from tests.test_environments import GREET
 from tests.tree import Tree
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")

@@ -37,21 +37,45 @@ class Missing(Exception):
         self.status = status
 
 
+class Pieces:
+    """The bytes of an answer, as they come; closed by whoever is done with them."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            piece = self._source.read(_CHUNK)
+        except (OSError, HTTPException) as error:
+            raise Missing(502, f"the connection broke: {error}") from error
+        if not piece:
+            raise StopIteration
+        return piece
+
+    def close(self) -> None:
+        """Let go of the file or connection behind them."""
+        self._source.close()
+
+
 class Fetched(NamedTuple):
     """What came: where it was at last, of what type, its size (None: unknown), and the bytes."""
 
     url: str
     type: str
     size: int | None
-    pieces: Iterator[bytes]
+    pieces: Pieces
 
     def whole(self, most: int) -> bytes:
         """All of it; Missing when that is too much."""
         data = bytearray()
-        for piece in self.pieces:
-            data += piece
-            if len(data) > most:
-                raise Missing(502, f"{self.url} has more than {most} bytes")
+        with closing(self.pieces):
+            for piece in self.pieces:
+                data += piece
+                if len(data) > most:
+                    raise Missing(502, f"{self.url} has more than {most} bytes")
         return bytes(data)
 
 
@@ -158,7 +182,7 @@ class Fetcher:
         length = answer.headers.get("content-length", "")
         size = int(length) if length.isdigit() else None
         kind = answer.headers.get_content_type()
-        return Fetched(url, kind, size, _pieces(answer))
+        return Fetched(url, kind, size, Pieces(answer))
 
 
 class _Answer(IO[bytes]):
@@ -180,18 +204,6 @@ class _Errors(urllib.request.UnknownHandler):
     """Names a kind of address that nobody knows."""
 
 
-def _pieces(answer: IO[bytes]) -> Iterator[bytes]:
-    with closing(answer):
-        while True:
-            try:
-                piece = answer.read(_CHUNK)
-            except (OSError, HTTPException) as error:
-                raise Missing(502, f"the connection broke: {error}") from error
-            if not piece:
-                return
-            yield piece
-
-
 def _local(path: str) -> Fetched:
     try:
         if os.path.isdir(path):
@@ -200,7 +212,7 @@ def _local(path: str) -> Fetched:
     except OSError as error:
         raise Missing(404, f"{path}: {error.strerror}") from error
     kind = "text/html" if path.endswith((".html", ".htm")) else "application/octet-stream"
-    return Fetched(f"file://{path}", kind, os.fstat(file.fileno()).st_size, _pieces(file))
+    return Fetched(f"file://{path}", kind, os.fstat(file.fileno()).st_size, Pieces(file))
 
 
 def _rule(text: str) -> Rule:

@@ -14,10 +14,11 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
+from io import BytesIO
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
-from skillbelt.fetching import Fetched, Fetcher, Missing
+from skillbelt.fetching import Fetched, Fetcher, Missing, Pieces
 from skillbelt.indexes import Index, Indexes
 from skillbelt.lockfiles import NODE_NAME, NOWHERE, file_url, is_range
 from skillbelt.packages import normal
@@ -42,7 +43,7 @@ class Page(NamedTuple):
     status: int
     type: str
     size: int | None
-    pieces: Iterator[bytes]
+    pieces: Pieces
 
 
 class Shelf(Protocol):
@@ -52,9 +53,14 @@ class Shelf(Protocol):
         """What is at that path; Missing when nothing is."""
 
 
+def page_of(status: int, type: str, data: bytes) -> Page:
+    """A page with these bytes."""
+    return Page(status, type, len(data), Pieces(BytesIO(data)))
+
+
 def _made(value: object, type: str) -> Page:
     data = json.dumps(value).encode()
-    return Page(200, type, len(data), iter((data,)))
+    return page_of(200, type, data)
 
 
 def _passed(fetched: Fetched) -> Page:

@@ -12,7 +12,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Container, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 
 from skillbelt.errors import PathEscape, RunRefused, SandboxUnavailable
@@ -34,7 +34,7 @@ from skillbelt.sandbox.protocol import Job, Mount, Sandbox, run
 from skillbelt.sandbox.request import Refused, Request
 from skillbelt.sandbox.seatbelt import SeatbeltSandbox
 from skillbelt.sandbox.visit import Desk, Visit
-from skillbelt.shelves import Page, Shelf
+from skillbelt.shelves import Page, Shelf, page_of
 from skillbelt.staging import TreeCopy
 from skillbelt.text import one_line
 from skillbelt.trees import remove_tree
@@ -45,6 +45,7 @@ _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MOST_FILES = 500_000
 _SAID = 64 * 2**10
+_SLACK = 64 * 2**20
 _MACOS = sys.platform == "darwin"
 # Where every user can pass, for when ours is closed to the one who installs.
 _SHELTERS = ("/var/tmp", "/tmp")
@@ -90,14 +91,16 @@ class SandboxedRooms:
             )
         folder = _new_folder()
         try:
+            # What is downloaded, unpacked and installed. Whoever keeps it looks at its size, too.
+            most = 3 * max_bytes + _SLACK
             limits = self._limits._replace(
-                max_workspace_bytes=3 * max_bytes,  # what is downloaded, unpacked and installed
+                max_workspace_bytes=most,
                 max_workspace_files=_MOST_FILES,
-                max_written_file_bytes=max_bytes,
+                max_written_file_bytes=most,
                 max_network_bytes=max(max_bytes, self._limits.max_network_bytes),
                 max_stream_bytes=_SAID,
             )
-            yield SandboxedRoom(folder, self._sandbox, limits, max_bytes)
+            yield SandboxedRoom(folder, self._sandbox, limits, most)
         finally:
             remove_tree(folder)
 
@@ -263,9 +266,13 @@ class _Sale(Visit):
         except Missing as missing:
             status = missing.status if missing.status in (403, 404) else 502
             data = f"{one_line(str(missing))}\n".encode("utf-8", "replace")
-            self._send(Page(status, "text/plain; charset=utf-8", len(data), iter((data,))))
+            self._send(page_of(status, "text/plain; charset=utf-8", data))
 
     def _send(self, page: Page, head: bool = False) -> None:
+        with closing(page.pieces):
+            self._say(page, head)
+
+    def _say(self, page: Page, head: bool) -> None:
         size = "" if page.size is None else f"Content-Length: {page.size}\r\n"
         self._client.settimeout(self._limits.network_idle_seconds)
         self._client.sendall(
