@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from skillbelt.cleanup import Cleaned, clean_environments, held_environment
 from skillbelt.packages import Environment
 from tests.registries import wheel
 from tests.sources.server import eventually
-from tests.test_environments import GREET, PYTHON, Shop, is_running
+from tests.test_environments import GREET, PYTHON, Shop, sleeping
 from tests.test_trees import nest
 from tests.test_workspace import as_user
 from tests.tree import Tree
@@ -138,25 +137,23 @@ INSTALL = """
 import os, sys
 from skillbelt.dependencies import Needs
 from skillbelt.environments import provision
-provision(Needs("python", ("greet",), "r"), sys.argv[1], environ=dict(os.environ),
+from skillbelt.sandbox.installing import SandboxedRooms
+provision(Needs("python", (), "r"), sys.argv[1], environ=dict(os.environ), rooms=SandboxedRooms(),
           uv_path=sys.argv[2])
 """
 
 
 def test_what_a_killed_installation_left_goes_once_nobody_works_there(tmp_path: Path) -> None:
-    slow, way = tmp_path / "uv", tmp_path / "way"
-    slow.write_text(f"#!/bin/sh\necho $$ > {way}; exec sleep 60\n")
+    slow, mark = tmp_path / "uv", f"700.{os.getpid()}"
+    slow.write_text(f"#!/bin/sh\nexec sleep {mark}\n")
     slow.chmod(0o755)
-    os.mkfifo(way)
     folder = tmp_path / "environments"
     with subprocess.Popen([sys.executable, "-c", INSTALL, str(tmp_path), str(slow)]) as process:
-        installer = int(way.read_text())
+        eventually(lambda: bool(sleeping(mark)), 60)
         (part,) = (name for name in os.listdir(folder) if ".part-" in name)
         assert clean(folder) == []
         process.kill()
-    assert clean(folder) == []
-    os.kill(installer, signal.SIGKILL)
-    eventually(lambda: not is_running(installer))
+    eventually(lambda: not sleeping(mark))  # the installer ends with who started it
     done = clean(folder)
     assert [(one.name, one.reason, one.left) for one in done] == [(part, "unfinished", ())]
     assert os.listdir(folder) == []

@@ -10,6 +10,7 @@ import sys
 import tarfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -302,12 +303,24 @@ def test_a_python_that_is_none_is_refused(shop: Shop) -> None:
 
 def test_an_installer_that_does_not_end_is_killed(shop: Shop, tmp_path: Path) -> None:
     slow = tmp_path / "uv"
-    slow.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/pid\nwait\n")
+    mark = f"600.{os.getpid()}"
+    slow.write_text(f"#!/bin/sh\nsleep {mark} &\nwait\n")
     slow.chmod(0o755)
     said = shop.refusal("greet", uv_path=str(slow), timeout_seconds=0.5)
     assert said.endswith("not done after 0.5 s")
-    eventually(lambda: not is_running(int((tmp_path / "pid").read_text())))
+    eventually(lambda: not sleeping(mark))
     assert shop.left() == []
+
+
+def sleeping(mark: str) -> list[int]:
+    """The processes, wherever they run, that sleep for so long."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+            if words[:2] == [b"sleep", mark.encode()] and is_running(int(name)):
+                found.append(int(name))
+    return found
 
 
 def is_running(process: int) -> bool:

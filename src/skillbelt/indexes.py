@@ -213,7 +213,8 @@ def _pip_index(environ: Mapping[str, str]) -> str:
 
     config = environ.get("XDG_CONFIG_HOME") or os.path.join(_home(environ), ".config")
     paths = ["/etc/pip.conf", os.path.join(_home(environ), ".pip", "pip.conf"),
-             os.path.join(config, "pip", "pip.conf"), environ.get("PIP_CONFIG_FILE", "")]  # fmt: skip
+             os.path.join(config, "pip", "pip.conf"),
+             environ.get("PIP_CONFIG_FILE", "")]  # fmt: skip
     found = ""
     for path in filter(None, paths):
         parser = configparser.RawConfigParser(strict=False)

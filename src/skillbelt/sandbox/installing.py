@@ -5,6 +5,7 @@ Always that one, whatever sandbox runs are given: an installer is fed by strange
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
@@ -43,6 +44,7 @@ from skillbelt.values import Capabilities, Limits
 _INSIDE, _NET, _TOOLS = "/install", "/run/net", "/run/tools"
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_PREFIX = "skillbelt-install-"
 _MOST_FILES = 500_000
 _SAID = 64 * 2**10
 _SLACK = 64 * 2**20
@@ -89,7 +91,7 @@ class SandboxedRooms:
                 f"packages are installed inside {self._sandbox.name}, whatever the setting "
                 f"`sandbox` is, and it can not be used here, so nothing is installed: {reason}"
             )
-        folder = _new_folder()
+        folder, handle = _new_folder()
         try:
             # What is downloaded, unpacked and installed. Whoever keeps it looks at its size, too.
             most = 3 * max_bytes + _SLACK
@@ -103,15 +105,20 @@ class SandboxedRooms:
             yield SandboxedRoom(folder, self._sandbox, limits, most)
         finally:
             remove_tree(folder)
+            os.close(handle)
 
 
-def _new_folder() -> str:
-    """A folder of ours that the user who installs can reach, with one of theirs in it."""
+def _new_folder() -> tuple[str, int]:
+    """A folder of ours that the user who installs can reach, with one of theirs in it; and a lock.
+
+    What somebody who was killed has left there is cleared away.
+    """
     owner = run_identity()
     places = [tempfile.gettempdir(), *_SHELTERS]
     for place in places:
         if os.path.isdir(place) and blocking_folder(os.path.join(place, "x")) is None:
-            folder = tempfile.mkdtemp(prefix="skillbelt-install-", dir=place)
+            _remove_leftovers(place)
+            folder, handle = _locked_folder(place)
             os.chmod(folder, 0o711)
             for name, theirs in (("room", True), ("tools", False)):
                 path = os.path.join(folder, name)
@@ -119,11 +126,37 @@ def _new_folder() -> str:
                 os.chmod(path, 0o700 if theirs else 0o755)
                 if theirs and owner is not None:
                     os.chown(path, *owner)
-            return folder
+            return folder, handle
     raise RunRefused(
         f"the user that packages are installed by (uid {current_identity().uid}) can reach none of "
         f"{', '.join(dict.fromkeys(places))}; set TMPDIR to a folder that it can pass through"
     )
+
+
+def _locked_folder(place: str) -> tuple[str, int]:
+    """A new folder that nobody takes for a leftover, which it is until it is locked."""
+    while True:
+        folder = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
+        with suppress(FileNotFoundError):
+            handle = os.open(folder, _FOLDER)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.path.isdir(folder):
+                return folder, handle
+            os.close(handle)
+
+
+def _remove_leftovers(place: str) -> None:
+    for name in os.listdir(place):
+        path = os.path.join(place, name)
+        with suppress(OSError):
+            if not name.startswith(_PREFIX) or os.lstat(path).st_uid != os.geteuid():
+                continue
+            handle = os.open(path, _FOLDER | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_tree(path)
+            finally:
+                os.close(handle)
 
 
 class SandboxedRoom:
