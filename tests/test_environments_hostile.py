@@ -199,7 +199,7 @@ def test_a_file_that_the_index_gives_no_hash_of_stays_what_it_was(market: Market
     planned = market.plan("python", "greet")
     assert planned.lock.packages[0].hashes == (f"sha256:{digest}",)
     market.index.pages[f"/files/{file}"] = wheel_bytes("greet", {"other.py": ""})
-    with pytest.raises(RunRefused, match="[Hh]ash mismatch"):
+    with pytest.raises(RunRefused, match=r"[Hh]ash mismatch"):
         provide(planned)
 
 
@@ -241,9 +241,7 @@ def test_what_the_index_is_told_is_not_known_inside(market: Market, tmp_path: Pa
     secret = market.index.url.replace("http://", "http://me:sekret@")
     market.environ |= {"UV_DEFAULT_INDEX": f"{secret}/simple", "MY_TOKEN": "sekret"}
     spy = tmp_path / "uv"
-    spy.write_text(
-        "#!/bin/sh\nenv; cat /proc/*/environ *; ls -A /root /home ~; id; exit 1\n"
-    )
+    spy.write_text("#!/bin/sh\nenv; cat /proc/*/environ *; ls -A /root /home ~; id; exit 1\n")
     spy.chmod(0o755)
     said = market.refusal("python", "greet", uv_path=str(spy))
     assert "packages.invalid" in said
