@@ -68,7 +68,7 @@ class Shop:
     def provision(self, *requirements: str, **options: object) -> Environment:
         needs = Needs("python", requirements, "requirements.txt")
         given = {"environ": self.environ, "python": PYTHON, "rooms": ROOMS, **options}
-        return provision(needs, self.cache, **given)  # type: ignore[arg-type]
+        return provision(needs, self.cache, **given)
 
     def refusal(self, *requirements: str, **options: object) -> str:
         with pytest.raises(RunRefused) as caught:

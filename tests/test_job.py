@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from skillbelt.environments import Environment
 from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.job import INSIDE, Place, environment, make_job, mounts, shell, write_editor
+from skillbelt.packages import Environment
 from skillbelt.run import RunCall
 from skillbelt.sandbox.egress import Egress
 from skillbelt.sandbox.protocol import Job
@@ -62,15 +62,21 @@ def test_where_nothing_is_mounted_elsewhere_paths_are_those_of_the_host(place: P
     assert job(place).env["HOME"] == "/tmp"
 
 
-def test_programs_are_looked_for_in_the_skill_last_but_for_its_own_environment(
-    place: Place,
-) -> None:
+def test_programs_of_packages_and_of_the_skill_are_looked_for_last(place: Place) -> None:
     packages = Environment("/kept/packages", "hash", ())
-    first, second, *system, last = environment(RunCall("true"), place, packages)["PATH"].split(":")
-    assert first == f"{INSIDE}/skills/kit/.venv/bin"
-    assert second == "/kept/packages/bin"
+    first, *system, second, last = environment(RunCall("true"), place, packages)["PATH"].split(":")
+    assert first == "/kept/packages/interpreter"
     assert {"/usr/bin", "/bin"} <= set(system)
+    assert second == "/kept/packages/bin"
     assert last == f"{INSIDE}/skills/kit/bin"
+
+
+def test_what_a_run_can_write_is_not_on_the_path(place: Place) -> None:
+    assert ".venv" not in environment(RunCall("true"), place)["PATH"]
+    home = os.path.join(place.workspace.path, "skills", "kit")
+    os.chmod(home, 0o755)
+    os.symlink("work", os.path.join(home, "bin"))
+    assert "skills/kit" not in environment(RunCall("true"), place)["PATH"]
 
 
 def test_what_the_call_sets_wins_but_not_what_starts_others(place: Place) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -66,9 +67,11 @@ def test_a_declared_hash_is_the_only_one() -> None:
     [
         ("x-1-py3-none-any.whl", True), ("x-1-py2.py3-none-any.whl", True),
         ("x-1-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl", True),
-        ("x-1-cp38-abi3-manylinux_2_17_x86_64.whl", True), ("x-1-cp312-abi3-linux_x86_64.whl", False),
+        ("x-1-cp38-abi3-manylinux_2_17_x86_64.whl", True),
+        ("x-1-cp312-abi3-linux_x86_64.whl", False),
         ("x-1-cp310-cp310-manylinux_2_17_x86_64.whl", False), ("x-1-py2-none-any.whl", False),
-        ("x-1-cp311-cp311-musllinux_1_1_x86_64.whl", False), ("x-1-cp311-cp311-win_amd64.whl", False),
+        ("x-1-cp311-cp311-musllinux_1_1_x86_64.whl", False),
+        ("x-1-cp311-cp311-win_amd64.whl", False),
         ("x-1-cp311-cp311-manylinux_2_17_aarch64.whl", False), ("x.whl", False),
         ("x-1-cp311-cp311t-manylinux_2_17_x86_64.whl", False),
     ],
@@ -159,8 +162,7 @@ def test_a_requirement_on_another_place(wanted: object) -> None:
 
 @given(st.binary())
 def test_no_lock_raises_anything_but_a_refusal(data: bytes) -> None:
-    for read in (lambda: read_node(data), lambda: read_python(data, (), HERE)):
-        try:
-            read()
-        except RunRefused:
-            pass
+    with suppress(RunRefused):
+        read_node(data)
+    with suppress(RunRefused):
+        read_python(data, (), HERE)

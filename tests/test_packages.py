@@ -29,8 +29,8 @@ def decided(text: str, pattern: str, action: str) -> str:
 
 @pytest.mark.parametrize(
     "pattern",
-    ["inner-one", "Inner_One", "INNER.ONE", "inner*", "inner-one==1.2", "Inner_One==1.*", "inner_one *",
-     "inner-one:*", "inner-one==1.2 sha256:00", "*"],
+    ["inner-one", "Inner_One", "INNER.ONE", "inner*", "inner-one==1.2", "Inner_One==1.*",
+     "inner_one *", "inner-one:*", "inner-one==1.2 sha256:00", "*"],
 )  # fmt: skip
 @pytest.mark.parametrize("action", ["allow", "deny"])
 def test_a_rule_means_a_package_of_python(pattern: str, action: str) -> None:

@@ -56,8 +56,18 @@ def test_every_file_of_a_page_lies_on_the_shelf(server: Server) -> None:
     )
 
 
-@pytest.mark.parametrize("path", ["/simple/none/", "/files/greet/x.whl", "/etc/passwd", "/simple/../x/",
-                                  "/simple/Greet/", "/files/greet/..%2fx", "/files/greet/greet-1.0-py3-none-any.whl.metadata"])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/simple/none/",
+        "/simple/Greet/",
+        "/simple/../x/",
+        "/files/greet/x.whl",
+        "/files/greet/..%2fx",
+        "/files/greet/greet-1.0-py3-none-any.whl.metadata",
+        "/etc/passwd",
+    ],
+)
 def test_there_is_nothing_else(server: Server, path: str) -> None:
     list_wheel(server, "greet", {})
     with pytest.raises(Missing) as caught:
@@ -65,32 +75,31 @@ def test_there_is_nothing_else(server: Server, path: str) -> None:
     assert caught.value.status == 404
 
 
+PAGE = "http://i.example/simple/a/"
+
+
 def test_an_index_in_json_is_read() -> None:
-    file = {"filename": "a-1-py3-none-any.whl", "url": "../x/a.whl", "hashes": {"sha256": "0" * 64},
-            "requires-python": ">=3", "yanked": "bad", "core-metadata": {"sha256": "1" * 64}}  # fmt: skip
+    file = {
+        "filename": "a-1-py3-none-any.whl",
+        "url": "../x/a.whl",
+        "hashes": {"sha256": "0" * 64},
+        "requires-python": ">=3",
+        "yanked": "bad",
+        "core-metadata": {"sha256": "1" * 64},
+    }
     data = json.dumps({"files": [file, {"filename": "../x", "url": "y"}, 7]}).encode()
-    (found,) = read_listing(
-        "http://i.example/simple/a/", "application/vnd.pypi.simple.v1+json", data
-    )
-    assert found[:5] == (
-        file["filename"],
-        "http://i.example/simple/x/a.whl",
-        "0" * 64,
-        ">=3",
-        "bad",
-    )
+    (found,) = read_listing(PAGE, "application/vnd.pypi.simple.v1+json", data)
+    where = "http://i.example/simple/x/a.whl"
+    assert found[:5] == (file["filename"], where, "0" * 64, ">=3", "bad")
     assert found.metadata == {"sha256": "1" * 64}
 
 
 def test_an_index_in_html_is_read() -> None:
-    data = (b'<a href="a-1-py3-none-any.whl#sha256=' + b"0" * 64 + b'" data-requires-python="&gt;=3"'
-            b' data-yanked data-core-metadata="sha256=' + b"1" * 64 + b'">a</a><a href="/other">b</a>')  # fmt: skip
-    (found,) = read_listing("http://i.example/simple/a/", "text/html", data)
-    assert found[:3] == (
-        "a-1-py3-none-any.whl",
-        "http://i.example/simple/a/a-1-py3-none-any.whl",
-        "0" * 64,
-    )
+    file = "a-1-py3-none-any.whl"
+    told = f'data-requires-python="&gt;=3" data-yanked data-core-metadata="sha256={"1" * 64}"'
+    data = f'<a href="{file}#sha256={"0" * 64}" {told}>a</a><a href="/other">b</a>'.encode()
+    (found,) = read_listing(PAGE, "text/html", data)
+    assert found[:3] == (file, f"{PAGE}{file}", "0" * 64)
     assert (found.pythons, found.yanked, found.metadata) == (">=3", True, {"sha256": "1" * 64})
 
 

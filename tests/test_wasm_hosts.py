@@ -39,11 +39,6 @@ def refusal(settings: Settings) -> str:
     return str(caught.value)
 
 
-@pytest.fixture
-def no_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
-
-
 def test_the_python_host_is_built_once_and_only_for_its_owner() -> None:
     said: list[str] = []
     path = host_component("python", hosts(), ROOMS, said.append)
@@ -59,16 +54,14 @@ def test_one_that_is_there_is_used_offline(kept: tuple[Settings, Path]) -> None:
     assert host_component("python", settings, ROOMS) == str(path)
 
 
-def test_offline_and_not_built_it_is_said_what_is_missing(
-    tmp_path: Path, no_packages: None
-) -> None:
+def test_offline_and_not_built_it_is_said_what_is_missing(tmp_path: Path) -> None:
     text = refusal(Settings(cache_dir=str(tmp_path), offline=True))
     assert "not built yet" in text and "offline" in text and "go online once" in text
 
 
 @pytest.mark.parametrize("fault", ["content", "record", "others", "link", "hard link", "pipe"])
 def test_one_that_is_not_as_it_was_built_is_not_used(
-    fault: str, kept: tuple[Settings, Path], no_packages: None
+    fault: str, kept: tuple[Settings, Path]
 ) -> None:
     settings, path = kept
     if fault == "content":
@@ -91,7 +84,7 @@ def test_one_that_is_not_as_it_was_built_is_not_used(
     assert "not built yet" in refusal(settings)
 
 
-def test_a_change_after_it_was_seen_is_seen(kept: tuple[Settings, Path], no_packages: None) -> None:
+def test_a_change_after_it_was_seen_is_seen(kept: tuple[Settings, Path]) -> None:
     settings, path = kept
     host_component("python", settings, ROOMS)
     data = bytearray(path.read_bytes())
@@ -138,7 +131,7 @@ os.rename({str(aside)!r}, {str(path)!r})
         assert host_component("python", settings, ROOMS) == str(path)
 
 
-def test_what_a_killed_builder_left_is_removed(tmp_path: Path, no_packages: None) -> None:
+def test_what_a_killed_builder_left_is_removed(tmp_path: Path) -> None:
     folder = tmp_path / "wasm-hosts"
     folder.mkdir(mode=0o700)
     (folder / ".part-old").mkdir()
