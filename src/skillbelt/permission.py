@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from skillbelt.packages import rule_patterns
+
 Action = Literal["allow", "ask", "deny"]
 Initiator = Literal["model", "user"]
 AnswerKind = Literal["once", "always", "reject"]
@@ -22,7 +24,7 @@ TYPES: Mapping[str, str] = MappingProxyType(
         "run": "a command line",
         "network": "a host name, with a port if it is not the usual one",
         "host_file": "a path outside the workspace",
-        "install": "a package, as it is required",
+        "install": "a package by its name, or with the version that comes",
         "trust": "a project folder or an origin",
         "tool": "a tool that a skill declares",
     }
@@ -184,14 +186,22 @@ class RuleSet:
         view = self._made.get(same)
         if view is None:
             view = self._made[same] = _View(
-                (position, rule.pattern)
+                (position, pattern)
                 for position, rule in enumerate(self._rules)
+                for pattern in _patterns(rule, request.type)
                 if rule.type in ("*", request.type)
                 and (not rule.agent or rule.agent in named)
                 and _is_asker(rule, request.initiator, request.trusted)
             )
         self._views[key] = view
         return view
+
+
+def _patterns(rule: Rule, type: str) -> tuple[str, ...]:
+    """A package has many spellings, and a rule means all of them."""
+    if type != "install":
+        return (rule.pattern,)
+    return rule_patterns(rule.pattern, allows=rule.action == "allow")
 
 
 def _is_agent(named: str, agent: str) -> bool:

@@ -70,6 +70,7 @@ class Settings(NamedTuple):
     host_roots: tuple[str, ...] = ()
     require_load: bool = False
     allow_builds: bool = False
+    package_hosts: tuple[str, ...] = ()
     artifacts_url: str = ""
     empty_allowed_tools: Literal["allow", "deny"] = "allow"
     use_index: bool = True
@@ -149,7 +150,7 @@ USER_ONLY = frozenset(
      "max_workspace_bytes", "max_workspace_files", "max_workspaces_bytes",
      "install_timeout_seconds", "max_network_bytes", "max_network_connections",
      "max_network_header_bytes", "max_packages_bytes", "network_connect_seconds",
-     "network_header_seconds", "network_idle_seconds", "private_sources",
+     "network_header_seconds", "network_idle_seconds", "package_hosts", "private_sources",
      "cancel_timeout_seconds", "compact_kept_share", "compact_share", "max_answer_calls",
      "max_answer_chars", "max_code_blocks", "max_fork_depth", "max_kept_messages", "max_repeats",
      "max_retries", "max_run_steps", "max_steps", "max_unread_bytes", "max_unread_events", "model",

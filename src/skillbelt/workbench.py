@@ -6,7 +6,6 @@ Stage, ask, provide, run, collect, record. Whatever is refused is refused before
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -31,13 +30,14 @@ from skillbelt.commands import (
     policy_from,
     prepare,
 )
-from skillbelt.dependencies import Needs, describe, needs_of
-from skillbelt.environments import Environment, provision
+from skillbelt.dependencies import Needs, describe, names_of, needs_of
+from skillbelt.environments import Plan, plan, provide
 from skillbelt.errors import ArtifactError, RunRefused
 from skillbelt.gate import Gate, session_id
 from skillbelt.hosts import leads_inside
 from skillbelt.inputs import stage_inputs
 from skillbelt.job import Place, make_job, own_script, script_named, shell, write_editor
+from skillbelt.packages import Environment
 from skillbelt.permission import Initiator, Request
 from skillbelt.private import create_file
 from skillbelt.redact import RedactingListener, secrets_of
@@ -59,7 +59,8 @@ from skillbelt.run import (
     without_secrets,
 )
 from skillbelt.sandbox.egress import Egress
-from skillbelt.sandbox.identity import interpreter, run_identity
+from skillbelt.sandbox.identity import run_identity
+from skillbelt.sandbox.installing import SandboxedRooms
 from skillbelt.sandbox.protocol import Job, Listener, Outcome, Running, Sandbox
 from skillbelt.sandbox.registry import Sandboxes
 from skillbelt.settings import Settings, process_environment
@@ -419,32 +420,36 @@ class Workbench:
         who: Who,
         stack: ExitStack,
     ) -> Environment | None:
-        """The packages that the skill declares, installed outside the sandbox, once allowed."""
+        """The packages that the skill declares, and all that these need, once they are allowed."""
         needs = needs_of(staged.path, script or None)
         if needs is None or not needs.requirements:
             return None
-        cache = place_of(self._packages_folder, self.owner)
-        self.gate_of(who).require(self._install(request, needs))
-        python = interpreter()
-        make = partial(
-            provision,
+        gate, settings = self.gate_of(who), self.settings
+        self._refuse_denied(request, needs, gate)
+        planned = plan(
             needs,
-            cache,
+            place_of(self._packages_folder, self.owner),
+            rooms=SandboxedRooms(settings.limits),
             environ=process_environment(),
-            offline=self.settings.offline,
-            python=python.path if python else sys.executable,
-            allow_builds=self.settings.allow_builds,
-            timeout_seconds=self.settings.limits.install_timeout_seconds,
-            max_bytes=self.settings.limits.max_packages_bytes,
+            offline=settings.offline,
+            allow_builds=settings.allow_builds,
+            hosts=settings.package_hosts,
+            timeout_seconds=settings.limits.install_timeout_seconds,
+            max_bytes=settings.limits.max_packages_bytes,
             progress=self._progress,
         )
-        return stack.enter_context(held_environment(make))
+        gate.require(_install(request, planned))
+        return stack.enter_context(held_environment(partial(provide, planned)))
 
-    def _install(self, request: Request, needs: Needs) -> Request:
-        about = f"install {describe(needs)} for the skill {request.skill}"
-        return request._replace(
-            type="install", patterns=needs.requirements, always=needs.requirements, summary=about
-        )
+    @staticmethod
+    def _refuse_denied(request: Request, needs: Needs, gate: Gate) -> None:
+        """What is denied by its name is not even asked the index for."""
+        wanted = request._replace(
+            type="install", patterns=names_of(needs), always=(),
+            summary=f"install {describe(needs)} for the skill {request.skill}",
+        )  # fmt: skip
+        if gate.rules.decide(wanted)[0] == "deny":
+            gate.require(wanted)
 
     def _reaches(self, request: Request, host: str, who: Who) -> bool:
         about = f"let the skill {request.skill} reach {host}"
@@ -517,6 +522,20 @@ def _waited(running: Running, started: Callable[[Running], None] | None) -> Outc
         raise
     assert outcome is not None
     return outcome
+
+
+def _install(request: Request, planned: Plan) -> Request:
+    """Everything that will come is asked for; the answer covers exactly that."""
+    texts = tuple(one.text for one in planned.lock.packages)
+    come = ", ".join(text.partition(" ")[0] for text in texts)
+    return request._replace(
+        type="install",
+        patterns=texts,
+        always=(" ".join(texts),),
+        summary=f"install {describe(planned.needs)} for the skill {request.skill}; "
+        f"in all {len(texts)}: {come}",
+        metadata={**request.metadata, "packages": list(texts)},
+    )
 
 
 def _command(skill: Skill) -> Capabilities:

@@ -122,12 +122,15 @@ class WasmSandbox:
         known = self._hosts.get(program.kind, "")
         if known and os.path.isfile(known):
             return known
+        from skillbelt.sandbox.installing import SandboxedRooms
         from skillbelt.wasm_hosts import host_component
 
         settings = self._settings
         if not settings.cache_dir:
             settings = settings._replace(cache_dir=os.path.join(self._pool.place(), "hosts"))
-        found = host_component(program.kind, settings, self._progress)
+        found = host_component(
+            program.kind, settings, SandboxedRooms(settings.limits), self._progress
+        )
         self._hosts[program.kind] = found
         return found
 
