@@ -499,15 +499,14 @@ def test_trust_of_a_part_is_not_trust_of_the_whole(tree: Tree) -> None:
     assert trusted(catalog) == {"above": False, "below": True}
 
 
-def test_a_link_out_of_a_trusted_project_is_not_trusted(tree: Tree) -> None:
+def test_a_link_out_of_a_trusted_project_is_not_read(tree: Tree) -> None:
     tree.skill("elsewhere/pdf")
     tree.path("project/.agents").mkdir()
     tree.path("project/.agents/skills").symlink_to(tree.path("elsewhere"))
     trust = Trust(tree.settings().state_dir)
-    trust.add(str(tree.project))
-    assert trusted(tree.catalog(trust_project="ask")) == {"pdf": False}
-    trust.add(str(tree.path("elsewhere")))
-    assert trusted(tree.catalog(trust_project="ask")) == {"pdf": True}
+    for folder in (tree.project, tree.path("elsewhere")):
+        trust.add(str(folder))
+        assert trusted(tree.catalog(trust_project="ask")) == {}
 
 
 def test_a_trusted_archive_s_skills_are(tree: Tree) -> None:

@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from typing import BinaryIO, Literal, NamedTuple, Protocol, get_args
 
 from skillbelt.errors import PathEscape, RunRefused
-from skillbelt.paths import check_relative, open_beneath, open_folder
+from skillbelt.paths import below, check_relative, open_beneath, open_folder
 from skillbelt.staging import TreeCopy, handles, swap
 from skillbelt.trees import open_anyhow, remove_tree
 from skillbelt.values import Limits
@@ -240,10 +240,10 @@ class _Inputs:
         return self.done(wanted, copy, warning=warning)
 
     def open_host(self, path: str) -> int:
-        roots = [(root, os.path.realpath(root)) for root in self.host_roots]
+        roots = [(os.path.normpath(root), os.path.realpath(root)) for root in self.host_roots]
         real = os.path.realpath(path)
         for root, real_root in roots:
-            for name in (_below(path, root), _below(path, real_root), _below(real, real_root)):
+            for name in (below(path, root), below(path, real_root), below(real, real_root)):
                 if name:
                     try:
                         return _open_below(real_root, name)
@@ -381,15 +381,6 @@ class _Aside:
 
 
 # Files of the host
-
-
-def _below(path: str, root: str) -> str:
-    """The path relative to the root; empty when it is not below."""
-    root = os.path.normpath(root)
-    if path == root:
-        return "."
-    start = os.path.join(root, "")
-    return path[len(start) :] if path.startswith(start) else ""
 
 
 def _open_below(root: str, name: str) -> int:

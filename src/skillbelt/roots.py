@@ -4,6 +4,7 @@ import os
 from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
+from skillbelt.paths import below
 from skillbelt.settings import Settings, resolve, upward
 from skillbelt.values import Origin, Scope
 
@@ -136,13 +137,9 @@ def fence_of(path: str, settings: Settings) -> str:
     A worktree with the user's home in it says nothing about whose files lie there.
     """
     for folder in (settings.worktree, settings.project):
-        if folder and _holds(folder, path) and not _holds(folder, settings.home):
+        if folder and below(path, folder) and not below(settings.home, folder):
             return folder
     return ""
-
-
-def _holds(folder: str, path: str) -> bool:
-    return path == folder or path.startswith(os.path.join(folder, ""))
 
 
 def _named(path: str, settings: Settings, own: Container[str], theirs: Container[str]) -> str:
