@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,10 @@ from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.process import StartHangs
 from skillbelt.sandbox.protocol import Job, run
-from skillbelt.sandbox.spawn import children
+from skillbelt.sandbox.spawn import children, descendants
 from skillbelt.sandbox.takeover import TAKEOVER
 from skillbelt.values import Capabilities
+from tests.benches import Bench
 from tests.sandbox.ordinary import as_user
 from tests.unprivileged import open_folder
 
@@ -177,6 +179,19 @@ def test_an_end_that_the_kernel_does_not_bring_is_told(
     assert outcome is not None and (outcome.timed_out, outcome.left) == (True, True)
     assert os.path.exists(f"/proc/{inner[0]}")
     os.kill(inner[0], 9)
+
+
+def test_whoever_ran_it_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.run("true")
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "END_SECONDS", 0.05)
+        patch.setattr(signal, "pidfd_send_signal", lambda *_: None)
+        result = bench.run("sleep 600", timeout_seconds=1)
+    for pid in descendants(os.getpid()):
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    assert result.timed_out
+    assert [one for one in result.warnings if "may still be alive" in one]
 
 
 @pytest.mark.parametrize("sandbox", [LandlockSandbox(), NoSandbox()], ids=lambda one: one.name)
