@@ -183,11 +183,12 @@ def test_an_end_that_the_kernel_does_not_bring_is_told(
 
 def test_whoever_ran_it_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.run("true")
+    before = set(descendants(os.getpid()))
     with monkeypatch.context() as patch:
         patch.setattr(process, "END_SECONDS", 0.05)
         patch.setattr(signal, "pidfd_send_signal", lambda *_: None)
         result = bench.run("sleep 600", timeout_seconds=1)
-    for pid in descendants(os.getpid()):
+    for pid in set(descendants(os.getpid())) - before:
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
     assert result.timed_out
