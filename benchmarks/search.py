@@ -24,13 +24,11 @@ from typing import NamedTuple
 from benchmarks.tree import ensure
 from skillbelt.catalog import Catalog
 from skillbelt.search.evaluate import DEPTH, Labelled, Report, evaluate, read_labelled
-from skillbelt.search.semantic import rankers
 from skillbelt.search.words import forget, ids
 
 SKILLS = 10_000
 QUERIES = 60
 HIT_BAR, RECALL_BAR = 0.76, 0.68
-SEMANTIC_HIT_BAR, SEMANTIC_RECALL_BAR = 0.80, 0.72
 MEDIAN_MS_BAR, P95_MS_BAR = 15.0, 50.0
 BUILD_BAR, SIZE_BAR, CHANGE_SECONDS_BAR = 3.0, 0.5, 1.0
 LONG_CHARS = 1_200  # of a request that is made of a skill's own text
@@ -49,8 +47,8 @@ class Row(NamedTuple):
         return self.figure >= self.bar if self.at_least else self.figure <= self.bar
 
 
-def catalog(pool: str, cache: str, *, semantic: bool = False) -> Catalog:
-    """The catalogue of the pool alone, searched as the default install does unless `semantic`."""
+def catalog(pool: str, cache: str) -> Catalog:
+    """The catalogue of the pool alone."""
     made = Catalog(
         cache,
         paths=[pool],
@@ -60,9 +58,6 @@ def catalog(pool: str, cache: str, *, semantic: bool = False) -> Catalog:
         max_directories=1_000_000,
     )
     made.discover()
-    made.searcher.rankers = rankers() if semantic else ()
-    if semantic and not made.searcher.rankers:
-        sys.exit("the extra `semantic` is not installed")
     return made
 
 
@@ -144,11 +139,9 @@ def own_texts(made: Catalog, count: int) -> list[str]:
     return [Path(one.location).read_text("utf-8", "replace")[:LONG_CHARS] for one in some]
 
 
-def measure(
-    pool: str, labelled: Sequence[Labelled], cache: str, *, semantic: bool = False
-) -> tuple[list[Row], Report | None]:
+def measure(pool: str, labelled: Sequence[Labelled], cache: str) -> tuple[list[Row], Report | None]:
     """Every figure, and the measures of quality if there is a labelled set."""
-    made = catalog(pool, cache, semantic=semantic)
+    made = catalog(pool, cache)
     if not made:
         sys.exit(f"there are no skills in {pool}")
     rows = build(made, cache)
@@ -156,8 +149,7 @@ def measure(
     report = quality(made, labelled) if labelled else None
     if report:
         hit, recall = report.measures["Hit@1"].mean, report.measures["Recall@10"].mean
-        bars = (SEMANTIC_HIT_BAR, SEMANTIC_RECALL_BAR) if semantic else (HIT_BAR, RECALL_BAR)
-        rows += [Row("Hit@1", hit, bars[0], True), Row("Recall@10", recall, bars[1], True)]
+        rows += [Row("Hit@1", hit, HIT_BAR, True), Row("Recall@10", recall, RECALL_BAR, True)]
     rows.append(changed(made))
     made.close()
     return rows, report
@@ -179,13 +171,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pool", help="a folder of skills")
     parser.add_argument("--labelled", help="requests with the names of the right skills")
     parser.add_argument("--skills", type=int, default=SKILLS, help="without a pool: how many")
-    parser.add_argument("--semantic", action="store_true", help="with the extra of that name")
     parser.add_argument("--json", metavar="FILE", help="write every figure")
     args = parser.parse_args(arguments)
     pool = args.pool or ensure("full", args.skills)
     with tempfile.TemporaryDirectory() as cache:
         labelled = read_labelled(args.labelled) if args.labelled else []
-        rows, report = measure(os.path.abspath(pool), labelled, cache, semantic=args.semantic)
+        rows, report = measure(os.path.abspath(pool), labelled, cache)
     print(table(rows))
     if report:
         for name, (mean, low, high) in report.measures.items():

@@ -29,7 +29,7 @@ folder=${FOLDER:-/tmp/skillbelt-machine}/$suite-$arch
 root=$folder/root
 who=${WHO:-root user delegated}
 names="attacks cgroups conformance entry identity landlock launch limits linux none probes process"
-names="$names sandlock sandlock_launch seccomp spawn supervised usage watch"
+names="$names seccomp sights spawn supervised syscalls usage watch"
 tests=${TESTS:-$(for name in $names; do printf 'tests/sandbox/test_%s.py ' "$name"; done)}
 
 # What is inside: what the sandbox stands on, what the tests need, and a system that starts.
@@ -37,7 +37,7 @@ inside="systemd systemd-sysv dbus dbus-user-session libpam-systemd udev kmod ipr
     initramfs-tools linux-image-cloud-$arch python3 bubblewrap uidmap git make"
 # The product's own packages and those of its tests, with all that they need in turn.
 packages="anyio execnet h11 httpcore2 httpx2 hypothesis idna iniconfig markdown-it-py mdurl packaging
-    platformdirs pluggy pygments pytest pytest-timeout pytest-xdist pyyaml rich sandlock
+    platformdirs pluggy pygments pytest pytest-timeout pytest-xdist pyyaml rich
     sortedcontainers truststore typing-extensions"
 
 [ "$(id -u)" = 0 ] || die "only root can make a system of files; run it as root"

@@ -15,6 +15,7 @@ from tests.tree import Tree
 KEY = SessionKey("app", "me", "one")
 ME = Who(KEY, "user", "coder")
 ALLOW = (Rule("*", "*", "allow"),)
+ASK_ALL = (Rule("*", "*", "ask"),)
 
 
 class Bench:

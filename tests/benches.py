@@ -22,7 +22,7 @@ SKILL = "kit"
 FOLDER = f"project/.agents/skills/{SKILL}"
 ALLOW = Rule("run", "*", "allow")
 # The sandboxes that hold something back, and are for this kind of system.
-FOREIGN = ("seatbelt",) if sys.platform != "darwin" else ("bubblewrap", "sandlock", "landlock")
+FOREIGN = ("seatbelt",) if sys.platform != "darwin" else ("bubblewrap", "landlock")
 GUARDING = [one.name for one in native_sandboxes() if one.name not in FOREIGN]
 # Not the number that commands get when root starts them, so that the two can not be mixed up.
 USER = 61_999

@@ -75,7 +75,8 @@ def test_nothing_that_a_run_left_is_run_outside(
 
     outputs = {"globs": ["out/**", "work/**"], "save": True, "inline": True, "max_files": 50}
     assert bench.run("true", outputs=outputs).output_files
-    inside = bench.run("python3 scripts/a.py").stderr  # packages are installed; inside it is found
+    assert bench.run("python3 scripts/a.py").exit_code == 0  # packages are installed
+    inside = bench.run(".venv/bin/python3 scripts/a.py").stderr
     assert ".venv/bin/python3" in inside and "cannot create" in inside
     assert bench.run("ls inputs/again", inputs=["workspace://work/bash"]).exit_code == 2
     bench.write("more.txt", "the skill is staged again")

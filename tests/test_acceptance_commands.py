@@ -79,7 +79,7 @@ def test_the_program_of_the_list_is_that_of_the_system(bench: Bench) -> None:
     """Case 83."""
     script = "printf '#!/bin/sh\\necho evil\\n' > .venv/bin/python3; chmod +x .venv/bin/python3"
     bench.run(f"mkdir .venv/bin; {script}")
-    assert bench.run("python3 -c 'print(1)'").stdout == "evil\n"
+    assert bench.run("PATH=$PWD/.venv/bin:$PATH python3 -c 'print(1)'").stdout == "evil\n"
     bench.runtime = bench.open(allowed_commands=["python3"])
     assert bench.run("python3 -c 'print(1)'").stdout == "1\n"
 

@@ -164,11 +164,11 @@ def test_precedence_is_the_documented_one(tree: Tree) -> None:
 
 def test_a_root_that_is_a_link_is_scanned_once(tree: Tree) -> None:
     """Case 12."""
-    tree.skill("elsewhere/pdf")
+    tree.skill("project/elsewhere/pdf")
     (tree.project / ".agents").mkdir()
-    (tree.project / ".agents/skills").symlink_to(tree.path("elsewhere"))
+    (tree.project / ".agents/skills").symlink_to(tree.path("project/elsewhere"))
     (tree.project / ".claude").mkdir()
-    (tree.project / ".claude/skills").symlink_to(tree.path("elsewhere"))
+    (tree.project / ".claude/skills").symlink_to(tree.path("project/elsewhere"))
     catalog = tree.catalog()
     assert list(catalog) == ["pdf"]
     assert not catalog.shadowed

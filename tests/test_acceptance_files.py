@@ -194,8 +194,10 @@ def test_the_skill_that_runs_stays_the_copy_that_was_asked_for(bench: Bench) -> 
         return Answer("once")
 
     bench.runtime = bench.open(rules=[], ask=ask)
-    result = bench.run("bash a.sh; cat inputs/a.sh", inputs=[f"skill://{SKILL}/a.sh"])
-    assert result.stdout == "old\necho old\n"
+    command, inputs = "bash a.sh; cat inputs/a.sh", [f"skill://{SKILL}/a.sh"]
+    with pytest.raises(RunRefused, match="changed while its run was asked for"):
+        bench.run(command, inputs=inputs)
+    assert bench.run(command, inputs=inputs).stdout == "new\necho new\n"
 
 
 @pytest.mark.parametrize("name", ["hidden", "denied", "nowhere"])

@@ -258,11 +258,12 @@ def test_the_source_of_a_skill_is_left_as_it_is(bench: Bench) -> None:
     assert stat.S_IMODE(after.st_mode) == 0o755
 
 
-def test_a_program_of_the_environment_comes_before_that_of_the_system(bench: Bench) -> None:
+def test_a_program_that_a_run_left_is_not_taken_for_one_of_the_system(bench: Bench) -> None:
     """Case 69."""
     script = "printf '#!/bin/sh\\necho mine\\n' > .venv/bin/date; chmod +x .venv/bin/date"
     assert bench.run(f"mkdir .venv/bin; {script}").exit_code == 0
-    assert bench.run("date").stdout == "mine\n"
+    assert bench.run("date").stdout != "mine\n"
+    assert bench.run(".venv/bin/date").stdout == "mine\n"
 
 
 def test_a_program_of_the_skill_comes_after_that_of_the_system(bench: Bench) -> None:

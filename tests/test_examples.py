@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -268,8 +269,7 @@ KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY
 @pytest.mark.parametrize("script", sorted(PROGRAMS), ids=lambda path: path.name)
 def test_every_example_program_runs(script: Path, open_tree: Tree) -> None:
     """Those of `mcp` are run beside the tests of the server."""
-    (open_tree.project / ".agents").mkdir()
-    os.symlink(EXAMPLES / "skills", open_tree.project / ".agents" / "skills")
+    shutil.copytree(EXAMPLES / "skills", open_tree.project / ".agents" / "skills")
     done = subprocess.run(
         [sys.executable, str(script)],
         cwd=open_tree.project,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import FileTooLarge, FileTypeRefused, FileUnreadable, PathEscape
-from skillbelt.files import nameable, read_file, read_handle, walk
+from skillbelt.files import nameable, read_file, walk
 from skillbelt.skill import Skill
 from skillbelt.values import Limits
 from tests.tree import Tree
@@ -215,14 +215,6 @@ def attempt_any(skill: Skill, path: str, most: int) -> None:
         read_file(skill, path, most)
     except (PathEscape, FileTooLarge, FileTypeRefused, FileUnreadable):
         return
-
-
-def test_a_handle_is_read_to_the_bound_and_closed(folder: Path) -> None:
-    (folder / "a").write_bytes(b"abc")
-    handle = os.open(folder / "a", os.O_RDONLY)
-    assert read_handle(handle, 2) == b"ab"
-    with pytest.raises(OSError, match="Bad file"):
-        os.fstat(handle)
 
 
 def test_the_walk_gives_files_by_folder_and_name(folder: Path, skill: Skill, tree: Tree) -> None:

@@ -3,10 +3,13 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from skillbelt import fixes
 from skillbelt.fixes import Fixed, diff, fix_file
+from skillbelt.mend import mend
 from skillbelt.values import Limits
 from tests.tree import Tree
 
@@ -66,12 +69,39 @@ def test_a_link_that_leads_out_is_refused(tree: Tree) -> None:
     assert target.read_text() == BROKEN
 
 
-def test_a_link_inside_the_skill_stays_a_link(tree: Tree) -> None:
+def test_a_link_inside_the_skill_is_not_written_through(tree: Tree) -> None:
     target = tree.write("pdf/text.md", BROKEN)
     os.symlink("text.md", tree.path("pdf/SKILL.md"))
-    fix_file(str(tree.path("pdf/SKILL.md")))
+    fixed = fix_file(str(tree.path("pdf/SKILL.md")))
+    assert [each.code for each in fixed.diagnostics] == ["fix-dropped"]
     assert tree.path("pdf/SKILL.md").is_symlink()
+    assert target.read_text() == BROKEN
+
+
+def test_a_folder_behind_a_link_out_of_the_fence_is_not_written_to(tree: Tree) -> None:
+    target = tree.write("elsewhere/pdf/SKILL.md", BROKEN)
+    os.symlink("../elsewhere/pdf", tree.project / "pdf")
+    path = str(tree.project / "pdf/SKILL.md")
+    assert fix_file(path, fence=str(tree.project)).done == ()
+    assert target.read_text() == BROKEN
+    assert fix_file(path).done
     assert target.read_text() == WHOLE
+
+
+def test_a_file_that_becomes_a_link_meanwhile_is_not_written_through(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, outside = tree.write("pdf/SKILL.md", BROKEN), tree.write("outside.md", BROKEN)
+
+    def swapped(*given: Any, **named: Any) -> Any:
+        file.unlink()
+        file.symlink_to(outside)
+        return mend(*given, **named)
+
+    monkeypatch.setattr(fixes, "mend", swapped)
+    assert [one.code for one in fix_file(str(file)).diagnostics] == ["fix-dropped"]
+    assert outside.read_text() == BROKEN
+    assert os.listdir(tree.path("pdf")) == ["SKILL.md"]
 
 
 def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
@@ -93,7 +123,7 @@ def test_a_folder_that_can_not_be_written_is_reported(
     """Root may write anywhere, so the system's refusal is made by hand."""
     file = tree.write("pdf/SKILL.md", BROKEN)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "replace", refuse)

@@ -349,7 +349,7 @@ def test_a_skill_is_staged_when_it_is_needed(workspace: Workspace, tree: Tree) -
     skill = Skill.from_folder(tree.skill("project/pdf"))
     with pytest.raises(RunRefused, match="'pdf' is not staged"):
         put(workspace, "skill://pdf/SKILL.md")
-    put(workspace, "skill://pdf/SKILL.md", stage_skill=lambda _: stage(workspace, skill))
+    put(workspace, "skill://pdf/SKILL.md", stage_skill=lambda _: stage(workspace, skill).home)
     assert at(workspace, "work/inputs/SKILL.md").is_file()
 
 

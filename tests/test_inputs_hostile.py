@@ -185,7 +185,7 @@ with open_workspace(root + "/state", KEY) as workspace:
         {"from": f"host://{root}/project/pdf", "to": "work/tree"},
         {"from": "workspace://work/inputs/n.txt", "to": "out/n.txt"},
         {"from": "skill://pdf/SKILL.md", "mode": "link"},
-    ], host_roots=[root + "/project"])
+    ], host_roots=[root + "/project"], remaps=False)
     print([os.path.exists(os.path.join(workspace.path, each.to)) for each in done])
 """
     assert as_user(code, open_tree.root) == "[True, True, True, True, True]\n"

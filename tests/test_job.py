@@ -14,7 +14,7 @@ from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.job import INSIDE, Place, environment, make_job, mounts, shell, write_editor
 from skillbelt.run import RunCall
 from skillbelt.sandbox.egress import Egress
-from skillbelt.sandbox.protocol import Job
+from skillbelt.sandbox.protocol import Job, Mount
 from skillbelt.staging import stage
 from skillbelt.store import SessionKey
 from skillbelt.values import Capabilities, Limits
@@ -44,31 +44,35 @@ def test_a_run_can_write_to_its_own_places_alone(place: Place) -> None:
     assert not shown[f"{INSIDE}/skills/kit"].writable
     assert INSIDE not in shown and f"{INSIDE}/skills" not in shown
     root = place.workspace.path
-    assert all(mount.source == mount.target.replace(INSIDE, root, 1) for mount in shown.values())
+    for path, mount in shown.items():
+        below = path.removeprefix(f"{INSIDE}/").replace("skills/kit", place.staged.home, 1)
+        assert mount.source == f"{root}/{below}"
 
 
 def test_a_skill_that_an_input_comes_from_is_there_to_be_read(place: Place) -> None:
-    call = RunCall("true", inputs=[{"from": "skill://other/a.txt", "mode": "link"}])
-    shown = {mount.target: mount.writable for mount in job(place, call).mounts}
-    assert shown[f"{INSIDE}/skills/other"] is False
+    there = place._replace(others={"other": "skills-1/other"})
+    shown = {mount.target: mount for mount in job(there).mounts}
+    source = f"{place.workspace.path}/skills-1/other"
+    assert shown[f"{INSIDE}/skills/other"] == Mount(source, f"{INSIDE}/skills/other")
 
 
 def test_where_nothing_is_mounted_elsewhere_paths_are_those_of_the_host(place: Place) -> None:
     there = place._replace(remaps=False)
     made, root = job(there), place.workspace.path
-    assert made.cwd == f"{root}/skills/kit"
+    assert made.cwd == place.staged.path == f"{made.env['SKILLS_DIR']}/kit"
     assert all(mount.source == mount.target for mount in made.mounts)
     assert made.env["HOME"] == made.env["TMPDIR"] == f"{root}/{place.run}"
     assert job(place).env["HOME"] == "/tmp"
 
 
-def test_programs_are_looked_for_in_the_skill_last_but_for_its_own_environment(
+def test_programs_are_looked_for_in_the_skill_last_and_nowhere_that_a_run_may_write(
     place: Place,
 ) -> None:
     packages = Environment("/kept/packages", "hash", ())
-    first, second, *system, last = environment(RunCall("true"), place, packages)["PATH"].split(":")
-    assert first == f"{INSIDE}/skills/kit/.venv/bin"
-    assert second == "/kept/packages/bin"
+    found = environment(RunCall("true"), place, packages)["PATH"].split(":")
+    assert not any(".venv" in folder for folder in found)
+    assert "/kept/packages/bin" in found
+    *system, last = found
     assert {"/usr/bin", "/bin"} <= set(system)
     assert last == f"{INSIDE}/skills/kit/bin"
 

@@ -131,7 +131,14 @@ def test_a_body_that_is_a_link_to_elsewhere_is_refused(tree: Tree) -> None:
     os.unlink(skill.location)
     os.symlink(tree.path("secret"), skill.location)
     with pytest.raises(PathEscape):
-        load_skill_body(skill)
+        load_skill_body(skill._replace(fence=skill.dir))
+
+
+def test_a_body_of_the_users_own_may_be_a_link(tree: Tree) -> None:
+    skill = made(tree, "Linked.\n")
+    os.rename(skill.location, tree.path("elsewhere"))
+    os.symlink(tree.path("elsewhere"), skill.location)
+    assert load_skill_body(skill).text == "Linked.\n"
 
 
 def test_a_file_far_beyond_any_body_is_not_read(tree: Tree) -> None:

@@ -15,11 +15,13 @@ from skillbelt.errors import PermissionDenied, RunRefused, SkillNotFound
 from skillbelt.runtime import Runtime
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.sqlite import SqliteStore
+from skillbelt.workspace import places
 from tests.benches import SKILL, Bench
 from tests.tree import Tree
 
 ROOT = Path(__file__).parents[1]
 SKILLS = "project/.agents/skills"
+FIND = "find $WORKSPACE_DIR/ -name left\n"
 HELLO = [{"role": "user", "content": "hello"}]
 
 
@@ -136,14 +138,52 @@ def test_a_coroutine_waits_for_a_run(bench: Bench) -> None:
     assert result.stdout == "ran\n"
 
 
-def test_runs_without_a_conversation_share_a_workspace_of_their_own(bench: Bench) -> None:
+def test_runs_without_a_conversation_share_nothing(bench: Bench) -> None:
     belt = bench.runtime
-    belt.run_sync(SKILL, "touch out/left")
-    assert belt.run_sync(SKILL, "ls out").stdout == "left\n"
-    assert bench.run("ls out").stdout == ""
-    assert belt.dispatch("skill_run", {"skill": SKILL, "command": "ls out"}).data["stdout"] == (
-        "left\n"
-    )
+    bench.write("scripts/find.sh", FIND)
+    belt.run_sync(SKILL, "touch out/left work/left .venv/left $RUN_DIR/left")
+    assert belt.run_sync(SKILL, FIND).stdout == ""
+    assert belt.execute_skill_sync(SKILL).stdout == ""
+    assert bench.open().run_sync(SKILL, FIND).stdout == ""
+    bench.run("touch out/left")
+    assert "left" in bench.run(FIND).stdout
+    assert belt.run_sync(SKILL, FIND).stdout == ""
+
+
+def test_what_a_runtime_dispatches_is_one_conversation_and_ends_with_it(bench: Bench) -> None:
+    def left(belt: Runtime) -> object:
+        return belt.dispatch("skill_run", {"skill": SKILL, "command": "ls out"}).data["stdout"]
+
+    with bench.open() as belt, bench.open() as other:
+        belt.dispatch("skill_run", {"skill": SKILL, "command": "echo text > out/left"})
+        assert (left(belt), left(other)) == ("left\n", "")
+        given = belt.dispatch("read_file", {"file_name": "workspace://out/left"})
+        assert "text" in given.text
+        assert belt.run_sync(SKILL, "ls out").stdout == ""
+        folder = belt.workbench.folder
+        kept = [place for place in places(folder) for one in Path(place).glob("[!.]*")]
+        assert kept
+    assert not [one for place in places(folder) for one in Path(place).glob("[!.]*")]
+
+
+def test_the_workspace_of_a_run_goes_unless_something_is_to_be_had_there_alone(
+    bench: Bench,
+) -> None:
+    belt = bench.runtime
+
+    def left() -> list[Path]:
+        return [
+            one for place in places(belt.workbench.folder) for one in Path(place).glob("once-*")
+        ]
+
+    belt.run_sync(SKILL, "echo a > work/a; echo a > out/a.txt", outputs=["out/*"])
+    with pytest.raises(RunRefused):
+        belt.run_sync(SKILL, "true", cwd="nowhere")
+    assert left() == []
+    done = belt.run_sync(SKILL, r"printf '\0\1' > out/a.bin", outputs=["out/*"])
+    (place,) = left()
+    assert (place / "out" / "a.bin").read_bytes() == b"\0\1"
+    assert f"its files are kept in {place} until they are cleared away" in done.warnings
 
 
 def test_a_run_takes_variables_input_and_a_place(bench: Bench) -> None:

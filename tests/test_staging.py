@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from skillbelt import Skill, build_manifest
 from skillbelt.errors import RunRefused
+from skillbelt.fingerprint import fingerprint
 from skillbelt.staging import Staged, stage, stamp, stays_inside
 from skillbelt.values import Limits
 from skillbelt.workspace import Workspace, open_workspace
@@ -50,6 +51,14 @@ def staged(workspace: Workspace, source: Path, **options: str) -> Staged:
     return stage(workspace, Skill.from_folder(source), **options)  # type: ignore[arg-type]
 
 
+def hash_of(source: Path) -> str:
+    return fingerprint(Skill.from_folder(source), Limits())
+
+
+def copies(workspace: Workspace) -> list[str]:
+    return [name for name in os.listdir(workspace.path) if name.startswith("skills")]
+
+
 def settle() -> None:
     """Wait until the times of files tell their next change."""
     time.sleep(0.15)
@@ -70,9 +79,12 @@ def test_every_file_is_copied_and_the_hash_is_that_of_the_skill(
     workspace: Workspace, source: Path
 ) -> None:
     done = staged(workspace, source)
-    assert done.path == os.path.join(workspace.path, "skills", "pdf")
+    assert done.path == os.path.join(workspace.path, done.home)
+    assert copies(workspace) == [os.path.dirname(done.home)]
+    assert os.path.basename(done.home) == "pdf"
     assert texts(done.path) == texts(source)
-    assert done.hash == build_manifest(str(source)).hash == build_manifest(done.path).hash
+    assert done.hash == hash_of(source)
+    assert build_manifest(str(source)).hash == build_manifest(done.path).hash
 
 
 def test_a_skill_finds_the_folders_of_the_workspace(workspace: Workspace, source: Path) -> None:
@@ -118,12 +130,6 @@ with open_workspace(sys.argv[1] + "/state", KEY) as workspace:
 """
     assert as_user(code, open_tree.root) == "refused\nrefused\nrefused\n['new']\n"
     assert texts(source) == before
-
-
-def test_the_sandbox_is_told_what_may_be_written(workspace: Workspace, source: Path) -> None:
-    mounts = staged(workspace, source).mounts
-    assert mounts == (("skills/pdf", False), ("skills/pdf/.venv", True))
-    assert (("skills", False)) in workspace.mounts
 
 
 @needs_root
@@ -174,7 +180,7 @@ def test_names_of_any_bytes_are_copied(workspace: Workspace, source: Path) -> No
             file.write(name)
     done = staged(workspace, source)
     assert set(names) <= set(os.listdir(os.fsencode(done.path)))
-    assert done.hash == build_manifest(str(source)).hash
+    assert done.hash == hash_of(source)
 
 
 @pytest.mark.parametrize("name", ["out", "work", "inputs", ".venv"])
@@ -186,7 +192,7 @@ def test_the_workspace_hides_a_skills_own_entry_and_says_so(
         (said,) = done.diagnostics
         assert (said.code, said.path) == ("entry-hidden", str(source / name))
         assert not os.path.exists(os.path.join(done.path, name, "own.txt"))
-        assert done.hash == build_manifest(str(source)).hash
+        assert done.hash == hash_of(source)
 
 
 # What is refused
@@ -202,7 +208,7 @@ def test_a_name_that_is_no_folder_is_refused(workspace: Workspace, source: Path,
     with pytest.raises(RunRefused):
         stage(workspace, skill)
     assert sorted(os.listdir(workspace.path)) == before
-    assert os.listdir(os.path.join(workspace.path, "skills")) == []
+    assert copies(workspace) == []
 
 
 def test_a_skill_without_files_is_refused(workspace: Workspace) -> None:
@@ -227,7 +233,7 @@ def test_a_link_that_leaves_is_refused_by_name(
     os.symlink(target, source / "link.md")
     with pytest.raises(RunRefused, match=r"'link\.md' is a link that leads out"):
         staged(workspace, source)
-    assert os.listdir(os.path.join(workspace.path, "skills")) == []
+    assert copies(workspace) == []
     assert os.listdir(os.path.join(workspace.path, "private")) == []
 
 
@@ -340,13 +346,13 @@ def test_nothing_stays_open_whatever_is_refused(workspace: Workspace, source: Pa
 def test_a_skill_that_is_not_what_was_approved_is_refused(
     tree: Tree, workspace: Workspace, source: Path
 ) -> None:
-    approved = build_manifest(str(source)).hash
+    approved = hash_of(source)
     assert staged(workspace, source, expected_hash=approved).hash == approved
     tree.write(source / "scripts" / "run.sh", "#!/bin/sh\nrm -rf /\n")
     with pytest.raises(RunRefused, match="not what was approved"):
         staged(workspace, source, expected_hash=approved)
-    kept = Path(workspace.path, "skills", "pdf", "scripts", "run.sh").read_text()
-    assert "hello" in kept
+    (copy,) = copies(workspace)
+    assert "hello" in Path(workspace.path, copy, "pdf", "scripts", "run.sh").read_text()
 
 
 def test_the_copy_of_an_earlier_call_is_checked_too(workspace: Workspace, source: Path) -> None:
@@ -362,7 +368,8 @@ def test_a_file_swapped_while_it_is_approved_is_never_staged(
     """The content that is staged has the hash that was approved, whatever the source does."""
     script = source / "scripts" / "run.sh"
     good = script.read_bytes()
-    approved = build_manifest(str(source)).hash
+    tree.write(script, good)
+    approved = hash_of(source)
     stop = threading.Event()
 
     def swap() -> None:
@@ -401,18 +408,18 @@ def test_a_link_that_stays_inside_never_resolves_outside(target: str, depth: int
 
 
 def test_a_stamp_says_nothing_of_what_it_can_not_see(tmp_path: Path) -> None:
-    assert stamp(str(tmp_path / "none"), 10) == ""
+    assert stamp(str(tmp_path / "none"), 10).text == ""
     for number in range(3):
         (tmp_path / str(number)).touch()
-    assert stamp(str(tmp_path), 2) == ""
-    assert stamp(str(tmp_path), 3) != ""
+    assert stamp(str(tmp_path), 2).text == ""
+    assert stamp(str(tmp_path), 3).text != ""
 
 
-def test_a_stamp_says_nothing_while_files_are_fresh(tmp_path: Path) -> None:
-    def fresh() -> str:
+def test_a_stamp_is_not_settled_while_files_are_fresh(tmp_path: Path) -> None:
+    def fresh() -> bool:
         (tmp_path / "file").write_text("x")
-        return stamp(str(tmp_path), 3, settled=True)
+        return not stamp(str(tmp_path), 3).settled
 
-    assert any(fresh() == "" for _ in range(50))  # once quick enough, on a busy machine too
+    assert any(fresh() for _ in range(50))  # once quick enough, on a busy machine too
     settle()
-    assert stamp(str(tmp_path), 3, settled=True) != ""
+    assert stamp(str(tmp_path), 3).settled

@@ -207,16 +207,17 @@ def test_a_changed_skill_gets_a_fresh_venv(workspace: Workspace, source: Path) -
     root = Path(staged(workspace, source).path)
     (root / ".venv" / "planted").write_text("x")
     change_text(source)
-    staged(workspace, source)
-    assert os.listdir(root / ".venv") == []
+    assert os.listdir(os.path.join(staged(workspace, source).path, ".venv")) == []
 
 
 def test_two_skills_of_one_name_take_turns(tree: Tree, workspace: Workspace) -> None:
     first = tree.skill("a/pdf", text="first\n")
     second = tree.skill("b/pdf", text="second\n")
+    roots = []
     for source in (first, second, first):
-        root = staged(workspace, source).path
-        assert texts(root) == texts(source)
+        roots.append(staged(workspace, source).path)
+        assert texts(roots[-1]) == texts(source)
+    assert roots[0] == roots[2] != roots[1]
 
 
 # At once
@@ -256,8 +257,7 @@ def test_another_user_keeps_the_files_a_run_started_with(open_tree: Tree) -> Non
 def test_nobody_ever_sees_half_a_skill(tree: Tree, workspace: Workspace, source: Path) -> None:
     for number in range(30):
         tree.write(source / "many" / f"{number}.md", "0")
-    staged(workspace, source)
-    root = os.path.join(workspace.path, "skills", "pdf")
+    root = staged(workspace, source).path
     stop = threading.Event()
     odd: list[object] = []
 
@@ -280,7 +280,7 @@ def test_nobody_ever_sees_half_a_skill(tree: Tree, workspace: Workspace, source:
     try:
         for number in range(40):
             tree.write(source / "many" / "0.md", str(number))
-            staged(workspace, source)
+            root = staged(workspace, source).path
     finally:
         stop.set()
         thread.join()

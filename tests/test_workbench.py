@@ -174,15 +174,17 @@ def test_a_skill_finds_its_links_and_can_not_change_itself(echo: Bench) -> None:
     assert not (echo.skill / ".venv").exists()
 
 
-def test_programs_of_the_venv_come_first_and_those_of_the_skill_last(echo: Bench) -> None:
+def test_programs_of_the_skill_come_last_and_what_a_run_left_is_none(echo: Bench) -> None:
     """Case 69."""
     for name in ("tool", "ls"):
         echo.write(f"bin/{name}", f"#!/bin/sh\necho skill {name}\n", 0o755)
     bench = echo.make()
     assert echo.run("tool; ls -d .", bench=bench).stdout == "skill tool\n.\n"
     made = "mkdir .venv/bin; printf '#!/bin/sh\\necho venv' > .venv/bin/ls; chmod +x .venv/bin/ls"
-    assert echo.run(made, bench=bench).exit_code == 0
-    assert echo.run("ls", bench=bench).stdout == "venv\n"
+    assert echo.run(f"{made}; cp .venv/bin/ls .venv/bin/mine", bench=bench).exit_code == 0
+    assert echo.run("ls -d .", bench=bench).stdout == ".\n"
+    assert echo.run("mine", bench=bench).exit_code == 127
+    assert echo.run(".venv/bin/mine", bench=bench).stdout == "venv\n"
 
 
 def test_the_callers_environment_is_not_handed_on(echo: Bench) -> None:
@@ -318,7 +320,7 @@ def test_what_is_refused_does_not_run(echo: Bench) -> None:
     assert echo.run("ls work", bench=echo.make()).stdout == "inputs\n"
 
 
-def test_a_skill_that_changes_while_it_is_asked_for_runs_as_it_was(echo: Bench) -> None:
+def test_a_skill_that_changes_while_it_is_asked_for_is_not_run(echo: Bench) -> None:
     echo.write("a.sh", "echo old\n")
 
     def answer(_: Pending) -> Answer:
@@ -326,10 +328,22 @@ def test_a_skill_that_changes_while_it_is_asked_for_runs_as_it_was(echo: Bench) 
         return Answer("once")
 
     bench = echo.make(ASK, answer)
-    assert echo.run("bash a.sh", bench=bench).stdout == "old\n"
+    with pytest.raises(RunRefused, match="'echo' changed while its run was asked for"):
+        echo.run("bash a.sh", bench=bench)
+    assert echo.events("run") == []
     assert echo.run("bash a.sh", bench=bench).stdout == "new\n"
     first, second = (one.request.hash for one in echo.asked)
     assert first != second
+
+
+def test_a_skill_that_is_written_anew_as_it_was_runs(echo: Bench) -> None:
+    echo.write("a.sh", "echo old\n")
+
+    def answer(_: Pending) -> Answer:
+        echo.write("a.sh", "echo old\n")
+        return Answer("once")
+
+    assert echo.run("bash a.sh", bench=echo.make(ASK, answer)).stdout == "old\n"
 
 
 def always(_: Pending) -> Answer:

@@ -18,6 +18,7 @@ from skillbelt.workspace import Pin, Workspace, expanded, open_workspace, place_
 from tests.tree import NOBODY, Tree
 
 KEY = SessionKey("desk", "ada", "one")
+HOMES = {"pdf": "skills-1/pdf"}
 RUNNER = (NOBODY, NOBODY)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs commands as another")
 # The interpreter may lie where only root can read, so everything is imported before root is left.
@@ -73,7 +74,7 @@ def workspace(all_of_them: str) -> Workspace:
 
 
 def test_a_new_workspace_has_its_folders(workspace: Workspace) -> None:
-    assert {"skills", "work", "out", "runs", "metadata.json"} <= set(os.listdir(workspace.path))
+    assert {"work", "out", "runs", "metadata.json"} <= set(os.listdir(workspace.path))
     assert os.listdir(os.path.join(workspace.path, "work")) == ["inputs"]
 
 
@@ -161,7 +162,7 @@ def test_nothing_stays_open(all_of_them: str) -> None:
     def use() -> None:
         with open_workspace(all_of_them, KEY) as workspace:
             workspace.end_run(workspace.run_folder())
-            workspace.enter("out/a")
+            workspace.enter("out/a", {})
             for wrong in ("../x", "work/inputs/../x", "skills/x"):
                 with pytest.raises(PathEscape):
                     workspace.make_folders(wrong)
@@ -286,15 +287,37 @@ def test_a_command_never_starts_outside(text: str) -> None:
 
 
 def test_a_missing_place_to_start_is_made_where_runs_may_write(workspace: Workspace) -> None:
-    assert workspace.enter("out/a/b") == "out/a/b"
+    assert workspace.enter("out/a/b", HOMES) == "out/a/b"
     assert os.path.isdir(os.path.join(workspace.path, "out/a/b"))
-    assert workspace.enter("skills/pdf/out/c") == "out/c"
-    assert workspace.enter(".") == "."
+    assert workspace.enter("skills/pdf/out/c", HOMES) == "out/c"
+    assert workspace.enter(".", HOMES) == "."
+
+
+def test_a_place_in_a_skill_is_one_in_its_copy(workspace: Workspace) -> None:
+    os.makedirs(os.path.join(workspace.path, HOMES["pdf"], "scripts"))
+    assert workspace.enter("skills/pdf/scripts", HOMES) == f"{HOMES['pdf']}/scripts"
+    assert workspace.enter("skills", HOMES) == "skills-1"
+    with pytest.raises(RunRefused, match="can not run in 'skills/other'"):
+        workspace.enter("skills/other", HOMES)
+
+
+def test_the_same_session_has_a_workspace_in_each_project(all_of_them: str) -> None:
+    with open_workspace(all_of_them, KEY, project="/a") as first:
+        Path(first.path, "work", "a.txt").write_text("kept")
+    with open_workspace(all_of_them, KEY, project="/b") as other:
+        assert os.listdir(os.path.join(other.path, "work")) == ["inputs"]
+    with open_workspace(all_of_them, KEY, project="/a") as again:
+        assert Path(again.path, "work", "a.txt").read_text() == "kept"
+
+
+def test_without_a_session_each_workspace_is_a_new_one(all_of_them: str) -> None:
+    paths = {open_workspace(all_of_them, None).path for _ in range(3)}
+    assert len(paths) == 3
 
 
 def test_a_missing_place_to_start_in_a_skill_is_refused(workspace: Workspace) -> None:
     with pytest.raises(RunRefused, match="can not run in 'skills/pdf/nowhere'"):
-        workspace.enter("skills/pdf/nowhere")
+        workspace.enter("skills/pdf/nowhere", HOMES)
 
 
 def test_a_link_out_is_no_place_to_start(workspace: Workspace, tmp_path: Path) -> None:
@@ -303,7 +326,7 @@ def test_a_link_out_is_no_place_to_start(workspace: Workspace, tmp_path: Path) -
     os.symlink(outside, os.path.join(workspace.path, "work", "out"))
     for cwd in ("work/out", "work/out/new"):
         with pytest.raises(RunRefused):
-            workspace.enter(cwd)
+            workspace.enter(cwd, HOMES)
     assert list(outside.iterdir()) == []
 
 
@@ -353,7 +376,7 @@ def test_what_is_changed_under_the_lock_is_remembered(all_of_them: str) -> None:
 )
 def test_damaged_metadata_is_forgotten(workspace: Workspace, text: str) -> None:
     Path(workspace.path, "metadata.json").write_text(text)
-    assert workspace.metadata() == ({}, {})
+    assert workspace.metadata() == ({}, {}, {})
 
 
 def test_an_error_under_the_lock_changes_nothing_and_frees_it(workspace: Workspace) -> None:
@@ -415,8 +438,8 @@ def test_only_what_runs_may_write_belongs_to_their_user(open_tree: Tree) -> None
         os.close(workspace.make_folders("work/a/b"))
         owners = {
             name: os.lstat(os.path.join(workspace.path, name)).st_uid
-            for name in ("", "skills", "private", "metadata.json", "work", "out", "runs",
-                         "work/inputs", run, "work/a", "work/a/b")
+            for name in ("", "private", "metadata.json", "work", "out", "runs", "work/inputs",
+                         run, "work/a", "work/a/b")
         }  # fmt: skip
     theirs = {name for name, uid in owners.items() if uid == NOBODY}
     assert theirs == {"work", "out", "runs", "work/inputs", run, "work/a", "work/a/b"}
@@ -430,7 +453,7 @@ def test_the_user_of_runs_can_reach_and_write_what_is_theirs_and_nothing_else(
 os.chdir(sys.argv[1])
 open("work/inputs/a", "w").close()
 denied = []
-for path in ("skills/a", "metadata.json", "private/a", "../x", "../.locks/a"):
+for path in ("skills-a", "metadata.json", "private/a", "../x", "../.locks/a"):
     try:
         open(path, "a").close()
     except PermissionError:

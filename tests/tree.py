@@ -22,7 +22,7 @@ FOREIGN = ("SKILLBELT_", "SKILLS_", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "INSTALL_
 NOBODY = 65534
 # The interpreter may lie where only root can read, so everything is imported before root is left.
 _AS_USER = """
-import difflib, json, mimetypes, os, sqlite3, sys, tomllib, zlib
+import ctypes, difflib, json, mimetypes, os, sqlite3, sys, tomllib, zlib
 from pathlib import Path
 import yaml
 from skillbelt import Catalog, Skill, build_manifest, repair, strict

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.errors import ConfigError
 from skillbelt.locks import locked
+from skillbelt.private import make_folder
 
 if TYPE_CHECKING:
     import json
@@ -88,13 +89,9 @@ class AuditLog:
         """Write the event; ConfigError when that is impossible, for nothing is done unrecorded."""
         line = _encoded(event)
         try:
-            try:
-                self._append(line)
-            except FileNotFoundError:
-                # Each alone: the mode is only for the last part of a path.
-                os.makedirs(os.path.dirname(self.folder), 0o700, exist_ok=True)
-                os.makedirs(self.folder, 0o700, exist_ok=True)
-                self._append(line)
+            make_folder(os.path.dirname(self.folder))
+            make_folder(self.folder)
+            self._append(line)
         except OSError as error:
             raise ConfigError(
                 f"{self.folder}: the audit log can not be written: {error.strerror or error}; "

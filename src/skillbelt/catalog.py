@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from skillbelt import sources
 from skillbelt.errors import SkillNotFound
 from skillbelt.index import Index, MemoryIndex, SqliteIndex
-from skillbelt.roots import Root, local_roots
+from skillbelt.roots import Root, by_project, fence_of, local_roots
 from skillbelt.scan import Progress, Scan, scan
 from skillbelt.settings import Settings, load_settings, resolve
 from skillbelt.skill import Skill
@@ -196,9 +196,8 @@ class Catalog(Mapping[str, Skill]):
         """What searches; made when first asked for."""
         if self._searcher is None:
             from skillbelt.search.engine import Searcher
-            from skillbelt.search.semantic import rankers
 
-            self._searcher = Searcher(self.settings, rankers(), self._progress)
+            self._searcher = Searcher(self.settings, progress=self._progress)
         return self._searcher
 
     def close(self) -> None:
@@ -353,13 +352,7 @@ class Catalog(Mapping[str, Skill]):
 
         Otherwise a checkout could have this machine call any host.
         """
-        settings = self.settings
-        theirs = {
-            url
-            for key, urls in (("paths", settings.paths), ("urls", settings.urls))
-            if ("project", settings.sources.get(key, "")) in settings.files
-            for url in urls
-        }
+        settings, theirs = self.settings, self._named_by_project()
         asked = [url for url in remote if url in theirs]
         if not asked or self._project_is_trusted():
             return remote
@@ -369,6 +362,16 @@ class Catalog(Mapping[str, Skill]):
             Diagnostic("untrusted-source", "warning", settings.project, None, message, remedy)
         )
         return [url for url in remote if url not in theirs]
+
+    def _named_by_project(self) -> set[str]:
+        """The sources that a file of the project names, and nobody else."""
+        settings = self.settings
+        return {
+            url
+            for key, urls in (("paths", settings.paths), ("urls", settings.urls))
+            if by_project(key, settings)
+            for url in urls
+        }
 
     def _project_is_trusted(self) -> bool:
         from skillbelt.trust import Trust
@@ -380,17 +383,23 @@ class Catalog(Mapping[str, Skill]):
     ) -> Iterator[Root]:
         if self._progress:
             self._progress(f"asking {len(set(remote))} remote sources")
+        theirs = self._named_by_project()
         pulled = sources.pull_all(
             list(dict.fromkeys(remote)),
             cache_dir=os.path.join(self.settings.cache_dir, "remote"),
             limits=self.settings.limits,
             refresh=refresh,
             offline=self.settings.offline,
+            private=self.settings.private_sources,
+            strangers=theirs,
         )
         for source, (located, diagnostics) in zip(dict.fromkeys(remote), pulled, strict=True):
             said += diagnostics
             for folder, origin in located:
-                yield Root(folder, "remote" if _over_network(source) else "explicit", "", origin)
+                scope: Scope = "remote" if _over_network(source) else "explicit"
+                own = origin.kind == "local" and source not in theirs
+                fence = fence_of(folder, self.settings) if own else folder
+                yield Root(folder, scope, "", origin, fence=fence)
 
 
 def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Merged:

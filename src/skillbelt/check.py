@@ -69,20 +69,32 @@ class Checked(NamedTuple):
 
 
 def check_all(
-    paths: Iterable[str], *, strict: bool = False, limits: Limits = _LIMITS
+    paths: Iterable[str],
+    *,
+    strict: bool = False,
+    limits: Limits = _LIMITS,
+    fence: Callable[[str], str] = lambda _: "",
 ) -> tuple[Diagnostic, ...]:
-    """The findings in all these SKILL.md files, and those about their names together."""
-    checked = [check_file(path, strict=strict, limits=limits) for path in paths]
+    """The findings in all these SKILL.md files, and those about their names together.
+
+    `fence` gives for each the folder that no link may lead out of to be read; empty for none.
+    """
+    checked = [check_file(path, strict=strict, limits=limits, fence=fence(path)) for path in paths]
     together = tuple(check_duplicates(checked))
     found = tuple(diagnostic for one in checked for diagnostic in one.diagnostics)
     return found + (harden(together) if strict else together)
 
 
-def check_file(path: str, *, strict: bool = False, limits: Limits = _LIMITS) -> Checked:
-    """What is wrong with the skill of this SKILL.md. Never raises, never waits."""
+def check_file(
+    path: str, *, strict: bool = False, limits: Limits = _LIMITS, fence: str = ""
+) -> Checked:
+    """What is wrong with the skill of this SKILL.md. Never raises, never waits.
+
+    Nothing is read that lies outside the fence, if there is one.
+    """
     path = os.path.abspath(path)
     try:
-        content = read(path, limits.max_checked_bytes)
+        content = read(path, limits.max_checked_bytes, fence)
     except Unusable as error:
         message = f"{os.path.basename(path)} can not be read: {error}"
         unusable = finding(error.code, path, None, message)
@@ -379,10 +391,12 @@ def _check_chains(subject: Subject, linked: Mapping[str, int]) -> Iterator[Diagn
     limits = subject.limits
     documents = [path for path in linked if path.lower().endswith(".md")]
     for path in documents[: limits.max_linked_documents]:
-        if path == subject.path or not inside(path, subject.folder):
+        if path == subject.path:
             continue
         try:
-            text = read(path, limits.max_linked_bytes).data.decode("utf-8", "replace")
+            text = read(path, limits.max_linked_bytes, subject.folder).data.decode(
+                "utf-8", "replace"
+            )
         except Unusable:
             continue
         for target, line, link in references(text, most=limits.max_references):

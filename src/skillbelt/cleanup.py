@@ -5,17 +5,20 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
 from skillbelt.environments import FOLDER, HALF_MADE, LOCK, Environment
 from skillbelt.locks import hold, release
+from skillbelt.private import make_folder
 from skillbelt.sizes import measure_folder
 from skillbelt.trees import GONE, remove_leftovers, remove_tree
 
 LOCKS = ".locks"
 REMOVED = ".removed"
+# What the name of a staged copy begins with, in a workspace.
+COPIES = "skills-"
 METADATA = "metadata.json"
 _USE = ".use"
 _ALONE = fcntl.LOCK_EX | fcntl.LOCK_NB
@@ -81,8 +84,8 @@ def retire(folder_of_all: str, name: str) -> tuple[str, ...] | None:
     lock = os.path.join(folder_of_all, LOCKS, name)
     removed = os.path.join(folder_of_all, REMOVED)
     aside = os.path.join(removed, f"{name}-{os.urandom(4).hex()}")
-    os.makedirs(os.path.dirname(lock), 0o700, exist_ok=True)
-    os.makedirs(removed, 0o700, exist_ok=True)
+    make_folder(os.path.dirname(lock))
+    make_folder(removed)
     try:
         handle = hold(f"{lock}.use", _ALONE)
     except BlockingIOError:
@@ -97,6 +100,13 @@ def retire(folder_of_all: str, name: str) -> tuple[str, ...] | None:
     finally:
         release(handle)
     return remove_tree(aside)
+
+
+def clean_copies(workspace: str, kept: Container[str]) -> None:
+    """Remove the staged copies that are not to be kept; the caller alone uses the workspace."""
+    for name in os.listdir(workspace):
+        if name.startswith(COPIES) and name not in kept:
+            remove_tree(os.path.join(workspace, name))
 
 
 # Environments

@@ -11,17 +11,18 @@ import re
 import stat
 from codecs import utf_8_decode
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
-from skillbelt.cleanup import METADATA
+from skillbelt.cleanup import COPIES, METADATA
 from skillbelt.errors import ArtifactError, PathEscape, RunRefused
-from skillbelt.files import read_handle
 from skillbelt.globs import Globs, State, alternatives
 from skillbelt.manifest import kind_of
 from skillbelt.paths import MAX_PATH_PARTS, open_beneath, open_folder
+from skillbelt.reach import read_handle
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
-from skillbelt.workspace import OUT, PRIVATE, expanded, plain
+from skillbelt.workspace import OUT, PRIVATE, SKILLS, expanded, placed, plain
 
 SCHEME = "workspace://"
 HINT = f"names are relative to the workspace; give the ref ({SCHEME}...) to name a file again"
@@ -33,7 +34,7 @@ _MAX_WARNINGS = 20
 _SNIFFED = 4096
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_NEVER = frozenset((METADATA, PRIVATE))  # at the top, the runtime's own
+_NONE: Mapping[str, str] = MappingProxyType({})
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TEXT = frozenset(
@@ -98,14 +99,16 @@ def collect(
     limits: Limits = _LIMITS,
     *,
     run: str = "",
+    homes: Mapping[str, str] = _NONE,
     exit_code: int = 0,
     omit_content: bool = False,
     save: Save | None = None,
 ) -> Collected:
     """The wanted files of a workspace. Whatever lies there, this neither raises nor hangs.
 
-    `run` is the folder of the run, for `$RUN_DIR`. Empty files are left out after a failed command:
-    they are what its redirections leave.
+    `run` is the folder of the run, for `$RUN_DIR`, and `homes` are the copies of skills that it
+    saw as `skills/<name>`: no others are looked at. Empty files are left out after a failed
+    command: they are what its redirections leave.
     """
     said = _Said()
     try:
@@ -113,8 +116,9 @@ def collect(
     except OSError as error:
         return Collected(warnings=(f"the workspace can not be read: {error.strerror}",))
     try:
-        reading = _Reading(root, wanted, limits, said, save)
-        reading.read(_found(root, _patterns(wanted.globs, run, said), limits, said), exit_code)
+        reading = _Reading(root, wanted, limits, said, save, homes)
+        globs = _patterns(wanted.globs, run, said)
+        reading.read(_found(root, globs, limits, said, homes), exit_code)
     finally:
         os.close(root)
     return reading.collected(omit_content)
@@ -235,7 +239,9 @@ class _Said:
         return self._kept + ([f"and {self._more} more of the kind"] if self._more else [])
 
 
-def _found(root: int, globs: dict[str, str], limits: Limits, said: _Said) -> list[str]:
+def _found(
+    root: int, globs: dict[str, str], limits: Limits, said: _Said, homes: Mapping[str, str]
+) -> list[str]:
     """The regular files that match, sorted; what else matches is said."""
     try:
         patterns = Globs(list(globs))
@@ -243,7 +249,7 @@ def _found(root: int, globs: dict[str, str], limits: Limits, said: _Said) -> lis
         said.warn(f"nothing is collected: {error}")
         return []
     names, matched = [], set[int]()
-    for kind, name, state in _walked(root, patterns, limits, said):
+    for kind, name, state in _walked(root, patterns, limits, said, homes):
         numbers = patterns.accepted(state)
         if numbers and kind != "file":
             said.warn(f"{_shown(name)!r} is left out: it is {kind}")
@@ -260,20 +266,21 @@ def _found(root: int, globs: dict[str, str], limits: Limits, said: _Said) -> lis
 
 
 def _walked(
-    root: int, patterns: Globs, limits: Limits, said: _Said
+    root: int, patterns: Globs, limits: Limits, said: _Said, homes: Mapping[str, str]
 ) -> Iterator[tuple[str, str, State]]:
     """The kind and the path of what the patterns may match. Only so much is looked at."""
-    pending, left = [("", patterns.start)], limits.max_workspace_files
+    pending = [("", patterns.start), *_skills(patterns, homes)]
+    left = limits.max_workspace_files
     while pending:
         below, state = pending.pop()
-        for entry in _entries(root, below, said):
+        for entry in _entries(root, placed(below, homes), said):
             left -= 1
             if left < 0:
                 said.limits["max_workspace_files"] = None
             if left < 0 or patterns.exhausted:
                 return
             reached = patterns.step(state, entry.name)
-            if not reached or (not below and entry.name in _NEVER):
+            if not reached or (not below and _is_own(entry.name)):
                 continue
             path = f"{below}{entry.name}"
             if _CONTROL.search(entry.name) or not _is_unicode(entry.name):
@@ -287,6 +294,15 @@ def _walked(
                     said.warn(f"{_shown(path)!r} is left out: it is too deep")
 
 
+def _skills(patterns: Globs, homes: Mapping[str, str]) -> Iterator[tuple[str, State]]:
+    """The folders of skills that a run saw, where a pattern leads there."""
+    skills = patterns.step(patterns.start, SKILLS)
+    for name in homes if skills else ():
+        reached = patterns.step(skills, name)
+        if reached and patterns.goes_on(reached):
+            yield f"{SKILLS}/{name}/", reached
+
+
 def _entries(root: int, below: str, said: _Said) -> Iterator[os.DirEntry[str]]:
     try:
         # With a slash at its end, a link would be followed after all.
@@ -298,6 +314,11 @@ def _entries(root: int, below: str, said: _Said) -> Iterator[os.DirEntry[str]]:
             os.close(handle)
     except (OSError, PathEscape) as error:
         said.warn(f"{_shown(below)!r} can not be read: {_reason(error)}")
+
+
+def _is_own(name: str) -> bool:
+    """Whether what lies there at the top is the runtime's own."""
+    return name in (METADATA, PRIVATE) or name.startswith(COPIES)
 
 
 def _kind(entry: os.DirEntry[str]) -> str:
@@ -327,9 +348,15 @@ class _Reading:
     """One collection, as far as it has come."""
 
     def __init__(
-        self, root: int, wanted: Wanted, limits: Limits, said: _Said, save: Save | None
+        self,
+        root: int,
+        wanted: Wanted,
+        limits: Limits,
+        said: _Said,
+        save: Save | None,
+        homes: Mapping[str, str],
     ) -> None:
-        self._root, self._wanted, self._limits = root, wanted, limits
+        self._root, self._wanted, self._limits, self._homes = root, wanted, limits, homes
         self._said, self._save = said, save if wanted.save else None
         self._max_files = _lower(wanted.max_files, limits.max_output_files)
         self._max_bytes = _lower(wanted.max_file_bytes, limits.max_output_file_bytes)
@@ -379,7 +406,7 @@ class _Reading:
 
     def _opened(self, name: str) -> _Read | None:
         try:
-            handle = open_beneath(self._root, name, _READ)
+            handle = open_beneath(self._root, placed(name, self._homes), _READ)
         except (OSError, PathEscape) as error:
             self._said.warn(f"{_shown(name)!r} can not be read: {_reason(error)}")
             return None

@@ -74,6 +74,7 @@ class RuntimeSession:
         self.searching = False  # whether search is offered however few skills there are
         self._declared: list[LoadRequest] = []
         self._shown: frozenset[str] = frozenset()
+        self._allowed: dict[str, Request] = {}  # what was last asked for, by skill
         # What was read for the last request, for as long as the files are as they were.
         self._materials: dict[str, tuple[object, Material]] = {}
 
@@ -297,7 +298,7 @@ class RuntimeSession:
     def _approve(self, skill: Skill, loading: bool) -> str | None:
         state = self.session.state()
         held = [_BROUGHT] if loading else [_BROUGHT, _GRANTED]
-        request = self._request(skill, "model")
+        request = self._allowed[skill.name] = self._request(skill, "model")
         if any(state.get(kind + skill.name) == request.hash for kind in held):
             return None
         decision = self.gate.check(request)
@@ -316,7 +317,8 @@ class RuntimeSession:
         self.gate.record("load", self._request(skill, "model"), facts)
 
     def _record(self, skill: Skill, loaded: Loaded) -> None:
-        self.gate.record_load(self._request(skill, "model"), loaded)
+        request = self._allowed.get(skill.name) or self._request(skill, "model")
+        self.gate.record_load(request, loaded, skill)
 
     def permits(self, tool: str, argument: str = "") -> Decision:
         """Whether the host's own tool may be used now, as in `Bash` with `git add .`.
@@ -352,10 +354,10 @@ class RuntimeSession:
         try:
             loaded = body(skill, self._access(), arguments)
             given = content(skill, loaded.text, sample_files(skill, self.settings.limits))
+            self.gate.record_load(request, loaded, skill)
         except (LoadError, PathEscape) as error:
             return Command(skill.name, arguments, "", presentable(str(error), self._access()))
         self._remember(skill, request, arguments)
-        self.gate.record_load(request, loaded)
         return Command(skill.name, arguments, given)
 
     def _asked_for(self, name: str) -> Skill | None:
@@ -395,7 +397,7 @@ class RuntimeSession:
             raise SkillNotFound(wanted.name, [one.name for one in there])
         request = self.gate.require(self._request(skill, "user"))
         _check_docs(skill, wanted.docs or (), self.shelf.settings.limits)
-        self.gate.record_load(request, body(skill, self._access()))
+        self.gate.record_load(request, body(skill, self._access()), skill)
         return request
 
     def unload(self, name: str) -> bool:

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from skillbelt.errors import PathEscape
 from skillbelt.paths import inside
+from skillbelt.reach import open_file, read_handle
 from skillbelt.rules import finding
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
@@ -45,16 +47,18 @@ class Content(NamedTuple):
     size: int
 
 
-def read(path: str, limit: int) -> Content:
-    """At most `limit` bytes of a regular file; raises Unusable for all else and never blocks."""
+def read(path: str, limit: int, fence: str = "") -> Content:
+    """At most `limit` bytes of a regular file; raises Unusable for all else and never blocks.
+
+    Nothing is read that lies outside the fence, if there is one.
+    """
     try:
         _regular(os.stat(path))
-        # The entry may be swapped for a pipe between the two calls: opening must not wait for it.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
-            info = os.fstat(handle)
-            _regular(info)
-            return Content(file.read(limit), info.st_size)
+        handle = open_file(path, fence)
+        size = os.fstat(handle).st_size
+        return Content(read_handle(handle, limit), size)
+    except PathEscape:
+        raise Unusable("link-outside", f"it is a link that leads out of {fence}") from None
     except (OSError, ValueError) as error:
         raise _unusable(path, error) from None
 
@@ -144,7 +148,7 @@ def _check_entry(
     except (OSError, Unusable) as error:
         yield finding("entry-unusable", entry.path, None, f"{relative} can not be read: {error}")
         return
-    yield from _check_file(entry.path, relative, info, limits)
+    yield from _check_file(folder, relative, info, limits)
 
 
 def _check_link(entry: os.DirEntry[str], folder: str) -> Iterator[Diagnostic]:
@@ -156,8 +160,9 @@ def _check_link(entry: os.DirEntry[str], folder: str) -> Iterator[Diagnostic]:
 
 
 def _check_file(
-    path: str, relative: str, info: os.stat_result, limits: Limits
+    folder: str, relative: str, info: os.stat_result, limits: Limits
 ) -> Iterator[Diagnostic]:
+    path = os.path.join(folder, relative)
     if os.path.basename(relative) == SKILL_FILE:
         yield finding("nested-skill", path, None, f"{relative} lies inside a skill")
     if not os.access(path, os.R_OK):
@@ -167,13 +172,14 @@ def _check_file(
     if info.st_size > limits.max_resource_file_bytes and not relative.endswith(".wasm"):
         yield finding("entry-large", path, None, f"{relative} has {info.st_size:,} bytes")
     if relative.startswith("scripts/") and info.st_size:
-        yield from _check_script(path, relative, info.st_mode)
+        yield from _check_script(folder, relative, info.st_mode)
 
 
-def _check_script(path: str, relative: str, mode: int) -> Iterator[Diagnostic]:
+def _check_script(folder: str, relative: str, mode: int) -> Iterator[Diagnostic]:
     """A script must say what runs it, and may be run by its path once it does."""
+    path = os.path.join(folder, relative)
     try:
-        head = read(path, 256).data
+        head = read(path, 256, folder).data
     except Unusable as error:
         yield finding("entry-unusable", path, None, f"{relative} can not be read: {error}")
         return

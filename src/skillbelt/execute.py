@@ -124,6 +124,8 @@ def execute(
     command = (*_command(target), *arguments)
     call = RunCall(command, timeout_seconds=seconds, stdin=text, inputs=inputs)
     needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
+    if who.once:  # no text of a file is in what comes of it
+        who = who._replace(once="named")
     grant = _Grant(workbench, skill, who)
     with workbench.ready(skill, call, who, grant, needs) as ready:
         job, warnings = _prepared(ready.job, skill, text, limits)
@@ -322,7 +324,7 @@ def _prepared(job: Job, skill: Skill, text: bytes, limits: Limits) -> tuple[Job,
     told = {
         "SKILL_ID": skill.name,
         "SKILL_NAME": skill.name,
-        "SKILL_ROOT": f"{root}/skills/{skill.name}",
+        "SKILL_ROOT": f"{job.env['SKILLS_DIR']}/{skill.name}",
         "SKILL_WORKSPACE": root,
         "TIMEOUT_MS": str(round(job.timeout_seconds * 1000)),
     }

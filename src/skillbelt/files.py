@@ -11,14 +11,15 @@ import stat
 from collections.abc import Iterator
 from itertools import islice
 
+from skillbelt import reach
 from skillbelt.errors import FileTooLarge, FileTypeRefused, FileUnreadable, PathEscape
 from skillbelt.manifest import SKIPPED
-from skillbelt.paths import check_relative, open_beneath, open_folder
+from skillbelt.paths import check_relative, open_beneath
+from skillbelt.reach import read_handle
 from skillbelt.skill import Skill
 from skillbelt.values import Limits
 
 _LIMITS = Limits()
-_CHUNK = 2**20
 # A pipe that lies there is not waited for, a terminal not taken.
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -34,28 +35,25 @@ def read_file(skill: Skill, path: str, most: int) -> bytes:
 
         return read(skill, path, most)
     try:
-        folder = _folder(skill)
-        try:
-            handle = open_beneath(folder, path, _READ_FLAGS)
-        finally:
-            os.close(folder)
-        return _checked(handle, path, most)
+        return _checked(open_file(skill, path), path, most)
     except PathEscape as escape:
         raise PathEscape(path, skill.dir, "leads out of the skill's folder") from escape
     except OSError as error:
         raise FileUnreadable(path, _why(skill, path, error)) from error
 
 
-def read_handle(handle: int, most: int) -> bytes:
-    """What is left of a file, at most so many bytes; the handle is closed."""
-    parts: list[bytes] = []
+def open_file(skill: Skill, path: str) -> int:
+    """A handle of a file below the skill's folder; PathEscape when the path leads out.
+
+    The SKILL.md itself is opened as discovery opens it: it may be a link, as far as the fence goes.
+    """
+    if path == os.path.basename(skill.location) and os.path.isabs(skill.location):
+        return reach.open_file(skill.location, skill.fence)
+    folder = _folder(skill)
     try:
-        while most > 0 and (part := os.read(handle, min(most, _CHUNK))):
-            parts.append(part)
-            most -= len(part)
+        return open_beneath(folder, path, _READ_FLAGS)
     finally:
-        os.close(handle)
-    return b"".join(parts)
+        os.close(folder)
 
 
 def too_large(path: str, size: int, most: int) -> FileTooLarge:
@@ -77,7 +75,7 @@ def walk(skill: Skill, limits: Limits = _LIMITS) -> Iterator[str]:
     """The regular files below the folder, through no link: folder by folder, each by name."""
     try:
         root = _folder(skill)
-    except (OSError, FileUnreadable):
+    except (OSError, FileUnreadable, PathEscape):
         return
     pending, left = [""], limits.max_manifest_files
     try:
@@ -98,7 +96,7 @@ def walk(skill: Skill, limits: Limits = _LIMITS) -> Iterator[str]:
 def _folder(skill: Skill) -> int:
     if not os.path.isabs(skill.location):
         raise FileUnreadable(skill.location, "the skill was made from text and has no files")
-    return open_folder(skill.dir)
+    return reach.open_dir(skill.dir, skill.fence)
 
 
 def _checked(handle: int, path: str, most: int) -> bytes:

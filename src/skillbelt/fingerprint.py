@@ -9,12 +9,12 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
 from skillbelt.errors import LoadError
-from skillbelt.manifest import SKIPPED, build_manifest
+from skillbelt.manifest import SKIPPED, build_manifest, is_skill_file
 from skillbelt.skill import Skill
 from skillbelt.values import Limits, Manifest
 
@@ -24,7 +24,7 @@ _MOST_KEPT = 4_096
 # Two writes within a tick of the file system's clock leave the same times behind.
 _TICK_NS = 2_000_000_000
 _INCOMPLETE = ("skill-too-large", "unreadable")
-_cache: dict[tuple[str, int, int], tuple[bytes, str]] = {}
+_cache: dict[tuple[str, str, int, int], tuple[bytes, str]] = {}
 
 
 class _Seen(NamedTuple):
@@ -56,16 +56,20 @@ def fingerprint(skill: Skill, limits: Limits) -> str:
         return f"sha256:{hashlib.sha256(skill.source.encode('utf-8', 'surrogatepass')).hexdigest()}"
     if skill.origin.kind == "mcp":
         return _listed(skill)
-    key = (skill.dir, limits.max_manifest_files, limits.max_manifest_bytes)
+    key = (skill.dir, skill.fence, limits.max_manifest_files, limits.max_manifest_bytes)
     began = time.time_ns()
     look = _look(skill.dir, limits.max_manifest_files)
     stamp, known = _cache.get(key, (b"", ""))
     if stamp == look.stamp:
         return known
-    manifest = build_manifest(skill.dir, limits)
+    manifest = build_manifest(skill.dir, limits, skill.fence)
     made = _combined(manifest, look, skill.dir)
     old = began - look.newest_ns >= _TICK_NS
-    if old and _readable(manifest) and _look(skill.dir, key[1]).stamp == look.stamp:
+    if (
+        old
+        and _readable(manifest)
+        and _look(skill.dir, limits.max_manifest_files).stamp == look.stamp
+    ):
         _keep(key, look.stamp, made)
     return made
 
@@ -73,7 +77,7 @@ def fingerprint(skill: Skill, limits: Limits) -> str:
 def manifest_of(skill: Skill, limits: Limits) -> Manifest:
     """The files of a skill: those in its folder, or those that its server lists."""
     if skill.origin.kind != "mcp":
-        return build_manifest(skill.dir, limits)
+        return build_manifest(skill.dir, limits, skill.fence)
     from skillbelt.foreign import manifest
 
     return manifest(skill)
@@ -99,7 +103,7 @@ def _readable(manifest: Manifest) -> bool:
     return all(diagnostic.code != "unreadable" for diagnostic in manifest.diagnostics)
 
 
-def _keep(key: tuple[str, int, int], stamp: bytes, made: str) -> None:
+def _keep(key: tuple[str, str, int, int], stamp: bytes, made: str) -> None:
     # Each step is whole by itself, so threads and forks need no lock.
     if len(_cache) >= _MOST_KEPT:
         _cache.clear()
@@ -112,11 +116,27 @@ def _combined(manifest: Manifest, look: _Look, folder: str) -> str:
         for d in manifest.diagnostics
         if d.code in _INCOMPLETE
     ]
-    made = manifest.hash
-    if look.facts or missed:
-        text = "\0\0".join((made, *look.facts, *sorted(missed)))
-        made = f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    made = combined(manifest.hash, look.facts, sorted(missed))
     return made if look.complete and not missed else made + PARTIAL
+
+
+def combined(files: str, facts: Iterable[str], missed: Iterable[str] = ()) -> str:
+    """The hash over the files together with what else belongs to it, whatever its order."""
+    more = (*sorted(facts), *missed)
+    if not more:
+        return files
+    text = "\0\0".join((files, *more))
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def executable_fact(path: str) -> str:
+    """What the hash has of a file that can be executed, beside its content."""
+    return f"{path}\0executable"
+
+
+def link_fact(path: str, target: str) -> str:
+    """What the hash has of a link."""
+    return f"{path}\0link\0{target}"
 
 
 def _look(folder: str, most: int) -> _Look:
@@ -131,8 +151,8 @@ def _look(folder: str, most: int) -> _Look:
         newest = max(newest, *(times or (0,)))
         complete = complete and known
         if fact:
-            facts.append(f"{path}\0{fact}")
-    return _Look(stamp.digest(), tuple(sorted(facts)), newest, complete)
+            facts.append(fact)
+    return _Look(stamp.digest(), tuple(facts), newest, complete)
 
 
 def _walk(folder: str) -> Iterator[_Seen]:
@@ -160,16 +180,19 @@ def _seen(folder: str, path: str) -> _Seen:
     full = os.path.join(folder, path)
     try:
         info = os.lstat(full)
-        if stat.S_ISLNK(info.st_mode):
-            return _Seen(path, info, f"link\0{os.readlink(full)}", not _hides(full, folder))
+        if stat.S_ISLNK(info.st_mode) and is_skill_file(path):
+            info = os.stat(full)  # what it leads to is part of the skill, and may change by itself
+        elif stat.S_ISLNK(info.st_mode):
+            to = link_fact(path, os.readlink(full))
+            return _Seen(path, info, to, not _hides(full, folder))
     except OSError:
         # Gone between two calls, or forbidden: the manifest says which.
         return _Seen(path, None, known=False)
     if stat.S_ISREG(info.st_mode):
-        return _Seen(path, info, "executable" if info.st_mode & 0o111 else "")
+        return _Seen(path, info, executable_fact(path) if info.st_mode & 0o111 else "")
     if stat.S_ISDIR(info.st_mode):
         return _Seen(path, info)
-    return _Seen(path, info, f"other\0{stat.S_IFMT(info.st_mode)}")
+    return _Seen(path, info, f"{path}\0other\0{stat.S_IFMT(info.st_mode)}")
 
 
 def _hides(link: str, folder: str) -> bool:

@@ -100,7 +100,8 @@ def _fetched(skill: Skill, missing: dict[str, Listed]) -> dict[str, bytes]:
         reason = "was not fetched yet, and its server may not be asked now"
         raise FileUnreadable(first, reason)
     try:
-        return fetch(job.url, job.limits, [(one.uri, one.size) for one in missing.values()])
+        wanted = [(one.uri, one.size) for one in missing.values()]
+        return fetch(job.url, job.limits, wanted, job.door())
     except SourceError as error:
         raise FileUnreadable(first, f"can not be fetched: {error.reason}") from error
 

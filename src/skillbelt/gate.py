@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from skillbelt.audit import AuditEvent, AuditLog, open_audit, user_name
 from skillbelt.desk import Desk, Pending, Settled
-from skillbelt.errors import PermissionDenied
+from skillbelt.errors import LoadError, PermissionDenied
 from skillbelt.fingerprint import fingerprint, is_complete
 from skillbelt.ledger import Ledger, Remembered
 from skillbelt.load import Loaded
@@ -265,8 +265,17 @@ class Gate:
 
     # What is recorded
 
-    def record_load(self, request: Request, loaded: Loaded) -> None:
-        """Write down that text of a skill was given."""
+    def record_load(self, request: Request, loaded: Loaded, skill: Skill) -> None:
+        """Write down that text of a skill is given; LoadError when it is not what was allowed.
+
+        To be called between reading and giving: what was read before is then of what was asked for.
+        """
+        if fingerprint(skill, self.settings.limits) != request.hash:
+            raise LoadError(
+                loaded.path,
+                f"the skill {skill.name} changed while it was asked for; "
+                "try again, and it is asked for as it is now",
+            )
         report = loaded.report
         facts = {"path": loaded.path, "sha256": report.sha256, "truncated": report.truncated}
         self.record("load", request, facts)

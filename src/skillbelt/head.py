@@ -5,17 +5,18 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from skillbelt import strict
+from skillbelt.errors import PathEscape
 from skillbelt.fields import skill_name
 from skillbelt.parse import State, needs_more, parse
+from skillbelt.reach import Fence, read_handle
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKIPPED, USER, Diagnostic, Limits
 
 LIMITS = Limits()
+OPEN = Fence()
 _SLACK = 64  # room for both delimiter lines
 _NOT_FOR_MODEL = ("disable-model-invocation", "disable_model_invocation")
 _FOR_USER = ("user-invocable", "user_invocable", "user-invokable", "user_invokable")
 _TELLING = frozenset((*_NOT_FOR_MODEL, *_FOR_USER, "metadata"))
-# Not to wait for a FIFO's writer, should one lie where a file was a moment ago.
-_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
 class Card(NamedTuple):
@@ -30,13 +31,12 @@ class Card(NamedTuple):
     diagnostics: tuple[Diagnostic, ...]
 
 
-def read_head(location: str, limits: Limits = LIMITS) -> bytes:
-    """The head of a file, as far as its frontmatter goes; OSError if it can not be read.
+def read_head(location: str, limits: Limits = LIMITS, fence: Fence = OPEN) -> bytes:
+    """The head of a file, as far as its frontmatter goes.
 
-    Made for a path that was a regular file a moment ago. Should a FIFO or a device lie there now,
-    it is neither waited for nor read beyond the bound.
+    Raises OSError if it can not be read, PathEscape if it leads out of the fence.
     """
-    handle = os.open(location, _READ_FLAGS)
+    handle = fence.open_file(location)
     try:
         data = os.read(handle, limits.head_bytes)
         if len(data) == limits.head_bytes and needs_more(data, limits):
@@ -89,12 +89,14 @@ def _internal(metadata: object) -> int:
     return INTERNAL if marked else 0
 
 
-def with_policy(card: Card, location: str, path: str, limits: Limits = LIMITS) -> Card:
+def with_policy(
+    card: Card, location: str, path: str, limits: Limits = LIMITS, fence: Fence = OPEN
+) -> Card:
     """The card with what the Codex file beside the skill says: it may keep the model away.
 
     A file that can not be read keeps it away too: it was put there to do so.
     """
-    policy = _read_policy(path, limits)
+    policy = _read_policy(path, limits, fence)
     if policy is None:
         message = f"{path} can not be read as YAML, so no model is told of this skill"
         note = Diagnostic("policy-unreadable", "error", location, None, message, "mend that file")
@@ -104,15 +106,11 @@ def with_policy(card: Card, location: str, path: str, limits: Limits = LIMITS) -
     return card._replace(flags=card.flags & ~MODEL) if implicit is False else card
 
 
-def _read_policy(path: str, limits: Limits) -> dict[str, object] | None:
+def _read_policy(path: str, limits: Limits, fence: Fence) -> dict[str, object] | None:
     try:
-        handle = os.open(path, _READ_FLAGS)
-        try:
-            data = os.read(handle, limits.max_frontmatter_bytes + 1)
-        finally:
-            os.close(handle)
+        data = read_handle(fence.open_file(path), limits.max_frontmatter_bytes + 1)
         text = data.decode("utf-8") if len(data) <= limits.max_frontmatter_bytes else None
-    except (OSError, UnicodeDecodeError):
+    except (OSError, PathEscape, UnicodeDecodeError):
         return None
     loaded = strict.full(text.replace("\r\n", "\n"), limits) if text is not None else None
     return loaded.fields if isinstance(loaded, strict.Loaded) else None

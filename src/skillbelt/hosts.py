@@ -6,10 +6,12 @@ Without a port it means 443 and 80. The star stands for one or more whole labels
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
 
 Address = IPv4Address | IPv6Address
+Resolver = Callable[[str, int], Iterable[str]]
 PORTS = frozenset((80, 443))
 _MAX_NAME = 253
 _MAX_LABEL = 63
@@ -122,6 +124,14 @@ def address_of(text: str) -> Address | None:
         return None if "%" in text else ip_address(text)
     except ValueError:
         return None
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """The addresses of a host, as this machine resolves names."""
+    import socket
+
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 class Private:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from skillbelt.private import create_file, make_folder
+
 if TYPE_CHECKING:
     import sqlite3
 
@@ -151,7 +153,8 @@ class SqliteIndex:
         import sqlite3
 
         if self._connection is None:
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            make_folder(os.path.dirname(self.path))
+            create_file(self.path)
             # One thread at a time uses it, but not always the same one (see scan.py).
             db = sqlite3.connect(
                 self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False

@@ -29,6 +29,7 @@ from skillbelt.workspace import (
     Workspace,
     checked_name,
     expanded,
+    placed,
     plain,
 )
 
@@ -83,17 +84,19 @@ def stage_inputs(
     artifacts: Artifacts | None = None,
     host_roots: Sequence[str] = (),
     permit_host: Callable[[str], None] | None = None,
-    stage_skill: Callable[[str], object] | None = None,
+    stage_skill: Callable[[str], str] | None = None,
     run: str = "",
+    remaps: bool = True,
     limits: Limits = _LIMITS,
 ) -> list[StagedInput]:
     """Put each input where it is wanted; RunRefused, before anything is done, for what is unclear.
 
     `permit_host` is called with the real path of what is not below `host_roots`, and raises to
-    refuse it. `stage_skill` is called with the name of a skill whose files are wanted.
+    refuse it. `stage_skill` is called with the name of a skill whose files are wanted, and says
+    where in the workspace its copy is. The run sees that in `skills/` if the sandbox `remaps`.
     """
     wanted = [_read(item, run) for item in inputs]
-    job = _Inputs(workspace, artifacts, tuple(host_roots), permit_host, stage_skill, limits)
+    job = _Inputs(workspace, artifacts, tuple(host_roots), permit_host, stage_skill, remaps, limits)
     return [job.stage(each) for each in wanted]
 
 
@@ -177,12 +180,13 @@ class _Inputs:
         artifacts: Artifacts | None,
         host_roots: tuple[str, ...],
         permit_host: Callable[[str], None] | None,
-        stage_skill: Callable[[str], object] | None,
+        stage_skill: Callable[[str], str] | None,
+        remaps: bool,
         limits: Limits,
     ) -> None:
         self.workspace, self.artifacts = workspace, artifacts
         self.host_roots, self.permit_host = host_roots, permit_host
-        self.stage_skill = stage_skill
+        self.stage_skill, self.remaps = stage_skill, remaps
         self.bytes, self.entries = limits.max_input_bytes, limits.max_workspace_files
 
     def stage(self, wanted: _Wanted) -> StagedInput:
@@ -253,21 +257,21 @@ class _Inputs:
     def inner(self, wanted: _Wanted) -> StagedInput:
         """A file of the workspace or of a staged skill."""
         path = self.inner_path(wanted)
+        place = self.placed(path, wanted.scheme == "skill")
         with handles() as keep:
-            source = keep(self.open_inner(path))
+            source = keep(self.open_inner(place))
             copy = self.copy(wanted, runner=(self.workspace.owner or (os.geteuid(),))[0])
             if wanted.mode == "copy":
                 whole = path.count("/") == 1 and path.startswith(f"{SKILLS}/")
                 self.put_source(wanted, source, copy, (*LINKS, VENV) if whole else ())
             elif path != wanted.to:
-                self.link(path, wanted)
+                self.link(path if self.remaps else place, wanted)
         return self.done(wanted, copy, mode=wanted.mode)
 
     def inner_path(self, wanted: _Wanted) -> str:
         rest = wanted.rest.rstrip("/")
         if wanted.scheme == "skill":
-            name = checked_name(rest.partition("/")[0])
-            self.need_skill(name)
+            checked_name(rest.partition("/")[0])
             rest = f"{SKILLS}/{rest}"
         elif rest.partition("/")[0] == "inputs":
             rest = f"work/{rest}"
@@ -276,11 +280,18 @@ class _Inputs:
             raise PathEscape(rest, "the workspace", f"is not below {SKILLS}, {', '.join(WRITABLE)}")
         return path
 
-    def need_skill(self, name: str) -> None:
-        if self.stage_skill is not None:
-            self.stage_skill(name)
-        elif name not in self.workspace.metadata().staged:
+    def placed(self, path: str, may_stage: bool) -> str:
+        """Where the path is on disk; RunRefused for a skill that is not staged and may not be."""
+        top, _, rest = path.partition("/")
+        name = rest.partition("/")[0]
+        if top != SKILLS or not name:
+            return path
+        if may_stage and self.stage_skill is not None:
+            return placed(path, {name: self.stage_skill(name)})
+        staged = self.workspace.metadata().staged.get(name)
+        if staged is None:
             raise RunRefused(f"skill {name!r} is not staged in this session")
+        return placed(path, {name: f"{staged.copy}/{name}"})
 
     def open_inner(self, path: str) -> int:
         # Below the first folder, not the workspace: a link to its metadata leads out too.

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import posixpath
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from skillbelt.commands import clean_environment
 from skillbelt.environments import Environment
-from skillbelt.inputs import skills_named
-from skillbelt.paths import create_beneath
-from skillbelt.run import RunCall, timeout_of
+from skillbelt.paths import create_beneath, inside
+from skillbelt.run import RunCall, script_of, scripts_named, timeout_of
 from skillbelt.sandbox.egress import Egress, bridge
 from skillbelt.sandbox.identity import interpreter, trusted_program
 from skillbelt.sandbox.protocol import Job, Mount
 from skillbelt.staging import Staged
 from skillbelt.values import Capabilities, Limits
-from skillbelt.workspace import SKILLS, VENV, Workspace
+from skillbelt.workspace import SKILLS, VENV, Workspace, placed
 
 INSIDE = "/workspace"
 _NET = "/run/net"
@@ -27,7 +28,8 @@ _EDITOR = b'#!/bin/sh\n/bin/cat "${0%/*}/editor-text" > "$1"\n'
 class Place(NamedTuple):
     """Where a run takes place: the staged skill in its workspace, and the folder of the run.
 
-    With `remaps`, the workspace is at a place of its own inside.
+    With `remaps`, the workspace is at a place of its own inside, and each skill in `skills/` there.
+    `others` are the copies of skills that inputs come from, by name.
     """
 
     workspace: Workspace
@@ -35,11 +37,66 @@ class Place(NamedTuple):
     staged: Staged
     run: str
     remaps: bool
+    others: Mapping[str, str] = MappingProxyType({})
 
     @property
     def root(self) -> str:
         """The workspace as the command sees it."""
         return INSIDE if self.remaps else self.workspace.path
+
+    @property
+    def homes(self) -> dict[str, str]:
+        """The copies that the run sees, by name, its own as the last: paths in the workspace."""
+        others = {name: home for name, home in self.others.items() if name != self.skill}
+        return {**others, self.skill: self.staged.home}
+
+    @property
+    def skills(self) -> str:
+        """The folder that the skill is in, below the root that the command sees."""
+        return SKILLS if self.remaps else posixpath.dirname(self.staged.home)
+
+    def inside(self, path: str) -> str:
+        """Where the command sees a path of the workspace."""
+        seen = path if self.remaps else placed(path, self.homes)
+        return os.path.normpath(os.path.join(self.root, seen))
+
+
+def own_script(place: Place, call: RunCall, parts: tuple[str, ...]) -> str:
+    """The file of the skill itself that the command runs, relative to the skill; "" if none.
+
+    What a run can write is not the skill's own, though links in its folder lead there.
+    """
+    home, cwd = place.staged.path, _start(place, call)
+
+    def is_own(path: str) -> bool:
+        path = os.path.join(cwd, path)
+        own = inside(path, home) and not inside(path, os.path.join(home, VENV))
+        return own and os.path.isfile(path)
+
+    script = script_of(call.text, parts, is_own)
+    found = os.path.realpath(os.path.join(cwd, script))
+    return os.path.relpath(found, os.path.realpath(home)) if script else ""
+
+
+def script_named(place: Place, call: RunCall) -> str:
+    """The first script of the skill that a longer command line names; "" if none.
+
+    It only says whose packages are needed, and those are asked for by themselves.
+    """
+    home = os.path.realpath(place.staged.path)
+    folders = (_start(place, call), home, os.path.join(home, "scripts"))
+    for word in scripts_named(call.text):
+        for folder in folders:
+            path = os.path.join(folder, word)
+            if os.path.isfile(path) and inside(path, home):
+                return os.path.relpath(os.path.realpath(path), home)
+    return ""
+
+
+def _start(place: Place, call: RunCall) -> str:
+    """Where the command starts, on disk."""
+    cwd = place.workspace.resolve_cwd(call.cwd, place.skill)
+    return os.path.join(place.workspace.path, placed(cwd, place.homes))
 
 
 def make_job(
@@ -55,13 +112,13 @@ def make_job(
 ) -> Job:
     """The job for the words of the call; `policy` says that its program was chosen by one."""
     cwd = place.workspace.resolve_cwd(call.cwd, place.skill, place.run)
-    place.workspace.enter(cwd)
+    place.workspace.enter(cwd, place.homes)
     way = _NET if place.remaps else egress.folder if egress else ""
     return Job(
         argv,
         environment(call, place, packages, policy=policy),
-        os.path.normpath(os.path.join(place.root, cwd)),
-        (*mounts(place, skills_named(call.inputs)), *_beside(place, packages, egress, way)),
+        place.inside(cwd),
+        (*mounts(place), *_beside(place, packages, egress, way)),
         place.workspace.path,
         capabilities,
         limits,
@@ -72,14 +129,14 @@ def make_job(
     )
 
 
-def mounts(place: Place, others: Iterable[str] = ()) -> tuple[Mount, ...]:
+def mounts(place: Place) -> tuple[Mount, ...]:
     """The skill itself, those that inputs come from, and what a run may write; nothing else."""
-    workspace = place.workspace
-    named = [(f"{SKILLS}/{name}", False) for name in others]
-    own = [each for each in workspace.mounts if each[0] != SKILLS]
+    workspace, homes = place.workspace, place.homes
+    skills = [(f"{SKILLS}/{name}", False) for name in homes]
+    own = ((f"{SKILLS}/{place.skill}/{VENV}", True), *workspace.mounts)
     return tuple(
-        Mount(os.path.join(workspace.path, path), os.path.join(place.root, path), may_write)
-        for path, may_write in dict.fromkeys((*named, *place.staged.mounts, *own))
+        Mount(os.path.join(workspace.path, placed(path, homes)), place.inside(path), may_write)
+        for path, may_write in (*skills, *own)
     )
 
 
@@ -102,20 +159,20 @@ def environment(
     call: RunCall, place: Place, packages: Environment | None = None, *, policy: bool = False
 ) -> dict[str, str]:
     """Everything the command finds in its environment; what the call sets wins."""
-    home = os.path.join(place.root, SKILLS, place.skill)
-    venv = os.path.join(home, VENV)
-    path = [f"{venv}/bin", packages.bin if packages else "", _SYSTEM_PATH, _python_folder()]
+    home = place.inside(f"{SKILLS}/{place.skill}")
+    # Not `.venv/bin`: what an earlier run left there would be taken for a program of the system.
+    path = [packages.bin if packages else "", _SYSTEM_PATH, _python_folder()]
     # Where nothing is mounted elsewhere, /tmp is everybody's, and closed.
     temporary = "/tmp" if place.remaps else os.path.join(place.root, place.run)
     env = {
         "PATH": ":".join(filter(None, (*path, f"{home}/bin"))),
-        "VIRTUAL_ENV": packages.path if packages else venv,
+        "VIRTUAL_ENV": packages.path if packages else os.path.join(home, VENV),
         "HOME": temporary,
         "TMPDIR": temporary,
         "LANG": "C.UTF-8",
         "PYTHONNOUSERSITE": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
-        **place.workspace.variables(place.root, place.skill, place.run),
+        **place.workspace.variables(place.root, place.skill, place.run, place.skills),
     }
     if packages is not None and packages.modules:
         env["NODE_PATH"] = packages.modules

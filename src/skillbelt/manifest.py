@@ -7,10 +7,16 @@ import os
 import stat
 from collections.abc import Iterator
 
-from skillbelt.values import Diagnostic, FileEntry, Limits, Manifest
+from skillbelt.errors import PathEscape
+from skillbelt.paths import open_beneath
+from skillbelt.reach import open_dir, open_file
+from skillbelt.values import SKILL_FILE, Diagnostic, FileEntry, Limits, Manifest
 
 SKIPPED = frozenset((".git", "node_modules", "__pycache__"))
+_SKILL_FILE = SKILL_FILE.upper()
 _CHUNK = 2**20
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SNIFFED = 4096
 _ZIP = "application/zip"
 _MAGIC = (
@@ -49,22 +55,21 @@ _TYPES = {
 }
 
 
-def build_manifest(folder: str, limits: Limits | None = None) -> Manifest:
-    """Every regular file below a skill's folder. Links are named in a diagnostic, not followed."""
+def build_manifest(folder: str, limits: Limits | None = None, fence: str = "") -> Manifest:
+    """Every regular file below a skill's folder. Links are named in a diagnostic, not followed.
+
+    The SKILL.md alone may be a link, as far as the fence goes.
+    """
     limits = limits or Limits()
     said: list[Diagnostic] = []
-    files: list[FileEntry] = []
-    left = limits.max_manifest_bytes
-    for count, path in enumerate(_paths(folder, said)):
-        over = count >= limits.max_manifest_files
-        entry = _entry(folder, path, left, said) if path and not over else None
-        if over or (entry and entry.size > left):
-            said.append(_too_much(folder, limits))
-            break
-        if entry is not None:
-            files.append(entry)
-            left -= entry.size
-    files.sort()
+    try:
+        top = open_dir(folder, fence)
+    except (OSError, PathEscape) as error:
+        return Manifest((), hash_of([]), (_unreadable(folder, error),))
+    try:
+        files = _Tree(folder, top, fence, said).files(limits)
+    finally:
+        os.close(top)
     return Manifest(tuple(files), hash_of(files), tuple(said))
 
 
@@ -92,54 +97,98 @@ def _named(path: str) -> str:
     return mimetypes.guess_type(path, strict=False)[0] or ""
 
 
-def _paths(folder: str, said: list[Diagnostic]) -> Iterator[str]:
-    """Each file below the folder; "" for anything else, so that it counts towards the bound."""
-    # A list and not recursion: folders may be nested deeper than calls.
-    pending = [""]
-    while pending:
-        below = pending.pop()
-        folders = []
-        for entry in _listed(os.path.join(folder, below), said):
-            if entry.is_symlink():
-                said.append(_link(entry.path))
-                yield ""
-            elif entry.is_dir(follow_symlinks=False):
-                if entry.name not in SKIPPED:
-                    folders.append(f"{below}{entry.name}/")
-                yield ""
-            else:
-                yield f"{below}{entry.name}"
-        pending += reversed(folders)
+class _Tree:
+    """The folder of one skill, by a handle of it, and what there is to say of it."""
+
+    def __init__(self, folder: str, top: int, fence: str, said: list[Diagnostic]) -> None:
+        self._folder, self._top, self._fence, self._said = folder, top, fence, said
+
+    def files(self, limits: Limits) -> list[FileEntry]:
+        """Every file, sorted, as far as the limits go."""
+        found: list[FileEntry] = []
+        left = limits.max_manifest_bytes
+        for count, path in enumerate(self._paths()):
+            over = count >= limits.max_manifest_files
+            entry = self._entry(path, left) if path and not over else None
+            if over or (entry and entry.size > left):
+                self._said.append(_too_much(self._folder, limits))
+                break
+            if entry is not None:
+                found.append(entry)
+                left -= entry.size
+        return sorted(found)
+
+    def _paths(self) -> Iterator[str]:
+        """Each file; "" for anything else, so that it counts towards the bound."""
+        # A list and not recursion: folders may be nested deeper than calls.
+        pending = [""]
+        while pending:
+            below = pending.pop()
+            folders = []
+            for name, kind in self._listed(below):
+                if kind == "link" and not is_skill_file(f"{below}{name}"):
+                    self._said.append(_link(os.path.join(self._folder, below, name)))
+                    yield ""
+                elif kind == "folder":
+                    if name not in SKIPPED:
+                        folders.append(f"{below}{name}/")
+                    yield ""
+                else:
+                    yield f"{below}{name}"
+            pending += reversed(folders)
+
+    def _listed(self, below: str) -> list[tuple[str, str]]:
+        """The names in a folder, sorted, and what each is."""
+        try:
+            handle = open_beneath(self._top, below.rstrip("/") or ".", _FOLDER)
+            try:
+                with os.scandir(handle) as listing:
+                    return sorted((entry.name, _kind(entry)) for entry in listing)
+            finally:
+                os.close(handle)
+        except (OSError, PathEscape) as error:
+            self._said.append(_unreadable(os.path.join(self._folder, below), error))
+            return []
+
+    def _entry(self, path: str, left: int) -> FileEntry | None:
+        """A file and its hash; one of more than `left` bytes is read only until this shows."""
+        full = os.path.join(self._folder, path)
+        try:
+            handle = self._open(path, full)
+            with open(handle, "rb") as file:
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
+                    self._said.append(_not_a_file(full))
+                    return None
+                head = file.read(_SNIFFED)
+                digest, size = hashlib.sha256(head), len(head)
+                while size <= left and (chunk := file.read(_CHUNK)):
+                    digest.update(chunk)
+                    size += len(chunk)
+        except (OSError, PathEscape) as error:
+            self._said.append(_unreadable(full, error))
+            return None
+        return FileEntry(path, size, digest.hexdigest(), kind_of(path, head))
+
+    def _open(self, path: str, full: str) -> int:
+        if is_skill_file(path) and os.path.islink(full):
+            return open_file(full, self._fence)
+        return open_beneath(self._top, path, _READ)
 
 
-def _listed(folder: str, said: list[Diagnostic]) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as listing:
-            return sorted(listing, key=lambda entry: entry.name)
-    except OSError as error:
-        said.append(_unreadable(folder, error))
-        return []
+def is_skill_file(path: str) -> bool:
+    """Whether the path below a skill's folder is that of its SKILL.md, however it is spelled."""
+    return path.upper() == _SKILL_FILE
 
 
-def _entry(folder: str, path: str, left: int, said: list[Diagnostic]) -> FileEntry | None:
-    """A file and its hash; one of more than `left` bytes is read only so far that this shows."""
-    full = os.path.join(folder, path)
-    try:
-        handle = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                message = "is neither a file nor a folder; it is not part of the skill"
-                said.append(Diagnostic("not-a-file", "warning", full, None, message, "remove it"))
-                return None
-            head = file.read(_SNIFFED)
-            digest, size = hashlib.sha256(head), len(head)
-            while size <= left and (chunk := file.read(_CHUNK)):
-                digest.update(chunk)
-                size += len(chunk)
-    except OSError as error:
-        said.append(_unreadable(full, error))
-        return None
-    return FileEntry(path, size, digest.hexdigest(), kind_of(path, head))
+def _kind(entry: os.DirEntry[str]) -> str:
+    if entry.is_symlink():
+        return "link"
+    return "folder" if entry.is_dir(follow_symlinks=False) else "file"
+
+
+def _not_a_file(path: str) -> Diagnostic:
+    message = "is neither a file nor a folder; it is not part of the skill"
+    return Diagnostic("not-a-file", "warning", path, None, message, "remove it")
 
 
 def hash_of(files: list[FileEntry]) -> str:
@@ -151,8 +200,8 @@ def hash_of(files: list[FileEntry]) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _unreadable(path: str, error: OSError) -> Diagnostic:
-    message = f"can not be read: {error.strerror or error}"
+def _unreadable(path: str, error: OSError | PathEscape) -> Diagnostic:
+    message = f"can not be read: {getattr(error, 'strerror', '') or error}"
     return Diagnostic("unreadable", "error", path, None, message, "mend its permissions")
 
 

@@ -14,7 +14,6 @@ import sys
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
-from unicodedata import normalize
 
 from skillbelt.errors import PathEscape
 
@@ -123,6 +122,8 @@ class NameTable:
 
 
 def _folded(name: str) -> str:
+    from unicodedata import normalize
+
     return normalize("NFC", normalize("NFC", name).casefold())
 
 

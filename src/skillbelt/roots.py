@@ -1,7 +1,7 @@
 """Where skills may lie: the table of clients' folders, and which of them count, in which order."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from skillbelt.settings import Settings, resolve, upward
@@ -28,6 +28,7 @@ class Root(NamedTuple):
     client: str = ""
     origin: Origin = Origin()
     required: bool = False  # somebody asked for this very folder, so its absence is worth a word
+    fence: str = ""  # the folder that no link in it may lead out of; empty for the user's own
 
 
 def _both(*names: str) -> tuple[Client, ...]:
@@ -78,10 +79,19 @@ NATIVE = "skillbelt"
 
 def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
     """Every local folder to search, strongest scope first; they need not exist."""
+    user = list(_user(settings))
+    own = {root.path for root in user}
+    named = [resolve(path, settings) for path in explicit]
     found = {
-        "explicit": [Root(resolve(p, settings), "explicit", required=True) for p in explicit],
-        "project": list(_project(settings)),
-        "user": list(_user(settings)),
+        "explicit": [
+            Root(p, "explicit", required=True, fence=_named(p, settings, own)) for p in named
+        ],
+        "project": [
+            # Whoever works in their home has it for a project; its folders are theirs all the same.
+            root._replace(fence="") if root.path in own else root
+            for root in _project(settings)
+        ],
+        "user": user,
     }
     first: dict[str, Root] = {}
     for scope in settings.scope_order:
@@ -106,7 +116,36 @@ def _project(settings: Settings) -> Iterator[Root]:
     for folder in upward(settings.project, settings.worktree):
         for client in searched:
             for name in client.project:
-                yield Root(f"{folder.rstrip('/')}/{name}", "project", client.name)
+                path = f"{folder.rstrip('/')}/{name}"
+                fence = fence_of(path, settings) or folder
+                yield Root(path, "project", client.name, fence=fence)
+
+
+def fence_of(path: str, settings: Settings) -> str:
+    """The project that the path lies in, out of which no link may lead; empty for none.
+
+    A worktree with the user's home in it says nothing about whose files lie there.
+    """
+    for folder in (settings.worktree, settings.project):
+        if folder and _holds(folder, path) and not _holds(folder, settings.home):
+            return folder
+    return ""
+
+
+def _holds(folder: str, path: str) -> bool:
+    return path == folder or path.startswith(os.path.join(folder, ""))
+
+
+def _named(path: str, settings: Settings, own: Container[str]) -> str:
+    """The fence of a folder that somebody named; the folder itself where only a project did."""
+    if path in own:
+        return ""
+    return fence_of(path, settings) or (path if by_project("paths", settings) else "")
+
+
+def by_project(key: str, settings: Settings) -> bool:
+    """Whether the setting is as a file of the project says."""
+    return ("project", settings.sources.get(key, "")) in settings.files
 
 
 def _user(settings: Settings) -> Iterator[Root]:

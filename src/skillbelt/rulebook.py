@@ -11,10 +11,12 @@ from contextlib import contextmanager, suppress
 
 from skillbelt.errors import ConfigError
 from skillbelt.permission import Rule
+from skillbelt.private import make_folder
 from skillbelt.settings import Settings
 
 HEAD = "[[permission.rules]]"
 _ABOUT = "# Rules that `skillbelt permissions` added. The last one that matches decides.\n"
+_PART = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITTEN = ("type", "pattern", "action", "agent", "initiator")
 
 
@@ -100,7 +102,8 @@ def _quoted(text: str) -> str:
 def _write(path: str, text: str) -> None:
     part = f"{path}.part"
     try:
-        with open(part, "w", encoding="utf-8", newline="") as file:
+        handle = os.open(part, _PART, 0o600)
+        with open(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text.lstrip("\n"))
             file.flush()
             os.fsync(file.fileno())
@@ -113,7 +116,7 @@ def _write(path: str, text: str) -> None:
 def _locked(path: str) -> Iterator[None]:
     """One writer at a time, in any process."""
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        make_folder(os.path.dirname(path))
         handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ConfigError(f"{path}: can not be written: {error.strerror}") from error

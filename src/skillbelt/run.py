@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -253,6 +253,23 @@ def without_secrets(result: RunResult, call: RunCall) -> RunResult:
         warnings=tuple(redacted(text, secrets) for text in result.warnings),
         errors=tuple(redacted(text, secrets) for text in result.errors),
     )
+
+
+def left_behind(result: RunResult, names: Iterable[str], *, shown: bool) -> bool:
+    """Whether one of these files of the workspace, or of the result, is to be had nowhere else.
+
+    The result holds text that is whole, if its texts are `shown` to anybody.
+    """
+    first = result.primary_output
+    files = (*result.output_files, *(() if first is None else (first,)))
+    held = {one.name for one in files if shown and not one.truncated and _is_there(one)}
+    if result.artifact_files:
+        held.update(one.name for one in result.output_files)
+    return not held.issuperset((*names, *(one.name for one in result.output_files)))
+
+
+def _is_there(file: OutputFile) -> bool:
+    return bool(file.content) or not file.size_bytes
 
 
 def record_of(result: RunResult, call: RunCall) -> dict[str, object]:

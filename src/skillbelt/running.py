@@ -11,8 +11,9 @@ from skillbelt.artifacts import parse_reference
 from skillbelt.artifacts import read as read_artifact
 from skillbelt.collect import SCHEME
 from skillbelt.errors import ArtifactError, FileUnreadable, PathEscape, RunRefused
-from skillbelt.files import read_handle, too_large
+from skillbelt.files import too_large
 from skillbelt.paths import check_relative, open_beneath
+from skillbelt.reach import read_handle
 from skillbelt.run import RunCall, RunResult
 from skillbelt.tools import Call, Runs, ToolResult
 from skillbelt.tracing import span

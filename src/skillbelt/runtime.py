@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from skillbelt.conversation import RuntimeSession
 from skillbelt.errors import SkillNotFound
 from skillbelt.load import Loaded
-from skillbelt.permission import Initiator, Rule
+from skillbelt.permission import Initiator, Request, Rule
 from skillbelt.session import Session
 from skillbelt.shelf import Shelf, Visible
 from skillbelt.skill import Skill
@@ -50,17 +52,40 @@ class Runtime(Shelf):
             lambda: self.look() and self.available(),
             self._record,
             names=self.names_for(self.available()),
-            runs=lambda: Runs(self.workbench, self.background, _who("model")),
+            runs=lambda: Runs(self.workbench, self.background, self._own()),
             search=self.search_in,
         )
         return self.run_tool(name, arguments, access, call_id)
 
+    def _own(self) -> Who:
+        from skillbelt.workbench import Who
+
+        return Who(self._own_key)
+
+    @cached_property
+    def _allowed(self) -> dict[str, Request]:
+        """What was last asked for without a session, by skill."""
+        return {}
+
+    @cached_property
+    def _own_key(self) -> SessionKey:
+        """The conversation of whoever names none: what this runtime dispatches, and no other."""
+        return SessionKey(APP, "", f"own-{os.urandom(16).hex()}")
+
+    def close(self) -> None:
+        """End what runs in the background; refuse what waits for permission, now and later."""
+        super().close()
+        if "_own_key" in self.__dict__ and "workbench" in self.__dict__:
+            self.workbench.forget(self._own_key)
+
     def _approve(self, skill: Skill, _loading: bool) -> str | None:
-        decision = self.gate.check(self.gate.load_request(skill, "model"))
+        request = self._allowed[skill.name] = self.gate.load_request(skill, "model")
+        decision = self.gate.check(request)
         return None if decision.allowed else decision.reason
 
     def _record(self, skill: Skill, loaded: Loaded) -> None:
-        self.gate.record_load(self.gate.load_request(skill, "model"), loaded)
+        request = self._allowed.get(skill.name) or self.gate.load_request(skill, "model")
+        self.gate.record_load(request, loaded, skill)
 
     def run_sync(
         self,
@@ -79,6 +104,8 @@ class Runtime(Shelf):
         listener: Listener | None = None,
     ) -> RunResult:
         """Run a command of a skill in its sandbox, as the user.
+
+        Without a session it has a workspace of its own, empty, that goes with it.
 
         Words are run as they are, a text by `bash -c`. A command that fails is a result like any
         other; RunRefused, PermissionDenied and SandboxUnavailable say that nothing was run.
@@ -180,5 +207,5 @@ def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Who:
     from skillbelt.workbench import Who
 
     if session is None:
-        return Who(SessionKey(APP, "", "shared"), initiator)
+        return Who(SessionKey(APP, "", "shared"), initiator, once="whole")
     return Who(session.session.key, initiator, session.session.agent, session.gate)

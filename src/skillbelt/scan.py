@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from skillbelt.errors import PathEscape
 from skillbelt.index import Entry, Index, Row
 from skillbelt.roots import Root
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
-from skillbelt.sources.folder import LARGEST, Found, Pulse, Rules, Walker
+from skillbelt.sources.folder import LARGEST, Found, Pulse, Rules, Walker, link_outside
 from skillbelt.values import (
     DERIVED,
     INTERNAL,
@@ -27,6 +28,7 @@ from skillbelt.values import (
 )
 
 if TYPE_CHECKING:
+    from skillbelt.reach import Fence
     from skillbelt.trust import Trust
 
 POLICY_FILE = "agents/openai.yaml"
@@ -118,21 +120,25 @@ def _stalled(root: Root, path: str, patience: float) -> Scan:
 
 def _scan_root(root: Root, settings: Settings, index: Index, pulse: Pulse, judge: "_Judge") -> Scan:
     pulse.beat(root.path)
-    walker = Walker(root.path, rules(settings)._replace(collection=bool(root.client)), pulse)
+    how = rules(settings)._replace(collection=bool(root.client), fence=root.fence)
+    walker = Walker(root.path, how, pulse)
     walker.walk()
     if not walker.exists or pulse.stopped:
         return Scan(root, diagnostics=(*walker.diagnostics, *_missing(root, walker.diagnostics)))
     known = index.load(root.path) if walker.found else {}
     reader = _Reader(root, settings, pulse, judge.trusts(root))
     reader.diagnostics += judge.said()
-    # What was used is let go at once: of a hundred thousand skills, two copies are too many.
-    walker.found.reverse()
-    while walker.found:
-        found = walker.found.pop()
-        reader.take(found, known.pop(found.location, None))
-        if len(reader.fresh) >= _BATCH:
-            index.save(reader.fresh, ())
-            reader.fresh.clear()
+    try:
+        # What was used is let go at once: of a hundred thousand skills, two copies are too many.
+        walker.found.reverse()
+        while walker.found:
+            found = walker.found.pop()
+            reader.take(found, known.pop(found.location, None))
+            if len(reader.fresh) >= _BATCH:
+                index.save(reader.fresh, ())
+                reader.fresh.clear()
+    finally:
+        reader.close()
     if not pulse.stopped:
         index.save(reader.fresh, known if walker.complete else ())
     return Scan(
@@ -209,6 +215,12 @@ class _Reader:
         self.diagnostics: list[Diagnostic] = []
         self.fresh: list[Entry] = []
         self.files_read = 0
+        self._fence: Fence | None = None
+
+    def close(self) -> None:
+        """Let go of what reading took."""
+        if self._fence is not None:
+            self._fence.close()
 
     def take(self, found: Found, known: Row | None) -> None:
         """One skill more, or a diagnostic that says why not."""
@@ -229,10 +241,14 @@ class _Reader:
         self._add(found, entry, said)
 
     def _read(self, found: Found, folder: str, policy_ns: int) -> Entry | None:
-        from skillbelt import head
+        from skillbelt import head, reach
 
+        fence = self._fence = self._fence or reach.Fence(self._root.fence)
         try:
-            data = head.read_head(found.location, self._limits)
+            data = head.read_head(found.location, self._limits, fence)
+        except PathEscape:
+            self.diagnostics.append(link_outside(found.location, self._root.fence))
+            return None
         except OSError as error:
             message = f"can not be read: {error.strerror or error}"
             remedy = "mend its permissions, or remove it"
@@ -245,7 +261,7 @@ class _Reader:
         card = head.read_card(data, found.location, name, self._limits, derive=self._derive)
         if policy_ns:
             policy = f"{folder}/{POLICY_FILE}"
-            card = head.with_policy(card, found.location, policy, self._limits)
+            card = head.with_policy(card, found.location, policy, self._limits, fence)
         stored = _dump(card.diagnostics) if card.diagnostics else ""
         entry = Entry._make((*found[:4], policy_ns, *card[:-1], stored))
         self.fresh.append(entry)
@@ -276,6 +292,7 @@ class _Reader:
                 entry.body_offset,
                 entry.mtime_ns,
                 diagnostics=diagnostics,
+                fence=root.fence,
             )
         )
 

@@ -39,6 +39,7 @@ class Settings(NamedTuple):
     paths: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
     mcp_commands: tuple[str, ...] = ()
+    private_sources: tuple[str, ...] = ()
     standard_roots: bool = True
     project_roots: bool = True
     user_roots: bool = True
@@ -141,7 +142,7 @@ USER_ONLY = frozenset(
      "max_workspace_bytes", "max_workspace_files", "max_workspaces_bytes",
      "install_timeout_seconds", "max_network_bytes", "max_network_connections",
      "max_network_header_bytes", "max_packages_bytes", "network_connect_seconds",
-     "network_header_seconds", "network_idle_seconds",
+     "network_header_seconds", "network_idle_seconds", "private_sources",
      "cancel_timeout_seconds", "compact_kept_share", "compact_share", "max_answer_calls",
      "max_answer_chars", "max_code_blocks", "max_fork_depth", "max_kept_messages", "max_repeats",
      "max_retries", "max_run_steps", "max_steps", "max_unread_bytes", "max_unread_events", "model",

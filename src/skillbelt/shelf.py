@@ -306,7 +306,7 @@ class Shelf:
             arguments=arguments,
             variables={**variables_of(skill, self.settings), **(variables or {})},
         )
-        self.gate.record_load(request, loaded)
+        self.gate.record_load(request, loaded, skill)
         return loaded
 
     def load_skill_body(self, name: str, limits: Limits | None = None) -> Loaded:
@@ -337,7 +337,7 @@ class Shelf:
             lines=lines,
             storage=self.storage(),
         )
-        self.gate.record_load(request, loaded)
+        self.gate.record_load(request, loaded, skill)
         return loaded
 
     def check(self, skill: Skill) -> Request:

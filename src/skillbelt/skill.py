@@ -9,7 +9,7 @@ import stat
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from skillbelt.errors import SkillNotFound
+from skillbelt.errors import PathEscape, SkillNotFound
 from skillbelt.text import one_line, shorten
 from skillbelt.values import (
     DERIVED,
@@ -38,7 +38,8 @@ class Skill(NamedTuple):
 
     `name` is the id: safe as a path, a pattern, a shell word and a tag. `title` is the name as it
     was written. The rest of the frontmatter is read from the file when it is asked for; `source`
-    holds the text of a skill that has no file.
+    holds the text of a skill that has no file. `fence` is the folder that no link of the skill may
+    lead out of to be read: the project's, empty for what the user keeps in folders of their own.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Skill(NamedTuple):
     source: str = ""
     diagnostics: tuple[Diagnostic, ...] = ()
     shadows: tuple[str, ...] = ()
+    fence: str = ""
 
     @property
     def dir(self) -> str:
@@ -98,7 +100,11 @@ class Skill(NamedTuple):
         from skillbelt.parse import parse
 
         on_disk = os.path.isabs(self.location)
-        data = _head(self.location) if on_disk else self.source.encode("utf-8", "surrogatepass")
+        data = (
+            _head(self.location, self.fence)
+            if on_disk
+            else self.source.encode("utf-8", "surrogatepass")
+        )
         parsed = parse(data, path=self.location, folder=_folder_name(self.location))
         return {} if parsed.state == "derived" else parsed.fields
 
@@ -148,15 +154,17 @@ class Skill(NamedTuple):
         return cls.from_file(os.path.join(path, SKILL_FILE))
 
 
-def _head(location: str) -> bytes:
+def _head(location: str, fence: str = "") -> bytes:
     """The head of a skill's file; SkillNotFound when there is no regular file to read."""
     from skillbelt.head import read_head
+    from skillbelt.reach import Fence
 
     try:
         if not stat.S_ISREG(os.stat(location).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", location)
-        return read_head(location)
-    except OSError as error:
+        with Fence(fence) as opener:
+            return read_head(location, fence=opener)
+    except (OSError, PathEscape) as error:
         raise SkillNotFound(location, ()) from error
 
 

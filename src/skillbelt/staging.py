@@ -1,5 +1,8 @@
 """A skill's files in a workspace: copied, checked against their hash, and not to be written.
 
+A copy lies at a name that is made from what is in it, and is never written again. A skill that
+changed is another copy beside it: whoever was asked for the one runs the one.
+
 Everything is opened by one name at a time below a handle, through no link, so whoever changes the
 source meanwhile can make staging fail but not lead it elsewhere.
 """
@@ -18,17 +21,19 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, NoReturn
 
-from skillbelt.errors import LoadError, RunRefused
-from skillbelt.fingerprint import fingerprint
-from skillbelt.manifest import SKIPPED
-from skillbelt.paths import MAX_PATH_PARTS, open_folder
+from skillbelt.cleanup import COPIES
+from skillbelt.errors import LoadError, PathEscape, RunRefused
+from skillbelt.fingerprint import combined, executable_fact, fingerprint, link_fact
+from skillbelt.manifest import SKIPPED, is_skill_file
+from skillbelt.paths import MAX_PATH_PARTS
+from skillbelt.reach import open_dir, open_file
 from skillbelt.skill import Skill
 from skillbelt.trees import remove_tree
 from skillbelt.values import Diagnostic, Limits
 from skillbelt.workspace import (
     LINKS,
     PRIVATE,
-    SKILLS,
+    REPLACED,
     VENV,
     Metadata,
     Stage,
@@ -55,16 +60,21 @@ _KINDS = {
 
 
 class Staged(NamedTuple):
-    """A skill that can be run. `mounts` are paths in the workspace and whether they are writable.
+    """A skill that can be run. `home` is the path of its copy in the workspace.
 
-    `hash` is that of the copy, by the rules of `build_manifest`.
+    `hash` is that of the copy, by the rules of `fingerprint`. The stamps say how the copy and its
+    `source` looked when it was staged.
     """
 
     path: str
     hash: str
     reused: bool
-    mounts: tuple[tuple[str, bool], ...]
+    home: str
+    source: str
+    copy_stamp: str
+    source_stamp: str
     diagnostics: tuple[Diagnostic, ...] = ()
+    fence: str = ""
 
 
 def stage(
@@ -81,18 +91,53 @@ def stage(
     most, folder = limits.max_manifest_files, skill.dir
     if skill.origin.kind == "mcp":
         folder, expected_hash = _fetched(skill, limits, expected_hash)
-    seen = stamp(folder, most, skipped=SKIPPED, settled=True)
-    kept = workspace.metadata().staged.get(name)
-    reused = kept is not None and _is_current(workspace, name, kept, folder, seen, most)
-    if kept is None or not reused:
+    seen = _source_stamp(folder, most)
+    job = _Staging(workspace, name, folder, seen, limits, expected_hash, skill.fence)
+    metadata = workspace.metadata()
+    kept = job.current(metadata)
+    reused = kept is not None
+    if kept is None:
         with workspace.locked() as metadata:
-            job = _Staging(workspace, name, folder, seen, limits, expected_hash)
             kept, reused = job.run(metadata)
     _expect(name, kept.hash, expected_hash)
-    home = f"{SKILLS}/{name}"
-    mounts = ((home, False), (f"{home}/{VENV}", True))
-    path = os.path.join(workspace.path, home)
-    return Staged(path, kept.hash, reused, mounts, tuple(_shadowed(folder)))
+    home = f"{kept.copy}/{name}"
+    return Staged(
+        os.path.join(workspace.path, home),
+        kept.hash,
+        reused,
+        home,
+        folder,
+        metadata.copies.get(kept.copy, ""),
+        seen.text,
+        tuple(_shadowed(folder)),
+        skill.fence,
+    )
+
+
+def check_unchanged(workspace: Workspace, staged: Staged, limits: Limits = _LIMITS) -> None:
+    """RunRefused unless the copy is as it was made, and the skill is what was copied.
+
+    What was approved is the copy. Whoever looked at the skill itself while being asked may have
+    seen something else, and is asked again.
+    """
+    name, most = os.path.basename(staged.home), limits.max_manifest_files
+    found = _copy_stamp(workspace, staged.home, most)
+    if not found or found != staged.copy_stamp:
+        raise RunRefused(
+            f"skill {name!r}: its copy with the hash {staged.hash} was changed after it was made; "
+            "nothing was run; try again, and it is copied anew"
+        )
+    seen = _source_stamp(staged.source, most)
+    if seen.text and seen.text == staged.source_stamp:
+        return
+    job = _Staging(workspace, name, staged.source, seen, limits, "", staged.fence)
+    there = job.hash()
+    if there != staged.hash:
+        raise RunRefused(
+            f"skill {name!r} changed while its run was asked for: what was asked for has the hash "
+            f"{staged.hash}, what is there now has {there}; nothing was run; try again, and it is "
+            "asked for as it is now"
+        )
 
 
 def _fetched(skill: Skill, limits: Limits, expected: str) -> tuple[str, str]:
@@ -124,31 +169,35 @@ def _shadowed(folder: str) -> Iterator[Diagnostic]:
 # Telling whether anything changed
 
 
-def stamp(
-    folder: str,
-    most: int,
-    *,
-    skipped: Container[str] = (),
-    closed: Container[str] = (),
-    settled: bool = False,
-) -> str:
+class Stamp(NamedTuple):
     """A hash over the names, kinds, sizes and times in a tree; empty when they say nothing.
 
-    That is when there are more than `most`, when something can not be looked at, and, if it is to
-    be `settled`, when the last change is so near that another would bear the same time. Folders in
-    `skipped` are left out everywhere, of those in `closed` at the top only the insides.
+    It is not `settled` when the last change is so near that another would bear the same time.
+    """
+
+    text: str
+    settled: bool = False
+
+
+def stamp(
+    folder: str, most: int, *, skipped: Container[str] = (), closed: Container[str] = ()
+) -> Stamp:
+    """How a tree looks; empty for more than `most`, and when something can not be looked at.
+
+    Folders in `skipped` are left out everywhere, of those in `closed` at the top only the insides.
     """
     rows: list[tuple[object, ...]] = []
     try:
         rows.append(("", os.stat(folder).st_mode))
         newest = _look(folder, most, skipped, closed, rows)
     except OSError:
-        return ""
-    if len(rows) > most + 1 or (settled and newest > time.time_ns() - _FRESH_NS):
-        return ""
+        return Stamp("")
+    if len(rows) > most + 1:
+        return Stamp("")
     rows.sort()
     # As quick as it gets, and in this version always the same for the same rows.
-    return hashlib.sha256(marshal.dumps(rows, 2)).hexdigest()
+    text = hashlib.sha256(marshal.dumps(rows, 2)).hexdigest()
+    return Stamp(text, newest <= time.time_ns() - _FRESH_NS)
 
 
 def _look(
@@ -187,20 +236,20 @@ def _look(
     return newest
 
 
-def _staged_stamp(workspace: Workspace, name: str, most: int) -> str:
-    path = os.path.join(workspace.path, SKILLS, name)
+def _source_stamp(folder: str, most: int) -> Stamp:
+    # What a linked SKILL.md holds may change without a trace in the folder.
+    with suppress(OSError), os.scandir(folder) as entries:
+        if any(is_skill_file(entry.name) and entry.is_symlink() for entry in entries):
+            return Stamp("")
+    return stamp(folder, most, skipped=SKIPPED)
+
+
+def _copy_stamp(workspace: Workspace, home: str, most: int) -> str:
+    path = os.path.join(workspace.path, home)
+    if os.path.islink(path) or os.path.islink(os.path.dirname(path)):
+        return ""
     # Four entries of the workspace's own come on top of the skill's.
-    return "" if os.path.islink(path) else stamp(path, most + len(_RESERVED), closed=(VENV,))
-
-
-def _is_current(
-    workspace: Workspace, name: str, kept: Stage, source: str, seen: str, most: int
-) -> bool:
-    return (
-        "" not in (seen, kept.staged_stamp)
-        and (kept.source, kept.source_stamp) == (source, seen)
-        and kept.staged_stamp == _staged_stamp(workspace, name, most)
-    )
+    return stamp(path, most + len(_RESERVED), closed=(VENV,)).text
 
 
 class _Staging(NamedTuple):
@@ -209,68 +258,110 @@ class _Staging(NamedTuple):
     workspace: Workspace
     name: str
     source: str
-    seen: str
+    seen: Stamp
     limits: Limits
     expected: str
+    fence: str = ""
+
+    def current(self, metadata: Metadata) -> Stage | None:
+        """What was staged before, if nothing has changed since."""
+        kept = metadata.staged.get(self.name)
+        same = (
+            kept is not None
+            and self.seen.settled
+            and (kept.source, kept.source_stamp) == (self.source, self.seen.text)
+            and self.is_whole(metadata, kept.copy)
+        )
+        return kept if same else None
+
+    def is_whole(self, metadata: Metadata, copy: str) -> bool:
+        """Whether there is a copy of that name, and it is as it was when it was made."""
+        known = metadata.copies.get(copy)
+        most = self.limits.max_manifest_files
+        return bool(known) and known == _copy_stamp(self.workspace, f"{copy}/{self.name}", most)
 
     def run(self, metadata: Metadata) -> tuple[Stage, bool]:
         """What is staged now, and whether it was there already."""
-        most = self.limits.max_manifest_files
-        kept = metadata.staged.get(self.name)
-        # Another may have been quicker.
-        if kept and _is_current(self.workspace, self.name, kept, self.source, self.seen, most):
+        kept = self.current(metadata)
+        if kept is not None:  # another was quicker
             return kept, True
         aside = f"new-{os.urandom(8).hex()}"
         try:
             copy = self.build(aside)
             _expect(self.name, copy.hash(), self.expected)
-            staged = _staged_stamp(self.workspace, self.name, most)
-            now = (copy.content(), staged)
-            reused = bool(kept and staged and (kept.content, kept.staged_stamp) == now)
+            name = f"{COPIES}{copy.content(self.name)}"
+            reused = self.is_whole(metadata, name)
             if not reused:
-                self.place(aside)
-                staged = _staged_stamp(self.workspace, self.name, most)
+                self.place(aside, name)
+                most = self.limits.max_manifest_files
+                stamped = _copy_stamp(self.workspace, f"{name}/{self.name}", most)
+                metadata.copies[name] = stamped
         except BaseException:
             self.discard(aside)
             raise
         if reused:
             self.discard(aside)
-        stage = Stage(self.source, copy.hash(), copy.content(), self.seen, staged)
-        metadata.staged[self.name] = stage
+        stage = Stage(self.source, copy.hash(), name, self.seen.text if self.seen.settled else "")
+        self.supersede(metadata, stage)
         return stage, reused
+
+    def open_linked(self, name: str) -> int:
+        """A handle of the SKILL.md, which may be a link, as far as the fence goes."""
+        return open_file(os.path.join(self.source, name), self.fence)
+
+    def supersede(self, metadata: Metadata, stage: Stage) -> None:
+        """Remember what is staged; what it replaces goes as soon as nobody can be using it."""
+        before = metadata.staged.get(self.name)
+        metadata.staged[self.name] = stage
+        if before is not None and before.copy != stage.copy:
+            mark = os.path.join(self.workspace.path, PRIVATE, REPLACED)
+            os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def hash(self) -> str:
+        """The hash of the skill as it is now; nothing is left of finding it out."""
+        aside = f"new-{os.urandom(8).hex()}"
+        try:
+            return self.build(aside).hash()
+        finally:
+            self.discard(aside)
 
     def discard(self, aside: str) -> None:
         remove_tree(os.path.join(self.workspace.path, PRIVATE, aside))
 
     def build(self, aside: str) -> TreeCopy:
-        """Copy the skill to a private folder of that name, with the links and `.venv` it gets."""
+        """Copy the skill below a private folder, with the links and `.venv` it gets."""
         limits = self.limits
         copy = TreeCopy(
-            f"skill {self.name!r}", limits.max_staged_bytes, limits.max_manifest_files, self.source
+            f"skill {self.name!r}",
+            limits.max_staged_bytes,
+            limits.max_manifest_files,
+            self.source,
+            skill_file=self.open_linked,
         )
         with handles() as keep, copy.reading("."):
-            source = keep(open_folder(self.source))
+            source = keep(open_dir(self.source, self.fence))
             private = keep(os.open(PRIVATE, _FOLDER, dir_fd=self.workspace.handle))
             os.mkdir(aside, 0o700, dir_fd=private)
-            target = keep(os.open(aside, _FOLDER, dir_fd=private))
+            parent = keep(os.open(aside, _FOLDER, dir_fd=private))
+            os.mkdir(self.name, 0o700, dir_fd=parent)
+            target = keep(os.open(self.name, _FOLDER, dir_fd=parent))
             copy.fill(source, target, skipped=SKIPPED, unwritten=_RESERVED)
             for name, place in LINKS.items():
                 os.symlink(f"../../{place}", name, dir_fd=target)
             os.mkdir(VENV, 0o700, dir_fd=target)
             self.workspace.give(keep(os.open(VENV, _FOLDER, dir_fd=target)))
+            copy.finish(target)
         return copy
 
-    def place(self, aside: str) -> None:
-        """Put the folder where the skill belongs, in one step; what was there is kept aside."""
+    def place(self, aside: str, name: str) -> None:
+        """Put the copy where it belongs, in one step; what was there is damaged, and kept aside."""
         with handles() as keep:
             private = keep(os.open(PRIVATE, _FOLDER, dir_fd=self.workspace.handle))
-            skills = keep(os.open(SKILLS, _FOLDER, dir_fd=self.workspace.handle))
             made = keep(os.open(aside, _FOLDER, dir_fd=private))
             with suppress(FileNotFoundError, NotADirectoryError):
-                # Only a folder that may be written can be moved to another; a run may be in it.
-                os.fchmod(keep(os.open(self.name, _FOLDER, dir_fd=skills)), 0o755)
-            os.fchmod(made, 0o755)
-            swap(private, aside, skills, self.name)
+                # Only a folder that may be written can be moved to another.
+                os.fchmod(keep(os.open(name, _FOLDER, dir_fd=self.workspace.handle)), 0o755)
+            swap(private, aside, self.workspace.handle, name)
             os.fchmod(made, 0o555)
 
 
@@ -331,7 +422,8 @@ class TreeCopy:
     """Copies files and trees within bounds, and knows what it copied.
 
     `root` is where the tree lies, for links that say so. `runner` is the user whose hard links are
-    copied; any other's could be somebody's secret. `give` is called with a handle of each
+    copied; any other's could be somebody's secret. `skill_file` opens a SKILL.md that is a link,
+    which is copied as what it leads to. `give` is called with a handle of each
     file and folder it makes. Without it, files come to be 0444 or 0555 and folders 0555; with it,
     0644, 0755 and 0755.
     """
@@ -344,25 +436,29 @@ class TreeCopy:
         root: str = "",
         runner: int | None = None,
         give: Callable[[int], None] | None = None,
+        skill_file: Callable[[str], int] | None = None,
     ) -> None:
+        self.skill_file = skill_file
         self.what, self.root, self.runner, self.give = what, root, runner, give
         self.most_bytes, self.most_entries = most_bytes, most_entries
         self.bytes = self.entries = 0
         self._rows: list[tuple[str, str, str]] = []
+        self._facts: list[str] = []
         self._skipped: Container[str] = ()
 
     def hash(self) -> str:
-        """The hash `build_manifest` gives for what was copied."""
+        """The hash `fingerprint` gives for what was copied."""
         digest = hashlib.sha256()
         for path, kind, sha256 in sorted(self._rows):
             if kind in ("file", "program"):
                 digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
                 digest.update(bytes.fromhex(sha256))
-        return f"sha256:{digest.hexdigest()}"
+        return combined(f"sha256:{digest.hexdigest()}", self._facts)
 
-    def content(self) -> str:
-        """A hash over the links, folders and executable bits as well."""
-        return hashlib.sha256(repr(sorted(self._rows)).encode()).hexdigest()
+    def content(self, name: str) -> str:
+        """What stands for a copy of that name: another for anything in it that is another."""
+        whole = repr((name, sorted(self._rows)))
+        return hashlib.sha256(whole.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
     def fill(
         self,
@@ -408,6 +504,8 @@ class TreeCopy:
             digest.update(chunk)
             _write(target, chunk)
         self._rows.append((path, "program" if program else "file", digest.hexdigest()))
+        if program:
+            self._facts.append(executable_fact(path))
         if target is not None:
             self.finish(target, program)
 
@@ -416,6 +514,8 @@ class TreeCopy:
         """Turns what the system says while copying into a refusal that names the path."""
         try:
             yield
+        except PathEscape as error:
+            raise RunRefused(f"{self.what}: {error}") from error
         except OSError as error:
             changed = error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT)
             why = "changed while it was copied" if changed else f"can not be copied: {error}"
@@ -472,6 +572,11 @@ class TreeCopy:
         """Keep a link that stays in the tree, whatever lies where it leads."""
         if target is None:
             return
+        if self.skill_file is not None and is_skill_file(path):
+            with handles() as keep:
+                handle = keep(self.skill_file(name))
+                self.file(handle, keep(os.open(name, _NEW_FILE, 0o600, dir_fd=target)), path)
+            return
         said = to = os.readlink(name, dir_fd=source)
         if self.root and said.startswith(os.path.join(self.root, "")):
             below = said[len(os.path.join(self.root, "")) :]
@@ -480,6 +585,7 @@ class TreeCopy:
             self.refuse(path, f"is a link that leads out of the folder, to {said[:200]!r}")
         os.symlink(to, name, dir_fd=target)
         self._rows.append((path, "link", to))
+        self._facts.append(link_fact(path, said))
 
     def finish(self, handle: int, program: bool = True) -> None:
         """Give a file or folder the mode and the owner it is to have."""

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from skillbelt.errors import FileUnreadable, PathEscape
 from skillbelt.excerpt import head, line_count, pages
-from skillbelt.files import read_handle
 from skillbelt.paths import create_beneath, open_beneath, open_folder
+from skillbelt.private import make_folder
+from skillbelt.reach import read_handle
 from skillbelt.values import Limits
 
 _NAME = re.compile(r"[0-9a-f]{64}\.txt")
@@ -40,7 +41,7 @@ class Storage:
         """The path of the text's file: written once, in one step, for this user alone."""
         data = text.encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(data).hexdigest()
-        os.makedirs(self.folder, 0o700, exist_ok=True)
+        make_folder(self.folder)
         name = f"{digest}.txt"
         folder = open_folder(self.folder)
         try:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
+from skillbelt.private import make_folder
 from skillbelt.values import Diagnostic, Origin
 
 FILE = "trust.json"
@@ -141,7 +142,7 @@ class Trust:
         from skillbelt.locks import locked
 
         try:
-            os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)
+            make_folder(os.path.dirname(self.path))
             with locked(f"{self.path}.lock"):
                 entries = self.entries()
                 if self._trouble:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.private import make_folder
 from skillbelt.settings import Settings, process_environment
 from skillbelt.text import one_line, shorten
 
@@ -88,7 +89,7 @@ def _folder(settings: Settings) -> str:
     """Our own folder for hosts, which nobody else can write to or read."""
     folder = os.path.join(settings.cache_dir, "wasm-hosts")
     try:
-        os.makedirs(settings.cache_dir, mode=0o755, exist_ok=True)
+        make_folder(settings.cache_dir)
         with suppress(FileExistsError):
             os.mkdir(folder, 0o700)
         found = os.lstat(folder)

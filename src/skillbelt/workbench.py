@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property, partial
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.capabilities import named_hosts
@@ -23,7 +23,7 @@ from skillbelt.cleanup import (
     held_environment,
     retire,
 )
-from skillbelt.collect import Collected, Save, Wanted, collect, primary
+from skillbelt.collect import HINT, Collected, Save, Wanted, collect, primary
 from skillbelt.commands import (
     CommandPolicy,
     check_vector,
@@ -37,9 +37,9 @@ from skillbelt.errors import ArtifactError, RunRefused
 from skillbelt.gate import Gate, session_id
 from skillbelt.hosts import leads_inside
 from skillbelt.inputs import stage_inputs
-from skillbelt.job import Place, make_job, shell, write_editor
-from skillbelt.paths import inside
+from skillbelt.job import Place, make_job, own_script, script_named, shell, write_editor
 from skillbelt.permission import Initiator, Request
+from skillbelt.private import create_file
 from skillbelt.redact import RedactingListener, secrets_of
 from skillbelt.run import (
     RunCall,
@@ -48,11 +48,10 @@ from skillbelt.run import (
     described,
     end_warnings,
     environment_warnings,
+    left_behind,
     path_warnings,
     record_of,
     remembered_as,
-    script_of,
-    scripts_named,
     stream,
     stream_warnings,
     timeout_of,
@@ -66,12 +65,12 @@ from skillbelt.sandbox.registry import Sandboxes
 from skillbelt.settings import Settings, process_environment
 from skillbelt.shell import simple_commands
 from skillbelt.skill import Skill
-from skillbelt.staging import Staged, stage
+from skillbelt.staging import Staged, check_unchanged, stage
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
 from skillbelt.tracing import skill_attributes, span
 from skillbelt.values import Capabilities
-from skillbelt.workspace import SKILLS, VENV, Workspace, name_of, open_workspace, place_of, places
+from skillbelt.workspace import Workspace, name_of, open_workspace, place_of, places
 
 NO_ARTIFACTS = "none"
 _DAY_SECONDS = 24 * 3600.0
@@ -79,12 +78,18 @@ _SHOWN = 200
 
 
 class Who(NamedTuple):
-    """Whose run it is: the conversation, who asked for it, the agent; and a gate of its own."""
+    """Whose run it is: the conversation, who asked for it, the agent; and a gate of its own.
+
+    `once` says that it belongs to no conversation: it has a workspace of its own, empty, that goes
+    with it. Files that are to be had there alone stay: `named` ones are those whose text nobody is
+    given with the result.
+    """
 
     key: SessionKey
     initiator: Initiator = "model"
     agent: str = ""
     gate: Gate | None = None
+    once: Literal["", "whole", "named"] = ""
 
 
 class Ready(NamedTuple):
@@ -98,6 +103,7 @@ class Ready(NamedTuple):
     call: RunCall
     wanted: Wanted | None
     sandbox: Sandbox
+    homes: Mapping[str, str]
     warnings: tuple[str, ...] = ()
     egress: Egress | None = None
 
@@ -164,9 +170,24 @@ class Workbench:
         return os.path.join(self.settings.state_dir, "workspaces")
 
     def workspace(self, key: SessionKey) -> Workspace:
-        """The workspace of a conversation, open; close it again."""
+        """The workspace that a conversation has in this project, open; close it again."""
         with span("workspace.create", exec_id=session_id(key)):
-            return open_workspace(self.folder, key, self.owner)
+            return open_workspace(self.folder, key, self.owner, self.settings.project)
+
+    def _entered(self, who: Who, stack: ExitStack) -> Workspace:
+        """The workspace of a run, open until the stack ends."""
+        if not who.once:
+            return stack.enter_context(self.workspace(who.key))
+        with span("workspace.create", exec_id=session_id(who.key)):
+            workspace = open_workspace(self.folder, None, self.owner)
+        stack.callback(self._left, workspace)
+        return stack.enter_context(workspace)
+
+    @staticmethod
+    def _left(workspace: Workspace) -> None:
+        """Remove the workspace of one run, unless something in it is still to be had."""
+        if not workspace.wanted:
+            retire(os.path.dirname(workspace.path), workspace.name)
 
     def tidy(self, *, now: bool = False) -> list[Cleaned]:
         """Remove workspaces and packages that nobody uses; once a day, unless it shall be `now`."""
@@ -195,7 +216,7 @@ class Workbench:
 
     def forget(self, key: SessionKey) -> bool:
         """Remove the workspace of a conversation; False when it is in use, or there is none."""
-        name = name_of(key, self.owner)
+        name = name_of(key, self.owner, self.settings.project)
         there = [place for place in places(self.folder) if os.path.isdir(f"{place}/{name}")]
         return any(retire(place, name) is not None for place in there)
 
@@ -225,7 +246,11 @@ class Workbench:
         listener: Listener | None = None,
         started: Callable[[Running], None] | None = None,
     ) -> Outcome:
-        """Start the command that was made ready, and wait for its end."""
+        """Start the command that was made ready, and wait for its end.
+
+        RunRefused when the skill is not any more what was asked for.
+        """
+        check_unchanged(ready.workspace, ready.staged, self.settings.limits)
         self._say(f"running {skill.name}: {ready.call.shown}")
         secrets = secrets_of(ready.call.env)
         heard = RedactingListener(listener, secrets) if listener and secrets else None
@@ -262,33 +287,43 @@ class Workbench:
         wanted, sandbox = wanted_outputs(call), self._sandboxes.of(skill, needs)
         self._saving(wanted, who)  # a store that can not be used is told before anything runs
         with ExitStack() as stack:
-            workspace = stack.enter_context(self.workspace(who.key))
+            workspace = self._entered(who, stack)
             self._say(f"staging {skill.name}")
             with span("workspace.stage.dir", **_skill_facts(skill)):
                 staged = stage(workspace, skill, self.settings.limits)
             parts = simple_commands(call.text)
-            script = self._script(skill, call, parts, workspace)
-            request = self._allowed(skill, call, parts, script, staged, who)
+            place = Place(workspace, skill.name, staged, "", sandbox.remaps)
+            script = own_script(place, call, parts)
+            lowered = self._sandboxes.warnings(sandbox)
+            where = f", in the sandbox {sandbox.name} alone" if lowered else ""
+            request = self._allowed(skill, call, parts, script, staged, who, where)
             run = workspace.run_folder()
             stack.callback(workspace.end_run, run)
             if call.editor_text is not None:
                 write_editor(workspace, run, call.editor_text)
-            warnings = (
-                *environment_warnings(call, self.policy.active),
-                *self._inputs(call, workspace, run, request, who),
-            )
-            needed = script or self._named(skill, call, workspace)
-            packages = self._packages(needed, workspace, staged, request, who, stack)
+            place = place._replace(run=run)
+            others, told = self._inputs(call, place, request, who)
+            warnings = (*lowered, *environment_warnings(call, self.policy.active), *told)
+            needed = script or script_named(place, call)
+            packages = self._packages(needed, staged, request, who, stack)
             granted = grant(request) if grant else _command(skill)
             hosts = tuple(host for host in granted.hosts if self._reaches(request, host, who))
             egress = self._egress(hosts, stack)
-            job = self._job(
-                argv, call, skill, workspace, staged, run, sandbox, granted._replace(hosts=hosts),
-                packages, egress,
-            )  # fmt: skip
-            yield Ready(
-                workspace, staged, run, job, request, call, wanted, sandbox, warnings, egress
+            place = place._replace(others=others)
+            job = make_job(
+                argv,
+                call,
+                place,
+                granted._replace(hosts=hosts),
+                self.settings.limits,
+                packages=packages,
+                egress=egress,
+                policy=self.policy.active,
             )
+            yield Ready(
+                workspace, staged, run, job, request, call, wanted, sandbox, place.homes,
+                warnings, egress,
+            )  # fmt: skip
 
     def _argv(self, call: RunCall) -> tuple[str, ...]:
         check_vector(() if isinstance(call.command, str) else call.command, call.env)
@@ -309,6 +344,7 @@ class Workbench:
         script: str,
         staged: Staged,
         who: Who,
+        where: str,
     ) -> Request:
         """The request to run this command of this very copy of the skill, allowed."""
         # With a PATH of the caller's, the interpreter may be any program.
@@ -319,7 +355,7 @@ class Workbench:
                 "run",
                 parts,
                 remembered,
-                f"run `{shown}` with the skill {skill.name}{described(call)}",
+                f"run `{shown}` with the skill {skill.name}{described(call)}{where}",
                 who.initiator,
                 who.agent,
                 session_id(who.key),
@@ -330,39 +366,6 @@ class Workbench:
             )
         )
 
-    @staticmethod
-    def _script(skill: Skill, call: RunCall, parts: tuple[str, ...], workspace: Workspace) -> str:
-        """The file of the skill itself that the command runs, relative to the skill; "" if none.
-
-        What a run can write is not the skill's own, though links in its folder lead there.
-        """
-        home = os.path.join(workspace.path, SKILLS, skill.name)
-        cwd = os.path.join(workspace.path, workspace.resolve_cwd(call.cwd, skill.name))
-
-        def is_own(path: str) -> bool:
-            path = os.path.join(cwd, path)
-            own = inside(path, home) and not inside(path, os.path.join(home, VENV))
-            return own and os.path.isfile(path)
-
-        script = script_of(call.text, parts, is_own)
-        found = os.path.realpath(os.path.join(cwd, script))
-        return os.path.relpath(found, os.path.realpath(home)) if script else ""
-
-    @staticmethod
-    def _named(skill: Skill, call: RunCall, workspace: Workspace) -> str:
-        """The first script of the skill that a longer command line names; "" if none.
-
-        It only says whose packages are needed, and those are asked for by themselves.
-        """
-        home = os.path.realpath(os.path.join(workspace.path, SKILLS, skill.name))
-        cwd = os.path.join(workspace.path, workspace.resolve_cwd(call.cwd, skill.name))
-        for word in scripts_named(call.text):
-            for folder in (cwd, home, os.path.join(home, "scripts")):
-                path = os.path.join(folder, word)
-                if os.path.isfile(path) and inside(path, home):
-                    return os.path.relpath(os.path.realpath(path), home)
-        return ""
-
     def _ask(self, request: Request, type: str, text: str, summary: str) -> Request:
         """Another permission for the same run."""
         return request._replace(type=type, patterns=(text,), always=(text,), summary=summary)
@@ -370,33 +373,38 @@ class Workbench:
     # What it works on
 
     def _inputs(
-        self, call: RunCall, workspace: Workspace, run: str, request: Request, who: Who
-    ) -> tuple[str, ...]:
+        self, call: RunCall, place: Place, request: Request, who: Who
+    ) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Bring them in; the copies of the skills they come from, and what there is to say."""
+        others: dict[str, str] = {}
         if not call.inputs:
-            return ()
+            return others, ()
 
         def permit(path: str) -> None:
             about = f"give the file {one_line(path)} to the skill {request.skill}"
             self.gate_of(who).require(self._ask(request, "host_file", path, about))
 
-        def stage_other(name: str) -> None:
+        def stage_other(name: str) -> str:
             # The skill that runs stays the copy that was asked for.
-            if name != request.skill:
-                stage(workspace, self._find(name), self.settings.limits)
+            if name == request.skill:
+                return place.staged.home
+            found = stage(place.workspace, self._find(name), self.settings.limits)
+            return others.setdefault(name, found.home)
 
         self._say(f"bringing in {len(call.inputs)} inputs")
         with span("workspace.stage.files", count=len(call.inputs)):
             staged = stage_inputs(
-                workspace,
+                place.workspace,
                 call.inputs,
                 artifacts=self.artifacts(who.key) if self.has_artifacts else None,
                 host_roots=self.host_roots,
                 permit_host=permit,
                 stage_skill=stage_other,
-                run=run,
+                run=place.run,
+                remaps=place.remaps,
                 limits=self.settings.limits,
             )
-        return tuple(one.warning for one in staged if one.warning)
+        return others, tuple(one.warning for one in staged if one.warning)
 
     @property
     def host_roots(self) -> tuple[str, ...]:
@@ -406,15 +414,13 @@ class Workbench:
     def _packages(
         self,
         script: str,
-        workspace: Workspace,
         staged: Staged,
         request: Request,
         who: Who,
         stack: ExitStack,
     ) -> Environment | None:
         """The packages that the skill declares, installed outside the sandbox, once allowed."""
-        folder = os.path.join(workspace.path, staged.path)
-        needs = needs_of(folder, script or None)
+        needs = needs_of(staged.path, script or None)
         if needs is None or not needs.requirements:
             return None
         cache = place_of(self._packages_folder, self.owner)
@@ -454,33 +460,6 @@ class Workbench:
         limits = self.settings.limits
         return stack.enter_context(Egress(hosts, limits=limits, owner=owner and owner[0]))
 
-    # The job
-
-    def _job(
-        self,
-        argv: tuple[str, ...],
-        call: RunCall,
-        skill: Skill,
-        workspace: Workspace,
-        staged: Staged,
-        run: str,
-        sandbox: Sandbox,
-        capabilities: Capabilities,
-        packages: Environment | None,
-        egress: Egress | None,
-    ) -> Job:
-        place = Place(workspace, skill.name, staged, run, sandbox.remaps)
-        return make_job(
-            argv,
-            call,
-            place,
-            capabilities,
-            self.settings.limits,
-            packages=packages,
-            egress=egress,
-            policy=self.policy.active,
-        )
-
     # Afterwards
 
     def finish(self, ready: Ready, outcome: Outcome, who: Who) -> RunResult:
@@ -491,7 +470,15 @@ class Workbench:
         self._say("collecting")
         with span("workspace.collect", patterns=", ".join(patterns), count=len(patterns)):
             collected = self._collected(ready, outcome, who)
-        result = without_secrets(_result(ready, outcome, collected), ready.call)
+        if who.once:  # there is no conversation in which a file could be named again
+            said = tuple(text for text in collected.warnings if text != HINT)
+            collected = collected._replace(warnings=said)
+        result = _result(ready, outcome, collected)
+        if who.once and left_behind(result, ready.workspace.results(), shown=who.once == "whole"):
+            ready.workspace.wanted = True
+            told = f"its files are kept in {ready.workspace.path} until they are cleared away"
+            result = result._replace(warnings=(*result.warnings, told))
+        result = without_secrets(result, ready.call)
         self.gate_of(who).record("run", ready.request, record_of(result, ready.call))
         return result
 
@@ -505,6 +492,7 @@ class Workbench:
             ready.wanted,
             limits,
             run=ready.run,
+            homes=ready.homes,
             exit_code=outcome.exit_code,
             omit_content=omit,
             save=self._saving(ready.wanted, who),
@@ -540,8 +528,8 @@ def _due(mark: str) -> bool:
     with suppress(FileNotFoundError):
         if time.time() - os.stat(mark).st_mtime < _DAY_SECONDS:
             return False
-    with open(mark, "w", encoding="utf-8"):
-        os.utime(mark)
+    create_file(mark)
+    os.utime(mark)
     return True
 
 

@@ -3,8 +3,10 @@
     <all>/.locks/<id>, <id>.use     never seen by a run
     <all>/<id>/metadata.json        what is staged, pinned; its time is that of the last use
     <all>/<id>/private/             what is being built or was replaced; never seen by a run
-    <all>/<id>/skills/<name>/       staged, not to be written
+    <all>/<id>/skills-<content>/<name>/   a staged copy, never written again once it is there
     <all>/<id>/work/inputs, out, runs/<run>
+
+A run sees its copy as `skills/<name>`, wherever the sandbox can show a folder at another place.
 
 Where commands run as another user, the last line belongs to that user and nothing else does. The
 group of that user may pass through `<id>`, everybody through `<all>`: less would not let it in.
@@ -19,14 +21,15 @@ import os
 import posixpath
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from skillbelt.cleanup import LOCKS, METADATA
+from skillbelt.cleanup import LOCKS, METADATA, clean_copies
 from skillbelt.errors import ConfigError, PathEscape, RunRefused, SandboxUnavailable
 from skillbelt.locks import hold, release
 from skillbelt.paths import check_relative, check_segment, make_folders, open_beneath
+from skillbelt.private import make_folder
 from skillbelt.store.protocol import SessionKey
 from skillbelt.trees import open_anyhow, remove_tree
 
@@ -36,6 +39,8 @@ WRITABLE = (WORK, OUT, RUNS)
 # What a staged skill finds beside its own files, and where in the workspace that is.
 LINKS = {"out": OUT, "work": WORK, "inputs": INPUTS}
 VENV = ".venv"
+ONCE = "once-"  # what the name of a workspace begins with that is of no conversation
+REPLACED = "replaced"  # says, in the private folder, that there are copies that nobody needs
 # Where root keeps workspaces when the user that commands run as can not reach the state folder.
 SHELTERS = ("/var/lib/skillbelt", "/var/tmp/skillbelt")
 _VARIABLES = {
@@ -54,13 +59,15 @@ Owner = tuple[int, int]
 
 
 class Stage(NamedTuple):
-    """What is remembered of a staged skill, so that a warm call need not read it again."""
+    """What is remembered of a staged skill, so that a warm call need not read it again.
+
+    `copy` is the name of the folder that holds it.
+    """
 
     source: str
     hash: str
-    content: str
+    copy: str
     source_stamp: str
-    staged_stamp: str
 
 
 class Pin(NamedTuple):
@@ -71,20 +78,28 @@ class Pin(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """What `metadata.json` holds: skills by name, pins by where they were put."""
+    """What `metadata.json` holds: skills by name, pins by where they were put.
+
+    `copies` has for each staged copy how it looked when it was made.
+    """
 
     staged: dict[str, Stage]
     pins: dict[str, Pin]
+    copies: dict[str, str]
 
 
-def open_workspace(folder_of_all: str, key: SessionKey, owner: Owner | None = None) -> Workspace:
+def open_workspace(
+    folder_of_all: str, key: SessionKey | None, owner: Owner | None = None, project: str = ""
+) -> Workspace:
     """The workspace of the session, made if it is new; close it when the run has ended.
 
-    `owner` is the user and group that commands run as, where that is not the caller. The workspace
-    may then lie elsewhere: see `place_of`. ConfigError when the folder can not be used.
+    Each project has its own. Without a key it is a new one that nobody else ever gets. `owner` is
+    the user and group that commands run as, where that is not the caller. The workspace may then
+    lie elsewhere: see `place_of`. ConfigError when the folder can not be used.
     """
+    name = name_of(key, owner, project) if key else f"{ONCE}{os.urandom(16).hex()}"
     try:
-        return Workspace(place_of(folder_of_all, owner), name_of(key, owner), owner)
+        return Workspace(place_of(folder_of_all, owner), name, owner)
     except OSError as error:
         raise ConfigError(
             f"{folder_of_all}: no workspace can be made here: {error.strerror or error}; "
@@ -92,9 +107,9 @@ def open_workspace(folder_of_all: str, key: SessionKey, owner: Owner | None = No
         ) from error
 
 
-def name_of(key: SessionKey, owner: Owner | None = None) -> str:
-    """The name of the session's workspace among all."""
-    whole = "\0".join(key).encode("utf-8", "surrogatepass")
+def name_of(key: SessionKey, owner: Owner | None = None, project: str = "") -> str:
+    """The name of the workspace that the session has in a project, among all."""
+    whole = "\0".join((*key, project)).encode("utf-8", "surrogatepass")
     name = hashlib.sha256(whole).hexdigest()[:32]
     # Files of one user are of no use to another.
     return name if owner is None else f"{name}-{owner[0]}"
@@ -104,10 +119,11 @@ class Workspace:
     """An open workspace. While it is open, clean-up does not touch it. Safe to use from threads."""
 
     # What of it is there for a run, below where it is mounted, and whether it may be written.
-    mounts = ((SKILLS, False), (WORK, True), (OUT, True), (RUNS, True))
+    mounts = ((WORK, True), (OUT, True), (RUNS, True))
 
     def __init__(self, place: str, name: str, owner: Owner | None = None) -> None:
         self.name, self.owner = name, owner
+        self.wanted = False  # whether something in it is to be had after the run it was made for
         self.path = os.path.join(place, name)
         self._lock = os.path.join(place, LOCKS, name)
         self._use = hold(f"{self._lock}.use", fcntl.LOCK_SH)
@@ -136,6 +152,7 @@ class Workspace:
                 try:
                     for path in self._leftovers():
                         remove_tree(path)
+                    clean_copies(self.path, {one.copy for one in self._kept().staged.values()})
                 finally:
                     release(alone)
 
@@ -148,7 +165,6 @@ class Workspace:
     def _made(self) -> int:
         handle = _own_folder(self.path, self.owner)
         try:
-            _ensure(handle, SKILLS, None, 0o755 if self.owner else 0o700)
             _ensure(handle, PRIVATE, None, 0o700)
             for name in WRITABLE:
                 _ensure(handle, name, self.owner, 0o700)
@@ -176,7 +192,7 @@ class Workspace:
         except FileNotFoundError:
             # Another may have begun it meanwhile, and staged something already.
             with suppress(FileExistsError):
-                _write(handle, Metadata({}, {}), os.link)
+                _write(handle, Metadata({}, {}, {}), os.link)
 
     def give(self, handle: int) -> None:
         """Let what was just made belong to whoever commands run as."""
@@ -230,14 +246,29 @@ class Workspace:
             if empty:
                 self._move(run, f"{PRIVATE}/{_SPARE}")
 
+    def results(self) -> list[str]:
+        """What lies in the folder for results, by its paths in the workspace."""
+        with suppress(OSError):
+            handle = os.open(OUT, _FOLDER, dir_fd=self.handle)
+            try:
+                return [f"{OUT}/{name}" for name in os.listdir(handle)]
+            finally:
+                os.close(handle)
+        return []
+
     def _move(self, old: str, new: str) -> None:
         os.rename(old, new, src_dir_fd=self.handle, dst_dir_fd=self.handle)
 
     # What a run is told
 
-    def variables(self, inside_root: str, skill: str, run: str) -> dict[str, str]:
-        """The variables every run has; `inside_root` is where it sees the workspace."""
-        places = {**_VARIABLES, "RUN_DIR": run}
+    def variables(
+        self, inside_root: str, skill: str, run: str, skills: str = SKILLS
+    ) -> dict[str, str]:
+        """The variables every run has; `inside_root` is where it sees the workspace.
+
+        `skills` is the folder in it that holds the skill.
+        """
+        places = {**_VARIABLES, "SKILLS_DIR": skills, "RUN_DIR": run}
         found = {name: posixpath.join(inside_root, at) for name, at in places.items() if at}
         return {"WORKSPACE_DIR": inside_root, **found, "SKILL_NAME": skill}
 
@@ -259,9 +290,12 @@ class Workspace:
             return home
         return path if path.partition("/")[0] in (SKILLS, *WRITABLE) else home
 
-    def enter(self, cwd: str) -> str:
-        """The same place, made where it may be and is missing; RunRefused if it can not be had."""
-        place = plain(cwd)
+    def enter(self, cwd: str, homes: Mapping[str, str]) -> str:
+        """Where that is on disk, made where it may be and is missing; RunRefused if it is nowhere.
+
+        `homes` are the copies of the skills that a run sees, by name.
+        """
+        place = placed(plain(cwd), homes)
         try:
             os.close(self._entered(place))
         except (OSError, PathEscape) as error:
@@ -281,11 +315,11 @@ class Workspace:
 
     def metadata(self) -> Metadata:
         """What is remembered; what is damaged is forgotten."""
-        try:
-            with open(os.open(METADATA, _READ, dir_fd=self.handle), "rb", 0) as file:
-                return _parsed(json.loads(file.readall()))
-        except (OSError, ValueError, RecursionError):
-            return Metadata({}, {})
+        return _read(METADATA, self.handle)
+
+    def _kept(self) -> Metadata:
+        """The same, of a workspace that is closed."""
+        return _read(os.path.join(self.path, METADATA))
 
     @contextmanager
     def locked(self) -> Iterator[Metadata]:
@@ -296,7 +330,7 @@ class Workspace:
         lock = hold(self._lock, fcntl.LOCK_EX)
         try:
             kept = self.metadata()
-            before = Metadata(dict(kept.staged), dict(kept.pins))
+            before = Metadata(dict(kept.staged), dict(kept.pins), dict(kept.copies))
             yield kept
             if kept != before:
                 _write(self.handle, kept)
@@ -325,6 +359,20 @@ def plain(path: str) -> str:
     if parts[0] == SKILLS and len(parts) > 2 and parts[2] in LINKS:
         return "/".join([LINKS[parts[2]], *parts[3:]])
     return path
+
+
+def placed(path: str, homes: Mapping[str, str]) -> str:
+    """Where a path of a run is on disk: `skills/<name>` is one of the copies that the run has.
+
+    `skills` itself is the folder of the last of them, the run's own.
+    """
+    top, _, rest = path.partition("/")
+    if top != SKILLS:
+        return path
+    name, _, below = rest.partition("/")
+    if not name and homes:
+        return posixpath.dirname([*homes.values()][-1])
+    return posixpath.join(homes[name], below).rstrip("/") if name in homes else path
 
 
 def checked_name(name: str) -> str:
@@ -375,8 +423,8 @@ def place_of(folder: str, owner: Owner | None, shelters: Sequence[str] = SHELTER
 def _with_locks(folder: str) -> str:
     locks = os.path.join(folder, LOCKS)
     if not os.path.isdir(locks):
-        os.makedirs(folder, 0o700, exist_ok=True)
-        os.makedirs(locks, 0o700, exist_ok=True)
+        make_folder(folder)
+        make_folder(locks)
     return folder
 
 
@@ -478,12 +526,22 @@ def _ensure(parent: int, name: str, owner: Owner | None, mode: int) -> None:
 # Metadata
 
 
+def _read(path: str, folder: int | None = None) -> Metadata:
+    try:
+        with open(os.open(path, _READ, dir_fd=folder), "rb", 0) as file:
+            return _parsed(json.loads(file.readall()))
+    except (OSError, ValueError, RecursionError):
+        return Metadata({}, {}, {})
+
+
 def _parsed(data: object) -> Metadata:
     tables = data if isinstance(data, dict) else {}
-    staged, pins = (tables.get(name) for name in Metadata._fields)
+    staged, pins, copies = (tables.get(name) for name in Metadata._fields)
+    stamps = copies.items() if isinstance(copies, dict) else ()
     return Metadata(
         {name: Stage(*map(str, row)) for name, row in _rows(staged, [str] * len(Stage._fields))},
         {to: Pin(str(row[0]), int(str(row[1]))) for to, row in _rows(pins, [str, int])},
+        {str(name): stamp for name, stamp in stamps if isinstance(stamp, str)},
     )
 
 

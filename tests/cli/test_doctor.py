@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from skillbelt.cli import doctor as cli_doctor
 from skillbelt.cli import main
-from skillbelt.sandbox import probes, registry
+from skillbelt.sandbox import cgroups, probes, registry
 from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.probes import FILES, PROBES, Probe
@@ -148,6 +149,7 @@ class Missing(NoSandbox):
 def few(monkeypatch: pytest.MonkeyPatch, *sandboxes: Sandbox, attacks: tuple[Probe, ...]) -> None:
     """The command in this process, with fewer attacks; those that are left are real."""
     monkeypatch.setattr(probes, "PROBES", attacks)
+    monkeypatch.setattr(cli_doctor, "_print_groups", lambda: None)
     native = [one for one in sandboxes if one.level]
     monkeypatch.setattr(registry, "native_sandboxes", lambda: native)
     monkeypatch.setattr(registry, "sandboxes", lambda *_: sandboxes)
@@ -187,6 +189,17 @@ def test_a_sandbox_that_can_not_be_used_says_why(
     assert (first["available"], first["reason"]) == (False, Missing().unavailable())
 
 
+def test_without_a_control_group_it_is_told_how_to_have_one(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cgroups, "hierarchy", lambda: None)
+    assert doctor(tree) == 0
+    assert "`systemd-run --user --scope -p Delegate=yes skillbelt ...`" in capsys.readouterr().out
+    monkeypatch.setattr(cgroups, "hierarchy", lambda: cgroups.Hierarchy(2, ("/sys/fs/cgroup",)))
+    assert doctor(tree) == 0
+    assert "systemd-run" not in capsys.readouterr().out
+
+
 def test_nothing_is_tried_once_a_sandbox_works(
     tree: Tree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,7 +227,10 @@ def test_the_sandbox_of_the_settings_is_the_one(
     few(monkeypatch, Missing(), LandlockSandbox(), NoSandbox(), attacks=())
     tree.setenv("SKILLBELT_SANDBOX", wanted)
     assert doctor(tree) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith(told)
+    lines = capsys.readouterr().out.splitlines()
+    assert next(line for line in lines if line.startswith("commands ")).startswith(told)
+    weaker = lines[-1].startswith("  it does not hold: names, modes and times of your other files")
+    assert weaker == (wanted == "landlock")
 
 
 def test_without_any_sandbox_that_is_told(
@@ -300,7 +316,8 @@ def test_every_sandbox_of_this_machine_is_attacked(tree: Tree) -> None:
 
 PROGRAM = """
 import sys
-from skillbelt.sandbox import probes, registry
+from skillbelt.cli import doctor as cli_doctor
+from skillbelt.sandbox import cgroups, probes, registry
 probes.PROBES = probes.FILES[:2]
 registry.sandboxes = lambda *_: (registry.LandlockSandbox(),)
 """

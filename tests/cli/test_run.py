@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from skillbelt.sandbox.registry import sandboxes
 from tests.benches import FOLDER, SKILL, Bench, alive
-from tests.terminal import on_terminal
+from tests.terminal import Terminal, on_terminal
 from tests.tree import Done, Tree
 
 KEYS = ["stdout", "stderr", "exit_code", "timed_out", "duration_ms", "output_files", "limits_hit",
@@ -280,9 +283,61 @@ def test_a_saved_file_can_be_the_input_of_another_run(kit: Tree) -> None:
     assert done.stdout == "kept\n"
 
 
-def test_one_run_finds_what_another_left(kit: Tree) -> None:
-    run(kit, "--", "touch", "out/left")
-    assert run(kit, "--", "ls", "out").stdout == "left\n"
+def test_a_run_finds_nothing_of_another(kit: Tree) -> None:
+    kit.skill("project/.agents/skills/other")
+    kit.write("project/private.txt", "mine")
+    run(kit, "--input", "private.txt", "--", "touch", "work/left", ".venv/left")
+    for name in (SKILL, "other"):
+        done = kit.run("run", name, "--yes", "--", "bash", "-c", "ls -A work/inputs .venv; ls work")
+        assert done.stdout == ".venv:\n\nwork/inputs:\ninputs\n"
+
+
+def test_runs_of_a_session_find_what_it_left_and_others_do_not(kit: Tree) -> None:
+    run(kit, "--session", "s1", "--", "touch", "out/left")
+    assert run(kit, "--session", "s1", "--", "ls", "out").stdout == "left\n"
+    assert run(kit, "--session", "s2", "--", "ls", "out").stdout == ""
+    assert run(kit, "--", "ls", "out").stdout == ""
+    kit.write(f"{FOLDER}/main.sh", "ls out")
+    assert kit.run("exec", SKILL, "--yes", "--session", "s1").stdout == "left\n"
+    assert kit.run("exec", SKILL, "--yes").stdout == ""
+
+
+def test_a_session_of_the_same_name_in_another_project_is_another(kit: Tree) -> None:
+    kit.skill("elsewhere/.agents/skills/kit")
+    here, there = str(kit.project), str(kit.path("elsewhere"))
+    options = ("run", SKILL, "--yes", "--session", "s1")
+    kit.run(*options, "--project", here, "--", "touch", "out/left")
+    assert kit.run(*options, "--project", there, "--", "ls", "out").stdout == ""
+    assert kit.run(*options, "--project", here, "--", "ls", "out").stdout == "left\n"
+
+
+def test_a_session_needs_a_name(kit: Tree) -> None:
+    done = run(kit, "--session", " ", "--", "true")
+    assert (done.exit_code, "--session takes the name" in done.stderr) == (2, True)
+
+
+def test_files_that_are_only_named_are_kept_where_it_says(kit: Tree) -> None:
+    done = run(kit, "--output", "out/*", "--", "bash", "-c", "echo text > out/a.txt")
+    (place,) = re.findall(r"its files are kept in (\S+) until", done.stderr)
+    assert Path(place, "out", "a.txt").read_text() == "text\n"
+
+
+def test_what_runs_is_what_was_asked_for(kit: Tree) -> None:
+    """Somebody changes the script while it is asked for, and has another run stage it."""
+    script = kit.write(f"{FOLDER}/scripts/report.py", "print('first')\n")
+    time.sleep(0.15)  # so that the copy is kept for the next run
+    with Terminal(
+        kit, "run", SKILL, "--session", "s", "--", "python3", "scripts/report.py"
+    ) as asked:
+        asked.until("?")
+        script.write_text("print('NEVER APPROVED')\n")
+        refused = kit.run("run", SKILL, "--session", "s", "--", "echo", "x")
+        assert refused.exit_code == 4
+        asked.type("o\n")
+        code, shown = asked.end()
+    assert "NEVER APPROVED" not in shown
+    assert (code, "changed while its run was asked for" in " ".join(shown.split())) == (1, True)
+    assert kit.run("log", "--type", "run", "--json").document["events"] == []
 
 
 def test_all_of_the_output_is_shown_however_long_it_is(kit: Tree) -> None:

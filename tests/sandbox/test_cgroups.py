@@ -159,3 +159,115 @@ def test_the_group_of_everything_is_left_as_it_is(
     monkeypatch.setattr(cgroups, "_own_groups", lambda: {"": "/main"})
     assert cgroups._second_version() is None
     assert (tmp_path / "cgroup.subtree_control").read_text() == ""
+
+
+def handed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A group that we are in, as `systemd-run --user --scope -p Delegate=yes` makes one."""
+    own = folder / "run.scope"
+    own.mkdir()
+    for group in (folder, own):
+        (group / "cgroup.controllers").write_text("memory pids")
+        (group / "cgroup.subtree_control").write_text("")
+        (group / "cgroup.procs").write_text("")
+    monkeypatch.setattr(cgroups, "MOUNT", str(folder))
+    monkeypatch.setattr(cgroups, "_own_groups", lambda: {"": "/run.scope"})
+    # Who is in it can not hand down.
+    real = cgroups._told_to_hand_down
+
+    def told(group: str) -> bool:
+        return os.path.isdir(f"{group}/{cgroups._OWN}") and real(group)
+
+    monkeypatch.setattr(cgroups, "_told_to_hand_down", told)
+    return own
+
+
+@pytest.mark.parametrize("mark, used", [(b"1", True), (b"0", False)])
+def test_a_group_that_was_given_to_us_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: bytes, used: bool
+) -> None:
+    """We make room in it first; one that is only writable is left to whoever keeps house there."""
+    own = handed_over(tmp_path, monkeypatch)
+    monkeypatch.setattr(os, "getxattr", lambda *_: mark)
+    assert cgroups._second_version() == (Hierarchy(2, (str(own),)) if used else None)
+    assert (own / cgroups._OWN).is_dir() is used
+
+
+def test_where_nobody_marks_groups_ours_begin_where_our_rights_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = handed_over(tmp_path, monkeypatch)
+
+    def none(*_: object) -> bytes:
+        raise OSError
+
+    monkeypatch.setattr(os, "getxattr", none)
+    monkeypatch.setattr(os, "access", lambda path, _: path != str(tmp_path))
+    assert cgroups._second_version() == Hierarchy(2, (str(own),))
+    monkeypatch.setattr(os, "access", lambda *_: True)
+    assert not cgroups._given(str(own))
+
+
+def test_room_that_does_not_help_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = handed_over(tmp_path, monkeypatch)
+    monkeypatch.setattr(cgroups, "_told_to_hand_down", lambda _: False)
+    monkeypatch.setattr(os, "getxattr", lambda *_: b"1")
+    assert cgroups._second_version() is None
+    assert not (own / cgroups._OWN).exists()
+
+
+UNIFIED = "/sys/fs/cgroup/unified" if os.path.isdir("/sys/fs/cgroup/unified") else "/sys/fs/cgroup"
+
+
+@pytest.mark.skipif(
+    not os.path.exists(f"{UNIFIED}/cgroup.controllers") or not os.access(UNIFIED, os.W_OK),
+    reason="there are no control groups of the second version to write to",
+)
+def test_all_processes_of_a_group_move_into_another() -> None:
+    source, target = (f"{UNIFIED}/skillbelt-test-{os.getpid()}{end}" for end in "ab")
+    os.mkdir(source)
+    os.mkdir(target)
+    children = [subprocess.Popen(["sleep", "60"]) for _ in range(3)]
+    try:
+        for child in children:
+            Path(source, "cgroup.procs").write_text(str(child.pid))
+        cgroups._move(source, target)
+        assert Path(source, "cgroup.procs").read_text() == ""
+        moved = set(Path(target, "cgroup.procs").read_text().split())
+        assert moved == {str(child.pid) for child in children}
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+        for folder in (source, target):
+            while not cgroups._removed(folder):
+                time.sleep(0.001)
+
+
+@needs_groups
+def test_a_group_that_could_not_be_removed_is_removed_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And so is one that a runtime left that was killed while this one runs."""
+    found = hierarchy()
+    assert found is not None
+    monkeypatch.setattr(cgroups, "_REMOVE_SECONDS", 0.0)
+    group = ControlGroup(found, Limits())
+    with subprocess.Popen(["sleep", "60"]) as child:
+        group.join(child.pid)
+        group.remove()
+        assert groups() != []
+        child.kill()
+    left = [os.path.join(parent, "skillbelt-4194305-1") for parent in found.parents]
+    for folder in left:
+        os.mkdir(folder)
+    until = time.monotonic() + 50
+    while groups() and time.monotonic() < until:
+        monkeypatch.setattr(cgroups, "_next_sweep", 0.0)
+        monkeypatch.setattr(cgroups, "_REMOVE_SECONDS", 2.0)
+        made = cgroups.open_group(Limits())
+        assert made is not None
+        made.remove()
+    assert groups() == []
+    assert not any(os.path.exists(folder) for folder in left)

@@ -6,7 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from skillbelt.sandbox.gate import Gate, Unreachable, resolve
+from skillbelt.hosts import resolve
+from skillbelt.sandbox.gate import Gate, Unreachable
 from skillbelt.sandbox.request import Refused
 
 

@@ -9,8 +9,7 @@ from skillbelt.sandbox import linux
 from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
-from skillbelt.sandbox.registry import choose, name_for, native_sandboxes, sandboxes
-from skillbelt.sandbox.sandlock import SandlockSandbox
+from skillbelt.sandbox.registry import choice_of, choose, name_for, native_sandboxes, sandboxes
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
 
@@ -40,14 +39,21 @@ def test_auto_is_the_strongest() -> None:
 
 def test_auto_takes_the_next_one_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LinuxSandbox, "unavailable", broken)
-    monkeypatch.setattr(SandlockSandbox, "unavailable", broken)
     assert choose().name == "landlock"
+
+
+def test_auto_does_not_go_down_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choice_of().warning == choice_of("landlock").warning == ""
+    monkeypatch.setattr(LinuxSandbox, "unavailable", broken)
+    said = choice_of().warning
+    assert said.startswith(
+        "bubblewrap: it is broken: mend it; held by landlock instead, without: names"
+    )
 
 
 def test_auto_never_takes_one_that_holds_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Case 93."""
     monkeypatch.setattr(LinuxSandbox, "unavailable", broken)
-    monkeypatch.setattr(SandlockSandbox, "unavailable", broken)
     monkeypatch.setattr(LandlockSandbox, "unavailable", broken)
     with pytest.raises(SandboxUnavailable, match=r"bubblewrap: it is broken.*landlock: it is"):
         choose()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -59,8 +60,7 @@ async def test_the_command_of_the_page_serves(skills: Tree) -> None:
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples" / "mcp").glob("*.py")), ids=str)
 def test_every_example_runs(script: Path, tree: Tree) -> None:
-    (tree.project / ".agents").mkdir()
-    os.symlink(ROOT / "examples" / "skills", tree.project / ".agents" / "skills")
+    shutil.copytree(ROOT / "examples" / "skills", tree.project / ".agents" / "skills")
     done = subprocess.run(
         [sys.executable, str(script)],
         cwd=tree.project,

@@ -44,8 +44,7 @@ def fetch(cache: Path) -> Pull:
     def fetch(source: str, **options: object) -> Pulled:
         limits = options.pop("limits", QUICK)
         assert isinstance(limits, Limits)
-        flags = {name: bool(value) for name, value in options.items()}
-        return pull(source, cache_dir=str(cache), limits=limits, **flags)
+        return pull(source, cache_dir=str(cache), limits=limits, **options)  # type: ignore[arg-type]
 
     return fetch
 

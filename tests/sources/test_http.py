@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from skillbelt.sources.addresses import Door
 from skillbelt.sources.bounds import Deadline, Refusal
 from skillbelt.sources.failure import OutOfTime, SourceFailure
 from skillbelt.sources.http import Answer, Http, Validators, origin, redirected
@@ -25,11 +26,12 @@ def get(
     seconds: float = 20,
     known: Validators | None = None,
     same_origin: bool = False,
+    private: tuple[str, ...] = (),
 ) -> tuple[Answer, bytes]:
     body = bytearray()
 
     async def run() -> Answer:
-        http = Http(limits, Deadline(url, seconds))
+        http = Http(limits, Deadline(url, seconds), Door(url, private))
         try:
             async with asyncio.timeout(seconds):
                 return await http.get(
@@ -125,7 +127,7 @@ def test_a_redirect_to_another_host_carries_no_password(server: Server) -> None:
         server.pages["/c"] = Reply(status=302, headers={"Location": "/a"})
         other.pages["/b"] = b"end"
         url = server.url.replace("http://", "http://me:secret@")
-        assert get(f"{url}/c")[1] == b"end"
+        assert get(f"{url}/c", private=("localhost",))[1] == b"end"
         assert all("authorization" in headers for headers in server.headers)
         assert "authorization" not in other.headers[0]
         assert "secret" not in str(other.headers)
@@ -234,7 +236,7 @@ def test_what_the_writer_raises_passes_through(server: Server) -> None:
         raise Refusal(f"{len(data)} bytes")
 
     async def run() -> None:
-        http = Http(LIMITS, Deadline("x", 20))
+        http = Http(LIMITS, Deadline("x", 20), Door(server.url))
         try:
             await http.get(f"{server.url}/a", write, most=100)
         finally:

@@ -30,6 +30,7 @@ from skillbelt.artifacts.protocol import (
     owners,
 )
 from skillbelt.errors import ArtifactError
+from skillbelt.private import make_folder
 from skillbelt.store.protocol import SessionKey
 
 # After so long, what was begun and not finished was left by a process that died.
@@ -107,8 +108,8 @@ class DiskArtifacts:
         return bool(gone)
 
     def _prepare(self) -> None:
-        os.makedirs(os.path.dirname(self.folder), 0o700, exist_ok=True)
-        _make_folder(self.folder)
+        make_folder(os.path.dirname(self.folder))
+        make_folder(self.folder)
         for name in ("new", "kept", "blobs"):
             _make_folder(f"{self.folder}/{name}")
         if not self._swept:

@@ -16,7 +16,8 @@ from skillbelt.build.sources import OUTPUT, declared, source_of
 from skillbelt.build.workroom import carry_out
 from skillbelt.errors import FileUnreadable, LoadError, RunRefused
 from skillbelt.files import read_file
-from skillbelt.paths import create_beneath, make_folders, open_folder
+from skillbelt.paths import create_beneath, make_folders
+from skillbelt.reach import open_dir
 from skillbelt.settings import Settings
 from skillbelt.skill import Skill
 
@@ -123,7 +124,7 @@ def _place(skill: Skill, data: bytes) -> None:
     new = not os.path.lexists(os.path.join(skill.dir, folder))
     temporary = f".{name}.{os.getpid()}"
     try:
-        top = open_folder(skill.dir)
+        top = open_dir(skill.dir, skill.fence)
         try:
             inside = make_folders(top, folder)
         finally:

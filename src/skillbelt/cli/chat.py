@@ -23,6 +23,7 @@ from skillbelt.cli.ask import (
 )
 from skillbelt.cli.output import CLI_SESSION, count, print_table
 from skillbelt.errors import SkillbeltError
+from skillbelt.private import create_file, make_folder
 from skillbelt.text import one_line, shorten
 
 if TYPE_CHECKING:
@@ -290,8 +291,8 @@ class _Lines:
         import readline
 
         with suppress(OSError):
-            os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
-            os.close(os.open(self._file, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            make_folder(os.path.dirname(self._file))
+            create_file(self._file)
             readline.write_history_file(self._file)
 
     @staticmethod

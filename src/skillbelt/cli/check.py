@@ -7,13 +7,14 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from skillbelt.check import check_all
 from skillbelt.cli.output import diagnostics_json, print_json, say
 from skillbelt.errors import ConfigError
 from skillbelt.fixes import Fixed, diff, fix_file
-from skillbelt.roots import local_roots
+from skillbelt.roots import fence_of, local_roots
 from skillbelt.rules import finding, harden
 from skillbelt.scan import rules
 from skillbelt.settings import Settings, load_settings
@@ -59,13 +60,17 @@ def run(args: argparse.Namespace) -> int:
     settings = load_settings(args.project, config=args.config)
     chosen = targets(args.paths, settings)
     files, said = chosen.files, chosen.diagnostics
+    fence = partial(fence_of, settings=settings)
     if args.fix or args.dry_run:
-        fixed = [fix_file(path, dry_run=args.dry_run, limits=settings.limits) for path in files]
+        fixed = [
+            fix_file(path, dry_run=args.dry_run, limits=settings.limits, fence=fence(path))
+            for path in files
+        ]
         _show_fixes(fixed, form, args)
         said += tuple(diagnostic for one in fixed for diagnostic in one.diagnostics)
         files = files if args.dry_run else tuple(one.path for one in fixed)
     said = harden(said) if args.strict else said
-    found = said + check_all(files, strict=args.strict, limits=settings.limits)
+    found = said + check_all(files, strict=args.strict, limits=settings.limits, fence=fence)
     _show(found, len(files), form, args)
     return 1 if any(diagnostic.severity == "error" for diagnostic in found) else 0
 
@@ -105,7 +110,8 @@ def _named(path: str, settings: Settings) -> Targets:
 
 def _below(folder: str, settings: Settings) -> Targets:
     """Every skill in the folder, also those whose file is spelled wrongly."""
-    walker = Walker(folder, rules(settings)._replace(loose_file_name=True), Pulse())
+    how = rules(settings)._replace(loose_file_name=True, fence=fence_of(folder, settings))
+    walker = Walker(folder, how, Pulse())
     walker.walk()
     files = tuple(found.location for found in walker.found)
     said = [_graded(one) for one in walker.diagnostics if one.path not in files]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -192,7 +193,7 @@ def _sandbox_json(state: State) -> dict[str, object]:
 
 
 def _print_sandboxes(states: Sequence[State], settings: Settings) -> None:
-    from skillbelt.sandbox.registry import choose
+    from skillbelt.sandbox.registry import choose, not_held
 
     try:
         used = choose(settings.sandbox, settings)
@@ -203,6 +204,9 @@ def _print_sandboxes(states: Sequence[State], settings: Settings) -> None:
         f"in the sandbox {used.name}" if used.level else "without a sandbox, as the settings say"
     )
     print(f"commands run {where}")
+    if not_held(used):
+        print(f"  it does not hold: {not_held(used)}")
+    _print_groups()
     for state in states:
         name = state.sandbox.name
         if state.reason is not None:
@@ -211,6 +215,17 @@ def _print_sandboxes(states: Sequence[State], settings: Settings) -> None:
             print(
                 f"  {name} works too{'' if state.sandbox.level else ', but it holds nothing back'}"
             )
+
+
+def _print_groups() -> None:
+    """Whether the kernel itself keeps the memory of a run, and how to have it do so."""
+    from skillbelt.sandbox.cgroups import HOW_TO_HAVE_ONE, hierarchy
+
+    if sys.platform == "linux" and hierarchy() is None:
+        print(
+            "  their memory is watched, and not kept by the kernel: no control group can be made "
+            f"here; where systemd runs, `{HOW_TO_HAVE_ONE} skillbelt ...` gives one"
+        )
 
 
 def _attack(states: Sequence[State], args: argparse.Namespace) -> Matrix:

@@ -7,13 +7,11 @@ import json
 import sys
 
 from skillbelt.cli.live import Live
-from skillbelt.cli.output import CLI_SESSION, SANDBOX_HELP, open_catalog, print_json
-from skillbelt.cli.run import TIMED_OUT, open_workbench, tell_end
+from skillbelt.cli.output import SANDBOX_HELP, SESSION_HELP, open_catalog, print_json
+from skillbelt.cli.run import TIMED_OUT, open_workbench, tell_end, whose
 from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.execute import Execution, denied, execute
-from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
-from skillbelt.workbench import Who
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="milliseconds at most (default: the limit exec_timeout_seconds)",
     )
+    parser.add_argument("--session", metavar="S", help=SESSION_HELP)
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     parser.add_argument("--yes", action="store_true", help="say yes to what this run asks for")
 
@@ -54,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
                 bench,
                 skill,
                 given,
-                who=Who(SessionKey(*CLI_SESSION), "user"),
+                who=whose(args),
                 script=args.script,
                 timeout_ms=args.timeout_ms,
                 listener=None if args.json else live,

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     request = gate.require(gate.load_request(skill, "user"))
     storage = open_storage(settings)
     body = load_skill_body(skill, settings.limits, overflow=settings.body_overflow, storage=storage)
-    gate.record_load(request, body)
+    gate.record_load(request, body, skill)
     docs = [
         load_resource(skill, path.strip(), limits=settings.limits, full=True, storage=storage)
         for path in args.docs.split(",")

@@ -22,6 +22,10 @@ SANDBOX_HELP = "auto, none, or one that `skillbelt doctor -v` lists (default: th
 # Whose session a run from the command line is: what a SessionKey is made of. The key itself would
 # bring the store along.
 CLI_SESSION = ("skillbelt", "cli", "default")
+SESSION_HELP = (
+    "the conversation it belongs to: its workspace stays for the next run (default: none, and the "
+    "run gets an empty one)"
+)
 
 
 def open_catalog(args: argparse.Namespace, *, refresh: bool = False) -> Catalog:

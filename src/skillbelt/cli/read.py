@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         lines=args.lines,
         storage=open_storage(catalog.settings),
     )
-    gate.record_load(request, loaded)
+    gate.record_load(request, loaded, skill)
     if args.json:
         print_json(_document(loaded))
     else:

@@ -14,6 +14,7 @@ from skillbelt.cli.live import Live
 from skillbelt.cli.output import (
     CLI_SESSION,
     SANDBOX_HELP,
+    SESSION_HELP,
     open_catalog,
     print_json,
     say,
@@ -64,6 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a variable for the command; may be repeated",
     )
     parser.add_argument("--cwd", metavar="D", default="", help="where to run, below the skill")
+    parser.add_argument("--session", metavar="S", help=SESSION_HELP)
     parser.add_argument(
         "--timeout",
         metavar="S",
@@ -82,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
     call = _call(args, catalog.settings.limits.max_stdin_bytes)
-    who = Who(SessionKey(*CLI_SESSION), "user")
+    who = whose(args)
     with Live() as live, open_workbench(catalog, args, live) as bench:
         result = bench.run(skill, call, who, None if args.json else live)
     if args.json:
@@ -90,6 +92,15 @@ def run(args: argparse.Namespace) -> int:
     else:
         _tell(result, args)
     return _exit_code(result, args)
+
+
+def whose(args: argparse.Namespace) -> Who:
+    """Whose run it is: of the conversation that is named, or of none."""
+    if args.session is not None and not args.session.strip():
+        raise ConfigError("--session takes the name of a conversation, such as report-1")
+    if args.session is None:
+        return Who(SessionKey(*CLI_SESSION), "user", once="whole" if args.json else "named")
+    return Who(SessionKey(*CLI_SESSION[:2], args.session), "user")
 
 
 def open_workbench(catalog: Catalog, args: argparse.Namespace, live: Live) -> Workbench:

@@ -43,15 +43,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="measure the search with requests whose right answers are known: JSON lines with "
         "query and relevant, a list of names",
     )
-    parser.add_argument("--plot", metavar="FILE", help="with --eval: draw the measures, as SVG")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the skills that fit best; 1 when none does."""
     if (args.query is None) == (args.eval is None):
         raise ConfigError("search: give a query, or --eval FILE")
-    if args.plot and not args.eval:
-        raise ConfigError("search: --plot goes with --eval")
     catalog = open_catalog(args)
     filters = _filters(catalog, args)
     catalog.index_for_search()
@@ -117,21 +114,8 @@ def _evaluate(catalog: Catalog, filters: Filters, args: argparse.Namespace) -> i
         ]
 
     report = evaluate(labelled, find)
-    if args.plot:
-        _draw(report, args.plot)
     _print_report(report, args)
     return 0
-
-
-def _draw(report: Report, path: str) -> None:
-    from skillbelt.search.plot import svg
-
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(svg(report, "skillbelt search"))
-    except OSError as error:
-        why = error.strerror or error
-        raise ConfigError(f"search: {path} can not be written: {why}; give another file") from None
 
 
 def _print_report(report: Report, args: argparse.Namespace) -> None:

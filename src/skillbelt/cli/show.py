@@ -34,7 +34,9 @@ def run(args: argparse.Namespace) -> int:
     listing = manifest_of(skill, limits)
     # Of a skill of another server there is a head here, and no text to be checked.
     foreign = skill.origin.kind == "mcp"
-    checked = () if foreign else check_file(skill.location, limits=limits).diagnostics
+    checked = (
+        () if foreign else check_file(skill.location, limits=limits, fence=skill.fence).diagnostics
+    )
     diagnostics = [*checked, *listing.diagnostics]
     if args.json:
         print_json(_document(skill, listing, diagnostics))

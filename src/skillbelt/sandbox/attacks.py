@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import tty
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
@@ -91,8 +92,31 @@ class Listeners:
             end.close()
 
 
+class Typing:
+    """A terminal of the user that something was typed into; whoever may open it reads that."""
+
+    def __init__(self) -> None:
+        self._keyboard, self.handle = os.openpty()
+        tty.setraw(self.handle)
+        os.fchown(self.handle, *current_identity())
+        self.path = os.ttyname(self.handle)
+        os.set_blocking(self._keyboard, False)
+        os.write(self._keyboard, _SECRET.encode())
+
+    def touched(self) -> bool:
+        """Whether something was shown there."""
+        with suppress(BlockingIOError):
+            return bool(os.read(self._keyboard, 2**16))
+        return False
+
+    def close(self) -> None:
+        """Close both ends."""
+        os.close(self._keyboard)
+        os.close(self.handle)
+
+
 class Scene:
-    """A home with a secret, a skill, two workspaces, sockets and a process to be attacked."""
+    """A home with a secret, a skill, two workspaces, and what of the host is to be attacked."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -107,6 +131,7 @@ class Scene:
         for folder, names, files in os.walk(root):
             for name in (".", *names, *files):
                 os.chown(os.path.join(folder, name), *current_identity())
+        self.terminal = Typing()
         self.planted = f"planted-{os.path.basename(root)}"
         self.victim = _victim()
         self._standing, self._before = _standing(self.victim.pid), self._state()
@@ -136,6 +161,8 @@ class Scene:
                 "marker": _MARKER,
                 "pid": os.getpid(),
                 "victim": self.victim.pid,
+                "terminal": self.terminal.path,
+                "terminal_handle": self.terminal.handle,
                 "tcp": sockets.tcp.getsockname()[1],
                 "udp": sockets.udp.getsockname()[1],
                 "abstract": _name(sockets.abstract),
@@ -148,6 +175,8 @@ class Scene:
         """What the host shows of an attack that worked; empty when it shows nothing."""
         if self.listeners.visits():
             return "a socket of the host was reached"
+        if self.terminal.touched():
+            return "a terminal of the host was written to"
         if _ended_late(self.planted):
             return "a process of the run was alive after its result"
         if self.victim.poll() is not None:
@@ -192,6 +221,7 @@ class Scene:
     def close(self) -> None:
         """End what was started."""
         _end(self.victim)
+        self.terminal.close()
         self.listeners.close()
 
 

@@ -11,9 +11,18 @@ from skillbelt.values import Limits
 
 MOUNT = "/sys/fs/cgroup"
 _PREFIX = "skillbelt-"
+# Where we and those beside us go, if we are in a group that was given to us: the second version
+# hands nothing down from a group that has processes itself.
+_OWN = f"{_PREFIX}runtime"
 _REMOVE_SECONDS = 2.0
+_SWEEP_SECONDS = 60.0
+_ROUNDS = 20
+_DELEGATED = ("user.delegate", "trusted.delegate")
 _WANTED = ("memory", "pids")
+HOW_TO_HAVE_ONE = "systemd-run --user --scope -p Delegate=yes"
 _number = count()
+_next_sweep = 0.0
+_left: set[str] = set()
 
 
 class Hierarchy(NamedTuple):
@@ -63,8 +72,10 @@ class ControlGroup:
         """Take it away; the kernel may need a moment after the last process."""
         until = time.monotonic() + _REMOVE_SECONDS
         for folder in self._folders:
-            while not _removed(folder) and time.monotonic() < until:
+            while not (gone := _removed(folder)) and time.monotonic() < until:
                 time.sleep(0.001)
+            if not gone:
+                _left.add(folder)
 
     def _set(self, file: str, value: str) -> None:
         path = self._path(file)
@@ -97,6 +108,21 @@ def _values(version: int, limits: Limits) -> tuple[tuple[str, str], ...]:
     )
 
 
+def open_group(limits: Limits) -> ControlGroup | None:
+    """A group for one run; None where there can be none."""
+    global _next_sweep
+    found = hierarchy()
+    if found is None:
+        return None
+    if time.monotonic() > _next_sweep:
+        _sweep(found)
+        _next_sweep = time.monotonic() + _SWEEP_SECONDS
+    try:
+        return ControlGroup(found, limits)
+    except OSError:
+        return None
+
+
 @lru_cache(maxsize=1)
 def hierarchy() -> Hierarchy | None:
     """Where this process may make groups; None where it may not. Tried once, for real."""
@@ -123,10 +149,13 @@ def _sweep(found: Hierarchy) -> None:
             gone = owner.isdigit() and not os.path.exists(f"/proc/{owner}")
             if name.startswith(_PREFIX) and gone:
                 _removed(os.path.join(parent, name))
+    for folder in tuple(_left):
+        if _removed(folder):
+            _left.discard(folder)
 
 
 def _second_version() -> Hierarchy | None:
-    """Our own group or the one around it, if it hands both controllers down."""
+    """Our own group or the one around it, if it hands both controllers down or can be made to."""
     own = _own_groups().get("", None)
     if own is None:
         return None
@@ -136,7 +165,50 @@ def _second_version() -> Hierarchy | None:
         inside = folder.startswith(root)
         if inside and (_hands_down(folder) or (folder != root and _told_to_hand_down(folder))):
             return Hierarchy(2, (folder,))
+    if here.startswith(f"{root}/") and _given(here) and _moved_down(here):
+        return Hierarchy(2, (here,))
     return None
+
+
+def _given(folder: str) -> bool:
+    """Whether the group was handed over to us, and not only happens to be writable.
+
+    A service manager marks those; else it is where our rights begin. In others it keeps house.
+    """
+    files = ("cgroup.procs", "cgroup.subtree_control")
+    if not all(os.access(os.path.join(folder, file), os.W_OK) for file in files):
+        return False
+    for name in _DELEGATED:
+        with suppress(OSError):
+            return os.getxattr(folder, name) == b"1"
+    return not os.access(os.path.dirname(folder), os.W_OK)
+
+
+def _moved_down(folder: str) -> bool:
+    """Make room: all processes of the group go into one below it. Then it may hand down."""
+    own = os.path.join(folder, _OWN)
+    try:
+        os.makedirs(own, exist_ok=True)
+        _move(folder, own)
+    except OSError:
+        pass
+    else:
+        if _told_to_hand_down(folder):
+            return True
+    with suppress(OSError):
+        _move(own, folder)
+        os.rmdir(own)
+    return False
+
+
+def _move(source: str, target: str) -> None:
+    for _ in range(_ROUNDS):
+        pids = _words_of(f"{source}/cgroup.procs")
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                _write(f"{target}/cgroup.procs", pid)
+        if not pids:
+            return
 
 
 def _hands_down(folder: str) -> bool:

@@ -220,7 +220,6 @@ class ContainerSandbox:
 
     def _enforced(self, job: Job, container: Container) -> dict[str, str]:
         network = bool(job.bridge)
-        denied = seccomp.denied_count(job.capabilities.processes, network)
         changed = ", changed from root" if run_identity() else ""
         return {
             "files": "container",
@@ -228,7 +227,7 @@ class ContainerSandbox:
             "time": "everything is ended at the deadline",
             "network": "network namespace, proxy only" if network else "none: network namespace",
             "other processes": "pid namespace",
-            "system calls": f"seccomp, {denied} denied",
+            "system calls": seccomp.described(job.capabilities.processes, network),
             **programs_enforced(job.capabilities.processes, not network),
             "user": f"uid {current_identity().uid}{changed}, no capabilities",
             **limits_enforced(job.limits, container.group, container.pid, self._engine.rootless),
@@ -270,6 +269,7 @@ def _task(job: Job, shape: Shape, own_users: bool) -> dict[str, object]:
     """What the first process is told; with `own_users` a container counts its processes alone."""
     network, processes = bool(job.bridge), job.capabilities.processes
     taken = {os.path.normpath(mount.target) for mount in shape.mounts}
+    followed = seccomp.FOLLOWED if network or not processes else ()
     argv = job.argv
     if job.bridge:
         # The bridge itself needs a socket with a name; the command behind it must not have one.
@@ -286,7 +286,7 @@ def _task(job: Job, shape: Shape, own_users: bool) -> dict[str, object]:
             for one in process_limits(job.limits, 1)
             if own_users or one[0] != resource.RLIMIT_NPROC
         ],
-        "filter": seccomp.program(processes, network).hex(),
+        "filter": seccomp.program(processes, network, more=followed).hex(),
         # A bridge must become the command yet.
         "lock": None if processes or network else seccomp.lock_task(),
     }

@@ -4,8 +4,11 @@ import os
 from typing import NamedTuple
 
 from skillbelt.sandbox.cgroups import MOUNT
+from skillbelt.sandbox.hidden import Hoard, find_hoard
+from skillbelt.sandbox.limits import counted_enforced
 from skillbelt.sandbox.process import TICK_SECONDS
 from skillbelt.sandbox.protocol import Job
+from skillbelt.sandbox.spawn import descendants
 from skillbelt.sandbox.watch import DiskWatch, ProcessWatch
 from skillbelt.values import Limits
 
@@ -101,13 +104,22 @@ class ContainerWatch:
 
     def __init__(self, job: Job, temporary: str, group: Group, pid: int) -> None:
         self._limits, self._group, self._pid = job.limits, group, pid
+        self._workspace, self._temporary = job.workspace, temporary
         self._disk = DiskWatch(job.workspace, job.limits)
         self._processes = ProcessWatch(job.limits, temporary)
         self._before = self._latest = group.counts()
 
     def look(self) -> str | None:
         """The limit that was passed, so that the run must end."""
-        return self._disk.look() or self._counted() or self._processes.look(self._pid)
+        return (
+            self._disk.look(self._hoard)
+            or self._counted()
+            or self._processes.look(self._pid, self._hoard)
+        )
+
+    def _hoard(self) -> Hoard:
+        pids = descendants(self._pid) if self._pid else []
+        return find_hoard(pids, self._workspace, self._temporary)
 
     def _counted(self) -> str | None:
         # The counters are gone with the container.
@@ -139,10 +151,16 @@ def limits_enforced(limits: Limits, group: Group, pid: int, own_users: bool) -> 
     counted = 0 < group.processes <= limits.max_processes + 1
     uncounted = "rlimit in a user namespace" if own_users else "not enforced: the engine does not"
     unseen = "not enforced for all together; rlimit for each process"
-    watched = "watched, all processes together; rlimit for each" if pid else unseen
+    name = "cgroup of the container"
+    whole = {
+        **counted_enforced(name if held else ""),
+        **({} if pid else {"files without a name": "not enforced: nobody here sees the processes"}),
+    }
+    watched = whole["memory"] if pid else unseen
     return {
-        "memory": "cgroup of the container; rlimit for each process" if held else watched,
-        "process count": "cgroup of the container" if counted else uncounted,
+        **whole,
+        "memory": f"{name}; rlimit for each process" if held else watched,
+        "process count": name if counted else uncounted,
         "cpu": "rlimit for each process, watched for all" if pid else "rlimit for each process",
         "file size": "rlimit",
         "open files": "rlimit",

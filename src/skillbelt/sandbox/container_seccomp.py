@@ -1,21 +1,22 @@
 """Our filter for system calls in the form that container engines take, from the same tables.
 
-It is the outer of two: what an engine's library does not know yet is denied by the filter that each
-command gets besides, which is the very one of the native sandbox.
+It is the outer of two: each command gets the very filter of the native sandbox besides, and what
+this one must let through for the first process of the container ends there.
 """
 
 import errno
 import json
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import product
 
-from skillbelt.sandbox import seccomp
+from skillbelt.sandbox import seccomp, syscalls
+from skillbelt.sandbox.syscalls import Rights
 
 Rule = dict[str, object]
 _WHOLE = 0xFFFFFFFF  # the kernel looks at the lower half only, an engine at all of it
 _ARCHITECTURES = ("SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64")
-_STREAM_KINDS = 0xF
 
 
 @lru_cache(maxsize=4)
@@ -24,75 +25,87 @@ def profile(network: bool, machine: str = "") -> str:
     column = seccomp.MACHINES[(machine or platform.machine()).lower()].column
     return json.dumps(
         {
-            "defaultAction": "SCMP_ACT_ALLOW",
+            "defaultAction": "SCMP_ACT_ERRNO",
+            "defaultErrnoRet": errno.EPERM,
             "architectures": [_ARCHITECTURES[column]],
-            "syscalls": list(_rules(column, network)),
+            "syscalls": list(_rules(column, Rights(True, network, network, more=seccomp.FOLLOWED))),
         }
     )
 
 
-def _rules(column: int, network: bool) -> Iterator[Rule]:
-    denied = seccomp.denied_calls(True, network)
-    for table, code in ((denied, errno.EPERM), (seccomp.UNKNOWN, errno.ENOSYS)):
-        yield _rule([name for name, numbers in table.items() if numbers[column] >= 0], code)
-    for bit in _bits(seccomp.NAMESPACES):
-        yield _rule(["clone"], errno.EPERM, _masked(0, bit, bit))
-    yield from _socket_rules(network)
-    for command in (seccomp.TERMINAL_INPUT, seccomp.TERMINAL_LINUX):
-        yield _rule(["ioctl"], errno.EPERM, _masked(1, _WHOLE, command))
-    yield from _personality_rules()
-    other = {"index": 0, "value": 0, "op": "SCMP_CMP_NE"}
-    yield _rule(["prlimit64"], errno.EPERM, other)
-    yield from _set_id_rules(column)
+def _rules(column: int, rights: Rights) -> Iterator[Rule]:
+    allowed = {name for name, numbers in rights.allowed().items() if numbers[column] >= 0}
+    absent = [
+        name
+        for name, numbers in syscalls.ABSENT.items()
+        if numbers[column] >= 0 and name not in allowed
+    ]
+    yield {"names": absent, "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS, "args": []}
+    decided = {"socket"}  # without a network no argument makes it right
+    for name, conditions in _checks(rights):
+        decided.add(name)
+        if name in allowed:
+            yield _rule([name], *conditions)
+    yield _rule(sorted(allowed - decided))
 
 
-def _socket_rules(network: bool) -> Iterator[Rule]:
-    named = (seccomp.INET, seccomp.INET6, seccomp.UNIX)
-    yield from _all_but("socket", named if network else ())
-    if not network:
-        kind = _masked(1, _STREAM_KINDS, seccomp.DATAGRAM)
-        yield _rule(["socketpair"], errno.EACCES, kind)
-    yield from _all_but("socketpair", (seccomp.UNIX,))
+def _checks(rights: Rights) -> Iterator[tuple[str, tuple[Rule, ...]]]:
+    """The calls whose arguments decide: each time they do so alone, whoever else is named.
+
+    An engine takes several conditions on one argument as alternatives, so there is one at most.
+    """
+    yield "clone", (_masked(0, syscalls.NAMESPACES, 0),)
+    yield from _socket_checks(rights)
+    for condition in _all_but(1, syscalls.TERMINAL_INPUT, syscalls.TERMINAL_LINUX):
+        yield "ioctl", (condition,)
+    for value in syscalls.SAME_PERSONALITY:
+        yield "personality", (_masked(0, _WHOLE, value),)
+    for option in rights.prctl():
+        yield "prctl", (_masked(0, _WHOLE, option),)
+    yield "prlimit64", (_masked(0, _WHOLE, 0),)
+    for name, (place, bits) in syscalls.MODES.items():
+        yield name, (_masked(place, bits, 0),)
+    for name, (flags, mode) in syscalls.OPENS.items():
+        yield name, (_masked(flags, syscalls.MAKES_FILE, 0),)
+        yield name, (_masked(mode, syscalls.SET_ID_BITS, 0),)
 
 
-def _all_but(name: str, families: tuple[int, ...]) -> Iterator[Rule]:
-    """Several rules: an engine reads conditions on one argument as alternatives."""
-    highest = max(families, default=-1)
-    for family in set(range(highest)) - set(families):
-        yield _rule([name], errno.EACCES, _masked(0, _WHOLE, family))
-    above = {"index": 0, "value": highest, "op": "SCMP_CMP_GT"}
-    yield _rule([name], errno.EACCES, *([above] if families else []))
+def _socket_checks(rights: Rights) -> Iterator[tuple[str, tuple[Rule, ...]]]:
+    unix = list(_sockets((syscalls.UNIX,), syscalls.UNIX_KINDS))
+    inet = _sockets((syscalls.INET, syscalls.INET6), syscalls.INET_KINDS)
+    for pair in unix:
+        yield "socketpair", pair
+    for one in unix if rights.named_sockets else ():
+        yield "socket", one
+    for (family, kind), protocol in product(inet if rights.network else (), syscalls.PROTOCOLS):
+        yield "socket", (family, kind, _masked(2, _WHOLE, protocol))
 
 
-def _personality_rules() -> Iterator[Rule]:
-    """All but none and all bits: somewhere a bit is set and its neighbour is not."""
-    bits = list(_bits(_WHOLE))
-    for bit, neighbour in zip(bits, [*bits[1:], bits[0]], strict=True):
-        yield _rule(["personality"], errno.EPERM, _masked(0, bit | neighbour, bit))
+def _sockets(families: Iterable[int], kinds: Iterable[int]) -> Iterator[tuple[Rule, Rule]]:
+    for family, kind in product(families, kinds):
+        yield _masked(0, _WHOLE, family), _masked(1, _WHOLE & ~syscalls.SOCKET_FLAGS, kind)
 
 
-def _set_id_rules(column: int) -> Iterator[Rule]:
-    for name, (*numbers, place) in seccomp.MODES.items():
-        for bit in _bits(seccomp.SET_ID_BITS) if numbers[column] >= 0 else ():
-            yield _rule([name], errno.EPERM, _masked(place, bit, bit))
-    for name, (*numbers, flags, mode) in seccomp.OPENS.items():
-        for makes in _bits(seccomp.MAKES_FILE) if numbers[column] >= 0 else ():
-            for bit in _bits(seccomp.SET_ID_BITS):
-                both = _masked(flags, makes, makes), _masked(mode, bit, bit)
-                yield _rule([name], errno.EPERM, *both)
+def _all_but(place: int, one: int, other: int) -> Iterator[Rule]:
+    """Conditions of which one holds for every value but two, by the lower half alone.
+
+    Such a value differs where the two agree, or it is another mixture of where they do not.
+    """
+    apart = one ^ other
+    for bit in _bits(_WHOLE & ~apart):
+        yield _masked(place, bit, bit & ~one)
+    for chosen in product(*((0, bit) for bit in _bits(apart))):
+        mixture = sum(chosen)
+        if mixture not in (one & apart, other & apart):
+            yield _masked(place, apart, mixture)
 
 
 def _bits(mask: int) -> Iterator[int]:
     return (1 << place for place in range(32) if mask >> place & 1)
 
 
-def _rule(names: list[str], code: int, *conditions: Rule) -> Rule:
-    return {
-        "names": names,
-        "action": "SCMP_ACT_ERRNO",
-        "errnoRet": code,
-        "args": list(conditions),
-    }
+def _rule(names: list[str], *conditions: Rule) -> Rule:
+    return {"names": names, "action": "SCMP_ACT_ALLOW", "args": list(conditions)}
 
 
 def _masked(place: int, mask: int, value: int) -> Rule:

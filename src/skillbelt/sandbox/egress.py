@@ -22,8 +22,9 @@ from contextlib import suppress
 from typing import Self
 
 from skillbelt.errors import SandboxUnavailable
+from skillbelt.hosts import Resolver, resolve
 from skillbelt.sandbox.bridge import TAKEN
-from skillbelt.sandbox.gate import Gate, Resolver, resolve
+from skillbelt.sandbox.gate import Gate
 from skillbelt.sandbox.request import Refused
 from skillbelt.sandbox.visit import Connection, Exhausted, Visit
 from skillbelt.values import Limits

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from ipaddress import ip_address
 
 from skillbelt.errors import ConfigError
-from skillbelt.hosts import Address, Private, Rule, address_of, parse_rule
+from skillbelt.hosts import Address, Private, Resolver, Rule, address_of, parse_rule
 from skillbelt.sandbox.request import Refused
 from skillbelt.text import shorten
-
-Resolver = Callable[[str, int], Iterable[str]]
 
 
 class Unreachable(Refused):
     """It may be reached, but does not answer."""
-
-
-def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host, as this machine resolves names."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 class Gate:

@@ -1,15 +1,12 @@
 """The sandbox for Linux without user namespaces: Landlock and our own filter, in a launcher.
 
-Weaker than bubblewrap, and it says so: other processes can be seen, `/tmp` is not private, and a
-read-only folder inside a writable one can not be kept. There is no network at all, whatever is
-granted, since nothing could lead it through a proxy.
+Weaker than bubblewrap, and it says so: `/tmp` is not private, names and modes of other files can be
+seen, and a read-only folder inside a writable one can not be kept. There is no network at all,
+whatever is granted, since nothing could lead it through a proxy.
 """
 
 import ctypes
-import errno
 import os
-import platform
-import struct
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -41,22 +38,28 @@ _NETWORK = 3  # bind and connect by TCP
 _SCOPES = 3  # abstract unix sockets and signals
 _BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many rights for files each version knows
 _ATTRIBUTES = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}  # how long its structure is; later ones have 24
-_LOAD, _EQUAL, _RETURN, _FAIL = 0x20, 0x15, 0x06, 0x00050000  # of a filter's program
-_NUMBER_AT, _ARGUMENTS_AT = 0, 16
-# Calls by their numbers on x86-64 and arm64, with the arguments that mean the calling process.
-_OPEN_QUEUE = (240, 180)
-_OWN_STANDING = (
-    ((141, 140), ((0, 0), (1, 0))),  # setpriority
-    ((251, 30), ((0, 1), (1, 0))),  # ioprio_set
-    ((142, 118), ((0, 0),)),  # sched_setparam
-    ((144, 119), ((0, 0),)),  # sched_setscheduler
-    ((203, 122), ((0, 0),)),  # sched_setaffinity
-    ((314, 274), ((0, 0),)),  # sched_setattr
-)
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty",
-            "/dev/ptmx", "/dev/pts")  # fmt: skip
+# No terminals: those of the user are among them, and who opens one reads what is typed there. A run
+# with a terminal of its own has that as its three streams, and as /dev/tty.
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+# What programs ask of themselves. In the same folder there are tables of sockets and of mounts,
+# which are everybody's where there are no namespaces.
+_OWN = ("status", "stat", "statm", "maps", "smaps", "cmdline", "comm", "environ", "auxv", "limits",
+        "cgroup", "io", "oom_score", "oom_score_adj", "personality")  # fmt: skip
+# What programs ask of the machine. Nothing in /proc that is of other processes, nor of networks.
+_PROC = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems",
+         "sys/kernel/ostype", "sys/kernel/osrelease", "sys/kernel/version", "sys/kernel/pid_max",
+         "sys/kernel/threads-max", "sys/kernel/cap_last_cap", "sys/kernel/ngroups_max",
+         "sys/kernel/random/uuid", "sys/vm/overcommit_memory", "sys/vm/max_map_count",
+         "sys/vm/mmap_min_addr", "sys/fs/file-max", "sys/fs/nr_open",
+         "sys/fs/pipe-max-size")  # fmt: skip
 _ETC = ("ld.so.cache", "alternatives", "fonts", "localtime", "ssl/certs", "ssl/openssl.cnf",
         "passwd", "group", "nsswitch.conf")  # fmt: skip
+
+# What bubblewrap holds besides, for who gets this in its place.
+NOT_HELD = (
+    "names, modes and times of your other files, which processes there are, a private /tmp, "
+    "a network for granted hosts"
+)
 
 
 class Rule(NamedTuple):
@@ -92,30 +95,12 @@ def _start(job: Job, listener: Listener | None) -> Running:
 def filter_program(job: Job, machine: str = "") -> bytes:
     """The filter for system calls, for a run without namespaces of its own.
 
-    Before what holds everywhere: how much a process counts can be set by that process alone, for
-    the one that started the run may be of the same user; and no queue of messages can be made,
-    which would stay. `machine` is as in `seccomp.program`.
+    It holds back more than where there are some: what would reach the user's other files and
+    processes past Landlock. `machine` is as in `seccomp.program`.
     """
-    column = seccomp.MACHINES[(machine or platform.machine()).lower()].column
-    refused = _step(_RETURN, _FAIL | errno.EPERM)
-    steps = [_step(_LOAD, _NUMBER_AT), _step(_EQUAL, _OPEN_QUEUE[column], 0, 1), refused]
-    for numbers, wanted in _OWN_STANDING:
-        body = [step for place, value in wanted for step in _must_be(place, value)]
-        body.append(_step(_LOAD, _NUMBER_AT))
-        steps += (_step(_EQUAL, numbers[column], 0, len(body)), *body)
-    rest = seccomp.program(job.capabilities.processes, network=False, machine=machine)
-    return b"".join(steps) + rest
-
-
-def _must_be(place: int, value: int) -> Iterator[bytes]:
-    """Goes on when the argument has the value, else the call fails."""
-    yield _step(_LOAD, _ARGUMENTS_AT + 8 * place)
-    yield _step(_EQUAL, value, 1, 0)
-    yield _step(_RETURN, _FAIL | errno.EPERM)
-
-
-def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    return struct.pack("<HBBI", code, if_true, if_false, value)
+    processes = job.capabilities.processes
+    more = () if processes else seccomp.FOLLOWED
+    return seccomp.program(processes, network=False, machine=machine, shared=True, more=more)
 
 
 @lru_cache(maxsize=1)
@@ -180,9 +165,14 @@ def _granted(job: Job) -> Iterator[Rule]:
         yield Rule(folder, _READ)
     for name in _ETC:
         yield Rule(f"/etc/{name}", _READ)
-    yield Rule("/proc", _READ_FILE | _READ_FOLDER)
+    # The launcher opens these for the process that becomes the command: what that starts has none.
+    yield Rule("/proc/self", _READ_FOLDER)
+    for path in (*(f"/proc/self/{name}" for name in _OWN), *(f"/proc/{name}" for name in _PROC)):
+        yield Rule(path, _READ_FILE)
     for device in _DEVICES:
         yield Rule(device, _READ_FILE | _READ_FOLDER | _WRITE_FILE | _DEVICE_CONTROL)
+    if job.terminal:
+        yield Rule("/dev/tty", _READ_FILE | _WRITE_FILE | _DEVICE_CONTROL)  # the run's own
     for mount in mounts_of(job):
         yield Rule(mount.source, EVERYTHING if mount.writable else _READ)
 
@@ -191,16 +181,15 @@ def enforced(job: Job) -> dict[str, str]:
     """What is held, and what can not be."""
     known = version()
     signals = "no tracing, no signals" if known >= _SIGNALS_VERSION else "no tracing"
-    denied = seccomp.denied_count(job.capabilities.processes, network=False)
     nested = "; not for read-only folders inside writable ones" if _nested(job) else ""
     return {
         "files": f"Landlock version {known}{nested}",
         "file modes": "not enforced: modes, times, names and sizes of the user's other files",
         "network": "none: seccomp",
-        "other processes": f"Landlock: {signals}; they can be seen"
+        "other processes": f"Landlock: {signals}, none of their files; that they are there shows"
         if known >= _SIGNALS_VERSION
-        else f"not enforced: {signals}, but they can be seen and sent signals",
-        "system calls": f"seccomp, {denied} denied",
+        else f"not enforced: {signals}, none of their files, but they can be sent signals",
+        "system calls": seccomp.described(job.capabilities.processes, network=False, shared=True),
         **programs_enforced(job.capabilities.processes, locked=True),
     }
 

@@ -26,6 +26,7 @@ _SET_DUMPABLE = 4
 _FILTER_MODE = 2
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _PATH_BENEATH = 1
+_OWN_PROCESS = "/proc/self"
 _FAILED = 125
 _SWEEP_SECONDS = 4.0  # the runtime waits a little longer
 _AWAITED = (signal.SIGTERM, signal.SIGCHLD)
@@ -49,6 +50,7 @@ def main(fd: int) -> int:
         _call("prctl", _SET_DUMPABLE, 1, 0, 0, 0)
         _become(task)
     _let_go()
+    _hold(child, task["rules"])
     code = _wait(child)
     if not _sweep():
         os.kill(os.getpid(), signal.SIGKILL)  # as nothing else does, so the runtime knows
@@ -60,6 +62,14 @@ def _let_go() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
+
+
+def _hold(child: int, rules: dict[str, Any] | None) -> None:
+    """Keep the child's own files in /proc: its rules are of these, and would not be of new ones."""
+    for path, _ in rules["paths"] if rules else ():
+        if path.startswith(_OWN_PROCESS):
+            with suppress(OSError):
+                os.open(path.replace(_OWN_PROCESS, f"/proc/{child}", 1), os.O_PATH | os.O_CLOEXEC)
 
 
 def _wait(child: int) -> int:

@@ -34,6 +34,19 @@ def programs_enforced(processes: bool, locked: bool) -> dict[str, str]:
     }
 
 
+def counted_enforced(group: str) -> dict[str, str]:
+    """What is counted for a run as a whole; `group` names its control group, if it has one."""
+    memory = "watched, all processes together, with what they share and what waits in sockets and "
+    memory += "pipes; rlimit for each"
+    uncounted = "not enforced: without a control group, what the kernel keeps for mappings, locks "
+    uncounted += "and empty files is not counted"
+    return {
+        "memory": f"{memory}; {group}" if group else memory,
+        "kernel memory": group or uncounted,
+        "files without a name": "watched, as handles and mappings show them",
+    }
+
+
 def shell_lines(limits: Limits) -> str:
     """Commands for a POSIX shell, joined so that the first that fails ends it with 125."""
     cpu = _whole(limits.max_cpu_seconds, 1)

@@ -22,6 +22,7 @@ from skillbelt.sandbox.identity import (
 )
 from skillbelt.sandbox.limits import (
     OWN_PROCESSES,
+    counted_enforced,
     process_limits,
     programs_enforced,
     shell_lines,
@@ -218,9 +219,12 @@ def bubblewrap_arguments(
     waiting = _WAITING if first is None or _by_shell(job) else ""
     for name, value in job.env.items():
         arguments += ("--setenv", waiting + name, value)
+    # Whatever comes before the command may have a filter of its own to load; the last lets none in.
+    locks = last is not None or (first is not None and not job.capabilities.processes)
+    more = seccomp.FOLLOWED if network or locks else ()
     # The first process has to start the command; that it can start no other is seen to then.
     processes = job.capabilities.processes or first is not None
-    fds = [_memory_file(seccomp.program(processes, network))]
+    fds = [_memory_file(seccomp.program(processes, network, more=more))]
     for path, data in (("/etc/passwd", passwd(identity)), ("/etc/group", group(identity))):
         fds.append(_memory_file(data))
         arguments += ("--file", str(fds[-1]), path)
@@ -306,7 +310,8 @@ def _inside(job: Job, own: bool) -> Iterator[str]:
         yield from (str(trusted_program("setsid")), "--ctty")
     if job.bridge:
         # The bridge itself needs a socket with a name; the command behind it must not have one.
-        last = seccomp.program(job.capabilities.processes, network=True, named_sockets=False)
+        more = seccomp.FOLLOWED if locked else ()
+        last = seccomp.program(job.capabilities.processes, True, named_sockets=False, more=more)
         yield from (*job.bridge, last.hex())
     if locked:
         yield from (entry.LAST_PLACE, *entry.LOCKED_WORDS[1:])
@@ -350,8 +355,6 @@ def _enforced(
     job: Job, identity: Identity | None, found: Hierarchy | None, locked: bool
 ) -> dict[str, str]:
     network = bool(job.bridge)
-    denied = seccomp.denied_count(job.capabilities.processes, network)
-    memory = "watched, all processes together; rlimit for each"
     uid = current_identity().uid
     return {
         "files": "bubblewrap mount namespace",
@@ -359,10 +362,10 @@ def _enforced(
         "time": "everything is ended at the deadline",
         "network": "network namespace, proxy only" if network else "none: network namespace",
         "other processes": "pid namespace",
-        "system calls": f"seccomp, {denied} denied",
+        "system calls": seccomp.described(job.capabilities.processes, network),
         **programs_enforced(job.capabilities.processes, locked),
         "user": f"uid {uid}" + (", changed from root" if identity else "") + ", no capabilities",
-        "memory": f"{memory}; {found.label}" if found else memory,
+        **counted_enforced(found.label if found else ""),
         "process count": "rlimit in a user namespace",
         "cpu": "rlimit for each process, watched for all",
         "file size": "rlimit",

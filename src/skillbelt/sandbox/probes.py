@@ -5,7 +5,9 @@ What it has at hand is in `skillbelt.sandbox.prelude`; `scene` holds what the ho
 `skillbelt.sandbox.attacks`. The numbers are those of the list in docs/security.md.
 """
 
+from skillbelt.sandbox.hoards import HOARDS
 from skillbelt.sandbox.probe import Probe as Probe
+from skillbelt.sandbox.sights import SIGHTS
 from skillbelt.sandbox.takeover import TAKEOVER
 
 FILES = (
@@ -159,7 +161,11 @@ attempt(*(lambda way=way, pid=pid: way(pid) for way in (attach, peek, steal, mem
     Probe("read the environment of others", (25, 61), "other processes", """
 found = []
 marker = "".join(scene["marker"])
-for name in os.listdir("/proc"):
+try:
+    names = os.listdir("/proc")
+except OSError:
+    names = [str(scene["pid"]), str(scene["victim"])]
+for name in names:
     if name.isdigit() and int(name) != os.getpid():
         for file in ("environ", "cmdline"):
             try:
@@ -544,4 +550,4 @@ broke(found) if found else held()
 """),
 )  # fmt: skip
 
-PROBES = FILES + PROCESSES + KERNEL + NETWORK + RESOURCES + TAKEOVER + RESULTS
+PROBES = FILES + PROCESSES + KERNEL + NETWORK + RESOURCES + HOARDS + SIGHTS + TAKEOVER + RESULTS

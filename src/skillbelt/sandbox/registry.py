@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.errors import ConfigError, RunRefused, SandboxUnavailable
-from skillbelt.sandbox.landlock import LandlockSandbox
+from skillbelt.sandbox.landlock import NOT_HELD, LandlockSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.protocol import Sandbox
-from skillbelt.sandbox.sandlock import SandlockSandbox
 from skillbelt.sandbox.seatbelt import SeatbeltSandbox
 from skillbelt.text import one_line
 
@@ -22,7 +21,16 @@ if TYPE_CHECKING:
 AUTO, WASM, CONTAINER = "auto", "wasm", "container"
 # What a skill may ask for itself: never less than it would get anyway.
 _RUNTIMES = {"native": "", WASM: WASM}
+# What the stronger one holds that stands before it.
+_NOT_HELD = {LandlockSandbox.name: NOT_HELD}
 Progress = Callable[[str], None]
+
+
+class Choice(NamedTuple):
+    """A sandbox, and what is to be said when it is not the one that should have been."""
+
+    sandbox: Sandbox
+    warning: str = ""
 
 
 def sandboxes(
@@ -42,13 +50,20 @@ def sandboxes(
 
 def native_sandboxes() -> tuple[Sandbox, ...]:
     """Those that run any command by what the system itself has, the strongest first."""
-    return LinuxSandbox(), SandlockSandbox(), LandlockSandbox(), SeatbeltSandbox()
+    return LinuxSandbox(), LandlockSandbox(), SeatbeltSandbox()
 
 
 def choose(
     wanted: str = AUTO, settings: Settings | None = None, progress: Progress | None = None
 ) -> Sandbox:
-    """The sandbox of that name; with `auto` the strongest native one that works here.
+    """The sandbox of that name; with `auto` the strongest native one that works here."""
+    return choice_of(wanted, settings, progress).sandbox
+
+
+def choice_of(
+    wanted: str = AUTO, settings: Settings | None = None, progress: Progress | None = None
+) -> Choice:
+    """As `choose`, and a word when `auto` had to go down to one that holds less.
 
     SandboxUnavailable, with the cause and the remedy, when it can not be used. Another is never
     taken in its place, and one that holds nothing back only when it is asked for by its name.
@@ -61,15 +76,22 @@ def choose(
     reason = known[wanted].unavailable()
     if reason is not None:
         raise SandboxUnavailable(f"the sandbox {wanted!r} can not be used: {reason}")
-    return known[wanted]
+    return Choice(known[wanted])
 
 
-def _strongest(candidates: tuple[Sandbox, ...]) -> Sandbox:
-    reasons = []
+def not_held(sandbox: Sandbox) -> str:
+    """What it does not hold that the sandbox before it would; empty when that is nothing."""
+    return _NOT_HELD.get(sandbox.name, "")
+
+
+def _strongest(candidates: tuple[Sandbox, ...]) -> Choice:
+    reasons: list[str] = []
     for sandbox in candidates:
         reason = sandbox.unavailable()
         if reason is None:
-            return sandbox
+            lost = not_held(sandbox) if reasons else ""
+            why = f"{'; '.join(reasons)}; held by {sandbox.name} instead, without: {lost}"
+            return Choice(sandbox, why if lost else "")
         reasons.append(f"{sandbox.name}: {reason}")
     raise SandboxUnavailable("no sandbox can be used here; " + "; ".join(reasons))
 
@@ -80,20 +102,26 @@ class Sandboxes:
     def __init__(self, settings: Settings, progress: Progress | None = None) -> None:
         self._settings, self._progress = settings, progress
         self._lock = threading.Lock()
-        self._open: dict[str, Sandbox] = {}
+        self._open: dict[str, Choice] = {}
 
     def of(self, skill: Skill, needs: str = "") -> Sandbox:
         """Where a run of the skill goes; SandboxUnavailable when it can not be used here."""
         name = name_for(skill, self._settings, needs)
         with self._lock:
             if name not in self._open:
-                self._open[name] = choose(name, self._settings, self._progress)
-            return self._open[name]
+                self._open[name] = choice_of(name, self._settings, self._progress)
+            return self._open[name].sandbox
+
+    def warnings(self, sandbox: Sandbox) -> tuple[str, ...]:
+        """What is to be said of a run that goes there."""
+        with self._lock:
+            found = [one.warning for one in self._open.values() if one.sandbox is sandbox]
+        return tuple(filter(None, found))
 
     def close(self) -> None:
         """Let go of what they keep ready; they can be used again all the same."""
         with self._lock:
-            used = list(self._open.values())
+            used = [choice.sandbox for choice in self._open.values()]
         for sandbox in used:
             sandbox.close()
 

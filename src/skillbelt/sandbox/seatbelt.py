@@ -340,6 +340,8 @@ def _enforced(job: Job, port: int | None) -> dict[str, str]:
         if free
         else "the command is ended at the deadline",
         "memory": "not enforced: macOS keeps no limit of it",
+        "kernel memory": "not enforced: macOS keeps no limit of it",
+        "files without a name": "not enforced: only what has a name is counted",
         "process count": "rlimit, counted with the user's others",
         "cpu": "rlimit for each process",
         "file size": "rlimit",

@@ -16,6 +16,13 @@ class Space(NamedTuple):
     files: int
 
 
+class Memory(NamedTuple):
+    """What the machine could give, and what of it is in shared memory and files in memory."""
+
+    available_bytes: int
+    shared_bytes: int
+
+
 class Used(NamedTuple):
     """What some processes take together; `most_files` is of the one that has the most open."""
 
@@ -36,29 +43,66 @@ def free_memory() -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * _PAGE
 
 
-def measure_processes(pids: Iterable[int], max_memory_bytes: int) -> Used:
-    """What the processes take now. Memory they share is counted once where that matters."""
-    total = Used()
+def machine_memory() -> Memory:
+    """How the whole machine stands, caches not counted as used."""
+    found = _table("/proc/meminfo", (b"MemAvailable:", b"Shmem:"))
+    return Memory(found.get(b"MemAvailable:", 0), found.get(b"Shmem:", 0))
+
+
+def measure_processes(
+    pids: Iterable[int], max_memory_bytes: int, shared_bytes: int = 0, buffer_bytes: int = 0
+) -> Used:
+    """What the processes take now. Memory they share is counted once where that matters.
+
+    `shared_bytes` are in files in memory that have no name, whether or not one of the processes has
+    touched them; `buffer_bytes` is what the kernel keeps for them.
+    """
+    total = Used(shared_bytes + buffer_bytes)
     known = list(pids)
     for pid in known:
         with suppress(OSError, ValueError):
             total = _with_process(total, pid)
     if total.memory_bytes > max_memory_bytes:
-        total = total._replace(memory_bytes=sum(map(_exact_memory, known)))
+        exact = [_exact_memory(pid) for pid in known]
+        own, touched = sum(each[0] for each in exact), sum(each[1] for each in exact)
+        total = total._replace(memory_bytes=own + max(touched, shared_bytes) + buffer_bytes)
     return total
 
 
 def _with_process(total: Used, pid: int) -> Used:
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        # The name before may hold anything, a bracket too.
-        fields = file.read().rpartition(b")")[2].split()
+    fields = _fields(f"{pid}")
     ticks = sum(map(int, fields[11:15]))
     return Used(
-        total.memory_bytes + int(fields[21]) * _PAGE,
+        total.memory_bytes + _rough_memory(pid, fields),
         total.cpu_seconds + ticks / _CLOCK,
         total.tasks + int(fields[17]),
         max(total.most_files, _open_files(pid)),
     )
+
+
+def _fields(name: str) -> list[bytes]:
+    with open(f"/proc/{name}/stat", "rb") as file:
+        # The name before may hold anything, a bracket too.
+        return file.read().rpartition(b")")[2].split()
+
+
+def _rough_memory(pid: int, fields: list[bytes]) -> int:
+    """All that it has touched, and the tables that say where it is."""
+    where = _with_memory(pid, fields)
+    if where != f"{pid}":
+        fields = _fields(where)
+    tables = _table(f"/proc/{where}/status", (b"VmPTE:", b"VmSwap:"))
+    return int(fields[21]) * _PAGE + sum(tables.values())
+
+
+def _with_memory(pid: int, fields: list[bytes]) -> str:
+    """Who shows its memory: the first thread may have ended while others go on."""
+    if fields[0] == b"Z" and int(fields[17]) > 1:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            name = f"{pid}/task/{thread}"
+            if thread != str(pid) and _fields(name)[0] not in (b"Z", b"X"):
+                return name
+    return f"{pid}"
 
 
 def _open_files(pid: int) -> int:
@@ -68,13 +112,29 @@ def _open_files(pid: int) -> int:
         return 0
 
 
-def _exact_memory(pid: int) -> int:
-    """Its own pages, its share of the common ones, and what lies in the swap."""
+def _exact_memory(pid: int) -> tuple[int, int]:
+    """Its own pages and what they need, and its share of the files in memory."""
     try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-            lines = file.read().splitlines()
+        fields = _fields(f"{pid}")
+        where = _with_memory(pid, fields)
+        tables = _table(f"/proc/{where}/status", (b"VmPTE:",))
+    except (OSError, ValueError):
+        return 0, 0
+    try:
+        kinds = (b"Pss:", b"SwapPss:", b"Pss_Shmem:")
+        found = _table(f"/proc/{where}/smaps_rollup", kinds)
     except OSError:
-        return 0
-    return sum(
-        int(line.split()[1]) * 1024 for line in lines if line.startswith((b"Pss:", b"SwapPss:"))
-    )
+        # It may have closed itself to everybody; then all counts as its own.
+        with suppress(OSError, ValueError):
+            return _rough_memory(pid, fields), 0
+        return 0, 0
+    shared = found.get(b"Pss_Shmem:", 0)
+    whole = found.get(b"Pss:", 0) + found.get(b"SwapPss:", 0) + sum(tables.values())
+    return whole - shared, shared
+
+
+def _table(path: str, wanted: tuple[bytes, ...]) -> dict[bytes, int]:
+    """Lines of a name and a number of KiB."""
+    with open(path, "rb") as file:
+        rows = (line.split() for line in file.read().splitlines() if line.startswith(wanted))
+        return {row[0]: int(row[1]) * 1024 for row in rows}

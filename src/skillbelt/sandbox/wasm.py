@@ -15,6 +15,7 @@ from skillbelt.sandbox import seccomp
 from skillbelt.sandbox.cgroups import hierarchy
 from skillbelt.sandbox.identity import blocking_folder, current_identity, run_identity
 from skillbelt.sandbox.landlock import version
+from skillbelt.sandbox.limits import counted_enforced
 from skillbelt.sandbox.process import TICK_SECONDS, check_job
 from skillbelt.sandbox.protocol import Job, Listener, Mount, Running, refusal
 from skillbelt.sandbox.wasm_cache import Cache
@@ -186,7 +187,7 @@ def _check_text(job: Job) -> None:
 
 def _enforced(job: Job) -> dict[str, str]:
     kernel = f", Landlock version {version()}" if version() else ""
-    denied = seccomp.denied_count(False, False, False)
+    worker = seccomp.described(False, False, programs=False)
     found = hierarchy()
     fuel = 0 < job.limits.max_wasm_fuel < UNCOUNTED_FUEL
     memory = "each memory by the engine; watched for the process"
@@ -198,11 +199,13 @@ def _enforced(job: Job) -> dict[str, str]:
         "time": "the worker is ended at the deadline",
         "network": "single requests, proxy only" if job.bridge else f"{none}; seccomp",
         "other processes": none,
-        "system calls": f"{none}; seccomp for the worker, {denied} denied",
+        "system calls": f"{none}; for the worker {worker}",
         "child processes": f"{none}; seccomp",
         "other programs": f"{none}; seccomp",
         "user": f"uid {current_identity().uid}{changed}",
+        **counted_enforced(""),
         "memory": f"{memory}; {found.label}" if found else memory,
+        "kernel memory": f"{none}; seccomp for the worker",
         "process count": "one worker, seccomp",
         "cpu": "rlimit, watched" + ("; fuel" if fuel else ""),
         "file size": "rlimit",

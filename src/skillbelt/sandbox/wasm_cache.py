@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from skillbelt.private import make_folder
+
 _NAME = re.compile(r"([0-9a-f]{64})\.(module|component)\.([0-9a-f]{64})")
 _PART = ".part-"
 _PART_SECONDS = 24 * 3600.0
@@ -53,7 +55,7 @@ class Cache:
     def _open(self) -> int:
         """A handle of the folder; _Fault when it can not be trusted."""
         try:
-            os.makedirs(os.path.dirname(self._folder) or ".", exist_ok=True)
+            make_folder(os.path.dirname(self._folder))
             with suppress(FileExistsError):
                 os.mkdir(self._folder, 0o700)
             handle = os.open(self._folder, _FOLDER)

@@ -21,7 +21,7 @@ from importlib.machinery import PathFinder
 from typing import Any
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.sandbox import seccomp
+from skillbelt.sandbox import seccomp, syscalls
 from skillbelt.sandbox.identity import current_identity, run_identity
 from skillbelt.sandbox.spawn import Ends, spawn
 from skillbelt.sandbox.supervised import launcher_python
@@ -56,7 +56,8 @@ def packages() -> str:
 
 def worker_filter() -> bytes:
     """The filter for the system calls of a worker."""
-    return seccomp.program(False, False, programs=False)
+    # It gives up its files by rules of its own when it knows for whom it works.
+    return seccomp.program(False, False, programs=False, more=tuple(syscalls.RULES))
 
 
 class EngineProcess:

@@ -12,10 +12,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from skillbelt.sandbox.cgroups import ControlGroup, hierarchy
+from skillbelt.sandbox.cgroups import ControlGroup, open_group
+from skillbelt.sandbox.hidden import Hoard, find_hoard
 from skillbelt.sandbox.limits import CPU_GRACE_SECONDS, FILE_SIZE_UNIT
 from skillbelt.sandbox.spawn import descendants
-from skillbelt.sandbox.usage import Space, free_memory, free_space, measure_processes
+from skillbelt.sandbox.usage import (
+    Memory,
+    Space,
+    free_memory,
+    free_space,
+    machine_memory,
+    measure_processes,
+)
 from skillbelt.sizes import Folder, measure_folder
 from skillbelt.values import Limits
 
@@ -49,15 +57,18 @@ class DiskWatch:
         self._mark = _Mark(self._start, first, time.monotonic() + FOLDER_SECONDS)
         self.seen: set[str] = set()
 
-    def look(self) -> str | None:
-        """The limit that is passed; None when all is well or nothing has changed."""
+    def look(self, hoard: Callable[[], Hoard] = Hoard) -> str | None:
+        """The limit that is passed; None when all is well or nothing has changed.
+
+        `hoard` finds what is held without a name.
+        """
         try:
             free = free_space(self._folder)
         except OSError:
             return None
         lost = Space(self._mark.free.bytes - free.bytes, self._mark.free.files - free.files)
         quiet = lost.bytes <= self._mark.left.bytes and lost.files <= self._mark.left.files
-        return None if quiet and time.monotonic() < self._mark.time else self._measure(free)
+        return None if quiet and time.monotonic() < self._mark.time else self._measure(free, hoard)
 
     def finish(self) -> None:
         """Look once more, for what was written just before the end."""
@@ -65,10 +76,13 @@ class DiskWatch:
         limit = self.look()
         self.seen |= {limit} if limit else set()
 
-    def _measure(self, free: Space) -> str | None:
+    def _measure(self, free: Space, hoard: Callable[[], Hoard]) -> str | None:
         limits, begun = self._limits, time.monotonic()
+        # First, since what has lost its name does not get one again.
+        held = hoard()
         found = measure_folder(self._folder, limits.max_workspace_bytes, limits.max_workspace_files)
-        if found.hidden:
+        found = found._replace(bytes=found.bytes + held.file_bytes, files=found.files + held.files)
+        if found.hidden or held.more_files or held.more_handles:
             found = self._guess(found, free)
         left = Space(
             (limits.max_workspace_bytes - found.bytes) // 2,
@@ -85,7 +99,7 @@ class DiskWatch:
         return "max_workspace_files" if found.files > limits.max_workspace_files else None
 
     def _guess(self, found: Folder, free: Space) -> Folder:
-        """What the disk lost since the start counts where folders are moved about meanwhile."""
+        """What the disk lost since the start counts where not everything can be seen."""
         return found._replace(
             bytes=max(found.bytes, self._start.bytes - free.bytes),
             files=max(found.files, self._start.files - free.files),
@@ -103,23 +117,28 @@ class ProcessWatch:
     ) -> None:
         self._limits, self._temporary, self._members = limits, temporary, members
         self._free = free_memory()
+        self._best: Memory | None = None
         self._next = time.monotonic() + PROCESS_SECONDS
         self.seen: set[str] = set()
 
-    def look(self, pid: int) -> str | None:
-        """The limit that is passed by all processes of the run."""
+    def look(self, pid: int, hoard: Callable[[], Hoard] = Hoard) -> str | None:
+        """The limit that is passed by all processes of the run, with what they hold beside."""
+        if self._best is None:
+            self._best = machine_memory()
         lost = self._free - free_memory()
         if lost < self._limits.max_memory_bytes // 8 and time.monotonic() < self._next:
             return None
         begun = time.monotonic()
-        limit = self._measure(self._members(pid))
+        limit = self._measure(self._members(pid), hoard())
         self._free, now = free_memory(), time.monotonic()
         self._next = now + max(PROCESS_SECONDS, (now - begun) * _COST_SHARE)
         return limit
 
-    def _measure(self, pids: list[int]) -> str | None:
-        limits = self._limits
-        used = measure_processes(pids, limits.max_memory_bytes)
+    def _measure(self, pids: list[int], held: Hoard) -> str | None:
+        limits, lost = self._limits, self._lost()
+        shared = max(held.shared_bytes, lost.shared_bytes if held.more_shared else 0)
+        used = measure_processes(pids, limits.max_memory_bytes, shared, held.buffer_bytes)
+        taken = max(used.memory_bytes, lost.available_bytes if held.more_handles else 0)
         if used.tasks >= limits.max_processes:
             self.seen.add("max_processes")
         if used.most_files >= limits.max_open_files:
@@ -128,7 +147,19 @@ class ProcessWatch:
         # A process that took all of it alone is told by the kernel before it is ended from here.
         if used.cpu_seconds > limits.max_cpu_seconds + CPU_GRACE_SECONDS:
             return "max_cpu_seconds"
-        return "max_memory_bytes" if used.memory_bytes > limits.max_memory_bytes else None
+        return "max_memory_bytes" if taken > limits.max_memory_bytes else None
+
+    def _lost(self) -> Memory:
+        """What the machine has less and shares more than at the best moment of the run."""
+        now = machine_memory()
+        best = self._best or now
+        self._best = Memory(
+            max(best.available_bytes, now.available_bytes), min(best.shared_bytes, now.shared_bytes)
+        )
+        return Memory(
+            self._best.available_bytes - now.available_bytes,
+            now.shared_bytes - self._best.shared_bytes,
+        )
 
     def _see_temporary(self, pids: list[int]) -> None:
         if self._temporary is None or not pids:
@@ -155,6 +186,7 @@ class Guard:
         members: Callable[[int], list[int]] = descendants,
     ) -> None:
         self._limits, self._members = limits, members
+        self._workspace, self._temporary = workspace, temporary
         self._disk = DiskWatch(workspace, limits)
         self._processes = ProcessWatch(limits, temporary, members)
         self._group: ControlGroup | None = None
@@ -165,14 +197,16 @@ class Guard:
         if not self._looked:
             self._looked = True
             self._join(pid)
-        return self._disk.look() or self._group_limit() or self._processes.look(pid)
+
+        def hoard() -> Hoard:
+            return find_hoard(self._members(pid), self._workspace, self._temporary)
+
+        return self._disk.look(hoard) or self._group_limit() or self._processes.look(pid, hoard)
 
     def _join(self, pid: int) -> None:
         """All that is there; what they start from then on is in the group from its birth."""
-        found = hierarchy()
+        self._group = open_group(self._limits)
         joined: set[int] = set()
-        with suppress(OSError):
-            self._group = ControlGroup(found, self._limits) if found is not None else None
         while self._group is not None and (new := set(self._members(pid)) - joined):
             for each in new:
                 with suppress(OSError):

@@ -9,13 +9,15 @@ from itertools import islice
 
 from skillbelt.entries import SKIPPED_FOLDERS, Unusable, read
 from skillbelt.errors import SkillbeltError
-from skillbelt.paths import open_beneath, open_folder
+from skillbelt.paths import open_beneath
+from skillbelt.reach import open_dir
 from skillbelt.search.document import Parts
 from skillbelt.skill import Skill
 from skillbelt.values import SKILL_FILE, Limits
 
 _SCRIPT_BYTES = 2048
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SCRIPTS = (".py", ".sh", ".bash", ".js", ".mjs", ".ts", ".rb", ".pl", ".ps1")
 _DOCSTRING = re.compile(r'^\s*(?:#[^\n]*\n\s*)*[rRuU]?("""|\'\'\')(.*?)(?:\1|\Z)', re.DOTALL)
 _COMMENT = re.compile(r"\A(?:#![^\n]*\n)?((?:[ \t]*(?:#|//|\*|/\*)[^\n]*\n|[ \t]*\n)+)")
@@ -26,7 +28,8 @@ def text_of(skill: Skill, limits: Limits) -> str:
     if not os.path.isabs(skill.location):
         return skill.source
     try:
-        return read(skill.location, limits.max_checked_bytes).data.decode("utf-8", "replace")
+        content = read(skill.location, limits.max_checked_bytes, skill.fence)
+        return content.data.decode("utf-8", "replace")
     except Unusable:
         return ""
 
@@ -54,42 +57,45 @@ def _files(skill: Skill, limits: Limits) -> Iterator[str]:
     """The names of the skill's files, and what its scripts begin with."""
     scripts: list[str] = []
     most = limits.max_indexed_files
-    for path in islice(_below(skill.dir, most), most):
-        yield path.rpartition(".")[0] or path
-        if path.endswith(_SCRIPTS) and len(scripts) < limits.max_indexed_scripts:
-            scripts.append(path)
-    if scripts:
-        yield from _beginnings(skill.dir, scripts)
-
-
-def _below(folder: str, most: int, inside: str = "") -> Iterator[str]:
-    """The files of a folder and of the folders in it, by relative path; links are left out."""
     try:
-        with os.scandir(os.path.join(folder, inside) if inside else folder) as found:
-            entries = sorted(islice(found, most), key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
-        path = f"{inside}/{entry.name}" if inside else entry.name
-        if entry.is_symlink():
-            continue
-        if not entry.is_dir(follow_symlinks=False):
-            if entry.name.upper() != SKILL_FILE.upper():
-                yield path
-        elif not inside and entry.name not in SKIPPED_FOLDERS:
-            yield from _below(folder, most, path)
-
-
-def _beginnings(folder: str, scripts: list[str]) -> Iterator[str]:
-    try:
-        at = open_folder(folder)
+        folder = open_dir(skill.dir, skill.fence)
     except (OSError, SkillbeltError):
         return
     try:
+        for path in islice(_below(folder, most), most):
+            yield path.rpartition(".")[0] or path
+            if path.endswith(_SCRIPTS) and len(scripts) < limits.max_indexed_scripts:
+                scripts.append(path)
         for path in scripts:
-            yield _about(_beginning(at, path))
+            yield _about(_beginning(folder, path))
     finally:
-        os.close(at)
+        os.close(folder)
+
+
+def _below(folder: int, most: int, inside: str = "") -> Iterator[str]:
+    """The files of a folder and of the folders in it, by relative path; links are left out."""
+    try:
+        handle = open_beneath(folder, inside or ".", _FOLDER_FLAGS)
+    except (OSError, SkillbeltError):
+        return
+    try:
+        with os.scandir(handle) as found:
+            entries = sorted(
+                (entry.name, entry.is_dir(follow_symlinks=False))
+                for entry in islice(found, most)
+                if not entry.is_symlink()
+            )
+    except OSError:
+        return
+    finally:
+        os.close(handle)
+    for name, is_folder in entries:
+        path = f"{inside}/{name}" if inside else name
+        if not is_folder:
+            if name.upper() != SKILL_FILE.upper():
+                yield path
+        elif not inside and name not in SKIPPED_FOLDERS:
+            yield from _below(folder, most, path)
 
 
 def _beginning(folder: int, path: str) -> str:

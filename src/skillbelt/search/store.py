@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from skillbelt.private import create_file, make_folder
 from skillbelt.search.document import Document
 from skillbelt.search.facts import Facts, facts, impacts
 from skillbelt.search.lexical import Candidate
@@ -259,7 +260,8 @@ class SearchIndex:
 
         if self._connection is None:
             if self.path:
-                os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+                make_folder(os.path.dirname(self.path))
+                create_file(self.path)
             db = sqlite3.connect(
                 self.path or ":memory:",
                 timeout=_BUSY_SECONDS,

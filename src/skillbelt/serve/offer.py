@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from skillbelt.errors import PathEscape
-from skillbelt.files import read_handle
+from skillbelt.errors import FileUnreadable, PathEscape
+from skillbelt.files import open_file
 from skillbelt.fingerprint import fingerprint, is_complete
 from skillbelt.head import read_head
 from skillbelt.manifest import build_manifest
 from skillbelt.parse import written
-from skillbelt.paths import open_beneath, open_folder
+from skillbelt.reach import Fence, read_handle
 from skillbelt.serve.uris import segments, uri_of
 from skillbelt.shelf import Shelf
 from skillbelt.skill import Skill
@@ -29,7 +29,6 @@ from skillbelt.values import SKILL_FILE, FileEntry
 FOLDER = "inode/directory"
 _NAME = re.compile(r"(?=.{1,64}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
 _MAX_DESCRIPTION_CHARS = 1_024
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class Published(NamedTuple):
@@ -120,8 +119,9 @@ class Offer:
     def _publish(self, skill: Skill) -> Published | None:
         limits = self._shelf.settings.limits
         try:
-            head = read_head(skill.location, limits)
-        except OSError:
+            with Fence(skill.fence) as fence:
+                head = read_head(skill.location, limits, fence)
+        except (OSError, PathEscape):
             return None
         fields = written(head, limits) or {}
         name, about = fields.get("name"), fields.get("description")
@@ -129,7 +129,7 @@ class Offer:
             return None
         if not 0 < len(about) <= _MAX_DESCRIPTION_CHARS:
             return None
-        files = {file.path: file for file in build_manifest(skill.dir, limits).files}
+        files = {file.path: file for file in build_manifest(skill.dir, limits, skill.fence).files}
         if SKILL_FILE not in files:
             return None
         place = skill.name if skill.name == name else f"{skill.name}/{name}"
@@ -155,12 +155,8 @@ def _digest(found: Located | None) -> str:
 def read_bytes(published: Published, file: FileEntry) -> bytes | None:
     """All of a file that the skill's entry names; None when it is no longer what it was."""
     try:
-        folder = open_folder(published.skill.dir)
-        try:
-            handle = open_beneath(folder, file.path, _READ)
-        finally:
-            os.close(folder)
-    except (OSError, PathEscape):
+        handle = open_file(published.skill, file.path)
+    except (OSError, PathEscape, FileUnreadable):
         return None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)

@@ -17,7 +17,7 @@ from skillbelt.sources.located import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from skillbelt.values import Limits
 
@@ -33,17 +33,29 @@ __all__ = [
 
 
 def pull(
-    source: str, *, cache_dir: str, limits: Limits, refresh: bool = False, offline: bool = False
+    source: str,
+    *,
+    cache_dir: str,
+    limits: Limits,
+    refresh: bool = False,
+    offline: bool = False,
+    private: Sequence[str] = (),
 ) -> Pulled:
     """The source as a local folder, from the network or the cache. Never raises.
 
     Takes at most `limits.source_timeout_seconds`. When nothing new can be had, the last good copy
     is given with a diagnostic. `refresh` asks the server even if the copy is recent; `offline`
-    asks nobody.
+    asks nobody. `private` names what it may lead to on this machine and its networks.
     """
-    return pull_all([source], cache_dir=cache_dir, limits=limits, refresh=refresh, offline=offline)[
-        0
-    ]
+    [pulled] = pull_all(
+        [source],
+        cache_dir=cache_dir,
+        limits=limits,
+        refresh=refresh,
+        offline=offline,
+        private=private,
+    )
+    return pulled
 
 
 def pull_all(
@@ -53,11 +65,19 @@ def pull_all(
     limits: Limits,
     refresh: bool = False,
     offline: bool = False,
+    private: Sequence[str] = (),
+    strangers: Container[str] = (),
 ) -> list[Pulled]:
-    """Every source at once, results in the order given; a slow one delays and hides no other."""
+    """Every source at once, results in the order given; a slow one delays and hides no other.
+
+    Those among the `strangers` were not named by the user, so they may not lie inside.
+    """
     if not sources:
         return []
     from skillbelt.sources.remote import Job, run
 
-    jobs = [Job(source, cache_dir, limits, refresh, offline) for source in sources]
+    jobs = [
+        Job(source, cache_dir, limits, refresh, offline, tuple(private), source not in strangers)
+        for source in sources
+    ]
     return run(jobs)

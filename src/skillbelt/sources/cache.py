@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, get_args
 
 from skillbelt.paths import open_folder
+from skillbelt.private import make_folder
 from skillbelt.sources.failure import OutOfTime
 from skillbelt.values import Diagnostic, OriginKind
 
@@ -200,7 +201,7 @@ class Entry:
 
     def _try_lock(self) -> int | None:
         path = os.path.join(self.path, LOCK)
-        os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)
+        make_folder(os.path.dirname(self.path))
         try:
             with suppress(FileExistsError):
                 os.mkdir(self.path, 0o700)

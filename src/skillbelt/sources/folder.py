@@ -37,6 +37,7 @@ class Rules(NamedTuple):
     loose_file_name: bool = False
     skip_directories: Collection[str] = (".git", "node_modules", "__pycache__")
     collection: bool = False  # the root is meant to hold skills, so it is not one whole skill
+    fence: str = ""  # no link out of this folder is followed; empty for none
 
 
 class Pulse:
@@ -82,6 +83,9 @@ class Walker:
         if not stat.S_ISDIR(top.st_mode):
             self.exists = False
             return
+        if self._leads_out(self.root):
+            self.exists = False
+            return
         identity = _identity(top)
         self._seen.add(identity)
         # (folder, its identity, depth), the next one to visit last.
@@ -98,7 +102,12 @@ class Walker:
         self.pulse.beats += 1
         self.pulse.path = path
         try:
-            status = os.stat(path)
+            # The folders on the way here were looked at, so only the file itself can lead out.
+            status = os.lstat(path) if self.rules.fence else os.stat(path)
+            if stat.S_ISLNK(status.st_mode):
+                if self._leads_out(path):
+                    return True
+                status = os.stat(path)
         except OSError as error:
             return self._no_skill(path, error)
         if _FOLDS_CASE and SKILL_FILE not in os.listdir(folder):
@@ -202,10 +211,21 @@ class Walker:
 
     def _followed(self, entry: os.DirEntry[str]) -> bool:
         if entry.is_dir():
-            return self.rules.follow_symlinks
+            return self.rules.follow_symlinks and not self._leads_out(entry.path)
         if not os.path.exists(entry.path):
             self._say_broken(entry.path)
         return False
+
+    def _leads_out(self, path: str) -> bool:
+        """Whether the path leads out of the fence, which is then said."""
+        if not self.rules.fence:
+            return False
+        from skillbelt.paths import inside
+
+        if inside(path, self.rules.fence):
+            return False
+        self.diagnostics.append(link_outside(path, self.rules.fence))
+        return True
 
     def _see_above(self) -> None:
         """A link to a folder above the root is a circle too, though the walk never came there."""
@@ -245,7 +265,8 @@ class Walker:
         )
         if self.rules.loose_file_name:
             try:
-                self._take(entry.path, entry.stat(), identity)
+                if not (entry.is_symlink() and self._leads_out(entry.path)):
+                    self._take(entry.path, entry.stat(), identity)
             except OSError as error:
                 self._say_error("unreadable", entry.path, error)
         return self.rules.loose_file_name
@@ -282,6 +303,13 @@ class Walker:
 
     def _say(self, code: str, severity: str, path: str, message: str, remedy: str = "") -> None:
         self.diagnostics.append(Diagnostic(code, severity, path, None, message, remedy))  # type: ignore[arg-type]
+
+
+def link_outside(path: str, fence: str) -> Diagnostic:
+    """What there is to say of a link that leads out of a project."""
+    message = f"is or lies behind a link that leads out of {fence}, so it is not read"
+    remedy = "put the file itself there, or keep the skill in a folder of your own"
+    return Diagnostic("link-outside", "error", path, None, message, remedy)
 
 
 _name = attrgetter("name")

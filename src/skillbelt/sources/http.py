@@ -10,6 +10,7 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx2
 
+from skillbelt.sources.addresses import Pinned, proxied
 from skillbelt.sources.bounds import Refusal
 from skillbelt.sources.failure import OutOfTime, SourceFailure
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
+    from skillbelt.sources.addresses import Door
     from skillbelt.sources.bounds import Deadline
     from skillbelt.values import Limits
 
@@ -52,20 +54,32 @@ class Validators(NamedTuple):
 
 
 class Http:
-    """A connection pool for one source."""
+    """A connection pool for one source, which goes nowhere but through its door."""
 
-    def __init__(self, limits: Limits, deadline: Deadline) -> None:
-        self._limits, self._deadline = limits, deadline
-        self._client = httpx2.AsyncClient(
-            headers=_HEADERS,
-            timeout=limits.http_timeout_seconds,
-            follow_redirects=False,
-            verify=_trusted(),
-        )
+    def __init__(self, limits: Limits, deadline: Deadline, door: Door) -> None:
+        self._limits, self._deadline, self._door = limits, deadline, door
+        self._clients: dict[bool, httpx2.AsyncClient] = {}
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._client.aclose()
+        for client in self._clients.values():
+            await client.aclose()
+
+    async def _client(self, url: str) -> httpx2.AsyncClient:
+        """Who asks for the address: ourselves, or the proxy of the user's environment."""
+        by_proxy = proxied(url)
+        if by_proxy:
+            _, host, port = origin(url)
+            await self._door.check_proxied(host, port)
+        if by_proxy not in self._clients:
+            self._clients[by_proxy] = httpx2.AsyncClient(
+                headers=_HEADERS,
+                timeout=self._limits.http_timeout_seconds,
+                follow_redirects=False,
+                verify=trusted(),
+                transport=None if by_proxy else Pinned(self._door, trusted()),
+            )
+        return self._clients[by_proxy]
 
     async def get(
         self,
@@ -102,8 +116,9 @@ class Http:
     ) -> Answer:
         here = _web_url(url)
         for _ in range(self._limits.max_redirects + 1):
-            request = self._client.build_request("GET", here, headers=headers)
-            response = await self._client.send(request, stream=True)
+            client = await self._client(here)
+            request = client.build_request("GET", here, headers=headers)
+            response = await client.send(request, stream=True)
             try:
                 if response.status_code not in _REDIRECTS:
                     return await self._receive(here, response, write, most)
@@ -137,7 +152,7 @@ class Http:
 
 
 @lru_cache(maxsize=1)
-def _trusted() -> ssl.SSLContext:
+def trusted() -> ssl.SSLContext:
     """The authorities to trust, shared: reading them takes longer than most requests."""
     return httpx2.create_ssl_context()
 

@@ -139,7 +139,9 @@ def _published(entry: object, url: str) -> Item:
 def _resolved(url: str, target: object, name: str) -> str:
     try:
         resolved = urljoin(url, target) if isinstance(target, str) and target else ""
-        if urlsplit(resolved).scheme in ("http", "https"):
+        # What is listed over TLS is not fetched over a line that anybody may write to.
+        plain = () if urlsplit(url).scheme == "https" else ("http",)
+        if urlsplit(resolved).scheme in ("https", *plain):
             return resolved
     except ValueError:
         pass

@@ -30,6 +30,7 @@ from skillbelt.values import SKILL_FILE
 if TYPE_CHECKING:
     from mcp import Client
 
+    from skillbelt.sources.addresses import Door
     from skillbelt.sources.bounds import Deadline
     from skillbelt.sources.cache import Entry, Ready, Stage
     from skillbelt.values import Limits
@@ -47,11 +48,17 @@ T = TypeVar("T")
 
 
 def update(
-    url: str, entry: Entry, old: Ready | None, stage: Stage, limits: Limits, deadline: Deadline
+    url: str,
+    entry: Entry,
+    old: Ready | None,
+    stage: Stage,
+    limits: Limits,
+    deadline: Deadline,
+    door: Door,
 ) -> Update:
     """Bring the stage up to date with what the server lists; raises SourceError."""
     most = limits.max_remote_index_bytes + _BESIDE_BYTES
-    label, listed = _asked(url, limits, deadline.left(), most, _list)
+    label, listed = _asked(url, limits, deadline.left(), most, _list, door)
     found, problems = entries_of(listed, label, url, limits)
     records = {one.id: one.record() for one in found}
     before = entry.entries(old) if old else {}
@@ -63,7 +70,9 @@ def update(
     return Update("mcp", True, url, problems=problems, entries=records)
 
 
-def fetch(url: str, limits: Limits, uris: Iterable[tuple[str, int]]) -> dict[str, bytes]:
+def fetch(
+    url: str, limits: Limits, uris: Iterable[tuple[str, int]], door: Door
+) -> dict[str, bytes]:
     """The server's files at these addresses, each at most so large; raises SourceError."""
     wanted = list(uris)
 
@@ -71,7 +80,7 @@ def fetch(url: str, limits: Limits, uris: Iterable[tuple[str, int]]) -> dict[str
         return {uri: await _read(client, url, uri, size) for uri, size in wanted}
 
     most = _ESCAPED * max((size for _, size in wanted), default=0) + _BESIDE_BYTES
-    return _asked(url, limits, limits.source_timeout_seconds, most, read)[1]
+    return _asked(url, limits, limits.source_timeout_seconds, most, read, door)[1]
 
 
 # On the disk
@@ -135,6 +144,7 @@ def _asked(
     seconds: float,
     most: int,
     what: Callable[[Client, str, Limits], Coroutine[Any, Any, T]],
+    door: Door,
 ) -> tuple[str, T]:
     """What the server gives, and its label; in a thread with a loop of its own.
 
@@ -150,7 +160,10 @@ def _asked(
     server = server_of(url)
 
     async def main() -> T:
-        async with asyncio.timeout(seconds), connected(server, url, limits, most) as client:
+        async with (
+            asyncio.timeout(seconds),
+            connected(server, url, limits, most, door) as client,
+        ):
             return await what(client, url, limits)
 
     return server.label, _apart(lambda: asyncio.run(main()), url, seconds)

@@ -25,7 +25,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types import Implementation, jsonrpc_message_adapter
 
 from skillbelt.settings import ENV_PREFIX, process_environment
+from skillbelt.sources.addresses import Door, Pinned, proxied
 from skillbelt.sources.failure import SourceFailure
+from skillbelt.sources.http import origin, trusted
 from skillbelt.sources.located import MAX_LABEL_CHARS, MCP_COMMAND, is_label, label_of
 from skillbelt.text import one_line, shorten
 
@@ -94,7 +96,7 @@ def _wrong(source: str, reason: str) -> SourceFailure:
 
 @asynccontextmanager
 async def connected(
-    server: Server, source: str, limits: Limits, most: int
+    server: Server, source: str, limits: Limits, most: int, door: Door
 ) -> AsyncIterator[Client]:
     """A client of the server; SourceFailure when it can not be had.
 
@@ -104,7 +106,7 @@ async def connected(
         if server.command:
             transport: Any = _command(server.command, source, most)
         else:
-            http = await stack.enter_async_context(_http(server, source, limits, most))
+            http = await stack.enter_async_context(await _http(server, source, limits, most, door))
             transport = streamable_http_client(
                 server.url, http_client=http, max_sse_event_size=most
             )
@@ -128,7 +130,9 @@ def _refused(source: str, status: int, *, token: bool) -> SourceFailure:
     return SourceFailure(source, reason, code="mcp-failed", remedy=remedy)
 
 
-def _http(server: Server, source: str, limits: Limits, most: int) -> httpx2.AsyncClient:
+async def _http(
+    server: Server, source: str, limits: Limits, most: int, door: Door
+) -> httpx2.AsyncClient:
     async def bound(response: httpx2.Response) -> None:
         if response.status_code in _REFUSALS:
             raise _refused(source, response.status_code, token=bool(server.headers))
@@ -137,7 +141,10 @@ def _http(server: Server, source: str, limits: Limits, most: int) -> httpx2.Asyn
         packed = response.headers.get("content-encoding", "identity") != "identity"
         response.stream = _Counted(response.stream, most, packed=packed)
 
-    # A hook and not a transport, which would leave out the proxies of the environment.
+    by_proxy = proxied(server.url)
+    if by_proxy:
+        _, host, port = origin(server.url)
+        await door.check_proxied(host, port)
     return httpx2.AsyncClient(
         headers={"Accept-Encoding": "identity", **dict(server.headers)},
         # How long an answer may take is seen to by whoever asked.
@@ -146,6 +153,8 @@ def _http(server: Server, source: str, limits: Limits, most: int) -> httpx2.Asyn
         ),
         follow_redirects=False,
         event_hooks={"response": [bound]},
+        verify=trusted(),
+        transport=None if by_proxy else Pinned(door, trusted()),
     )
 
 

@@ -16,6 +16,7 @@ from skillbelt.sources.located import Located, Pulled, at_home, is_mcp, label_of
 from skillbelt.values import Origin
 
 if TYPE_CHECKING:
+    from skillbelt.sources.addresses import Door
     from skillbelt.sources.cache import Stage
     from skillbelt.sources.transfer import Update
     from skillbelt.values import Diagnostic, Limits
@@ -32,6 +33,8 @@ class Job(NamedTuple):
     limits: Limits
     refresh: bool
     offline: bool
+    private: tuple[str, ...] = ()  # what inside may be reached
+    named: bool = True  # by the user, and not by a project
 
     @property
     def url(self) -> str:
@@ -45,6 +48,12 @@ class Job(NamedTuple):
     def local(self) -> bool:
         """Whether it lies on this machine."""
         return self.url.lower().startswith("file:")
+
+    def door(self) -> Door:
+        """Where it may lead; SourceFailure when that is set wrongly."""
+        from skillbelt.sources.addresses import Door
+
+        return Door(self.url, self.private, named=self.named)
 
 
 # By their place in the cache: whom to ask for the files of skills that MCP servers list.
@@ -232,7 +241,7 @@ def _from_mcp(
 ) -> Update:
     from skillbelt.sources.mcp import update
 
-    return update(job.url, entry, old, stage, job.limits, deadline)
+    return update(job.url, entry, old, stage, job.limits, deadline, job.door())
 
 
 def _from_web(
@@ -246,7 +255,7 @@ def _from_web(
 
     async def bounded() -> Update:
         async with asyncio.timeout(deadline.left()):
-            http = Http(job.limits, deadline)
+            http = Http(job.limits, deadline, job.door())
             budget = Budget(job.limits, deadline)
             try:
                 return await update(Web(job.url, entry, old, stage, http, job.limits, budget))

@@ -10,11 +10,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from skillbelt.errors import ConfigError
 from skillbelt.events import Event, NewEvent
+from skillbelt.private import create_file, make_folder
 from skillbelt.store.protocol import (
     NO_CHANGE,
     Scope,
@@ -177,11 +177,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    make_folder(os.path.dirname(path))
     # Closing a descriptor of the file would free the locks that SQLite holds on it in this
     # process, so it is opened here only if nobody can have it open yet.
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    create_file(path)
     db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         # Read as of one moment: another process may be making the tables right now.
