@@ -18,6 +18,7 @@ from skillbelt.run import (
     RunResult,
     check_stdin,
     described,
+    end_warnings,
     environment_warnings,
     path_warnings,
     remembered_as,
@@ -318,6 +319,12 @@ def test_each_stream_that_is_cut_is_said() -> None:
     assert stream_warnings(Outcome(0)) == []
     both = Outcome(0, stdout=Captured(b"", 1), stderr=Captured(b"a", 2))
     assert stream_warnings(both) == ["stdout truncated", "stderr truncated"]
+
+
+def test_a_process_that_may_be_alive_is_said() -> None:
+    assert end_warnings(Outcome(0)) == []
+    [warning] = end_warnings(Outcome(0, left=True))
+    assert "may still be alive" in warning
 
 
 # --- the result ----------------------------------------------------------------------------------

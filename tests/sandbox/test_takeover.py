@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,10 @@ from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.process import StartHangs
 from skillbelt.sandbox.protocol import Job, run
-from skillbelt.sandbox.spawn import children
+from skillbelt.sandbox.spawn import children, descendants
 from skillbelt.sandbox.takeover import TAKEOVER
 from skillbelt.values import Capabilities
+from tests.benches import Bench
 from tests.sandbox.ordinary import as_user
 from tests.unprivileged import open_folder
 
@@ -112,6 +114,7 @@ json.dump(attacks.run_attacks(none.NoSandbox(), TAKEOVER, claimed_only=False), s
     found = as_user(code)
     assert isinstance(found, list)
     assert {result[0] for result in found if result[2] == "succeeded"} == {
+        "hold PID 1 back",
         "outlive the run",
         "raise limits through PID 1",
         "become another program through PID 1",
@@ -173,10 +176,40 @@ def test_an_end_that_the_kernel_does_not_bring_is_told(
     with monkeypatch.context() as patch:
         patch.setattr(process, "END_SECONDS", 0.05)
         patch.setattr(signal, "pidfd_send_signal", lambda *_: None)
+        patch.setattr(process, "_kill", lambda pids: None)
         outcome = running.wait()
     assert outcome is not None and (outcome.timed_out, outcome.left) == (True, True)
     assert os.path.exists(f"/proc/{inner[0]}")
     os.kill(inner[0], 9)
+
+
+def test_whoever_ran_it_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.run("true")
+    before = set(descendants(os.getpid()))
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "END_SECONDS", 0.05)
+        patch.setattr(signal, "pidfd_send_signal", lambda *_: None)
+        patch.setattr(process, "_kill", lambda pids: None)
+        result = bench.run("sleep 600", timeout_seconds=1)
+    for pid in set(descendants(os.getpid())) - before:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    assert result.timed_out
+    assert [one for one in result.warnings if "may still be alive" in one]
+
+
+def test_where_the_first_process_is_not_let_run_the_others_are_ended_first(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack 74: it has to be let run to end them."""
+    script = "for n in 1 2 3 4 5; do (while :; do :; done) & done; wait"
+    running = LinuxSandbox().start(place.shell(script, timeout_seconds=0.5))
+    below = descendants(running._pid)  # type: ignore[attr-defined]
+    with monkeypatch.context() as patch:
+        patch.setattr(signal, "pidfd_send_signal", lambda *_: None)
+        outcome = running.wait()
+    assert outcome is not None and (outcome.timed_out, outcome.left) == (True, False)
+    assert below and not any(os.path.exists(f"/proc/{pid}") for pid in below)
 
 
 @pytest.mark.parametrize("sandbox", [LandlockSandbox(), NoSandbox()], ids=lambda one: one.name)

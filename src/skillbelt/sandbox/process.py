@@ -14,7 +14,7 @@ import select
 import signal
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from threading import current_thread, main_thread
 from typing import NamedTuple, Protocol
@@ -30,6 +30,7 @@ LOST = 255
 START_SECONDS = 40.0  # from the beginning until all is in place
 TICK_SECONDS = 0.02
 END_SECONDS = 5.0
+_PATIENCE_SECONDS, _PAUSE_SECONDS = 0.5, 0.02
 _LAST_WORDS = 4 * 2**10
 _WINDOW = (24, 80)
 
@@ -212,14 +213,21 @@ class Run(Piped):
             return _end(self._pidfd, signal.SIGCONT, signal.SIGTERM) or self._force()
         if self._inner < 0:
             self._find_inner()
-        gone = self._inner < 0 or _end(self._inner, signal.SIGKILL)
+        gone = self._inner < 0 or self._end_inner()
         return _end(self._pidfd, signal.SIGKILL) and gone
+
+    def _end_inner(self) -> bool:
+        """End the first process, which ends all others; where it is not let run, they go first."""
+        until = time.monotonic() + END_SECONDS
+        gone = _end(self._inner, signal.SIGKILL, seconds=min(_PATIENCE_SECONDS, END_SECONDS))
+        while not gone and time.monotonic() < until:
+            _kill(descendants(self._pid))
+            gone = _end(self._inner, seconds=_PAUSE_SECONDS)
+        return gone
 
     def _force(self) -> bool:
         """End what the launcher should have ended, and it; false, as some may have got away."""
-        for pid in descendants(self._pid):
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        _kill(descendants(self._pid))
         _end(self._pidfd, signal.SIGKILL)
         return False
 
@@ -228,7 +236,7 @@ class Run(Piped):
         if self._plan.supervised:
             return True
         # The one above it takes its exit code away, if it was not quicker.
-        gone = _end(self._inner, signal.SIGKILL)
+        gone = self._end_inner()
         return (_end(self._pidfd) or _end(self._pidfd, signal.SIGKILL)) and gone
 
     def _conclude(self, ending: Ending, gone: bool) -> None:
@@ -277,6 +285,12 @@ def _end(pidfd: int, *numbers: signal.Signals, seconds: float | None = None) -> 
         for number in numbers:
             signal.pidfd_send_signal(pidfd, number)
     return bool(poll.poll((END_SECONDS if seconds is None else seconds) * 1000))
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def check_job(job: Job) -> None:

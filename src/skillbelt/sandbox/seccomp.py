@@ -207,9 +207,22 @@ def _checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
     yield "prctl", [_argument(0), *_only(rights.prctl(), errno.EINVAL)]
     # On another process of the same user, which the runtime may be, a limit can be an end.
     yield "prlimit64", [_argument(0), *_only((0,), errno.EPERM)]
-    for name, wanted in syscalls.OWN_STANDING.items() if rights.shared else ():
-        yield name, [step for at, value in wanted for step in _must_be(at, value)]
+    yield from _standing_checks(rights)
     yield from _mode_checks()
+
+
+def _standing_checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
+    """How much a process counts: not that of the first one, which could then end nothing in time.
+
+    Without namespaces of its own, a run may have the same user as the runtime.
+    """
+    for name, wanted in syscalls.OWN_STANDING.items():
+        *kinds, (whose, _) = wanted
+        steps = [step for at, value in kinds for step in _must_be(at, value)]
+        if rights.shared:
+            yield name, [*steps, *_must_be(whose, 0)]
+        else:
+            yield name, [*steps, _argument(whose), *_answer_if(_EQUAL, 1, errno.EPERM)]
 
 
 def _socket_checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:

@@ -53,6 +53,17 @@ for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGKILL):
             pass
 held("what it left is looked for")
 """, "import subprocess; subprocess.Popen(['sleep', '0']).wait()"),
+    Probe("hold PID 1 back", (74,), "other processes", _ABOVE + """
+ways = (
+    lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 19),
+    lambda pid: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0)),
+    lambda pid: os.sched_setaffinity(pid, {min(os.sched_getaffinity(0))}),
+    lambda pid: syscall(251, 30, 1, pid, 3 << 13),
+    lambda pid: os.setpriority(os.PRIO_PGRP, 0, 19),
+    lambda pid: os.setpriority(os.PRIO_USER, os.getuid(), 19),
+)
+attempt(*(lambda way=way, pid=pid: way(pid) for way in ways for pid in above))
+""", "os.nice(1); os.sched_setaffinity(0, os.sched_getaffinity(0))"),
     Probe("raise limits through PID 1", (75,), "other processes", _ABOVE + """
 import resource
 kinds = (resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE)
