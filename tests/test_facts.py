@@ -7,7 +7,7 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.facts import SECRET, Fact, facts, shown
+from skillbelt.facts import SECRET, Fact, covered, facts, shown
 from skillbelt.permission import Request
 
 RUN = Request(
@@ -53,6 +53,32 @@ def test_metadata_of_any_shape_is_told() -> None:
         ("time limit", "30"),
         ("network", "yes"),
     ]
+
+
+def test_the_facts_of_a_call_are_told_one_by_one() -> None:
+    call = {
+        "command": ["echo", "a b", "it's"],
+        "env": {"API_TOKEN": "sha256:abcdef", "MODE": "fast"},
+        "stdin": {"bytes": 3, "sha256": "sha256:1"},
+        "sandbox": "none",
+    }
+    assert carried(call=call) == [
+        ("command", "echo 'a b' 'it'\"'\"'s'"),
+        ("env", f"API_TOKEN={SECRET}"),
+        ("env", "MODE=fast"),
+        ("stdin", "bytes=3"),
+        ("stdin", "sha256=sha256:1"),
+        ("sandbox", "none: nothing holds it back, it may do whatever you may"),
+    ]
+
+
+def test_what_always_covers() -> None:
+    assert covered(RUN) == ""
+    asked = RUN._replace(always=("python3 a.py", "x" * 900))
+    assert covered(asked).startswith("would cover run python3 a.py, xxx")
+    assert covered(asked).endswith("x of kit in this project, until the skill changes")
+    assert "characters ...]" in covered(asked, whole=False)
+    assert "\n" not in covered(RUN._replace(always=("a\nb",)))
 
 
 def test_a_host_s_own_mark_is_not_told() -> None:

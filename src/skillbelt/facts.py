@@ -16,6 +16,8 @@ from skillbelt.text import exact
 
 SECRET = "(secret)"
 _NOT_TOLD = ("mcp_call",)  # how a host finds its own call again
+_CALL = "call"  # what a run is asked for, fact by fact
+_NO_SANDBOX = "none"
 _ENVIRONMENTS = ("env", "environment", "variables")
 _BEGINNING_BYTES = 200
 _MAX_DEPTH = 8
@@ -45,6 +47,23 @@ def facts(request: Request) -> list[Fact]:
         for label, value in _told(request)
         if value
     ]
+
+
+def covered(request: Request, *, whole: bool = True) -> str:
+    """What "always" would remember, for a person; "" where nothing can be remembered."""
+    if not request.always:
+        return ""
+    told = [Fact("", exact(text)) for text in request.always]
+    texts = ", ".join(value for _, value in (told if whole else shown(told).facts))
+    # Bound to a digest over all of it, it is this call and no other.
+    alone = ", with all that is shown here and nothing else," if _is_exact(request) else ""
+    of = f" of {exact(request.skill)}" if request.skill else ""
+    until = ", until the skill changes" if request.skill else ""
+    return f"would cover {exact(request.type)} {texts}{of}{alone} in this project{until}"
+
+
+def _is_exact(request: Request) -> bool:
+    return bool(getattr(request, "exact", ""))
 
 
 def shown(told: Iterable[Fact]) -> Shown:
@@ -89,10 +108,29 @@ def _told(request: Request) -> Iterator[tuple[str, str]]:
     yield "content", request.hash
     yield "agent", request.agent
     yield "session", request.session
-    for key, value in request.metadata.items():
-        if key not in _NOT_TOLD:
-            for text in _texts(value, str(key) in _ENVIRONMENTS):
-                yield str(key).replace("_", " "), text
+    for key, value in _carried(request.metadata):
+        for text in _values(key, value):
+            yield key.replace("_", " "), text
+
+
+def _carried(metadata: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """What the metadata holds; the facts of a call count as if they stood there themselves."""
+    for key, value in metadata.items():
+        if key == _CALL and isinstance(value, Mapping):
+            yield from ((str(name), one) for name, one in value.items())
+        elif key not in _NOT_TOLD:
+            yield str(key), value
+
+
+def _values(key: str, value: object) -> Iterator[str]:
+    if key == "command" and isinstance(value, list | tuple):
+        import shlex
+
+        yield shlex.join(map(str, value))
+    elif key == "sandbox" and value == _NO_SANDBOX:
+        yield f"{_NO_SANDBOX}: nothing holds it back, it may do whatever you may"
+    else:
+        yield from _texts(value, key in _ENVIRONMENTS)
 
 
 def _texts(value: object, environment: bool = False, depth: int = 0) -> Iterator[str]:
@@ -124,8 +162,7 @@ def _bytes(data: bytes) -> str:
 def _secrets(metadata: Mapping[str, object]) -> dict[str, str]:
     """The values that must not be shown, wherever they stand."""
     found: dict[str, str] = {}
-    for key in _ENVIRONMENTS:
-        values = metadata.get(key)
-        if isinstance(values, Mapping):
+    for key, values in _carried(metadata):
+        if key in _ENVIRONMENTS and isinstance(values, Mapping):
             found |= {str(name): one for name, one in values.items() if isinstance(one, str)}
     return secrets_of(found)

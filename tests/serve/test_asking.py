@@ -30,7 +30,7 @@ def test_the_question_says_what_who_and_what_always_covers() -> None:
         "skill: pdf",
         "from: (not trusted)",
         "The origin of the skill is not trusted.",
-        "Always would cover run rm -rf out in this project until the skill changes.",
+        "Always would cover run rm -rf out of pdf in this project, until the skill changes.",
     ]
     assert question(RUN._replace(initiator="user")).startswith("You asked to run")
 

@@ -10,12 +10,12 @@ from typing import Literal
 from skillbelt.cli.keyboard import Burst, Gone, Keyboard, somebody_is_there
 from skillbelt.cli.output import show_progress
 from skillbelt.desk import Desk, Pending
-from skillbelt.facts import Fact, facts, shown
+from skillbelt.facts import Fact, covered, facts, shown
 from skillbelt.gate import Gate
 from skillbelt.permission import TYPES, Answer, Request
 from skillbelt.settings import Settings
 from skillbelt.store import open_store
-from skillbelt.text import exact, one_line
+from skillbelt.text import one_line
 
 _Choice = Literal["once", "always", "reject", "enter", "show", "none"]
 _ANSWERS: dict[str, _Choice] = {
@@ -91,7 +91,9 @@ def question(request: Request, *, whole: bool = False) -> tuple[str, int]:
     """What a person has to know, and how much of it is not shown whole."""
     kind = TYPES.get(request.type, "something this version does not know")
     told, hidden = (facts(request), 0) if whole else shown(facts(request))
-    told += [Fact("why", f"{_why(request)} ({kind})"), *_always(request, whole)]
+    told.append(Fact("why", f"{_why(request)} ({kind})"))
+    if always := covered(request, whole=whole):
+        told.append(Fact("always", always))
     wide = max(len(fact.label) for fact in told)
     lines, before = ["Permission needed"], ""
     for label, value in told:
@@ -105,17 +107,6 @@ def _why(request: Request) -> str:
     asked = "you asked for it" if request.initiator == "user" else f"{who} asked for it"
     origin = "" if request.trusted else ", and its origin is not trusted"
     return f"{asked}, no rule allows it{origin}"
-
-
-def _always(request: Request, whole: bool) -> list[Fact]:
-    if not request.always:
-        return []
-    bound = " in this project"
-    if request.skill:
-        bound = f" of {one_line(request.skill)} in this project, until the skill changes"
-    covered = [Fact("", exact(text)) for text in request.always]
-    texts = ", ".join(fact.value for fact in (covered if whole else shown(covered).facts))
-    return [Fact("always", f"would cover {exact(request.type)} {texts}{bound}")]
 
 
 def _choice(keyboard: Keyboard, can_be_remembered: bool, hidden: int) -> _Choice:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from mcp_types import ClientCapabilities, ElicitRequestFormParams, ElicitResult
 
-from skillbelt.facts import facts
+from skillbelt.facts import covered, facts
 from skillbelt.permission import Answer, Request
-from skillbelt.text import exact, shorten
+from skillbelt.text import shorten
 
 _MESSAGE = 1_000
 _BY = "mcp"
@@ -48,10 +48,8 @@ def question(request: Request) -> str:
     lines = [f"{who} to {what}.", *(f"{label}: {value}" for label, value in told)]
     if not request.trusted:
         lines.append("The origin of the skill is not trusted.")
-    if request.always:
-        texts = ", ".join(map(exact, request.always))
-        until = " until the skill changes" if request.skill else ""
-        lines.append(f"Always would cover {exact(request.type)} {texts} in this project{until}.")
+    if always := covered(request):
+        lines.append(f"Always {always}.")
     return "\n".join(lines)
 
 
