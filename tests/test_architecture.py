@@ -33,14 +33,15 @@ ORDER = [
     "errors", "values", "settings", "lines", "events", "locks", "audit", "paths", "text", "roots",
     "trust", "sources", "quick", "strict", "repair", "fields", "parse", "head", "skill", "rules",
     "keys", "references", "entries", "check", "mend", "fixes", "sarif", "manifest", "foreign",
-    "fingerprint", "index", "scan", "watch", "search", "catalog", "store", "permission", "hosts", "capabilities", "spelling", "policy",
-    "rulebook", "shell", "ledger", "board", "desk", "disclose", "sections", "excerpt", "files",
-    "storage", "arguments", "load", "gate", "session", "materialize", "tracing",
-    "commands", "dependencies", "environments", "trees", "sizes", "cleanup",
-    "workspace", "staging", "artifacts", "inputs", "globs", "collect", "guests", "wasm_hosts",
-    "sandbox", "redact", "run", "job", "workbench", "execute", "background", "testing", "build",
-    "definitions", "tools", "running", "answers", "handlers", "turns", "shelf", "threads",
-    "conversation", "runtime", "agent", "integrations", "serve", "cli", "__main__",
+    "fingerprint", "index", "scan", "watch", "search", "catalog", "store", "permission", "hosts",
+    "capabilities", "spelling", "policy", "rulebook", "shell", "ledger", "board", "desk",
+    "disclose", "sections", "excerpt", "files", "storage", "arguments", "load", "gate", "session",
+    "materialize", "tracing", "commands", "dependencies", "environments", "trees", "sizes",
+    "cleanup", "workspace", "staging", "artifacts", "sensitive", "inputs", "globs", "collect",
+    "guests", "wasm_hosts", "sandbox", "redact", "run", "exact", "job", "workbench", "execute",
+    "background", "testing", "build", "definitions", "tools", "running", "answers", "handlers",
+    "turns", "shelf", "threads", "conversation", "runtime", "agent", "integrations", "serve", "cli",
+    "__main__",
 ]  # fmt: skip
 
 # Tests of the whole rather than of one module; `acceptance_remote` is a part of `acceptance`.

@@ -268,14 +268,30 @@ class Gate:
         self.record("decision", request, _told(request, decision))
         return decision
 
-    def spoken_of(self, like: Request, tool: str) -> Decision | None:
-        """The decision for a tool that nobody declares; None where no rule speaks of it."""
+    def special(self, like: Request, paths: Iterable[str]) -> tuple[str, ...]:
+        """Those of the paths that a rule somebody wrote asks for or denies."""
+        asked = like._replace(type="host_file", tools=())
+        ruled = ((path, self.rules.decide(asked._replace(patterns=(path,)))) for path in paths)
+        return tuple(
+            path for path, (action, rule) in ruled if action != "allow" and rule.source != "default"
+        )
+
+    def denied_below(self, like: Request, folder: str) -> Rule | None:
+        """A rule that denies something in the folder, or the folder; None if none does."""
+        asked = like._replace(type="host_file", patterns=(folder,), tools=())
+        action, rule = self.rules.decide(asked)
+        if action == "deny":
+            return rule
+        return self.rules.denying(asked, f"{folder.rstrip('/')}/*")
+
+    def spoken_of(self, like: Request, tools: tuple[str, ...]) -> Decision | None:
+        """The decision for tools that nobody declares; None where no rule speaks of them."""
         request = like._replace(
             type="tool",
-            patterns=(tool,),
-            always=(tool,),
-            summary=f"let the skill {like.skill} use the tool {tool}",
-            exact=digest({"tool": tool}),
+            patterns=tools,
+            always=tools,
+            summary=f"let the skill {like.skill} use the tool {tools[0]}",
+            exact=digest({"tools": tools}),
             tools=(),
         )
         _, rule = self.rules.decide(request)

@@ -229,6 +229,19 @@ class RuleSet:
                 return rule
         return self._found[least]
 
+    def denying(self, request: Request, pattern: str) -> Rule | None:
+        """The last rule that denies something that the pattern may mean; None if none does.
+
+        A later one that allows all of it takes that back.
+        """
+        for position in reversed(self._view(request).positions):
+            rule = self._rules[position]
+            if rule.action == "deny" and meet(rule.pattern, pattern):
+                return rule
+            if rule.action == "allow" and matches(rule.pattern, pattern):
+                return None
+        return None
+
     def last(self, request: Request, text: str) -> int:
         """The place in `rules` of the rule that decides on one text of the request; -1: none."""
         return self._view(request).last(text)

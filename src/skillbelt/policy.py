@@ -216,7 +216,9 @@ class _File:
             host_pattern(rule.pattern.removesuffix(":*"))
         except ValueError as error:
             said = f"{_shown(rule.pattern)} is no host that could be asked for: {error}"
-            raise self._wrong(at, f"{said}; write example.com, *.example.com or an address") from None
+            raise self._wrong(
+                at, f"{said}; write example.com, *.example.com or an address"
+            ) from None
 
     def _narrowed(self, at: Key, key: str, value: object, like: Rule) -> Rule:
         if key == "action":

@@ -40,6 +40,28 @@ class _Word(NamedTuple):
     certain: bool
 
 
+class Line(NamedTuple):
+    """A command line. `commands` are the texts that a permission is needed for.
+
+    `words` are all its words as the programs get them; None where that is not certain.
+    """
+
+    commands: tuple[str, ...]
+    words: tuple[str, ...] | None
+
+
+def read_line(command: str) -> Line:
+    """The line taken apart, if that is certain."""
+    try:
+        parts = _commands(command)
+    except _Opaque:
+        return Line((WHOLE + command,), None)
+    words = [word for part in parts for word in part]
+    known = tuple(word.value for word in words) if all(word.certain for word in words) else None
+    texts = (" ".join(word.text for word in part) for part in parts)
+    return Line(tuple(dict.fromkeys(texts)), known)
+
+
 def simple_commands(command: str) -> tuple[str, ...]:
     """The commands of a line that a permission is needed for, each as one text.
 
@@ -47,30 +69,22 @@ def simple_commands(command: str) -> tuple[str, ...]:
     for certain comes back whole behind `shell: `: no rule about one program matches it, and it is
     asked for unless everything is allowed.
     """
-    try:
-        parts = _commands(command)
-    except _Opaque:
-        return (WHOLE + command,)
-    return tuple(dict.fromkeys(parts))
-
-
-def is_opaque(text: str) -> bool:
-    """Whether this is a line that was given whole."""
-    return text.startswith(WHOLE)
+    return read_line(command).commands
 
 
 def program_of(text: str) -> str:
     """The word that names the program of one simple command; "" where that is not certain."""
     try:
-        return _words(text, 0)[0][0].value if text and not is_opaque(text) else ""
+        return _words(text, 0)[0][0].value if not text.startswith(WHOLE) else ""
     except _Opaque:
         return ""
 
 
-def _commands(command: str) -> list[str]:
-    if not all(_is_plain(char) for char in command):
+def _commands(command: str) -> list[list[_Word]]:
+    # The shell and whoever reads the line must see the same in it: no other blank, no control.
+    if not command.replace("\t", " ").isprintable():
         raise _Opaque
-    found: list[str] = []
+    found: list[list[_Word]] = []
     at = 0
     while True:
         words, at = _words(command, at)
@@ -78,11 +92,6 @@ def _commands(command: str) -> list[str]:
         separator, at = _separator(command, at)
         if not separator or (separator in (";", "&") and not command[at:].strip(" \t")):
             return found
-
-
-def _is_plain(char: str) -> bool:
-    """Whether the shell and whoever reads the line see the same in it."""
-    return char in " \t" or (char.isprintable() and not char.isspace())
 
 
 def _words(command: str, at: int) -> tuple[list[_Word], int]:
@@ -142,14 +151,14 @@ def _written(value: str, raw: str, quoted: bool, certain: bool) -> _Word:
     return _Word(value, value, certain)
 
 
-def _checked(words: list[_Word]) -> str:
-    """One command as its text, if its first word is a program by that very name."""
+def _checked(words: list[_Word]) -> list[_Word]:
+    """The words of one command, if the first is a program by that very name."""
     first = words[0]
     if not first.certain or first.value in _KEYWORDS or _assigns(first.value) or not first.value:
         raise _Opaque
     if first.value in _NAMING and not all(map(_names_nothing, words[1:])):
         raise _Opaque
-    return " ".join(word.text for word in words)
+    return words
 
 
 def _names_nothing(word: _Word) -> bool:

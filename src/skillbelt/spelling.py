@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-
 from typing import TYPE_CHECKING
 
 from skillbelt.capabilities import host_of

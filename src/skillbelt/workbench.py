@@ -34,12 +34,13 @@ from skillbelt.commands import (
 from skillbelt.dependencies import Needs, describe, needs_of
 from skillbelt.environments import Environment, provision
 from skillbelt.errors import ArtifactError, RunRefused
+from skillbelt.exact import asked_for, call_facts, ground_of, loose_files
 from skillbelt.gate import Gate, session_id
 from skillbelt.hosts import leads_inside
-from skillbelt.inputs import stage_inputs
+from skillbelt.inputs import HostInput, Inputs
 from skillbelt.job import Place, make_job, shell, write_editor
 from skillbelt.paths import inside
-from skillbelt.permission import Initiator, Request
+from skillbelt.permission import SHELL_TOOLS, Initiator, Request, digest
 from skillbelt.redact import RedactingListener, secrets_of
 from skillbelt.run import (
     RunCall,
@@ -49,7 +50,6 @@ from skillbelt.run import (
     environment_warnings,
     path_warnings,
     record_of,
-    remembered_as,
     script_of,
     scripts_named,
     stream,
@@ -63,8 +63,9 @@ from skillbelt.sandbox.identity import interpreter, run_identity
 from skillbelt.sandbox.protocol import Job, Listener, Outcome, Running, Sandbox
 from skillbelt.sandbox.registry import Sandboxes
 from skillbelt.settings import Settings, process_environment
-from skillbelt.shell import simple_commands
+from skillbelt.shell import read_line
 from skillbelt.skill import Skill
+from skillbelt.spelling import host_text
 from skillbelt.staging import Staged, stage
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
@@ -75,6 +76,7 @@ from skillbelt.workspace import SKILLS, VENV, Workspace, name_of, open_workspace
 NO_ARTIFACTS = "none"
 _DAY_SECONDS = 24 * 3600.0
 _SHOWN = 200
+_NAMED = 20  # files in one line
 
 
 class Who(NamedTuple):
@@ -265,18 +267,36 @@ class Workbench:
             self._say(f"staging {skill.name}")
             with span("workspace.stage.dir", **_skill_facts(skill)):
                 staged = stage(workspace, skill, self.settings.limits)
-            parts = simple_commands(call.text)
-            script = self._script(skill, call, parts, workspace)
-            request = self._allowed(skill, call, parts, script, staged, who)
             run = workspace.run_folder()
             stack.callback(workspace.end_run, run)
+            inputs = stack.enter_context(self._inputs(call, workspace, run, skill, who))
+            line = read_line(call.text)
+            script = self._script(skill, call, line.commands, workspace)
+            needed = script or self._named(skill, call, workspace)
+            ground = ground_of(workspace, staged.path, call.cwd, skill.name)
+            files = loose_files(call, line, ground)
+            facts = call_facts(
+                call,
+                script=script,
+                inputs=inputs.facts,
+                packages=self._required(needed, staged),
+                hosts=named_hosts(skill.frontmatter.allowed_tools),
+                sandbox=sandbox.name,
+                limits=self.settings.limits,
+                files=files or {},
+            )
+            exact = files is not None and inputs.exact
+            # A single script is no use of a shell: what it may start, the grant says.
+            tools = () if grant else SHELL_TOOLS
+            request = self._allowed(
+                skill, call, asked_for(call, line, ground), facts, staged, who, exact
+            )
             if call.editor_text is not None:
                 write_editor(workspace, run, call.editor_text)
             warnings = (
                 *environment_warnings(call, self.policy.active),
-                *self._inputs(call, workspace, run, request, who),
+                *self._placed(inputs, request, who),
             )
-            needed = script or self._named(skill, call, workspace)
             packages = self._packages(needed, workspace, staged, request, who, stack)
             granted = grant(request) if grant else _command(skill)
             hosts = tuple(host for host in granted.hosts if self._reaches(request, host, who))
@@ -304,20 +324,24 @@ class Workbench:
         self,
         skill: Skill,
         call: RunCall,
-        parts: tuple[str, ...],
-        script: str,
+        texts: tuple[str, ...],
+        facts: dict[str, object],
         staged: Staged,
         who: Who,
+        exact: bool,
+        tools: tuple[str, ...],
     ) -> Request:
-        """The request to run this command of this very copy of the skill, allowed."""
-        # With a PATH of the caller's, the interpreter may be any program.
-        remembered = remembered_as(call, "" if "PATH" in call.env else script, parts)
+        """The request to run this very call of this very copy of the skill, allowed.
+
+        It is remembered only if the facts hold all that counts.
+        """
+        about = f"{one_line(call.shown)}{described(call)}"
         shown = shorten(one_line(call.text), _SHOWN)
         return self.gate_of(who).require(
             Request(
                 "run",
-                parts,
-                remembered,
+                texts,
+                (about,) if exact else (),
                 f"run `{shown}` with the skill {skill.name}{described(call)}",
                 who.initiator,
                 who.agent,
@@ -326,6 +350,9 @@ class Workbench:
                 staged.hash,
                 str(skill.origin) if skill.origin.remote else skill.dir,
                 skill.trusted,
+                {"call": facts},
+                digest(facts),
+                tools,
             )
         )
 
@@ -362,40 +389,74 @@ class Workbench:
                     return os.path.relpath(os.path.realpath(path), home)
         return ""
 
-    def _ask(self, request: Request, type: str, text: str, summary: str) -> Request:
-        """Another permission for the same run."""
-        return request._replace(type=type, patterns=(text,), always=(text,), summary=summary)
+    def _ask(
+        self,
+        request: Request,
+        type: str,
+        texts: tuple[str, ...],
+        summary: str,
+        facts: dict[str, object],
+    ) -> Request:
+        """Another permission for the same run, bound to facts of its own."""
+        return request._replace(
+            type=type,
+            patterns=texts,
+            always=texts,
+            summary=summary,
+            metadata={**request.metadata, **facts},
+            exact=digest(facts),
+            tools=(),
+        )
 
     # What it works on
 
     def _inputs(
-        self, call: RunCall, workspace: Workspace, run: str, request: Request, who: Who
-    ) -> tuple[str, ...]:
-        if not call.inputs:
-            return ()
-
-        def permit(path: str) -> None:
-            about = f"give the file {one_line(path)} to the skill {request.skill}"
-            self.gate_of(who).require(self._ask(request, "host_file", path, about))
+        self, call: RunCall, workspace: Workspace, run: str, skill: Skill, who: Who
+    ) -> Inputs:
+        """The inputs of the call, copied aside."""
 
         def stage_other(name: str) -> None:
             # The skill that runs stays the copy that was asked for.
-            if name != request.skill:
+            if name != skill.name:
                 stage(workspace, self._find(name), self.settings.limits)
 
+        if not call.inputs:
+            return Inputs(workspace, ())
         self._say(f"bringing in {len(call.inputs)} inputs")
         with span("workspace.stage.files", count=len(call.inputs)):
-            staged = stage_inputs(
+            return Inputs(
                 workspace,
                 call.inputs,
                 artifacts=self.artifacts(who.key) if self.has_artifacts else None,
                 host_roots=self.host_roots,
-                permit_host=permit,
                 stage_skill=stage_other,
                 run=run,
                 limits=self.settings.limits,
             )
-        return tuple(one.warning for one in staged if one.warning)
+
+    def _placed(self, inputs: Inputs, request: Request, who: Who) -> tuple[str, ...]:
+        """Put the inputs where they belong, each once it is allowed; what there is to warn of."""
+        gate = self.gate_of(who)
+
+        def permit(host: HostInput) -> None:
+            texts = tuple(dict.fromkeys((host.path, host.written)))
+            own = gate.special(request, (*host.files, *texts))
+            if host.free:
+                texts = tuple(dict.fromkeys((*host.secret, *own)))
+            else:
+                texts = tuple(dict.fromkeys((*texts, *host.secret, *own)))
+            if texts:
+                gate.require(
+                    self._ask(
+                        request,
+                        "host_file",
+                        texts,
+                        f"give {_files(host, texts)} to the skill {request.skill}",
+                        {"path": host.path, "files": list(host.files), "sha256": host.sha256},
+                    )
+                )
+
+        return tuple(one.warning for one in inputs.place(permit) if one.warning)
 
     @property
     def host_roots(self) -> tuple[str, ...]:
@@ -412,8 +473,7 @@ class Workbench:
         stack: ExitStack,
     ) -> Environment | None:
         """The packages that the skill declares, installed outside the sandbox, once allowed."""
-        folder = os.path.join(workspace.path, staged.path)
-        needs = needs_of(folder, script or None)
+        needs = self._needs(script, staged)
         if needs is None or not needs.requirements:
             return None
         cache = place_of(self._packages_folder, self.owner)
@@ -433,17 +493,26 @@ class Workbench:
         )
         return stack.enter_context(held_environment(make))
 
+    @staticmethod
+    def _needs(script: str, staged: Staged) -> Needs | None:
+        return needs_of(staged.path, script or None)
+
+    def _required(self, script: str, staged: Staged) -> tuple[str, ...]:
+        """The packages that whoever is asked for the run is told of."""
+        needs = self._needs(script, staged)
+        return tuple(needs.requirements) if needs else ()
+
     def _install(self, request: Request, needs: Needs) -> Request:
         about = f"install {describe(needs)} for the skill {request.skill}"
-        return request._replace(
-            type="install", patterns=needs.requirements, always=needs.requirements, summary=about
-        )
+        facts: dict[str, object] = {"packages": list(needs.requirements)}
+        return self._ask(request, "install", tuple(needs.requirements), about, facts)
 
     def _reaches(self, request: Request, host: str, who: Who) -> bool:
         about = f"let the skill {request.skill} reach {host}"
-        decision = self.gate_of(who).check(self._ask(request, "network", host, about))
+        asked = self._ask(request, "network", (host_text(host),), about, {"host": host})
+        decision = self.gate_of(who).check(asked)
         # The skill named the address. One that is not public needs more than a rule about all.
-        by_the_way = decision.by == "rule" and decision.rule.pattern != host
+        by_the_way = decision.by == "rule" and decision.rule.pattern not in (host, host_text(host))
         return decision.allowed and not (by_the_way and leads_inside(host))
 
     def _egress(self, hosts: tuple[str, ...], stack: ExitStack) -> Egress | None:
@@ -528,6 +597,14 @@ def _waited(running: Running, started: Callable[[Running], None] | None) -> Outc
         raise
     assert outcome is not None
     return outcome
+
+
+def _files(host: HostInput, texts: tuple[str, ...]) -> str:
+    """What is given, for whoever is asked: every file by its name, or the first of many."""
+    listed = texts if host.free else host.files or (host.path,)
+    shown = ", ".join(map(one_line, listed[:_NAMED]))
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return f"the file{'s' if len(listed) > 1 else ''} {shown}{more}"
 
 
 def _command(skill: Skill) -> Capabilities:
