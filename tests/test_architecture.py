@@ -38,10 +38,10 @@ ORDER = [
     "disclose", "sections", "excerpt", "files", "storage", "arguments", "load", "gate", "session",
     "materialize", "tracing", "commands", "dependencies", "environments", "trees", "sizes",
     "cleanup", "workspace", "staging", "artifacts", "sensitive", "inputs", "globs", "collect",
-    "guests", "wasm_hosts", "sandbox", "redact", "run", "exact", "job", "workbench", "execute",
-    "background", "testing", "build", "definitions", "tools", "running", "answers", "handlers",
-    "turns", "shelf", "threads", "conversation", "runtime", "agent", "integrations", "serve", "cli",
-    "__main__",
+    "guests", "wasm_hosts", "sandbox", "redact", "run", "exact", "consent", "job", "workbench",
+    "execute", "background", "testing", "build", "definitions", "tools", "running", "answers",
+    "handlers", "turns", "shelf", "threads", "conversation", "runtime", "agent", "integrations",
+    "serve", "cli", "__main__",
 ]  # fmt: skip
 
 # Tests of the whole rather than of one module; `acceptance_remote` is a part of `acceptance`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property, partial
 from typing import NamedTuple, Self
@@ -31,22 +31,28 @@ from skillbelt.commands import (
     policy_from,
     prepare,
 )
-from skillbelt.dependencies import Needs, describe, needs_of
+from skillbelt.consent import (
+    Wish,
+    install_request,
+    network_request,
+    permitting,
+    run_request,
+)
+from skillbelt.dependencies import Needs, needs_of
 from skillbelt.environments import Environment, provision
 from skillbelt.errors import ArtifactError, RunRefused
-from skillbelt.exact import asked_for, call_facts, ground_of, loose_files
+from skillbelt.exact import ground_of
 from skillbelt.gate import Gate, session_id
 from skillbelt.hosts import leads_inside
-from skillbelt.inputs import HostInput, Inputs
+from skillbelt.inputs import Inputs, StagedInput
 from skillbelt.job import Place, make_job, shell, write_editor
 from skillbelt.paths import inside
-from skillbelt.permission import SHELL_TOOLS, Initiator, Request, digest
+from skillbelt.permission import SHELL_TOOLS, Initiator, Request
 from skillbelt.redact import RedactingListener, secrets_of
 from skillbelt.run import (
     RunCall,
     RunResult,
     check_stdin,
-    described,
     environment_warnings,
     path_warnings,
     record_of,
@@ -65,18 +71,15 @@ from skillbelt.sandbox.registry import Sandboxes
 from skillbelt.settings import Settings, process_environment
 from skillbelt.shell import read_line
 from skillbelt.skill import Skill
-from skillbelt.spelling import host_text
 from skillbelt.staging import Staged, stage
 from skillbelt.store import SessionKey
-from skillbelt.text import one_line, shorten
+from skillbelt.text import one_line
 from skillbelt.tracing import skill_attributes, span
 from skillbelt.values import Capabilities
 from skillbelt.workspace import SKILLS, VENV, Workspace, name_of, open_workspace, place_of, places
 
 NO_ARTIFACTS = "none"
 _DAY_SECONDS = 24 * 3600.0
-_SHOWN = 200
-_NAMED = 20  # files in one line
 
 
 class Who(NamedTuple):
@@ -273,31 +276,29 @@ class Workbench:
             line = read_line(call.text)
             script = self._script(skill, call, line.commands, workspace)
             needed = script or self._named(skill, call, workspace)
-            ground = ground_of(workspace, staged.path, call.cwd, skill.name)
-            files = loose_files(call, line, ground)
-            facts = call_facts(
-                call,
-                script=script,
-                inputs=inputs.facts,
-                packages=self._required(needed, staged),
-                hosts=named_hosts(skill.frontmatter.allowed_tools),
-                sandbox=sandbox.name,
-                limits=self.settings.limits,
-                files=files or {},
+            needs_packages = needs_of(staged.path, needed or None)
+            wish = Wish(
+                line,
+                ground_of(workspace, staged.path, call.cwd, skill.name),
+                script,
+                inputs,
+                tuple(needs_packages.requirements) if needs_packages else (),
+                named_hosts(skill.frontmatter.allowed_tools),
+                sandbox.name,
+                self.settings.limits,
             )
-            exact = files is not None and inputs.exact
             # A single script is no use of a shell: what it may start, the grant says.
             tools = () if grant else SHELL_TOOLS
-            request = self._allowed(
-                skill, call, asked_for(call, line, ground), facts, staged, who, exact
+            request = self.gate_of(who).require(
+                run_request(skill, call, wish, _asker(who, staged.hash, tools))
             )
             if call.editor_text is not None:
                 write_editor(workspace, run, call.editor_text)
             warnings = (
                 *environment_warnings(call, self.policy.active),
-                *self._placed(inputs, request, who),
+                *_warned(inputs.place(permitting(self.gate_of(who), request))),
             )
-            packages = self._packages(needed, workspace, staged, request, who, stack)
+            packages = self._packages(needs_packages, request, who, stack)
             granted = grant(request) if grant else _command(skill)
             hosts = tuple(host for host in granted.hosts if self._reaches(request, host, who))
             egress = self._egress(hosts, stack)
@@ -319,42 +320,6 @@ class Workbench:
         if not call.command or not call.command[0].strip():
             raise RunRefused("skill and command are required")
         return prepare(call.text, self.policy) if self.policy.active else call.command
-
-    def _allowed(
-        self,
-        skill: Skill,
-        call: RunCall,
-        texts: tuple[str, ...],
-        facts: dict[str, object],
-        staged: Staged,
-        who: Who,
-        exact: bool,
-        tools: tuple[str, ...],
-    ) -> Request:
-        """The request to run this very call of this very copy of the skill, allowed.
-
-        It is remembered only if the facts hold all that counts.
-        """
-        about = f"{one_line(call.shown)}{described(call)}"
-        shown = shorten(one_line(call.text), _SHOWN)
-        return self.gate_of(who).require(
-            Request(
-                "run",
-                texts,
-                (about,) if exact else (),
-                f"run `{shown}` with the skill {skill.name}{described(call)}",
-                who.initiator,
-                who.agent,
-                session_id(who.key),
-                skill.name,
-                staged.hash,
-                str(skill.origin) if skill.origin.remote else skill.dir,
-                skill.trusted,
-                {"call": facts},
-                digest(facts),
-                tools,
-            )
-        )
 
     @staticmethod
     def _script(skill: Skill, call: RunCall, parts: tuple[str, ...], workspace: Workspace) -> str:
@@ -389,25 +354,6 @@ class Workbench:
                     return os.path.relpath(os.path.realpath(path), home)
         return ""
 
-    def _ask(
-        self,
-        request: Request,
-        type: str,
-        texts: tuple[str, ...],
-        summary: str,
-        facts: dict[str, object],
-    ) -> Request:
-        """Another permission for the same run, bound to facts of its own."""
-        return request._replace(
-            type=type,
-            patterns=texts,
-            always=texts,
-            summary=summary,
-            metadata={**request.metadata, **facts},
-            exact=digest(facts),
-            tools=(),
-        )
-
     # What it works on
 
     def _inputs(
@@ -434,50 +380,19 @@ class Workbench:
                 limits=self.settings.limits,
             )
 
-    def _placed(self, inputs: Inputs, request: Request, who: Who) -> tuple[str, ...]:
-        """Put the inputs where they belong, each once it is allowed; what there is to warn of."""
-        gate = self.gate_of(who)
-
-        def permit(host: HostInput) -> None:
-            texts = tuple(dict.fromkeys((host.path, host.written)))
-            own = gate.special(request, (*host.files, *texts))
-            if host.free:
-                texts = tuple(dict.fromkeys((*host.secret, *own)))
-            else:
-                texts = tuple(dict.fromkeys((*texts, *host.secret, *own)))
-            if texts:
-                gate.require(
-                    self._ask(
-                        request,
-                        "host_file",
-                        texts,
-                        f"give {_files(host, texts)} to the skill {request.skill}",
-                        {"path": host.path, "files": list(host.files), "sha256": host.sha256},
-                    )
-                )
-
-        return tuple(one.warning for one in inputs.place(permit) if one.warning)
-
     @property
     def host_roots(self) -> tuple[str, ...]:
         """The folders that files may be taken from unasked; the project's own by default."""
         return self.settings.host_roots or (self.settings.project,)
 
     def _packages(
-        self,
-        script: str,
-        workspace: Workspace,
-        staged: Staged,
-        request: Request,
-        who: Who,
-        stack: ExitStack,
+        self, needs: Needs | None, request: Request, who: Who, stack: ExitStack
     ) -> Environment | None:
         """The packages that the skill declares, installed outside the sandbox, once allowed."""
-        needs = self._needs(script, staged)
         if needs is None or not needs.requirements:
             return None
         cache = place_of(self._packages_folder, self.owner)
-        self.gate_of(who).require(self._install(request, needs))
+        self.gate_of(who).require(install_request(request, needs))
         python = interpreter()
         make = partial(
             provision,
@@ -493,26 +408,11 @@ class Workbench:
         )
         return stack.enter_context(held_environment(make))
 
-    @staticmethod
-    def _needs(script: str, staged: Staged) -> Needs | None:
-        return needs_of(staged.path, script or None)
-
-    def _required(self, script: str, staged: Staged) -> tuple[str, ...]:
-        """The packages that whoever is asked for the run is told of."""
-        needs = self._needs(script, staged)
-        return tuple(needs.requirements) if needs else ()
-
-    def _install(self, request: Request, needs: Needs) -> Request:
-        about = f"install {describe(needs)} for the skill {request.skill}"
-        facts: dict[str, object] = {"packages": list(needs.requirements)}
-        return self._ask(request, "install", tuple(needs.requirements), about, facts)
-
     def _reaches(self, request: Request, host: str, who: Who) -> bool:
-        about = f"let the skill {request.skill} reach {host}"
-        asked = self._ask(request, "network", (host_text(host),), about, {"host": host})
+        asked = network_request(request, host)
         decision = self.gate_of(who).check(asked)
         # The skill named the address. One that is not public needs more than a rule about all.
-        by_the_way = decision.by == "rule" and decision.rule.pattern not in (host, host_text(host))
+        by_the_way = decision.by == "rule" and decision.rule.pattern not in (host, *asked.patterns)
         return decision.allowed and not (by_the_way and leads_inside(host))
 
     def _egress(self, hosts: tuple[str, ...], stack: ExitStack) -> Egress | None:
@@ -599,12 +499,21 @@ def _waited(running: Running, started: Callable[[Running], None] | None) -> Outc
     return outcome
 
 
-def _files(host: HostInput, texts: tuple[str, ...]) -> str:
-    """What is given, for whoever is asked: every file by its name, or the first of many."""
-    listed = texts if host.free else host.files or (host.path,)
-    shown = ", ".join(map(one_line, listed[:_NAMED]))
-    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
-    return f"the file{'s' if len(listed) > 1 else ''} {shown}{more}"
+def _asker(who: Who, hash: str, tools: tuple[str, ...]) -> Request:
+    """Who asks for a run, and for which copy of the skill."""
+    return Request(
+        "run",
+        (),
+        initiator=who.initiator,
+        agent=who.agent,
+        session=session_id(who.key),
+        hash=hash,
+        tools=tools,
+    )
+
+
+def _warned(staged: Iterable[StagedInput]) -> tuple[str, ...]:
+    return tuple(one.warning for one in staged if one.warning)
 
 
 def _command(skill: Skill) -> Capabilities:
