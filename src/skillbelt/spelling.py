@@ -59,7 +59,7 @@ def _shown(rule: Rule) -> str:
 def path_texts(path: str, home: str, folder: str) -> tuple[str, ...]:
     """A path as rules are matched against it: as it is written, and with its links resolved."""
     whole = at_home(path, home)
-    if "\0" in path or whole.startswith(("~", "$")) or "${" in path or "$(" in path:
+    if "\0" in path or whole.startswith(("~", "$")) or "${" in whole or "$(" in whole:
         return (UNCLEAR + path,)
     if not whole.startswith("/"):
         if not folder:
