@@ -364,7 +364,7 @@ class Workbench:
     # What it works on
 
     def _inputs(self, call: RunCall, place: Place, others: dict[str, str], who: Who) -> Inputs:
-        """The inputs of the call, copied aside; `others` gets the copies of the skills they need."""
+        """The inputs of the call, copied aside; `others` gets the copies of skills they need."""
 
         def stage_other(name: str) -> str:
             # The skill that runs stays the copy that was asked for.
