@@ -38,9 +38,9 @@ ORDER = [
     "files", "storage", "arguments", "load", "gate", "session", "materialize", "tracing", "hosts",
     "capabilities", "commands", "dependencies", "lockfiles", "indexes", "fetching", "shelves",
     "installers", "environments", "trees", "sizes", "cleanup", "workspace", "staging", "artifacts",
-    "inputs", "globs", "collect", "guests", "wasm_hosts", "sandbox", "redact", "run", "job",
-    "workbench", "execute", "background", "testing", "build", "definitions", "tools", "running",
-    "answers", "handlers", "turns", "shelf", "threads", "conversation", "runtime", "agent",
+    "inputs", "globs", "collect", "guests", "wasm_hosts", "sandbox", "provisions", "redact", "run",
+    "job", "workbench", "execute", "background", "testing", "build", "definitions", "tools",
+    "running", "answers", "handlers", "turns", "shelf", "threads", "conversation", "runtime", "agent",
     "integrations", "serve", "cli", "__main__",
 ]  # fmt: skip
 

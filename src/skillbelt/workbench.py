@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple, Self
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
@@ -19,7 +19,6 @@ from skillbelt.cleanup import (
     Cleaned,
     clean_environments,
     clean_workspaces,
-    held_environment,
     retire,
 )
 from skillbelt.collect import Collected, Save, Wanted, collect, primary
@@ -30,8 +29,7 @@ from skillbelt.commands import (
     policy_from,
     prepare,
 )
-from skillbelt.dependencies import Needs, describe, names_of, needs_of
-from skillbelt.environments import Plan, plan, provide
+from skillbelt.dependencies import needs_of
 from skillbelt.errors import ArtifactError, RunRefused
 from skillbelt.gate import Gate, session_id
 from skillbelt.hosts import leads_inside
@@ -60,10 +58,9 @@ from skillbelt.run import (
 )
 from skillbelt.sandbox.egress import Egress
 from skillbelt.sandbox.identity import run_identity
-from skillbelt.sandbox.installing import SandboxedRooms
 from skillbelt.sandbox.protocol import Job, Listener, Outcome, Running, Sandbox
 from skillbelt.sandbox.registry import Sandboxes
-from skillbelt.settings import Settings, process_environment
+from skillbelt.settings import Settings
 from skillbelt.shell import simple_commands
 from skillbelt.skill import Skill
 from skillbelt.staging import Staged, stage
@@ -417,32 +414,12 @@ class Workbench:
         needs = needs_of(folder, script or None)
         if needs is None or not needs.requirements:
             return None
-        gate, settings = self.gate_of(who), self.settings
-        self._refuse_denied(request, needs, gate)
-        planned = plan(
-            needs,
-            place_of(self._packages_folder, self.owner),
-            rooms=SandboxedRooms(settings.limits),
-            environ=process_environment(),
-            offline=settings.offline,
-            allow_builds=settings.allow_builds,
-            hosts=settings.package_hosts,
-            timeout_seconds=settings.limits.install_timeout_seconds,
-            max_bytes=settings.limits.max_packages_bytes,
-            progress=self._progress,
-        )
-        gate.require(_install(request, planned))
-        return stack.enter_context(held_environment(partial(provide, planned)))
+        # Most runs need none, and it takes long to import.
+        from skillbelt.provisions import packages_for
 
-    @staticmethod
-    def _refuse_denied(request: Request, needs: Needs, gate: Gate) -> None:
-        """What is denied by its name is not even asked the index for."""
-        wanted = request._replace(
-            type="install", patterns=names_of(needs), always=(),
-            summary=f"install {describe(needs)} for the skill {request.skill}",
-        )  # fmt: skip
-        if gate.rules.decide(wanted)[0] == "deny":
-            gate.require(wanted)
+        cache, gate = place_of(self._packages_folder, self.owner), self.gate_of(who)
+        asked = packages_for(needs, request, gate, self.settings, cache, self._progress)
+        return stack.enter_context(asked)
 
     def _reaches(self, request: Request, host: str, who: Who) -> bool:
         about = f"let the skill {request.skill} reach {host}"
@@ -533,20 +510,6 @@ def _waited(running: Running, started: Callable[[Running], None] | None) -> Outc
         raise
     assert outcome is not None
     return outcome
-
-
-def _install(request: Request, planned: Plan) -> Request:
-    """Everything that will come is asked for; the answer covers exactly that."""
-    texts = tuple(one.text for one in planned.lock.packages)
-    come = ", ".join(text.partition(" ")[0] for text in texts)
-    return request._replace(
-        type="install",
-        patterns=texts,
-        always=(" ".join(texts),),
-        summary=f"install {describe(planned.needs)} for the skill {request.skill}; "
-        f"in all {len(texts)}: {come}",
-        metadata={**request.metadata, "packages": list(texts)},
-    )
 
 
 def _command(skill: Skill) -> Capabilities:

@@ -1,0 +1,29 @@
+"""What is asked before packages are installed."""
+
+from __future__ import annotations
+
+from skillbelt.dependencies import Needs
+from skillbelt.environments import Plan
+from skillbelt.packages import Lock, Package
+from skillbelt.permission import Request
+from skillbelt.provisions import install_request, named_request
+
+RUN = Request("run", ("true",), skill="echo", metadata={"call": "1"})
+NEEDS = Needs("python", ("Foo_Bar>=1", "x==1 --hash=sha256:00"), "requirements.txt")
+
+
+def test_the_names_are_asked_about_first() -> None:
+    asked = named_request(RUN, NEEDS)
+    assert (asked.type, asked.patterns, asked.always) == ("install", ("foo-bar", "x"), ())
+    node = Needs("node", ("@A/b@^1",), "package.json")
+    assert named_request(RUN, node).patterns == ("@a/b",)
+
+
+def test_everything_that_will_come_is_asked_for_as_one() -> None:
+    packages = tuple(Package("python", name, "1", ("sha256:00",)) for name in ("foo-bar", "x", "y"))
+    planned = Plan(NEEDS, Lock("python", packages, ""), "/cache/hash", "", None)  # type: ignore[arg-type]
+    asked = install_request(RUN, planned)
+    texts = ("foo-bar==1 sha256:00", "x==1 sha256:00", "y==1 sha256:00")
+    assert (asked.type, asked.patterns, asked.always) == ("install", texts, (" ".join(texts),))
+    assert asked.summary.endswith("for the skill echo; in all 3: foo-bar==1, x==1, y==1")
+    assert asked.metadata == {"call": "1", "packages": list(texts)}
