@@ -41,9 +41,9 @@ ORDER = [
     "commands", "dependencies", "lockfiles", "indexes", "fetching", "shelves", "installers",
     "environments", "trees", "sizes", "cleanup", "workspace", "staging", "artifacts", "sensitive",
     "inputs", "globs", "collect", "guests", "wasm_hosts", "sandbox", "redact", "facts", "run",
-    "exact", "consent", "job", "workbench", "execute", "background", "testing", "build",
-    "definitions", "tools", "running", "answers", "handlers", "turns", "shelf", "threads",
-    "conversation", "runtime", "agent", "integrations", "serve", "cli", "__main__",
+    "exact", "consent", "provisions", "job", "workbench", "execute", "background", "testing",
+    "build", "definitions", "tools", "running", "answers", "handlers", "turns", "shelf",
+    "threads", "conversation", "runtime", "agent", "integrations", "serve", "cli", "__main__",
 ]  # fmt: skip
 
 # Tests of the whole rather than of one module; `acceptance_remote` is a part of `acceptance`.

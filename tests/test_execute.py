@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 from shutil import which
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from skillbelt.sandbox.registry import choose
 from skillbelt.skill import Skill
 from skillbelt.store import SessionKey
 from skillbelt.workbench import Who, Workbench
+from tests.registries import wheel
 from tests.sandbox.ordinary import USER
 from tests.tree import Tree
 
@@ -467,9 +469,14 @@ def test_an_execution_is_recorded(make: Make) -> None:
     assert event.data["command"] == "python3 scripts/run.py"
 
 
-def test_packages_of_the_script_are_asked_for(make: Make) -> None:
-    block = "# /// script\n# dependencies = ['nothing-like-this==1']\n# ///\n"
-    with pytest.raises(PermissionDenied, match="install"):
+def test_packages_of_the_script_are_asked_for(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel(tmp_path, "greet", {})
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
+    block = "# /// script\n# dependencies = ['greet==1.0']\n# ///\n"
+    with pytest.raises(PermissionDenied, match=r"install 1 Python package: greet==1\.0"):
         make({"scripts/run.py": block + ECHO})()
 
 

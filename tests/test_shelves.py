@@ -12,6 +12,7 @@ import pytest
 from skillbelt.fetching import Fetcher, Missing
 from skillbelt.indexes import Index, Indexes
 from skillbelt.lockfiles import BASE, NOWHERE
+from skillbelt.packages import Lock, Package
 from skillbelt.shelves import NodeShelf, PythonShelf, Shelf, page_of, read_listing
 from tests.registries import list_wheel, publish, wheel
 from tests.sources.server import Reply, Server, running
@@ -146,3 +147,20 @@ def test_the_registry_has_nothing_else(server: Server, path: str) -> None:
     publish(server, "greet")
     with pytest.raises(Missing):
         node(server).page(path)
+
+
+def test_with_a_lock_there_is_nothing_but_what_it_lists(server: Server) -> None:
+    publish(server, "greet")
+    publish(server, "other")
+    indexes = Indexes(Index(server.url))
+    lock = Lock("node", (Package("node", "greet", "1.3.0", ()),), "")
+    shelf = NodeShelf(indexes, Fetcher(indexes, environ={}), lock)
+    assert [*read(shelf, "/greet")["versions"]] == ["1.3.0"]
+    assert read(shelf, "/other")["versions"] == {}
+    with pytest.raises(Missing):
+        shelf.page("/-/other/1.3.0.tgz")
+    list_wheel(server, "inner", {})
+    simple = Indexes(Index(f"{server.url}/simple"))
+    wheels = Lock("python", (Package("python", "greet", "1.0", ()),), "")
+    with pytest.raises(Missing):
+        PythonShelf(simple, Fetcher(simple, environ={}), wheels).page("/simple/inner/")

@@ -175,7 +175,7 @@ def install_node(
                    timeout_seconds, max_bytes, _silent, [])  # fmt: skip
     installer = _npm(tools)
     with rooms.open(max_bytes) as room:
-        shelf = NodeShelf(*_index(tools, installer, room))
+        shelf = NodeShelf(*_index(tools, installer, room), only=lock)
         installer.install(room, lock, shelf, lenient=True)
         room.copy("node_modules", target)
 
@@ -429,7 +429,8 @@ def _make_python(planned: Plan, room: Room, stage: str) -> None:
     tools, uv = planned.tools, _uv(planned.tools)
     shelf: Shelf | None = None
     if planned.lock.packages:
-        shelf = PythonShelf(*_index(tools, uv, room))
+        only = None if tools.builds else planned.lock  # a build needs more than it leaves
+        shelf = PythonShelf(*_index(tools, uv, room), only=only)
     uv.install(room, planned.lock, shelf)
     uv.compile(room, planned.path)
     programs = os.path.join(stage, "bin")
@@ -450,7 +451,8 @@ def _make_python(planned: Plan, room: Room, stage: str) -> None:
 
 def _make_node(planned: Plan, room: Room, stage: str) -> None:
     npm = _npm(planned.tools)
-    npm.install(room, planned.lock, NodeShelf(*_index(planned.tools, npm, room)))
+    index = _index(planned.tools, npm, room)
+    npm.install(room, planned.lock, NodeShelf(*index, only=planned.lock))
     modules = os.path.join(stage, "node_modules")
     os.mkdir(modules)
     room.copy("node_modules", modules)

@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from skillbelt.fetching import Fetched, Fetcher, Missing, Pieces
 from skillbelt.indexes import Index, Indexes
 from skillbelt.lockfiles import NODE_NAME, NOWHERE, file_url, is_range
-from skillbelt.packages import normal
+from skillbelt.packages import Lock, normal
 from skillbelt.text import one_line, shorten
 
 _MAX_PAGE = 256 * 2**20
@@ -83,10 +83,14 @@ class File(NamedTuple):
 
 
 class PythonShelf:
-    """The packages of the user's indexes, as one index: the first that knows a name has it."""
+    """The packages of the user's indexes, as one index: the first that knows a name has it.
 
-    def __init__(self, indexes: Indexes, fetcher: Fetcher) -> None:
+    With a lock, `only` the packages in it are there.
+    """
+
+    def __init__(self, indexes: Indexes, fetcher: Fetcher, only: Lock | None = None) -> None:
         self._indexes, self._fetcher = indexes, fetcher
+        self._only = None if only is None else frozenset(one.name for one in only.packages)
         self._lock = threading.Lock()
         self._known: dict[str, dict[str, File]] = {}
 
@@ -94,7 +98,8 @@ class PythonShelf:
         """`/simple/NAME/`, and `/files/NAME/FILE` with or without `.metadata` behind it."""
         kind, _, rest = unquote(path).lstrip("/").partition("/")
         name, _, file = rest.partition("/")
-        if not _NAME.fullmatch(name) or normal("python", name) != name:
+        known = self._only is None or name in self._only
+        if not known or not _NAME.fullmatch(name) or normal("python", name) != name:
             raise Missing(404, f"there is no package {name[:100]!r}")
         if kind == "simple" and not file:
             return _made(_listing(name, self._files(name).values()), _JSON)
@@ -276,10 +281,15 @@ def _listing(name: str, files: Any) -> dict[str, object]:
 
 
 class NodeShelf:
-    """The packages of the user's registries. `foreign` says which want more than a registry has."""
+    """The packages of the user's registries. `foreign` says which want more than a registry has.
 
-    def __init__(self, indexes: Indexes, fetcher: Fetcher) -> None:
+    With a lock, `only` the versions in it are there.
+    """
+
+    def __init__(self, indexes: Indexes, fetcher: Fetcher, only: Lock | None = None) -> None:
         self._indexes, self._fetcher = indexes, fetcher
+        locked = only.packages if only else ()
+        self._only = None if only is None else {(one.name, one.version) for one in locked}
         self._lock = threading.Lock()
         self._known: dict[str, dict[str, Any]] = {}
         self.foreign: dict[tuple[str, str], str] = {}
@@ -297,9 +307,12 @@ class NodeShelf:
         about = versions.get(version) if isinstance(versions, dict) else None
         dist = about.get("dist") if isinstance(about, dict) else None
         url = dist.get("tarball") if isinstance(dist, dict) else None
-        if not isinstance(url, str):
+        if not isinstance(url, str) or not self._has(name, version):
             raise Missing(404, f"there is no {name}@{version}")
         return _passed(self._fetcher.get(urljoin(f"{self._index(name).url}/", url)))
+
+    def _has(self, name: str, version: str) -> bool:
+        return self._only is None or (normal("node", name), version) in self._only
 
     def _index(self, name: str) -> Index:
         scope = name.partition("/")[0] if name.startswith("@") else ""
@@ -336,7 +349,7 @@ class NodeShelf:
             "versions": {
                 version: self._version(name, version, about)
                 for version, about in (versions.items() if isinstance(versions, dict) else ())
-                if isinstance(about, dict)
+                if isinstance(about, dict) and self._has(name, version)
             },
             **({"time": known["time"]} if isinstance(known.get("time"), dict) else {}),
         }
@@ -350,7 +363,9 @@ class NodeShelf:
             key: dist[key] for key in ("integrity", "shasum") if isinstance(dist.get(key), str)
         }
         if about.get("_hasShrinkwrap"):
-            self.foreign[name, version] = "it brings a list of its own (npm-shrinkwrap.json)"
+            self.foreign[normal("node", name), version] = (
+                "it brings a list of its own (npm-shrinkwrap.json)"
+            )
         return {
             **kept,
             "name": name,
@@ -366,5 +381,7 @@ class NodeShelf:
             found[one] = wanted if is_range(wanted) else NOWHERE
             if found[one] is not wanted:
                 shown = shorten(one_line(str(wanted)), 200)
-                self.foreign[name, version] = f"it wants {shorten(one_line(one), 200)} from {shown}"
+                self.foreign[normal("node", name), version] = (
+                    f"it wants {shorten(one_line(one), 200)} from {shown}"
+                )
         return found

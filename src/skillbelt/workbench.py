@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Literal, NamedTuple, Self
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
@@ -19,7 +19,6 @@ from skillbelt.cleanup import (
     Cleaned,
     clean_environments,
     clean_workspaces,
-    held_environment,
     retire,
 )
 from skillbelt.collect import HINT, Collected, Save, Wanted, collect, primary
@@ -30,15 +29,8 @@ from skillbelt.commands import (
     policy_from,
     prepare,
 )
-from skillbelt.consent import (
-    Wish,
-    install_request,
-    network_request,
-    permitting,
-    run_request,
-)
-from skillbelt.dependencies import Needs, describe, names_of, needs_of
-from skillbelt.environments import plan, provide
+from skillbelt.consent import Wish, network_request, permitting, run_request
+from skillbelt.dependencies import Needs, needs_of
 from skillbelt.errors import ArtifactError, RunRefused
 from skillbelt.exact import ground_of
 from skillbelt.gate import Gate, session_id
@@ -66,10 +58,9 @@ from skillbelt.run import (
 )
 from skillbelt.sandbox.egress import Egress
 from skillbelt.sandbox.identity import run_identity
-from skillbelt.sandbox.installing import SandboxedRooms
 from skillbelt.sandbox.protocol import Job, Listener, Outcome, Running, Sandbox
 from skillbelt.sandbox.registry import Sandboxes
-from skillbelt.settings import Settings, process_environment
+from skillbelt.settings import Settings
 from skillbelt.shell import read_line
 from skillbelt.skill import Skill
 from skillbelt.staging import Staged, check_unchanged, stage
@@ -399,33 +390,12 @@ class Workbench:
         """The packages that the skill declares, and all that these need, once they are allowed."""
         if needs is None or not needs.requirements:
             return None
-        gate, settings = self.gate_of(who), self.settings
-        self._refuse_denied(request, needs, gate)
-        planned = plan(
-            needs,
-            place_of(self._packages_folder, self.owner),
-            rooms=SandboxedRooms(settings.limits),
-            environ=process_environment(),
-            offline=settings.offline,
-            allow_builds=settings.allow_builds,
-            hosts=settings.package_hosts,
-            timeout_seconds=settings.limits.install_timeout_seconds,
-            max_bytes=settings.limits.max_packages_bytes,
-            progress=self._progress,
-        )
-        texts = tuple(one.text for one in planned.lock.packages)
-        gate.require(install_request(request, needs, texts))
-        return stack.enter_context(held_environment(partial(provide, planned)))
+        # Most runs need none, and it takes long to import.
+        from skillbelt.provisions import packages_for
 
-    @staticmethod
-    def _refuse_denied(request: Request, needs: Needs, gate: Gate) -> None:
-        """What is denied by its name is not even asked the index for."""
-        wanted = request._replace(
-            type="install", patterns=names_of(needs), always=(),
-            summary=f"install {describe(needs)} for the skill {request.skill}",
-        )  # fmt: skip
-        if gate.rules.decide(wanted)[0] == "deny":
-            gate.require(wanted)
+        cache, gate = place_of(self._packages_folder, self.owner), self.gate_of(who)
+        asked = packages_for(needs, request, gate, self.settings, cache, self._progress)
+        return stack.enter_context(asked)
 
     def _reaches(self, request: Request, host: str, who: Who) -> bool:
         asked = network_request(request, host)

@@ -112,6 +112,9 @@ def _install(path: str, lock: str, key: str, settings: Settings, progress: Progr
             )  # fmt: skip
         except Failed as error:
             raise _failed(shorten(one_line(str(error)), _OUTPUT_CHARS)) from error
+        except TimeoutError as error:
+            seconds = settings.limits.build_timeout_seconds
+            raise _failed(f"not done after {seconds:g} s (build_timeout_seconds)") from error
         with open(os.path.join(stage, _RECORD), "w", encoding="ascii") as file_:
             file_.write(key)
         os.chmod(modules, 0o755)
