@@ -6,15 +6,18 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import sys
 import termios
+import time
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tests.tree import Tree
 
-_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_STYLE = re.compile(r"\x1b\[(?:[0-9;]*m|\?2004[hl])")
 _LINE_START = re.compile(r"[^\n]*\r\x1b\[K")  # progress that was wiped away again
 
 
@@ -30,84 +33,76 @@ class Screen(NamedTuple):
         return [line.rstrip() for line in _LINE_START.sub("", plain).splitlines()]
 
 
+# The terminal must be the child's own, so that its keys reach it.
+_LAUNCH = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+HANG_SECONDS = 50
+CHOICE = "(Enter)? "
+REASON = "Enter for none)? "
+
+
 def on_terminal(
     tree: Tree,
     *arguments: str,
     columns: int = 100,
-    typed: str = "",
+    ahead: str = "",
+    answers: Iterable[tuple[str, str]] = (),
     program: tuple[str, ...] = ("-m", "skillbelt"),
     **environ: str,
 ) -> Screen:
-    """Run the command line on a terminal of that width, with what somebody types there."""
-    with Terminal(tree, *arguments, columns=columns, program=program, **environ) as terminal:
-        terminal.type(typed)
-        return Screen(*terminal.end())
+    """Run the command line on a terminal of that width.
 
-
-class Terminal:
-    """The command line on a terminal, for somebody who looks before typing."""
-
-    def __init__(
-        self,
-        tree: Tree,
-        *arguments: str,
-        columns: int = 100,
-        program: tuple[str, ...] = ("-m", "skillbelt"),
-        **environ: str,
-    ) -> None:
-        self._ours, self._child = _started(tree, arguments, columns, program, environ)
-        self._written = b""
-
-    def __enter__(self) -> Terminal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._child.poll() is None:
-            self._child.kill()
-            self._child.wait()
-        os.close(self._ours)
-
-    def type(self, text: str) -> None:
-        os.write(self._ours, text.encode())
-
-    def until(self, text: str) -> None:
-        """Wait until it shows the text."""
-        while text.encode() not in self._written:
-            chunk = _read(self._ours)
-            assert chunk, self._written
-            self._written += chunk
-
-    def end(self) -> tuple[int, str]:
-        """Wait for its end; the exit code, and all that it wrote."""
-        while chunk := _read(self._ours):
-            self._written += chunk
-        return self._child.wait(50), self._written.decode("utf-8", "replace")
-
-
-def _started(
-    tree: Tree,
-    arguments: tuple[str, ...],
-    columns: int,
-    program: tuple[str, ...],
-    environ: dict[str, str],
-) -> tuple[int, subprocess.Popen[bytes]]:
+    Somebody types `ahead` before it starts, and each of `answers` once its text is on the screen.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    before = termios.tcgetattr(theirs)
+    os.write(ours, ahead.encode())
     env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
     child = subprocess.Popen(
-        [sys.executable, *program, *arguments],
+        [sys.executable, "-c", _LAUNCH, *program, *arguments],
         cwd=tree.project,
         env={**env, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environ},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
     )
-    os.close(theirs)
-    return ours, child
-
-
-def _read(handle: int) -> bytes:
     try:
-        return os.read(handle, 65536)
-    except OSError:  # Linux says EIO when the other side is gone
-        return b""
+        written = b"".join(_talk(ours, answers))
+        written += _until_the_end(ours, child)
+        assert termios.tcgetattr(theirs) == before, "the terminal is not as it was"
+        return Screen(child.wait(HANG_SECONDS), written.decode("utf-8", "replace"))
+    finally:
+        child.kill()
+        child.wait()
+        os.close(theirs)
+        os.close(ours)
+
+
+def _talk(handle: int, answers: Iterable[tuple[str, str]]) -> Iterator[bytes]:
+    """Type each answer when what it waits for has come; give what was read meanwhile."""
+    pending = b""
+    for awaited, typed in answers:
+        while awaited.encode() not in pending:
+            assert select.select([handle], [], [], HANG_SECONDS)[0], pending
+            chunk = os.read(handle, 65536)
+            pending += chunk
+            yield chunk
+        pending = pending[pending.index(awaited.encode()) + len(awaited.encode()) :]
+        os.write(handle, typed.encode())
+
+
+def _until_the_end(handle: int, child: subprocess.Popen[bytes]) -> bytes:
+    data = b""
+    end = time.monotonic() + HANG_SECONDS
+    while time.monotonic() < end:
+        over = child.poll() is not None
+        if select.select([handle], [], [], 0 if over else 0.05)[0]:
+            data += os.read(handle, 65536)
+        elif over:
+            return data
+    raise AssertionError(f"it did not end: {data!r}")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -21,6 +22,7 @@ from skillbelt.audit import TYPES, AuditEvent, AuditLog, open_audit, user_name
 from skillbelt.errors import ConfigError
 from tests.tree import Tree
 
+BOUND = len('"seq":1,"prev":"",') + 64  # what binds a record to the one before
 PATIENCE = 50  # a guard against hanging, not a measure
 APPENDS = """
 import sys
@@ -95,8 +97,9 @@ def test_what_is_appended_is_read_back(log: AuditLog) -> None:
 def test_a_line_is_one_json_object(log: AuditLog) -> None:
     fill(log, DECISION, *events(2))
     first, second = file(log).read_text("ascii").splitlines()
-    assert json.loads(first) == DECISION._asdict()
-    assert json.loads(second) == {"time": 2.0, "type": "load"}
+    bound = {"seq": 2, "prev": hashlib.sha256(first.encode()).hexdigest()}
+    assert json.loads(first) == {"seq": 1, "prev": "0" * 64, **DECISION._asdict()}
+    assert json.loads(second) == {**bound, "time": 2.0, "type": "load"}
 
 
 def test_nothing_was_logged_yet(log: AuditLog, tmp_path: Path) -> None:
@@ -375,7 +378,7 @@ def test_other_files_in_the_folder_are_left_alone(log: AuditLog) -> None:
 
 
 def test_a_full_file_is_put_aside_and_the_oldest_goes(log: AuditLog) -> None:
-    one = len('{"time":1.0,"type":"load"}\n')
+    one = BOUND + len('{"time":1.0,"type":"load"}\n')
     small = AuditLog(log.folder, max_bytes=2 * one, max_files=3)
     fill(small, *events(1, 2, 3, 4, 5))
     names = {name for name in os.listdir(log.folder) if name != "lock"}
@@ -496,7 +499,7 @@ def test_reading_while_others_write_and_rotate(log: AuditLog) -> None:
 
 
 def test_a_reader_keeps_its_moment(log: AuditLog) -> None:
-    small = AuditLog(log.folder, max_bytes=60, max_files=2)
+    small = AuditLog(log.folder, max_bytes=60 + 2 * BOUND, max_files=2)
     fill(small, *events(1, 2, 3, 4))
     reading = small.read()
     first = next(reading)

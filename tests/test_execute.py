@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from skillbelt import PermissionDenied, Rule, RunRefused, Runtime, SandboxUnavailable
+from skillbelt import (
+    Answer,
+    Pending,
+    PermissionDenied,
+    Rule,
+    RunRefused,
+    Runtime,
+    SandboxUnavailable,
+)
 from skillbelt.execute import (
     MAX_VARIABLE_BYTES,
     Execution,
@@ -314,6 +322,45 @@ def test_what_the_host_denies_is_not_granted_and_that_is_said(make: Make) -> Non
     assert done.output == NOT_STARTED
     assert done.permissions_used == ()
     assert done.warnings[0].startswith("not granted: Bash: ")
+
+
+@pytest.mark.parametrize("tools", [["Bash"], ["bash"], ["Bash(ls *)"], []])
+@pytest.mark.parametrize("named", ["Bash", "*"])
+def test_an_ask_about_a_tool_is_asked_whatever_the_skill_declares(
+    make: Make, tools: list[str], named: str
+) -> None:
+    rules = (RUN, Rule("tool", named, "ask"))
+    options = {"allowed_tools": tools} if tools else {}
+    done = make({"scripts/run.py": START}, rules, **options)()
+    assert done.output == NOT_STARTED
+    assert done.permissions_used == ()
+    assert done.warnings[0].startswith(f"not granted: {tools[0] if tools else 'Bash'}: ")
+
+
+def test_what_is_asked_about_a_tool_can_be_answered(make: Make) -> None:
+    seen: list[Pending] = []
+
+    def yes(pending: Pending) -> Answer:
+        seen.append(pending)
+        return Answer("once")
+
+    kit = make({"scripts/run.py": START}, (RUN, Rule("tool", "Bash", "ask")), ask=yes,
+               allowed_tools=["Bash"])  # fmt: skip
+    assert kit().output != NOT_STARTED
+    assert [one.request.type for one in seen] == ["tool"]
+
+
+def test_without_a_sandbox_what_a_skill_declares_is_asked_for(make: Make) -> None:
+    done = make({"scripts/run.py": ECHO}, sandbox="none", allowed_tools=["Bash"])()
+    assert done.permissions_used == ()
+    assert done.warnings[0].startswith("not granted: Bash: ")
+
+
+def test_a_folder_with_something_denied_in_it_is_not_opened(make: Make) -> None:
+    run = "import os; print(len(os.listdir('/srv')))"
+    rules = (RUN, Rule("host_file", "/srv/*/private/*", "deny"))
+    kit = make({"scripts/run.py": run}, rules, allowed_tools=["Read"], host_roots=["/srv"])
+    assert any("a rule denies '/srv/*/private/*'" in one for one in kit().warnings)
 
 
 REACH = """

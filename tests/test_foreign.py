@@ -231,7 +231,7 @@ def test_what_a_server_declares_for_its_skills_is_asked_for(
     runtime = belt()
     session = runtime.session("ada", "chat")
     assert not session.call_sync("skill_load", LOAD).error, "its text is trusted"
-    decision = session.permits("Bash", "git push")
+    decision = session.permits("Bash", "git push", sandboxed=True)
     assert not decision.allowed
 
 

@@ -24,6 +24,7 @@ from skillbelt import (
     Rule,
     Runtime,
 )
+from skillbelt.conversation import RuntimeSession
 from skillbelt.gate import ASKER
 from tests.tree import Tree
 
@@ -164,14 +165,116 @@ def test_a_skill_grants_what_it_declares_for_the_turn(tree: Tree) -> None:
     session.request([{"role": "user", "content": "commit"}])
     assert not session.permits("Bash", "git add .").allowed
     session.call_sync("skill_load", {"skill": "git"}, "c1")
-    granted = session.permits("Bash", "git add .")
+    granted = session.permits("Bash", "git add .", sandboxed=True)
     assert granted.allowed
     assert granted.by == "declared"
-    assert not session.permits("Bash", "git push").allowed
-    assert not session.permits("Bash", "git add . && rm -r /").allowed
-    assert not session.permits("Bash", "git add $(rm -r /)").allowed
+    assert not session.permits("Bash", "git add .").allowed, "the host's own shell is not bounded"
+    assert not session.permits("Bash", "git push", sandboxed=True).allowed
+    assert not session.permits("Bash", "git add . && rm -r /", sandboxed=True).allowed
+    assert not session.permits("Bash", "git add $(rm -r /)", sandboxed=True).allowed
     session.request([{"role": "user", "content": "commit"}, {"role": "user", "content": "next"}])
-    assert not session.permits("Bash", "git add .").allowed
+    assert not session.permits("Bash", "git add .", sandboxed=True).allowed
+
+
+def declaring(tree: Tree, tools: str, *rules: Rule, **options: Any) -> RuntimeSession:
+    """A conversation in which a skill that declares the tools is in use."""
+    tree.skill("project/.agents/skills/helper", allowed_tools=tools)
+    chat = Runtime(tree.project, rules=rules, **options).session("ada", "chat")
+    chat.request([{"role": "user", "content": "help"}])
+    assert not chat.call_sync("skill", {"name": "helper"}, "c1").error
+    return chat
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        (Rule("run", "*", "ask"),),
+        (Rule("run", "rm *", "ask"),),
+        (Rule("tool", "Bash", "ask"),),
+        (Rule("tool", "*", "ask"),),
+    ],
+)
+@pytest.mark.parametrize("tools", ["Bash Write", "bash", "Terminal", "Bash(rm *)"])
+@pytest.mark.parametrize("line", ["rm -rf /home/me", "true && rm x", "/bin/rm x; rm y"])
+def test_a_skill_can_not_talk_an_ask_away(
+    tree: Tree, rules: tuple[Rule, ...], tools: str, line: str
+) -> None:
+    chat = declaring(tree, tools, *rules)
+    decision = chat.permits("Bash", line, sandboxed=True)
+    assert (decision.allowed, decision.action) == (False, "ask")
+    assert decision.rule.source == "session"
+
+
+@pytest.mark.parametrize("tool", ["Bash", "bash", "Terminal"])
+def test_an_ask_about_a_tool_stays_by_whatever_name_it_is_used(tree: Tree, tool: str) -> None:
+    chat = declaring(tree, "Bash Terminal bash", Rule("tool", "Bash", "ask"))
+    assert not chat.permits(tool, "git add .", sandboxed=True).allowed
+
+
+@pytest.mark.parametrize(
+    ("tool", "argument"),
+    [("WebFetch", "https://example.com/x"), ("Write", "/srv/x"), ("mcp__mail__send", "")],
+)
+def test_an_ask_about_any_tool_stays(tree: Tree, tool: str, argument: str) -> None:
+    declared = f"{tool} WebFetch(example.com) Write(/srv/*)"
+    free = declaring(tree, declared).permits(tool, argument, sandboxed=True)
+    assert (free.allowed, free.by) == (True, "declared")
+    asked = declaring(tree, declared, Rule("tool", tool, "ask"))
+    assert not asked.permits(tool, argument, sandboxed=True).allowed
+
+
+def test_without_a_sandbox_what_a_skill_declares_does_not_count(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLBELT_SANDBOX", "none")
+    chat = declaring(tree, "Bash")
+    assert not chat.permits("Bash", "git add .", sandboxed=True).allowed
+
+
+@pytest.mark.parametrize(
+    ("argument", "allowed"),
+    [
+        ("https://docs.example.com/x?y", True),
+        ("HTTPS://DOCS.EXAMPLE.COM.:443/x", True),
+        ("https://evil.org/docs.example.com", False),
+        ("https://docs.example.com@evil.org/", False),
+        ("https://docs.example.com:8443/", False),
+        ("docs.example.com evil.org", False),
+    ],
+)
+def test_an_address_is_matched_by_its_host(tree: Tree, argument: str, allowed: bool) -> None:
+    belt = Runtime(tree.project, rules=[Rule("network", "*.example.com", "allow")])
+    assert belt.session("ada", "chat").permits("WebFetch", argument).allowed is allowed
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["https://evil.org/", "EVIL.ORG", "evil.org.", "http://evil.org:80/", "evil.org:8443",
+     "https://me@evil.org/x"],
+)  # fmt: skip
+def test_a_host_that_is_denied_stays_so_in_every_spelling(tree: Tree, argument: str) -> None:
+    rules = [Rule("network", "*", "allow"), Rule("network", "Evil.org", "deny")]
+    belt = Runtime(tree.project, rules=rules)
+    assert not belt.session("ada", "chat").permits("WebFetch", argument).allowed
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["~/.ssh/id", "$HOME/.ssh/id", "${HOME}/.ssh/id", "{home}//.ssh/./id", "{home}/x/../.ssh/id/",
+     "/{home}/.ssh/id"],
+)  # fmt: skip
+@pytest.mark.parametrize("pattern", ["~/.ssh/*", "{home}//.ssh/x/../*", "$HOME/.ssh/*"])
+def test_a_path_that_is_denied_stays_so_in_every_spelling(
+    tree: Tree, path: str, pattern: str
+) -> None:
+    home = Runtime(tree.project).settings.home
+    rules = [
+        Rule("host_file", "*", "allow"),
+        Rule("host_file", pattern.replace("{home}", home), "deny"),
+    ]
+    chat = Runtime(tree.project, rules=rules).session("ada", "chat")
+    assert not chat.permits("Read", path.replace("{home}", home)).allowed
+    assert chat.permits("Read", "notes.txt").allowed
 
 
 def test_a_skill_that_is_not_trusted_grants_nothing(tree: Tree) -> None:
@@ -188,8 +291,8 @@ def test_a_skill_grants_nothing_that_is_denied(tree: Tree) -> None:
     chat = Runtime(tree.project, rules=[Rule("run", "git push*", "deny")]).session("ada", "chat")
     chat.request([{"role": "user", "content": "commit"}])
     chat.call_sync("skill_load", {"skill": "git"}, "c1")
-    assert chat.permits("Bash", "git add .").allowed
-    assert not chat.permits("Bash", "git push --force").allowed
+    assert chat.permits("Bash", "git add .", sandboxed=True).allowed
+    assert not chat.permits("Bash", "git push --force", sandboxed=True).allowed
 
 
 @pytest.mark.parametrize("tool", ["Read", "Grep", "Glob", "LS"])

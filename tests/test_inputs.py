@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from skillbelt import Skill
 from skillbelt.errors import ArtifactError, RunRefused
 from skillbelt.inputs import (
+    HostInput,
     StagedInput,
     artifact_reference,
     destination,
@@ -166,18 +167,23 @@ def test_what_lies_elsewhere_is_asked_for_by_its_real_path(
     workspace: Workspace, tree: Tree, secret: Path
 ) -> None:
     os.symlink(secret.parent, tree.path("project/link"))
-    asked: list[str] = []
+    asked: list[HostInput] = []
     for path in (secret, tree.path("project/link/key"), tree.path("project/../secret/key")):
         put_host(workspace, tree, path, "work/x", permit_host=asked.append)
         assert at(workspace, "work/x").read_text() == SECRET
-    assert asked == [str(secret)] * 3
+    assert [one.path for one in asked] == [str(secret)] * 3
+    assert [one.files for one in asked] == [(str(secret),)] * 3
+    assert not any(one.free for one in asked)
 
 
-def test_what_is_not_permitted_is_not_read(workspace: Workspace, tree: Tree, secret: Path) -> None:
-    def refuse(path: str) -> None:
-        raise RunRefused(f"no: {path}")
+def test_what_is_not_permitted_is_not_given_nor_told_of(
+    workspace: Workspace, tree: Tree, secret: Path
+) -> None:
+    def refuse(host: HostInput) -> None:
+        raise RunRefused(f"no: {host.path}")
 
-    for path in (secret, tree.path("project/../secret/key")):
+    gone = tree.path("secret/gone")
+    for path in (secret, tree.path("project/../secret/key"), gone):
         with pytest.raises(RunRefused, match="no: /"):
             put_host(workspace, tree, path, permit_host=refuse)
         with pytest.raises(RunRefused, match="not below a folder that is allowed"):

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from skillbelt.environments import Environment
 from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.job import INSIDE, Place, environment, make_job, mounts, shell, write_editor
+from skillbelt.packages import Environment
 from skillbelt.run import RunCall
 from skillbelt.sandbox.egress import Egress
 from skillbelt.sandbox.protocol import Job, Mount
@@ -65,16 +65,23 @@ def test_where_nothing_is_mounted_elsewhere_paths_are_those_of_the_host(place: P
     assert job(place).env["HOME"] == "/tmp"
 
 
-def test_programs_are_looked_for_in_the_skill_last_and_nowhere_that_a_run_may_write(
-    place: Place,
-) -> None:
+def test_programs_of_packages_and_of_the_skill_are_looked_for_last(place: Place) -> None:
     packages = Environment("/kept/packages", "hash", ())
     found = environment(RunCall("true"), place, packages)["PATH"].split(":")
     assert not any(".venv" in folder for folder in found)
-    assert "/kept/packages/bin" in found
-    *system, last = found
+    first, *system, second, last = found
+    assert first == "/kept/packages/interpreter"
     assert {"/usr/bin", "/bin"} <= set(system)
+    assert second == "/kept/packages/bin"
     assert last == f"{INSIDE}/skills/kit/bin"
+
+
+def test_what_a_run_can_write_is_not_on_the_path(place: Place) -> None:
+    assert ".venv" not in environment(RunCall("true"), place)["PATH"]
+    home = os.path.join(place.workspace.path, "skills", "kit")
+    os.chmod(home, 0o755)
+    os.symlink("work", os.path.join(home, "bin"))
+    assert "skills/kit" not in environment(RunCall("true"), place)["PATH"]
 
 
 def test_what_the_call_sets_wins_but_not_what_starts_others(place: Place) -> None:

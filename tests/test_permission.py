@@ -41,8 +41,12 @@ def model(rules: list[Rule], asked: Request) -> tuple[Action, Rule]:
         hits = [r for r in rules if applies(r, asked) and covers(r.pattern, text)]
         found.append(hits[-1] if hits else DEFAULT_RULES[0])
     found = found or [DEFAULT_RULES[0]]
-    worst = max(("allow", "ask", "deny").index(rule.action) for rule in found)
-    return next((r.action, r) for r in found if ("allow", "ask", "deny").index(r.action) == worst)
+    worst = max(map(weight, found))
+    return next((r.action, r) for r in found if weight(r) == worst)
+
+
+def weight(rule: Rule) -> tuple[int, bool]:
+    return ("allow", "ask", "deny").index(rule.action), rule.source != "default"
 
 
 def applies(rule: Rule, asked: Request) -> bool:
@@ -75,6 +79,7 @@ REQUEST = st.builds(
     initiator=st.sampled_from(["model", "user"]),
     agent=AGENT,
     trusted=st.booleans(),
+    tools=st.just(()),
 )
 STACK = st.lists(RULE, max_size=25)
 
@@ -234,3 +239,88 @@ def test_agents_that_come_and_go_do_not_pile_up(monkeypatch: pytest.MonkeyPatch)
         expected = "ask" if number % 2 else "allow"
         assert stack.decide(asked("run", "y", agent=agent))[0] == expected
     assert len(stack._views) <= 10
+
+
+LINE = "shell: git push $(x)"
+
+
+@pytest.mark.parametrize(
+    ("rules", "action"),
+    [
+        ([("*", "allow")], "allow"),
+        ([("git *", "allow")], "ask"),
+        ([("shell: git *", "allow")], "ask"),
+        ([("shell: *", "allow")], "ask"),
+        ([("*git*", "allow")], "ask"),
+        ([(LINE, "allow")], "allow"),
+        ([("*", "deny")], "deny"),
+        ([("shell: *", "deny"), ("git *", "allow")], "deny"),
+        # It may be what is denied, so somebody has to look at it.
+        ([("*", "allow"), ("git push *", "deny")], "ask"),
+        ([("*", "allow"), ("rm *", "ask")], "ask"),
+        ([("git push *", "deny"), ("*", "allow")], "allow"),
+    ],
+)
+def test_only_a_rule_about_everything_allows_a_line_that_may_be_anything(
+    rules: list[tuple[str, Action]], action: Action
+) -> None:
+    stack = RuleSet([*DEFAULT_RULES, *(Rule("run", pattern, said) for pattern, said in rules)])
+    assert stack.decide(Request("run", (LINE,)))[0] == action
+
+
+@pytest.mark.parametrize(
+    ("rules", "action"),
+    [
+        ([("*", "allow")], "allow"),
+        ([("*.example.com", "allow")], "allow"),
+        ([("a.example.com", "allow")], "ask"),
+        ([("*", "allow"), ("a.example.com", "deny")], "deny"),
+        ([("*", "allow"), ("a.example.org", "deny")], "allow"),
+    ],
+)
+def test_a_wish_for_many_hosts_meets_a_rule_about_one_of_them(
+    rules: list[tuple[str, Action]], action: Action
+) -> None:
+    stack = RuleSet([*DEFAULT_RULES, *(Rule("network", pattern, said) for pattern, said in rules)])
+    assert stack.decide(Request("network", ("*.example.com",)))[0] == action
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("rm -r x", "deny"),
+        ("/bin/rm -r x", "deny"),
+        ("./rm -r x", "deny"),
+        ("python3 x", "allow"),
+        ("./python3 x", "ask"),
+        ("bin/python3 x", "ask"),
+    ],
+)
+def test_a_path_is_denied_by_its_name_and_never_allowed_by_it(text: str, action: Action) -> None:
+    rules = [Rule("run", "python3 *", "allow"), Rule("run", "rm *", "deny")]
+    assert RuleSet([*DEFAULT_RULES, *rules]).decide(Request("run", (text,)))[0] == action
+
+
+@pytest.mark.parametrize(
+    ("rules", "action"),
+    [
+        ([Rule("run", "*", "allow"), Rule("tool", "Bash", "ask")], "ask"),
+        ([Rule("run", "*", "allow"), Rule("tool", "Bash", "deny")], "deny"),
+        ([Rule("tool", "Bash", "ask"), Rule("run", "git *", "allow")], "allow"),
+        ([Rule("tool", "Bash", "allow")], "ask"),
+        ([Rule("tool", "*", "deny")], "deny"),
+    ],
+)
+@pytest.mark.parametrize("text", ["git add x", "shell: git add $x"])
+def test_a_rule_about_the_tool_counts_for_its_uses(
+    rules: list[Rule], action: Action, text: str
+) -> None:
+    if text.startswith("shell:") and action == "allow":
+        action = "ask"  # what may be anything is not allowed by a rule about git
+    request = Request("run", (text,), tools=("Bash",))
+    assert RuleSet([*DEFAULT_RULES, *rules]).decide(request)[0] == action
+
+
+def test_of_two_asks_the_one_that_somebody_wrote_is_told() -> None:
+    stack = RuleSet([*DEFAULT_RULES, Rule("run", "b", "ask")])
+    assert stack.decide(Request("run", ("a", "b")))[1].pattern == "b"

@@ -89,6 +89,7 @@ def test_rules_of_other_clients_stand_after_tables_and_deny_stands_last(tree: Tr
     assert written(tree, text) == [
         ("run", "*", "allow", 9),
         ("skill", "pdf *", "allow", 8),
+        ("network", "example.com:?*", "ask", 4),
         ("network", "example.com", "ask", 4),
         ("host_file", "/etc/**", "ask", 6),
         ("run", "rm *", "deny", 2),

@@ -21,7 +21,6 @@ from skillbelt.run import (
     end_warnings,
     environment_warnings,
     path_warnings,
-    remembered_as,
     script_of,
     scripts_named,
     stream,
@@ -42,10 +41,6 @@ def having(*paths: str) -> Callable[[str], bool]:
 
 def script_in(command: str, is_file: Callable[[str], bool]) -> str:
     return script_of(command, simple_commands(command), is_file)
-
-
-def remembered(call: RunCall, script: str) -> tuple[str, ...]:
-    return remembered_as(call, script, simple_commands(call.text))
 
 
 # --- the call ------------------------------------------------------------------------------------
@@ -215,7 +210,8 @@ def test_a_script_is_told_from_other_commands(command: str, script: str) -> None
     ("command", "script"),
     [
         ("python3 'scripts/a b.py' x", "scripts/a b.py"),
-        ('"scripts/a b.py" *.csv $HOME', "scripts/a b.py"),
+        ('"scripts/a b.py" *.csv', "scripts/a b.py"),
+        ('"scripts/a b.py" $HOME', ""),
         ("scripts/'a b'.py", "scripts/a b.py"),
         ("python3 scripts/a\\ b.py", "scripts/a b.py"),
         ('python3 "scripts/it\'s.py"', "scripts/it's.py"),
@@ -241,22 +237,6 @@ def test_the_splitting_of_the_shell_says_what_the_script_is(command: str, script
 def test_a_script_among_words_that_no_shell_reads() -> None:
     call = RunCall(("python3", "scripts/it's a.py", "$HOME"))
     assert script_in(call.text, having("scripts/it's a.py")) == "scripts/it's a.py"
-
-
-def test_a_script_is_remembered_with_any_arguments() -> None:
-    first = remembered(RunCall("python3 scripts/a.py x"), "scripts/a.py")
-    assert first == remembered(RunCall("python3 scripts/a.py y z"), "scripts/a.py")
-
-
-def test_other_commands_are_remembered_one_by_one_and_to_the_letter() -> None:
-    assert remembered(RunCall("git add . && git push"), "") == ("git add .", "git push")
-
-
-@given(st.text(), st.sampled_from(["run.sh", "scripts/a b.py"]))
-def test_no_command_is_remembered_as_what_a_script_is(command: str, script: str) -> None:
-    of_script = remembered(RunCall(""), script)
-    assert not set(of_script) & set(remembered(RunCall(command), ""))
-    assert remembered(RunCall(of_script[0]), "") != of_script
 
 
 @given(st.text(), st.text())
@@ -351,11 +331,6 @@ def test_a_document_is_json() -> None:
     assert document["enforced"] == {"files": "held"}
     assert document["hosts"] == ["example.com:443"]
     assert (document["cancelled"], document["errors"]) == (True, ["not saved"])
-
-
-@pytest.mark.parametrize("call", [RunCall("bash", stdin=b"x"), RunCall("bash", env={"A": "1"})])
-def test_a_command_with_more_than_its_text_is_not_remembered(call: RunCall) -> None:
-    assert remembered(call, "") == ()
 
 
 def test_whoever_is_asked_is_told_what_does_not_stand_in_the_command() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt import ConfigError, Limits, Settings, load_settings
-from skillbelt.settings import CHOICES, DEFAULTS, USER_ONLY, find_worktree, resolve, upward
+from skillbelt.settings import CHOICES, DEFAULTS, GUARDS, USER_ONLY, find_worktree, resolve, upward
 from skillbelt.values import SCOPES
 from tests.tree import Tree
 
@@ -67,16 +67,16 @@ def test_a_later_layer_wins_over_all_before_it(tree: Tree, strongest: int) -> No
     """Defaults, the user's config, pyproject.toml, skillbelt.toml, environment, arguments."""
     assert tree.settings().limits.max_depth == 8
     for place in reversed(range(strongest)):
-        LAYERS[place](tree, 20 + place)
-    assert tree.settings().limits.max_depth == (19 + strongest if strongest else 8)
+        LAYERS[place](tree, 7 - place)
+    assert tree.settings().limits.max_depth == 8 - strongest
     assert tree.settings(max_depth=99).limits.max_depth == 99
 
 
 def test_layers_add_up_and_say_where_each_value_came_from(tree: Tree) -> None:
-    user = tree.write("home/.config/skillbelt/config.toml", "nested = true\nstrict = true")
-    own = tree.write("project/skillbelt.toml", "strict = false")
+    user = tree.write("home/.config/skillbelt/config.toml", "nested = true\nstrict = false")
+    own = tree.write("project/skillbelt.toml", "strict = true")
     settings = tree.settings()
-    assert (settings.nested, settings.strict) == (True, False)
+    assert (settings.nested, settings.strict) == (True, True)
     assert settings.sources == {"nested": str(user), "strict": str(own)}
 
 
@@ -394,6 +394,31 @@ def test_upward_goes_from_the_start_to_the_stop() -> None:
     assert upward("/a/b/c", "/a") == ["/a/b/c", "/a/b", "/a"]
     assert upward("/a", "/a") == ["/a"]
     assert upward("/a", "/") == ["/a", os.sep]
+
+
+@pytest.mark.parametrize("key", sorted(set(Limits._fields) - USER_ONLY))
+def test_a_project_may_lower_a_limit_and_not_raise_it(tree: Tree, key: str) -> None:
+    default = Limits._field_defaults[key]
+    tree.write("project/skillbelt.toml", f"{key} = {default + 1}\n")
+    fault = rf"skillbelt\.toml:1: {key} can not be raised from {default} to {default + 1} by a proj"
+    with pytest.raises(ConfigError, match=fault):
+        tree.settings()
+    tree.write("project/skillbelt.toml", f"{key} = {default}\n")
+    tree.settings()
+    tree.write("home/.config/skillbelt/config.toml", f"{key} = {type(default)(default / 2)}\n")
+    with pytest.raises(ConfigError, match="can not be raised"):
+        tree.settings()
+
+
+@pytest.mark.parametrize("key", sorted(GUARDS))
+def test_a_project_may_switch_a_guard_on_and_not_off(tree: Tree, key: str) -> None:
+    on, off = json.dumps(GUARDS[key]), json.dumps(DEFAULTS[key])
+    tree.write("project/skillbelt.toml", f"{key} = {on}\n")
+    tree.settings()
+    tree.write("home/.config/skillbelt/config.toml", f"{key} = {on}\n")
+    tree.write("project/skillbelt.toml", f"{key} = {off}\n")
+    with pytest.raises(ConfigError, match=f"{key} can not be switched off by a project"):
+        tree.settings()
 
 
 @pytest.mark.parametrize("key", sorted(USER_ONLY))

@@ -398,11 +398,11 @@ def test_any_bytes_are_a_file(content: bytes) -> None:
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_a_file_that_others_may_write_is_not_believed(trust: Trust, mode: int) -> None:
-    write(trust, document(PROJECT), mode)
-    assert not trust.project("/p")
+    write(trust, document({"kind": "origin", "value": BASE, "time": 1}), mode)
+    assert not trust.origin(archive(BASE))
     assert "can be written by other users" in trust.diagnostics[0].message
     os.chmod(trust.path, 0o644)
-    assert trust.project("/p")
+    assert trust.origin(archive(BASE))
     assert trust.diagnostics == ()
 
 
@@ -499,15 +499,14 @@ def test_trust_of_a_part_is_not_trust_of_the_whole(tree: Tree) -> None:
     assert trusted(catalog) == {"above": False, "below": True}
 
 
-def test_a_link_out_of_a_trusted_project_is_not_trusted(tree: Tree) -> None:
+def test_a_link_out_of_a_trusted_project_is_not_read(tree: Tree) -> None:
     tree.skill("elsewhere/pdf")
     tree.path("project/.agents").mkdir()
     tree.path("project/.agents/skills").symlink_to(tree.path("elsewhere"))
     trust = Trust(tree.settings().state_dir)
-    trust.add(str(tree.project))
-    assert trusted(tree.catalog(trust_project="ask")) == {"pdf": False}
-    trust.add(str(tree.path("elsewhere")))
-    assert trusted(tree.catalog(trust_project="ask")) == {"pdf": True}
+    for folder in (tree.project, tree.path("elsewhere")):
+        trust.add(str(folder))
+        assert trusted(tree.catalog(trust_project="ask")) == {}
 
 
 def test_a_trusted_archive_s_skills_are(tree: Tree) -> None:

@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 
 from skillbelt import PermissionDenied, Rule
+from skillbelt.cli.asking import question
 from skillbelt.errors import RunRefused
 from skillbelt.run import RunCall
 from tests.bench import KEY, ME, Bench
+from tests.registries import publish, wheel
 from tests.sandbox.proxied import plain_server
 from tests.sources.server import running
-from tests.test_environments import GREET, publish, wheel
+from tests.test_environments import GREET
 from tests.tree import Tree
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
@@ -127,7 +129,6 @@ def packages(echo: Bench) -> Bench:
     for name, value in (
         ("NO_INDEX", 1),
         ("FIND_LINKS", folder),
-        ("CACHE_DIR", echo.tree.path("uv")),
     ):
         echo.tree.setenv(f"UV_{name}", value)
     return echo
@@ -140,10 +141,14 @@ def test_what_a_script_declares_is_installed_once_it_is_allowed(packages: Bench)
     result = packages.run("python3 scripts/a.py", bench=bench)
     assert (result.stdout, result.stderr) == ("hello\n", "")
     (request,) = (one.request for one in packages.asked)
-    assert (request.type, request.patterns) == ("install", ("greet",))
+    (text,) = request.patterns
+    assert (request.type, text.partition(":")[0]) == ("install", "greet==1.0 sha256")
+    assert (request.always, request.metadata["packages"]) == ((text,), [text])
     assert request.summary == (
-        "install 1 Python package: greet (from scripts/a.py) for the skill echo"
+        "install 1 Python package: greet (from scripts/a.py) for the skill echo; "
+        "in all 1: greet==1.0"
     )
+    assert text in question(request)
     assert packages.run("python3 scripts/a.py", bench=bench).stdout == "hello\n"
     assert len([text for text in said if text.startswith("installing")]) == 1
 
@@ -172,7 +177,6 @@ def test_packages_for_node_are_found_by_import_and_by_require(echo: Bench) -> No
     echo.write("package.json", '{"dependencies": {"greet": "^1.3.0"}}')
     echo.write("scripts/a.mjs", "import greet from 'greet'; console.log(greet());")
     echo.write("scripts/b.cjs", "console.log(require('greet')());")
-    echo.tree.setenv("npm_config_cache", echo.tree.path("npm"))
     with running() as server:
         echo.tree.setenv("npm_config_registry", server.url)
         publish(server, "greet", "exit 1")
@@ -200,6 +204,82 @@ def test_an_installation_that_takes_too_long_is_ended(packages: Bench) -> None:
     bench = packages.make(install_timeout_seconds=0.3)
     with pytest.raises(RunRefused, match=r"not done after 0\.3 s"):
         packages.run("python3 scripts/a.py", bench=bench)
+
+
+def test_what_comes_with_a_package_is_asked_for_and_an_answer_covers_no_more(
+    packages: Bench,
+) -> None:
+    folder = packages.tree.path("packages")
+    wheel(folder, "inner-one", {})
+    wheel(folder, "greet", GREET, ["Inner_One"])
+    bench = packages.make((Rule("run", "*", "allow"), Rule("install", "*", "ask")))
+    assert packages.run("python3 scripts/a.py", bench=bench).stdout == "hello\n"
+    (request,) = (one.request for one in packages.asked)
+    names = [text.partition(" ")[0] for text in request.patterns]
+    assert names == ["greet==1.0", "inner-one==1.0"]
+    assert all(text in question(request) for text in request.patterns)
+    # "always" for this list is not one for a part of it, nor for the same with another file.
+    assert bench.gate.ledger.remember(request)
+    assert bench.gate.ledger.covering(request)
+    part = request.patterns[:1]
+    assert not bench.gate.ledger.covering(request._replace(patterns=part, always=part))
+
+
+@pytest.mark.parametrize("spelled", ["Inner_One", "inner.one", "inner-one==1.*", "INNER*"])
+def test_a_package_is_denied_however_it_is_spelled_and_whoever_brings_it(
+    packages: Bench, spelled: str
+) -> None:
+    folder = packages.tree.path("packages")
+    wheel(folder, "inner-one", {})
+    wheel(folder, "greet", GREET, ["inner_one"])
+    rules = (Rule("*", "*", "allow"), Rule("install", spelled, "deny"))
+    with pytest.raises(PermissionDenied, match=r"inner-one==1\.0"):
+        packages.run("python3 scripts/a.py", bench=packages.make(rules))
+
+
+def test_what_is_denied_by_its_name_is_not_looked_for(packages: Bench) -> None:
+    rules = (Rule("*", "*", "allow"), Rule("install", "Greet", "deny"))
+    shutil.rmtree(packages.tree.path("packages"))
+    with pytest.raises(PermissionDenied, match="greet"):
+        packages.run("python3 scripts/a.py", bench=packages.make(rules))
+
+
+def test_no_program_of_a_package_stands_before_one_of_the_system(packages: Bench) -> None:
+    entry = "[console_scripts]\nls = greet:main\ngreet-me = greet:main\n"
+    files = {**GREET, "greet-1.0.dist-info/entry_points.txt": entry}
+    wheel(packages.tree.path("packages"), "greet", files)
+    packages.write("requirements.txt", "greet\n")
+    result = packages.run("command -v ls python3; greet-me; ls SKILL.md")
+    system, python, said, listed = result.stdout.splitlines()
+    assert (system, said, listed) == ("/usr/bin/ls", "hello", "SKILL.md")
+    assert python.endswith("/interpreter/python3")
+
+
+def test_no_folder_that_a_run_can_write_is_on_the_path(packages: Bench) -> None:
+    packages.write("requirements.txt", "greet\n")
+    code = "import os; print([p for p in os.environ['PATH'].split(':') if os.access(p, os.W_OK)])"
+    packages.run(
+        "mkdir -p .venv/bin && printf '#!/bin/sh\necho evil' > .venv/bin/ls; chmod +x .venv/bin/ls"
+    )
+    result = packages.run(("python3", "-c", code))
+    assert (result.stdout, result.stderr) == ("[]\n", "")
+    assert packages.run("ls SKILL.md").stdout == "SKILL.md\n"
+
+
+@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not on this machine")
+def test_neither_a_configuration_nor_a_program_of_a_skill_leads_npm_astray(echo: Bench) -> None:
+    echo.write("package.json", '{"dependencies": {"greet": "^1.3.0"}}')
+    echo.write("scripts/b.cjs", "console.log(require('greet')());")
+    with running() as server, running() as other:
+        echo.write(".npmrc", f"registry={other.url}\ngit=./evil.sh\n")
+        echo.tree.setenv("npm_config_registry", server.url)
+        publish(other, "greet")
+        script = '#!/bin/sh\nexec node "$@"\n'
+        about = {"bin": {"node": "evil.sh", "greet": "index.js"}}
+        publish(server, "greet", about=about, files={"evil.sh": script})
+        result = echo.run("node scripts/b.cjs; command -v node")
+        assert (result.stdout, result.stderr) == ("hello\n/usr/bin/node\n", "")
+        assert other.requests == []
 
 
 def test_nothing_is_installed_or_run_that_is_refused(packages: Bench) -> None:

@@ -1,7 +1,8 @@
 """The audit log: every decision, load and run, one line of JSON each, in files that only grow.
 
 Whatever is appended is in the file when `append` returns, and outlives the process. Many processes
-append at once; none of them ever sees half a line of another.
+append at once; none of them ever sees half a line of another. The records are bound to each other
+by a `chain` of hashes, so that what is changed or taken away afterwards shows.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from skillbelt import chain
 from skillbelt.errors import ConfigError
 from skillbelt.locks import locked
 from skillbelt.private import make_folder
@@ -83,6 +85,7 @@ class AuditLog:
         self, folder: str, *, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES
     ) -> None:
         self.folder = os.path.abspath(folder)
+        self.head_path = f"{self.folder}.head"
         self._max_bytes, self._max_files = max_bytes, max(max_files, 1)
 
     def append(self, event: AuditEvent) -> None:
@@ -95,7 +98,8 @@ class AuditLog:
         except OSError as error:
             raise ConfigError(
                 f"{self.folder}: the audit log can not be written: {error.strerror or error}; "
-                "nothing is done unrecorded: make the folder writable, or set state_dir to another"
+                "nothing is done unrecorded: make the folder writable with room on its disk, or "
+                "set state_dir to another"
             ) from error
 
     def read(
@@ -143,30 +147,79 @@ class AuditLog:
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
 
+    def verify(self) -> chain.Verified:
+        """Whether the records are those that were written, all of them and in their order.
+
+        Those from before there was a chain are counted and not checked.
+        """
+        heads: list[chain.Head | None] = []
+        files = self._opened_files(lambda: heads.append(chain.read_head(self.head_path)))
+        try:
+            check, torn = chain.Check(heads[0], self.head_path), False
+            for file in files:
+                for number, line in enumerate(_lines(file), 1):
+                    check.take(file.path, number, line)
+                    torn = not line.endswith(b"\n")
+            return check.end(torn=torn)
+        finally:
+            _close(files)
+
     def _append(self, line: bytes) -> None:
         with locked(self._path(_LOCK)):
-            handle, size = _opened(self._path(_LOG))
-            if size and size + len(line) > self._max_bytes:
-                os.close(handle)
-                self._rotate()
-                handle, size = _opened(self._path(_LOG))
+            keeper = chain.HeadFile(self.head_path)
             try:
-                _write(handle, size, line)
+                self._bind(line, keeper)
             finally:
+                keeper.close()
+
+    def _bind(self, line: bytes, keeper: chain.HeadFile) -> None:
+        """Write the record that follows the head, and move the head to it; or do neither."""
+        handle, size = _opened(self._path(_LOG))
+        try:
+            head, torn = _found(handle, size, keeper.read())
+            record = chain.bound(line, head, torn=torn)
+            if size and size + len(record) > self._max_bytes:
+                os.close(handle)
+                handle, size = -1, 0
+                head = self._rotate(head, keeper)
+                handle, size = _opened(self._path(_LOG))
+            end = _write(handle, size, record)
+            try:
+                keeper.write(head._replace(seq=head.seq + 1, hash=chain.hash_of(record), size=end))
+            except BaseException:
+                with suppress(OSError):
+                    os.ftruncate(handle, size)
+                raise
+        finally:
+            if handle >= 0:
                 os.close(handle)
 
-    def _rotate(self) -> None:
-        for number, name in sorted(_numbered(self.folder), reverse=True):
-            if number + 1 < self._max_files:
-                os.replace(self._path(name), self._path(f"log.{number + 1}.jsonl"))
-            else:
+    def _rotate(self, head: chain.Head, keeper: chain.HeadFile) -> chain.Head:
+        """Put the files aside; the head then tells which records went with those that were kept."""
+        there = sorted(_numbered(self.folder), reverse=True)
+        going = [name for number, name in there if number + 1 >= self._max_files]
+        if going:
+            last = _last_line(self._path(going[-1]))
+            link = chain.link_of(last)
+            if link is not None:
+                head = head._replace(gone=link.seq, gone_hash=chain.hash_of(last))
+                keeper.write(head)
+        for number, name in there:
+            if name in going:
                 os.unlink(self._path(name))
+            else:
+                os.replace(self._path(name), self._path(f"log.{number + 1}.jsonl"))
+        return head
 
-    def _opened_files(self) -> list[_File]:
-        """Every file there is, oldest first, opened at one moment: none is seen twice or missed."""
+    def _opened_files(self, look: Callable[[], object] = lambda: None) -> list[_File]:
+        """Every file there is, oldest first, opened at one moment: none is seen twice or missed.
+
+        `look` is called at that moment.
+        """
         files: list[_File] = []
         try:
             with self._settled():
+                look()
                 for _, name in sorted(_numbered(self.folder), reverse=True):
                     files.append(_File.opened(self._path(name)))
         except OSError as error:
@@ -202,13 +255,14 @@ class _File(NamedTuple):
     identity: tuple[int, int]
     size: int
     start: int = 0
+    path: str = ""
 
     @classmethod
     def opened(cls, path: str) -> _File:
         handle = os.open(path, _READ)
         info = os.fstat(handle)
         size = info.st_size if stat.S_ISREG(info.st_mode) else 0
-        return cls(handle, (info.st_dev, info.st_ino), size)
+        return cls(handle, (info.st_dev, info.st_ino), size, path=path)
 
 
 def _close(files: list[_File]) -> None:
@@ -246,10 +300,42 @@ def _opened(path: str) -> tuple[int, int]:
     return handle, info.st_size
 
 
-def _write(handle: int, size: int, line: bytes) -> None:
-    """All of the line or nothing; a line that a crash left without its end is ended first."""
+def _found(handle: int, size: int, head: chain.Head | None) -> tuple[chain.Head, bool]:
+    """What the next record follows, and whether a crash left half a record before it.
+
+    What was tampered with is not mended: the chain goes on from the head, so that it shows.
+    """
+    head = head or chain.Head()
+    if size in (0, head.size):
+        return head, False
+    last = next(iter(_lines_backward(handle, size)))
+    ended = not last  # the empty line after the last end
+    if ended:
+        last = next(iter(_lines_backward(handle, size - 1)))
+    if chain.follows(last, head):
+        # Its writer was ended before it moved the head.
+        return head._replace(seq=head.seq + 1, hash=chain.hash_of(last)), False
+    return head, not ended and chain.hash_of(last) != head.hash
+
+
+def _last_line(path: str) -> bytes:
+    """The last line of a file that has an end."""
+    file = _File.opened(path)
+    try:
+        lines = _lines_backward(file.handle, file.size)
+        return next((line for line in lines if line), b"")
+    finally:
+        os.close(file.handle)
+
+
+def _write(handle: int, size: int, line: bytes) -> int:
+    """All of the line or nothing; a line that a crash left without its end is ended first.
+
+    The size of the file with it.
+    """
     torn = size and os.pread(handle, 1, size - 1) != b"\n"
-    left = memoryview(b"\n" + line if torn else line)
+    line = b"\n" + line if torn else line
+    left = memoryview(line)
     try:
         while left:
             left = left[os.write(handle, left) :]
@@ -257,6 +343,7 @@ def _write(handle: int, size: int, line: bytes) -> None:
         with suppress(OSError):
             os.ftruncate(handle, size)
         raise
+    return size + len(line)
 
 
 def _numbered(folder: str) -> list[tuple[int, str]]:
@@ -348,13 +435,18 @@ def _chosen(files: list[_File], chosen: _Filter, limit: int | None) -> Iterator[
 
 
 def _forward(files: list[_File]) -> Iterator[AuditEvent]:
-    for handle, _, size, start in files:
-        with open(handle, "rb", closefd=False) as file:
-            at = file.seek(start)
-            while at < size and (line := file.readline(size - at)):
-                at += len(line)
-                if (event := _decoded(line)) is not None:
-                    yield event
+    for file in files:
+        for line in _lines(file):
+            if (event := _decoded(line)) is not None:
+                yield event
+
+
+def _lines(opened: _File) -> Iterator[bytes]:
+    with open(opened.handle, "rb", closefd=False) as file:
+        at = file.seek(opened.start)
+        while at < opened.size and (line := file.readline(opened.size - at)):
+            at += len(line)
+            yield line
 
 
 def _backward(files: list[_File]) -> Iterator[AuditEvent]:
@@ -384,7 +476,11 @@ def _decoded(line: bytes) -> AuditEvent | None:
         found = None if _too_deep(text) else _decoder().decode(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or not found.keys() <= _FIELDS.keys():
+    if not isinstance(found, dict):
+        return None
+    if chain.link_in(found) is not None:
+        found = {key: value for key, value in found.items() if key not in chain.FIELDS}
+    if not found.keys() <= _FIELDS.keys():
         return None
     if not all(isinstance(value, _FIELDS[key]) for key, value in found.items()):
         return None

@@ -25,7 +25,8 @@ GRACE_SECONDS = 5.0
 LEFT_SECONDS = 60.0
 _LISTENER = "listener:"
 _POSTED = "desk:"
-_WORDS = ("type", "summary", "initiator", "agent", "session", "skill", "hash", "origin")
+_WORDS = ("type", "summary", "initiator", "agent", "session", "skill", "hash", "origin",
+          "exact")  # fmt: skip
 
 
 class Pending(NamedTuple):
@@ -199,7 +200,7 @@ def _posted(id: str, project: str, event: Event) -> Posted | None:
 
 def _request(fields: Mapping[str, Any]) -> Request:
     values: dict[str, Any] = {name: fields[name] for name in Request._fields}
-    for name in ("patterns", "always"):
+    for name in ("patterns", "always", "tools"):
         values[name] = tuple(map(_text, fields[name]))
     values["trusted"] = fields["trusted"] is True
     values["metadata"] = dict(fields["metadata"])

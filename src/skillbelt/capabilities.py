@@ -71,7 +71,7 @@ def named_hosts(tools: Iterable[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for pattern in patterns:
         with suppress(ValueError):  # what can not be read opens nothing
-            found[str(parse_rule(_host_of(pattern)))] = None
+            found[str(parse_rule(host_of(pattern)))] = None
     return tuple(found)
 
 
@@ -148,14 +148,14 @@ def _hosts(patterns: Iterable[str], granted: tuple[str, ...]) -> tuple[str, ...]
             rules.update(dict.fromkeys(wide))
             continue
         try:
-            narrow = parse_rule(_host_of(pattern))
+            narrow = parse_rule(host_of(pattern))
         except ValueError:
             continue  # what can not be read opens nothing
         rules.update(dict.fromkeys(both for rule in wide if (both := narrow.common(rule))))
     return tuple(map(str, rules))
 
 
-def _host_of(pattern: str) -> str:
+def host_of(pattern: str) -> str:
     """`domain:example.com`, `https://example.com/*` and `example.com` all name example.com."""
     pattern = pattern.removeprefix("domain:").strip()
     _, scheme, rest = pattern.partition("://")

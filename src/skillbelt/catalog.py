@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from skillbelt import sources
 from skillbelt.errors import SkillNotFound
 from skillbelt.index import Index, MemoryIndex, SqliteIndex
-from skillbelt.roots import Root, by_project, fence_of, local_roots
+from skillbelt.roots import Root, fence_of, local_roots
 from skillbelt.scan import Progress, Scan, scan
 from skillbelt.settings import Settings, load_settings, resolve
 from skillbelt.skill import Skill
@@ -299,6 +299,7 @@ class Catalog(Mapping[str, Skill]):
 
     def _scan(self, *, refresh: bool) -> None:
         said: list[Diagnostic] = []
+        said += [_strange(path, owner) for path, owner in self.settings.strangers]
         roots = self._roots(said, refresh=refresh)
         # A root that stalled is not waited for again until somebody asks for a refresh.
         stalled = {s.root: s for s in self._scans if s.stalled and not refresh}
@@ -369,7 +370,7 @@ class Catalog(Mapping[str, Skill]):
         return {
             url
             for key, urls in (("paths", settings.paths), ("urls", settings.urls))
-            if by_project(key, settings)
+            if settings.by_project(key)
             for url in urls
         }
 
@@ -400,6 +401,14 @@ class Catalog(Mapping[str, Skill]):
                 own = origin.kind == "local" and source not in theirs
                 fence = fence_of(folder, self.settings) if own else folder
                 yield Root(folder, scope, "", origin, fence=fence)
+
+
+def _strange(path: str, owner: str) -> Diagnostic:
+    from skillbelt.trust import trust_command
+
+    message = f"belongs to {owner}, so it is not taken as your project"
+    remedy = f"look at it, then take it as yours with `{trust_command(path)}`"
+    return Diagnostic("foreign-project", "warning", path, None, message, remedy)
 
 
 def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Merged:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
-from skillbelt.environments import FOLDER, HALF_MADE, LOCK, Environment
 from skillbelt.locks import hold, release
+from skillbelt.packages import FOLDER, HALF_MADE, LOCK, Environment
 from skillbelt.private import make_folder
 from skillbelt.sizes import measure_folder
 from skillbelt.trees import GONE, remove_leftovers, remove_tree

@@ -320,15 +320,24 @@ class RuntimeSession:
         request = self._allowed.get(skill.name) or self._request(skill, "model")
         self.gate.record_load(request, loaded, skill)
 
-    def permits(self, tool: str, argument: str = "") -> Decision:
+    def permits(self, tool: str, argument: str = "", *, sandboxed: bool = False) -> Decision:
         """Whether the host's own tool may be used now, as in `Bash` with `git add .`.
 
-        What a skill of this turn declares in `allowed-tools` is granted without asking, as long as
-        its origin is trusted and no rule denies it.
+        Where nobody wrote a rule, what a skill of this turn declares in `allowed-tools` is granted
+        without asking, as long as its origin is trusted and the tool works in skillbelt's sandbox:
+        `sandboxed` says so.
         """
-        session = self.session
-        request = tool_request(tool, argument, agent=session.agent, session=session_id(session.key))
-        return self.gate.check(request, self._in_use())
+        session, settings = self.session, self.settings
+        request = tool_request(
+            tool,
+            argument,
+            agent=session.agent,
+            session=session_id(session.key),
+            home=settings.home,
+            folder=settings.project,
+        )
+        bounded = sandboxed and settings.sandbox != "none"
+        return self.gate.check(request, self._in_use() if bounded else ())
 
     def _in_use(self) -> list[Skill]:
         """The skills that came in since the user last spoke."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import RunRefused
+from skillbelt.packages import normal
 from skillbelt.paths import open_beneath, open_folder
 from skillbelt.text import one_line, shorten
 
@@ -80,6 +81,14 @@ def describe(needs: Needs) -> str:
     python = f", for Python {needs.requires_python}" if needs.requires_python else ""
     packages = f"{len(names)} {what} {noun}: {shown}{more}" if names else f"no {what} packages"
     return one_line(f"{packages} (from {needs.source_path}{python})")
+
+
+def names_of(needs: Needs) -> tuple[str, ...]:
+    """The names of the packages that are declared, each in its one spelling."""
+    if needs.kind == "node":
+        return tuple(normal("node", one.rpartition("@")[0]) for one in needs.requirements)
+    found = (re.match(_NAME, one) for one in needs.requirements)
+    return tuple(normal("python", one[0]) for one in found if one)
 
 
 def _declared(folder: int, script: str | None) -> Iterator[Needs | None]:

@@ -1,123 +1,183 @@
 """Environments for scripts: made once for what they need, kept by content, read-only afterwards.
 
-Packages are installed by uv or npm as the user's own configuration says, outside any sandbox and
-without running a line of them: wheels only, no install scripts. An environment is built aside and
-renamed into place, so that one which is there is whole.
+What is needed is resolved and installed by uv or npm in a sandbox, which reaches the user's package
+index and nothing else; no line of a package runs outside. What it made is copied out as data, built
+aside and renamed into place, so that an environment which is there is whole.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import NamedTuple
 
 from skillbelt.dependencies import Needs, describe
 from skillbelt.errors import RunRefused
+from skillbelt.fetching import Fetcher
+from skillbelt.indexes import Indexes, node_indexes, python_indexes
+from skillbelt.installers import (
+    Failed,
+    Npm,
+    Room,
+    Rooms,
+    Uv,
+    find_npm,
+    find_uv,
+    is_own_program,
+    which,
+)
+from skillbelt.lockfiles import NOWHERE, Platform, read_node, read_python, refuse
+from skillbelt.packages import (
+    FOLDER,
+    HALF_MADE,
+    INTERPRETER,
+    LOCK,
+    Environment,
+    Lock,
+    Package,
+)
+from skillbelt.shelves import NodeShelf, PythonShelf, Shelf
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
 Progress = Callable[[str], None]
-_FORMAT = 1  # part of every hash: raised when environments are made in another way
+_FORMAT = 2  # part of every hash: raised when environments are made in another way
 _RECORD = "environment.json"
-FOLDER, HALF_MADE, LOCK = "environments", ".part-", ".lock"
+_RESOLVED = "resolved"
 _OUTPUT_CHARS = 600
 _MOST_NESTED = 64  # folders in folders; whoever nests deeper hides something
 _LIMITS = Limits()
-# What of the user's environment says where packages come from; nothing else is handed on.
-_KEPT_PREFIXES = ("UV_INDEX", "npm_config_", "NPM_CONFIG_")
-_KEPT_NAMES = """
-HOME USER LOGNAME LANG LC_ALL TMPDIR XDG_CONFIG_HOME XDG_CACHE_HOME XDG_CONFIG_DIRS NETRC
-UV_DEFAULT_INDEX UV_EXTRA_INDEX_URL UV_FIND_LINKS UV_NO_INDEX UV_CACHE_DIR UV_CONFIG_FILE
-UV_KEYRING_PROVIDER UV_NATIVE_TLS UV_SYSTEM_CERTS UV_INSECURE_HOST UV_EXCLUDE_NEWER UV_HTTP_TIMEOUT
-UV_CREDENTIALS_DIR UV_NO_CACHE NODE_EXTRA_CA_CERTS SSL_CERT_FILE SSL_CERT_DIR SSL_CLIENT_CERT
-HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy
-"""
-_KEPT = frozenset(_KEPT_NAMES.split())
-# Would bring back what is switched off here, or put packages elsewhere.
-_DROPPED = re.compile(
-    r"npm_config_(ignore_scripts|script_shell|prefix|global|location|node_options)",
-    re.IGNORECASE,
-)
-
-
-class Environment(NamedTuple):
-    """Where the packages lie, what they are, and the hash of what was asked for."""
-
-    path: str
-    hash: str
-    installed: tuple[tuple[str, str], ...]
-
-    @property
-    def modules(self) -> str:
-        """The folder with the packages for Node.js; "" when these are for Python."""
-        node = os.path.join(self.path, "node_modules")
-        return node if os.path.isdir(node) else ""
-
-    @property
-    def bin(self) -> str:
-        """The folder with the programs of the packages."""
-        return f"{self.modules}/.bin" if self.modules else f"{self.path}/bin"
+# Of an environment that uv makes: what is ours to make, or nobody's.
+_NOT_COPIED = frozenset(("bin", "lib64", "pyvenv.cfg", ".gitignore", ".lock", "CACHEDIR.TAG"))
 
 
 class _Tools(NamedTuple):
     """What an environment is made with."""
 
-    program: str  # uv or npm
+    rooms: Rooms
+    program: str  # uv or npm, as it was given
     interpreter: str
     version: str
-    environ: dict[str, str]
-    offline: bool
+    environ: Mapping[str, str]
+    indexes: Indexes
+    hosts: tuple[str, ...]
     builds: bool
     seconds: float
     most: int  # bytes
     say: Progress
-    lock: int = -1
+    faults: list[str]  # of the index, as they come
 
 
-def provision(
+class Plan(NamedTuple):
+    """Everything that will come for what is needed, and where it will lie."""
+
+    needs: Needs
+    lock: Lock
+    path: str
+    record: str
+    tools: _Tools
+
+    @property
+    def hash(self) -> str:
+        """The hash over what is needed and what will come."""
+        return os.path.basename(self.path)
+
+
+def plan(
     needs: Needs,
     cache_dir: str,
     *,
+    rooms: Rooms,
     environ: Mapping[str, str],
     offline: bool = False,
-    python: str = sys.executable,
+    python: str = "",
     uv_path: str = "",
     npm_path: str = "",
     allow_builds: bool = False,
+    hosts: Iterable[str] = (),
     timeout_seconds: float = _LIMITS.install_timeout_seconds,
     max_bytes: int = _LIMITS.max_packages_bytes,
     progress: Progress | None = None,
-) -> Environment:
-    """The environment for these needs, made now when it is not there yet.
+) -> Plan:
+    """What will come for these needs: what was made for them before, else what the index says now.
 
-    `python` is the interpreter it is for. Offline it is made of what uv or npm has kept. With
-    `allow_builds` packages without a wheel are built here, which runs their code. RunRefused says
-    what is missing and the command that provides it. It may be cleared away at any time: whoever
-    uses it holds it, by `skillbelt.cleanup.held_environment`.
+    `rooms` is where the installers run. `python` is the interpreter it is for, by default one that
+    runs can use. `hosts` are further ones that the index hands out files from. With `allow_builds`
+    packages without a wheel are built, in the sandbox. RunRefused says what is missing, or which
+    package can not be accepted.
     """
     given = uv_path if needs.kind == "python" else npm_path
-    interpreter, version = _interpreter(needs, python, environ)
-    key = _key(needs, interpreter, version, allow_builds)
-    folder = os.path.join(cache_dir, FOLDER)
-    path = os.path.join(folder, key)
-    found = _recorded(path, key)
+    interpreter, version = _interpreter(needs, python or _python(needs, rooms), environ)
+    indexes = _configured(needs, given, environ)
+    key = _key(needs, interpreter, version, allow_builds, indexes)
+    tools = _Tools(rooms, given, interpreter, version, environ, indexes, tuple(hosts), allow_builds,
+                   timeout_seconds, max_bytes, progress or _silent, [])  # fmt: skip
+    record = os.path.join(cache_dir, _RESOLVED, f"{key}.json")
+    lock = _known_lock(record, needs)
+    if lock is not None:
+        path = _path(cache_dir, key, lock)
+        if _recorded(path):
+            return Plan(needs, lock, path, record, tools)
+    if offline:
+        raise RunRefused(
+            f"offline, and not installed on this machine yet: {describe(needs)}; "
+            "to provide it, go online once and run the same"
+        )
+    lock = _resolved(needs, tools)
+    return Plan(needs, lock, _path(cache_dir, key, lock), record, tools)
+
+
+def provide(planned: Plan) -> Environment:
+    """The environment, made now when it is not there yet.
+
+    It may be cleared away at any time: whoever uses it holds it, by
+    `skillbelt.cleanup.held_environment`.
+    """
+    found = _recorded(planned.path)
     if found:
         return found
-    program = find_uv(given, environ) if needs.kind == "python" else find_npm(given, environ)
-    say = progress or _silent
-    tools = _Tools(program, interpreter, version, _cached(_scrubbed(environ, program), cache_dir),
-                   offline,
-                   allow_builds, timeout_seconds, max_bytes, say)  # fmt: skip
-    os.makedirs(folder, mode=0o755, exist_ok=True)
-    with _locked(os.path.join(folder, f".{key}{LOCK}"), timeout_seconds) as lock:
-        return _recorded(path, key) or _built(needs, tools._replace(lock=lock), path, key)
+    folder = os.path.dirname(planned.path)
+    for path in (folder, os.path.dirname(planned.record)):
+        os.makedirs(path, mode=0o755, exist_ok=True)
+    lock = os.path.join(folder, f".{planned.hash}{LOCK}")
+    with _locked(lock, planned.tools.seconds):
+        return _recorded(planned.path) or _built(planned)
+
+
+def provision(needs: Needs, cache_dir: str, **options: object) -> Environment:
+    """The environment for these needs, as `plan` and `provide` make it, without asking anybody."""
+    return provide(plan(needs, cache_dir, **options))  # type: ignore[arg-type]
+
+
+def install_node(
+    lock: Lock,
+    target: str,
+    *,
+    rooms: Rooms,
+    environ: Mapping[str, str],
+    hosts: Iterable[str] = (),
+    timeout_seconds: float = _LIMITS.install_timeout_seconds,
+    max_bytes: int = _LIMITS.max_packages_bytes,
+) -> None:
+    """Install what a lock of ours lists into a folder. Failed says what npm did.
+
+    The lock may lack packages for other machines.
+    """
+    npm = find_npm("", environ)
+    node = which("node", environ)
+    tools = _Tools(rooms, npm, node, "", environ, node_indexes(environ, npm), tuple(hosts), False,
+                   timeout_seconds, max_bytes, _silent, [])  # fmt: skip
+    installer = _npm(tools)
+    with rooms.open(max_bytes) as room:
+        shelf = NodeShelf(*_index(tools, installer, room))
+        installer.install(room, lock, shelf, lenient=True)
+        room.copy("node_modules", target)
 
 
 def remove(path: str) -> None:
@@ -143,45 +203,20 @@ def _silent(_: str) -> None:
 # --- what it is made with ------------------------------------------------------------------------
 
 
-def find_uv(given: str, environ: Mapping[str, str]) -> str:
-    """Where uv is; RunRefused with the remedy when there is none."""
-    own = os.path.join(os.path.dirname(sys.executable), "uv")
-    found = given or _which("uv", environ) or (own if os.access(own, os.X_OK) else _packaged_uv())
-    if not found or not os.access(found, os.X_OK):
-        where = f"{given} can not be run" if given else "uv is not installed"
-        raise RunRefused(f"{where}, and Python packages are installed with it: pip install uv")
-    return os.path.abspath(found)
+def _python(needs: Needs, rooms: Rooms) -> str:
+    return rooms.python if needs.kind == "python" else ""
 
 
-def _packaged_uv() -> str:
-    try:
-        from uv import find_uv_bin
-    except ImportError:
-        return ""
-    with suppress(OSError):
-        return os.fspath(find_uv_bin())
-    return ""
-
-
-def find_npm(given: str, environ: Mapping[str, str]) -> str:
-    """Where npm is; RunRefused with the remedy when there is none."""
-    found = given or _which("npm", environ)
-    if not found or not os.access(found, os.X_OK):
-        where = f"{given} can not be run" if given else "npm is not installed"
-        raise RunRefused(f"{where}, and Node.js packages are installed with it: install Node.js")
-    return os.path.abspath(found)
-
-
-def _which(name: str, environ: Mapping[str, str]) -> str:
-    """Found on the PATH, of which a relative folder is nobody's."""
-    folders = [one for one in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(one)]
-    return shutil.which(name, path=os.pathsep.join(folders)) or ""
+def _configured(needs: Needs, given: str, environ: Mapping[str, str]) -> Indexes:
+    if needs.kind == "python":
+        return python_indexes(environ)
+    return node_indexes(environ, given or which("npm", environ))
 
 
 def _interpreter(needs: Needs, python: str, environ: Mapping[str, str]) -> tuple[str, str]:
     """The program that will run the scripts, and its version; RunRefused when it does not fit."""
     if needs.kind == "node":
-        node = _which("node", environ)
+        node = which("node", environ)
         if not node:
             raise RunRefused("node is not installed, and the script needs it: install Node.js")
         return node, _output(_changed(node), node, "--version")
@@ -239,16 +274,24 @@ def _meets(have: tuple[int, ...], condition: str) -> bool:
     }.get(operator, left == right)  # fmt: skip
 
 
-def _key(needs: Needs, interpreter: str, version: str, builds: bool) -> str:
-    import hashlib
-    import json
+def _key(needs: Needs, interpreter: str, version: str, builds: bool, indexes: Indexes) -> str:
     import platform
 
-    parts = [
+    return _hash(
         _FORMAT, needs.kind, sorted(needs.requirements), version, os.path.realpath(interpreter),
-        builds, sys.platform, platform.machine(), _libc(),
-    ]  # fmt: skip
+        builds, sys.platform, platform.machine(), _libc(), indexes.address,
+    )  # fmt: skip
+
+
+def _hash(*parts: object) -> str:
+    import hashlib
+    import json
+
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _path(cache_dir: str, key: str, lock: Lock) -> str:
+    return os.path.join(cache_dir, FOLDER, _hash(key, lock))
 
 
 def _libc() -> str:
@@ -258,26 +301,6 @@ def _libc() -> str:
         return ""
 
 
-def _scrubbed(environ: Mapping[str, str], program: str) -> dict[str, str]:
-    """The user's settings for packages and the way to the network; nothing else."""
-    kept = {
-        name: value
-        for name, value in environ.items()
-        if (name in _KEPT or name.startswith(_KEPT_PREFIXES)) and not _DROPPED.match(name)
-    }
-    path = os.pathsep.join([os.path.dirname(program), "/usr/local/bin", "/usr/bin", "/bin"])
-    return {**kept, "PATH": path, "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
-
-
-def _cached(environ: dict[str, str], cache_dir: str) -> dict[str, str]:
-    """With a place for what uv downloads, where its own can not be written to."""
-    home = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".cache")
-    usual = os.path.join(environ.get("XDG_CACHE_HOME") or home, "uv")
-    if {"UV_CACHE_DIR", "UV_NO_CACHE"}.intersection(environ) or can_be_written(usual):
-        return environ
-    return {**environ, "UV_CACHE_DIR": os.path.join(cache_dir, "uv")}
-
-
 def can_be_written(folder: str) -> bool:
     """Whether files can be put into a folder, which may have to be made first."""
     while not os.path.lexists(folder) and os.path.dirname(folder) != folder:
@@ -285,173 +308,192 @@ def can_be_written(folder: str) -> bool:
     return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
+# --- what will come ------------------------------------------------------------------------------
+
+
+def _resolved(needs: Needs, tools: _Tools) -> Lock:
+    """What the index says now. RunRefused names what is not of the index."""
+    if not needs.requirements:
+        return Lock(needs.kind, (), "")
+    tools.say(f"resolving {describe(needs)}")
+    with tools.rooms.open(tools.most) as room, _told(needs, tools):
+        find = _python_lock if needs.kind == "python" else _node_lock
+        return find(needs, tools, room)
+
+
+def _python_lock(needs: Needs, tools: _Tools, room: Room) -> Lock:
+    uv = _uv(tools)
+    data = uv.resolve(room, needs, PythonShelf(*_index(tools, uv, room)))
+    minor = re.findall(r"\d+", tools.version)[1]
+    libc = "glibc" if _libc().startswith("glibc") else "musl" if sys.platform == "linux" else ""
+    here = Platform(int(minor), os.uname().machine, libc, sys.platform)
+    return read_python(data, needs.requirements, here, builds=tools.builds)
+
+
+def _node_lock(needs: Needs, tools: _Tools, room: Room) -> Lock:
+    npm = _npm(tools)
+    shelf = NodeShelf(*_index(tools, npm, room))
+    try:
+        lock = read_node(npm.resolve(room, needs, shelf))
+    except Failed as failed:
+        for name in re.findall(rf"(\S+)@{re.escape(NOWHERE)}", str(failed)):
+            for (by, version), why in shelf.foreign.items():
+                if f" {name.strip(chr(39))} " in why:
+                    raise refuse(f"{by}@{version}", why) from failed
+        raise
+    for one in lock.packages:
+        why = shelf.foreign.get((one.name, one.version), "")
+        if why:
+            raise refuse(f"{one.name}@{one.version}", why)
+    return lock
+
+
+def _uv(tools: _Tools) -> Uv:
+    program = find_uv(tools.program, tools.environ)
+    folders = tools.rooms.folders_of(tools.interpreter)
+    before = tools.indexes.before
+    return Uv(program, tools.interpreter, folders, tools.seconds, tools.builds, before)
+
+
+def _npm(tools: _Tools) -> Npm:
+    return Npm(find_npm(tools.program, tools.environ), tools.interpreter, tools.seconds)
+
+
+def _index(tools: _Tools, installer: Uv | Npm, room: Room) -> tuple[Indexes, Fetcher]:
+    """What the installer gets to see: the user's index, else its own default."""
+    indexes = tools.indexes
+    own = indexes.main is None and not indexes.closed
+    if own:
+        indexes = indexes.with_default(installer.default_index(room))
+    fetcher = Fetcher(indexes, hosts=tools.hosts, environ=tools.environ, open_default=own)
+    fetcher.faults = tools.faults
+    return indexes, fetcher
+
+
+@contextmanager
+def _told(needs: Needs, tools: _Tools) -> Iterator[None]:
+    """Turns what an installer says into a refusal that names what was needed."""
+    try:
+        yield
+    except Failed as failed:
+        said = "; ".join((*dict.fromkeys(tools.faults), str(failed)))
+        reason = shorten(one_line(said), _OUTPUT_CHARS)
+        raise RunRefused(f"installing {describe(needs)} failed: {reason}") from failed
+    except TimeoutError as error:
+        reason = f"not done after {tools.seconds:g} s"
+        raise RunRefused(f"installing {describe(needs)}: {reason}") from error
+
+
 # --- making one ----------------------------------------------------------------------------------
 
 
-def _built(needs: Needs, tools: _Tools, path: str, key: str) -> Environment:
+def _built(planned: Plan) -> Environment:
     """Built aside, and then in place at once. Whoever calls holds the lock for this path."""
     import tempfile
 
+    path, key, tools = planned.path, planned.hash, planned.tools
     folder = os.path.dirname(path)
     for name in os.listdir(folder):
         if name.startswith(f".{key}{HALF_MADE}"):  # left by somebody who was killed
             remove(os.path.join(folder, name))
     stage = tempfile.mkdtemp(prefix=f".{key}{HALF_MADE}", dir=folder)
     try:
-        tools.say(f"installing {describe(needs)}")
-        make = _make_python if needs.kind == "python" else _make_node
-        environment = Environment(path, key, tuple(sorted(make(needs, tools, stage))))
-        _record(stage, environment)
-        _check_size(_make_read_only(stage), needs, tools)
+        tools.say(f"installing {describe(planned.needs)}")
+        make = _make_python if planned.needs.kind == "python" else _make_node
+        with tools.rooms.open(tools.most) as room, _told(planned.needs, tools):
+            make(planned, room, stage)
+        installed = tuple(sorted((one.name, one.version) for one in planned.lock.packages))
+        environment = Environment(path, key, installed)
+        _write(os.path.join(stage, _RECORD), {"hash": key, "installed": installed})
+        _check_size(_make_read_only(stage), planned)
         if os.path.lexists(path):  # what is left of one that was being removed
             remove(path)
         os.rename(stage, path)
     except BaseException:
         remove(stage)
         raise
+    _write(planned.record, planned.lock._asdict())
     return environment
 
 
-def _check_size(size: int, needs: Needs, tools: _Tools) -> None:
-    if size > tools.most:
+def _check_size(size: int, planned: Plan) -> None:
+    if size > planned.tools.most:
         raise RunRefused(
-            f"{describe(needs)}: {size} bytes once installed, more than {tools.most} "
-            "(max_packages_bytes)"
+            f"{describe(planned.needs)}: {size} bytes once installed, more than "
+            f"{planned.tools.most} (max_packages_bytes)"
         )
 
 
-def _make_python(needs: Needs, tools: _Tools, stage: str) -> list[tuple[str, str]]:
-    wanted = os.path.join(stage, "requirements.txt")
-    with open(wanted, "w", encoding="utf-8") as file:
-        file.writelines(f"{one}\n" for one in needs.requirements)
-    quiet = ["--quiet", "--no-python-downloads"]
-    _run([tools.program, "venv", *quiet, "--no-project", "--relocatable", "--allow-existing",
-          "--python", tools.interpreter, stage], needs, tools, stage)  # fmt: skip
-    if needs.requirements:
-        # Copies: a link into uv's own store would change with it, and make it read-only too.
-        _run([tools.program, "pip", "install", *quiet, "--link-mode", "copy", *_only(tools),
-              "--python", os.path.join(stage, "bin", "python"), "-r", wanted],
-             needs, tools, stage)  # fmt: skip
-    _compile(stage, tools)
-    return list(_distributions(stage))
+def _make_python(planned: Plan, room: Room, stage: str) -> None:
+    """What uv installed, with links to the interpreter that are our own."""
+    tools, uv = planned.tools, _uv(planned.tools)
+    shelf: Shelf | None = None
+    if planned.lock.packages:
+        shelf = PythonShelf(*_index(tools, uv, room))
+    uv.install(room, planned.lock, shelf)
+    uv.compile(room, planned.path)
+    programs = os.path.join(stage, "bin")
+    room.copy("venv", stage, omitted=_NOT_COPIED)
+    os.mkdir(programs)
+    own = frozenset(name for name in room.names("venv/bin") if is_own_program(name))
+    room.copy("venv/bin", programs, omitted=own)
+    python = os.path.realpath(tools.interpreter)
+    version = tools.version.rpartition(" ")[2]
+    os.mkdir(os.path.join(stage, INTERPRETER))
+    for name in ("python", "python3", "python" + ".".join(version.split(".")[:2])):
+        for folder in (programs, os.path.join(stage, INTERPRETER)):
+            os.symlink(python, os.path.join(folder, name))
+    with open(os.path.join(stage, "pyvenv.cfg"), "w", encoding="utf-8") as file:
+        file.write(f"home = {os.path.dirname(python)}\nversion = {version}\n")
+        file.write("include-system-site-packages = false\n")
 
 
-def _only(tools: _Tools) -> list[str]:
-    wheels = [] if tools.builds else ["--only-binary", ":all:"]
-    return [*wheels, "--offline"] if tools.offline else wheels
-
-
-def _compile(stage: str, tools: _Tools) -> None:
-    """Bytecode, since nobody can write it later; by the bare interpreter, which imports nothing."""
-    command = [tools.interpreter, "-I", "-S", "-m", "compileall", "-q", "-j", "1",
-               "--invalidation-mode", "unchecked-hash", os.path.join(stage, "lib")]  # fmt: skip
-    with suppress(OSError, subprocess.SubprocessError):
-        subprocess.run(
-            command, env={}, cwd=stage, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, timeout=tools.seconds, check=False,
-        )  # fmt: skip
-
-
-def _distributions(stage: str) -> Iterator[tuple[str, str]]:
-    """What is installed, by the names of the folders that say so."""
-    for folder, names, _ in os.walk(os.path.join(stage, "lib")):
-        if os.path.basename(folder) == "site-packages":
-            for name in names:
-                if name.endswith(".dist-info"):
-                    package, _, version = name.removesuffix(".dist-info").partition("-")
-                    yield package.replace("_", "-").lower(), version
-            names.clear()
-
-
-def _make_node(needs: Needs, tools: _Tools, stage: str) -> list[tuple[str, str]]:
-    import json
-
-    listed = dict(_node_parts(one) for one in needs.requirements)
-    with open(os.path.join(stage, "package.json"), "w", encoding="utf-8") as file:
-        json.dump({"name": "skill", "private": True, "dependencies": listed}, file)
-    offline = ["--offline"] if tools.offline else []
-    _run([tools.program, "install", "--ignore-scripts", "--no-audit", "--no-fund",
-          "--loglevel=error", "--omit=dev", *offline, "--prefix", stage],
-         needs, tools, stage)  # fmt: skip
-    return list(_node_packages(stage))
-
-
-def _node_parts(requirement: str) -> tuple[str, str]:
-    name, _, wanted = requirement.rpartition("@")
-    return name, wanted
-
-
-def _node_packages(stage: str) -> Iterator[tuple[str, str]]:
-    import json
-
-    with open(os.path.join(stage, "package-lock.json"), encoding="utf-8") as file:
-        packages = json.load(file).get("packages", {})
-    for path, about in packages.items():
-        if path:
-            yield path.rpartition("node_modules/")[2], str(about.get("version", ""))
-
-
-def _run(command: list[str], needs: Needs, tools: _Tools, cwd: str) -> None:
-    import signal
-
-    with subprocess.Popen(
-        command, env=tools.environ, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, start_new_session=True,
-        pass_fds=(tools.lock,),  # as long as it works there, nobody else may, even if we are gone
-    ) as process:  # fmt: skip
-        try:
-            output, _ = process.communicate(timeout=tools.seconds)
-        except BaseException as error:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                reason = f"not done after {tools.seconds:g} s"
-                raise RunRefused(f"installing {describe(needs)}: {reason}") from error
-            raise
-    if process.returncode:
-        said = output.decode("utf-8", "replace").replace(cwd, "...")
-        raise RunRefused(_failure(needs, tools, one_line(said)))
-
-
-def _failure(needs: Needs, tools: _Tools, said: str) -> str:
-    reason = shorten(said, _OUTPUT_CHARS)
-    if not tools.offline:
-        return f"installing {describe(needs)} failed: {reason}"
-    return (
-        f"offline, and not all of this is kept on this machine: {describe(needs)};"
-        f" to provide it, go online once and run: {provide_command(needs, tools.interpreter)}"
-        f" ({reason})"
-    )
-
-
-def provide_command(needs: Needs, python: str) -> str:
-    """The command that has uv or npm keep the packages, so that they are there when offline."""
-    import shlex
-
-    if needs.kind == "node":
-        return shlex.join(["npm", "cache", "add", *needs.requirements])
-    names = [one.partition(" --hash")[0] for one in needs.requirements]
-    options = ["--python", python, "--only-binary", ":all:", "--target"]
-    return f"{shlex.join(['uv', 'pip', 'install', *options])} $(mktemp -d) {shlex.join(names)}"
+def _make_node(planned: Plan, room: Room, stage: str) -> None:
+    npm = _npm(planned.tools)
+    npm.install(room, planned.lock, NodeShelf(*_index(planned.tools, npm, room)))
+    modules = os.path.join(stage, "node_modules")
+    os.mkdir(modules)
+    room.copy("node_modules", modules)
 
 
 # --- keeping one ---------------------------------------------------------------------------------
 
 
-def _record(stage: str, environment: Environment) -> None:
+def _write(path: str, value: object) -> None:
+    """Written whole, or not at all."""
     import json
+    import tempfile
 
-    with open(os.path.join(stage, _RECORD), "w", encoding="utf-8") as file:
-        json.dump({"hash": environment.hash, "installed": environment.installed}, file)
+    handle, aside = tempfile.mkstemp(dir=os.path.dirname(path))
+    with open(handle, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+    os.rename(aside, path)
 
 
-def _recorded(path: str, key: str) -> Environment | None:
+def _recorded(path: str) -> Environment | None:
     import json
 
     try:
         with open(os.path.join(path, _RECORD), encoding="utf-8") as file:
             kept = json.load(file)
-        return Environment(path, key, tuple((name, version) for name, version in kept["installed"]))
+        installed = tuple((name, version) for name, version in kept["installed"])
+        return Environment(path, os.path.basename(path), installed)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _known_lock(path: str, needs: Needs) -> Lock | None:
+    """What came for the same needs before."""
+    import json
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            kept = json.load(file)
+        packages = tuple(
+            Package(needs.kind, str(name), str(version), tuple(map(str, hashes)))
+            for _, name, version, hashes in kept["packages"]
+        )
+        return Lock(needs.kind, packages, str(kept["text"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -18,11 +18,11 @@ from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
 from skillbelt.files import walk
 from skillbelt.gate import Granted
 from skillbelt.paths import check_relative
-from skillbelt.permission import Request
+from skillbelt.permission import SHELL_TOOLS, Request
 from skillbelt.run import RunCall, RunResult
 from skillbelt.sandbox.identity import blocking_folder
 from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome, Running
-from skillbelt.sandbox.registry import WASM
+from skillbelt.sandbox.registry import WASM, name_for
 from skillbelt.skill import Skill
 from skillbelt.text import one_line
 from skillbelt.values import Capabilities, Limits
@@ -126,7 +126,7 @@ def execute(
     needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
     if who.once:  # no text of a file is in what comes of it
         who = who._replace(once="named")
-    grant = _Grant(workbench, skill, who)
+    grant = _Grant(workbench, skill, who, needs)
     with workbench.ready(skill, call, who, grant, needs) as ready:
         job, warnings = _prepared(ready.job, skill, text, limits)
         ready = ready._replace(job=job, warnings=(*ready.warnings, *grant.warnings, *warnings))
@@ -293,25 +293,47 @@ def _json(value: object) -> bytes:
 class _Grant:
     """What the run may do, once it is known which of the declared tools the skill may have."""
 
-    def __init__(self, workbench: Workbench, skill: Skill, who: Who) -> None:
+    def __init__(self, workbench: Workbench, skill: Skill, who: Who, needs: str) -> None:
         self._settings, self._gate = workbench.settings, workbench.gate_of(who)
         self._skill = skill
+        self._sandboxed = name_for(skill, workbench.settings, needs) != "none"
         self.granted = Granted(())
         self.warnings: tuple[str, ...] = ()
 
     def __call__(self, request: Request) -> Capabilities:
         settings, declared = self._settings, self._skill.frontmatter.allowed_tools
-        self.granted = self._gate.declared(self._skill, request)
+        self.granted = self._gate.declared(self._skill, request, sandboxed=self._sandboxed)
         # A skill that was denied every tool it declares is not one that declares none.
         empty = "deny" if declared else settings.empty_allowed_tools
+        if not declared and empty == "allow":
+            empty = self._undeclared(request)
         given = Grants(read=settings.host_roots)
         found = capabilities_of(self.granted.tools, given, empty_allowed_tools=empty)
         read = tuple(path for path in found.read if _reachable(path))
+        ruled = {path: rule for path in read if (rule := self._gate.denied_below(request, path))}
+        read = tuple(path for path in read if path not in ruled)
         self.warnings = (
             *(f"not granted: {one_line(tool)}: {why}" for tool, why in self.granted.denied),
-            *(f"{path} can not be read by runs" for path in found.read if path not in read),
+            *(
+                f"{path} can not be read by runs"
+                for path in found.read
+                if path not in (*read, *ruled)
+            ),
+            *(
+                f"{path} is not opened to runs: a rule denies {one_line(rule.pattern)!r} in it; "
+                "give the files that are needed as inputs"
+                for path, rule in ruled.items()
+            ),
         )
         return found._replace(read=read, hosts=named_hosts(self.granted.tools))
+
+    def _undeclared(self, request: Request) -> Literal["allow", "deny"]:
+        """Whether a skill that declares nothing may start programs; a rule about that counts."""
+        said = self._gate.spoken_of(request, SHELL_TOOLS)
+        if said is None or said.allowed:
+            return "allow"
+        self.granted = self.granted._replace(denied=((SHELL_TOOLS[0], said.reason),))
+        return "deny"
 
 
 def _reachable(path: str) -> bool:

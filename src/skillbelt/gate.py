@@ -13,12 +13,14 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from skillbelt.audit import AuditEvent, AuditLog, open_audit, user_name
+from skillbelt.capabilities import tool_name
 from skillbelt.desk import Desk, Pending, Settled
 from skillbelt.errors import LoadError, PermissionDenied
 from skillbelt.fingerprint import fingerprint, is_complete
 from skillbelt.ledger import Ledger, Remembered
 from skillbelt.load import Loaded
 from skillbelt.permission import (
+    SHELL_TOOLS,
     Action,
     Answer,
     Decision,
@@ -26,11 +28,13 @@ from skillbelt.permission import (
     Request,
     Rule,
     RuleSet,
+    digest,
 )
 from skillbelt.policy import Policy, parse_rule, read_policy, type_of
 from skillbelt.settings import Settings
 from skillbelt.shell import simple_commands
 from skillbelt.skill import Skill
+from skillbelt.spelling import host_text, path_texts
 from skillbelt.store import SessionKey, Store
 from skillbelt.text import one_line
 from skillbelt.trust import Trust
@@ -156,7 +160,8 @@ class Gate:
     def check(self, request: Request, in_use: Iterable[Skill] = ()) -> Decision:
         """The decision; blocks while somebody is asked. It is recorded before it is known.
 
-        Skills that are `in_use` grant what they declare, where a rule would ask.
+        Skills that are `in_use` grant what they declare, where nobody wrote a rule. They are given
+        only for what the sandbox bounds.
         """
         decision = self._decide(request, in_use)
         self.record("decision", request, _told(request, decision))
@@ -175,9 +180,10 @@ class Gate:
             return Decision(True, action, rule, "rule")
         if action == "deny":
             return Decision(False, action, rule, "rule", _denied(request, rule))
-        granting = self._granting(request, in_use)
-        if granting:
-            return Decision(True, action, rule, "declared", f"declared by {granting}")
+        if rule.source == "default":  # an ask that somebody wrote is not for a skill to answer
+            granting = self._granting(request, in_use)
+            if granting:
+                return Decision(True, action, rule, "declared", f"declared by {granting}")
         if self.ledger.covering(request):
             return Decision(True, action, rule, "remembered")
         asker = ASKER.get()
@@ -226,33 +232,70 @@ class Gate:
             skill.trusted,
         )
 
-    def declared(self, skill: Skill, like: Request) -> Granted:
+    def declared(self, skill: Skill, like: Request, *, sandboxed: bool = True) -> Granted:
         """Which of the tools that a skill declares it may have, asking where a rule says so.
 
-        What the host denies stays denied. A declaration counts as long as the skill's origin is
-        trusted; without that, or with `trust_declared_tools` off, only what a rule or somebody
-        allows is granted.
+        What the host denies or asks for stays so. Where nobody wrote a rule, a declaration counts
+        as long as the skill's origin is trusted and the run is `sandboxed`; without that, or with
+        `trust_declared_tools` off, only what a rule or somebody allows is granted.
         """
         granted, denied = [], []
         for tool in skill.frontmatter.allowed_tools:
-            name = tool.partition("(")[0].strip()
+            names = _names(tool.partition("(")[0].strip())
             about = f"let the skill {skill.name} use the tool {one_line(tool)}"
-            request = like._replace(type="tool", patterns=(name,), always=(name,), summary=about)
-            decision = self._declared(request, skill)
+            request = like._replace(
+                type="tool",
+                patterns=names,
+                always=(tool,),
+                summary=about,
+                exact=digest({"tool": tool}),
+                tools=(),
+            )
+            decision = self._declared(request, skill, sandboxed)
             if decision.allowed:
                 granted.append(tool)
             else:
                 denied.append((tool, decision.reason))
         return Granted(tuple(granted), tuple(denied))
 
-    def _declared(self, request: Request, skill: Skill) -> Decision:
+    def _declared(self, request: Request, skill: Skill, sandboxed: bool) -> Decision:
         """The decision for a tool that the skill declares, whole or for some uses of it."""
         action, rule = self.rules.decide(request)
-        if action != "ask" or not (_speaks(skill) and self.settings.trust_declared_tools):
+        counts = sandboxed and _speaks(skill) and self.settings.trust_declared_tools
+        if action != "ask" or rule.source != "default" or not counts:
             return self.check(request)
         decision = Decision(True, action, rule, "declared", f"declared by {skill.name}")
         self.record("decision", request, _told(request, decision))
         return decision
+
+    def special(self, like: Request, paths: Iterable[str]) -> tuple[str, ...]:
+        """Those of the paths that a rule somebody wrote asks for or denies."""
+        asked = like._replace(type="host_file", tools=())
+        ruled = ((path, self.rules.decide(asked._replace(patterns=(path,)))) for path in paths)
+        return tuple(
+            path for path, (action, rule) in ruled if action != "allow" and rule.source != "default"
+        )
+
+    def denied_below(self, like: Request, folder: str) -> Rule | None:
+        """A rule that denies something in the folder, or the folder; None if none does."""
+        asked = like._replace(type="host_file", patterns=(folder,), tools=())
+        action, rule = self.rules.decide(asked)
+        if action == "deny":
+            return rule
+        return self.rules.denying(asked, f"{folder.rstrip('/')}/*")
+
+    def spoken_of(self, like: Request, tools: tuple[str, ...]) -> Decision | None:
+        """The decision for tools that nobody declares; None where no rule speaks of them."""
+        request = like._replace(
+            type="tool",
+            patterns=tools,
+            always=tools,
+            summary=f"let the skill {like.skill} use the tool {tools[0]}",
+            exact=digest({"tools": tools}),
+            tools=(),
+        )
+        _, rule = self.rules.decide(request)
+        return None if rule.source == "default" else self.check(request)
 
     def _granting(self, request: Request, skills: Iterable[Skill]) -> str:
         """The skill that declares what is wanted; "" when none that may does."""
@@ -320,12 +363,39 @@ def _covered(request: Request, rules: list[Rule]) -> bool:
     return bool(rules) and RuleSet(rules).decide(request)[0] == "allow"
 
 
-def tool_request(tool: str, argument: str = "", *, agent: str = "", session: str = "") -> Request:
-    """The request to use a tool of the host, as in `Bash` with `git add .`."""
-    kind = type_of(tool) if argument else "tool"
-    patterns = {"tool": (tool,), "run": simple_commands(argument)}.get(kind, (argument,))
+def tool_request(
+    tool: str,
+    argument: str = "",
+    *,
+    agent: str = "",
+    session: str = "",
+    home: str = "",
+    folder: str = "",
+) -> Request:
+    """The request to use a tool of the host, as in `Bash` with `git add .`.
+
+    `home` is what `~` means in a path, and `folder` where a relative one begins.
+    """
+    names = _names(tool)
+    kind = type_of(names[-1]) if argument else "tool"
     about = f"use {one_line(tool)}" + (f" on {one_line(argument)}" if argument else "")
-    return Request(kind, patterns, (), about, "model", agent, session)
+    if kind == "tool":
+        return Request(kind, names, (), about, "model", agent, session)
+    if kind == "run":
+        names = tuple(dict.fromkeys((*names, *SHELL_TOOLS)))
+        patterns = simple_commands(argument)
+    elif kind == "network":
+        patterns = (host_text(argument),)
+    elif kind == "host_file":
+        patterns = path_texts(argument, home, folder)
+    else:
+        patterns = (argument,)
+    return Request(kind, patterns, (), about, "model", agent, session, tools=names)
+
+
+def _names(tool: str) -> tuple[str, ...]:
+    """A tool as it is written, and by its usual name: rules may speak of either."""
+    return tuple(dict.fromkeys((tool, tool_name(tool))))
 
 
 def _answering(desk: Desk, ask: Ask) -> Callable[[Pending], None]:

@@ -1,7 +1,8 @@
 """Files that a run is given: artifacts, files of the host, of the workspace, of a skill.
 
-Both ends are opened below a handle: what a source names can not be swapped after it was allowed,
-and a destination passes through no link that an earlier run may have left.
+They are copied aside first. Whoever is asked sees what was copied, and that very copy is then put
+in its place. Both ends are opened below a handle: what a source names can not be swapped after it
+was allowed, and a destination passes through no link that an earlier run may have left.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
-from typing import BinaryIO, Literal, NamedTuple, Protocol, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import BinaryIO, Literal, NamedTuple, Protocol, Self, get_args
 
 from skillbelt.errors import PathEscape, RunRefused
-from skillbelt.paths import check_relative, open_beneath, open_folder
+from skillbelt.paths import below, check_relative, open_beneath, open_folder
+from skillbelt.permission import digest
+from skillbelt.sensitive import HEAD_BYTES, looks_secret, named
 from skillbelt.staging import TreeCopy, handles, swap
 from skillbelt.trees import open_anyhow, remove_tree
 from skillbelt.values import Limits
@@ -39,6 +42,7 @@ _LIMITS = Limits()
 _SKILL = "skill://"
 _CHUNK = 2**20
 _MOST_DIGITS = 18
+_LISTED = 1000  # names of files that a question holds
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -66,6 +70,21 @@ class StagedInput(NamedTuple):
     warning: str = ""
 
 
+class HostInput(NamedTuple):
+    """What an input takes from the host. `path` has no links in it, `written` is as it was asked.
+
+    A `free` one lies below a folder that files may be taken from unasked. `files` are the paths of
+    all that comes in, `secret` those among them that look as if they held secrets.
+    """
+
+    path: str
+    written: str
+    free: bool
+    files: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
+    sha256: str = ""
+
+
 class _Wanted(NamedTuple):
     """One input, checked as text."""
 
@@ -75,6 +94,41 @@ class _Wanted(NamedTuple):
     to: str
     mode: Mode
     pin: bool
+    asked: str = ""
+
+
+class _Taken(NamedTuple):
+    """An input that lies aside by a `name`; without one, a link that is yet to be made, or nothing.
+
+    `fault` is why it could not be taken, told once it is known that it may be.
+    """
+
+    wanted: _Wanted
+    staged: StagedInput
+    name: str = ""
+    folder: bool = False
+    rows: tuple[tuple[str, str, str], ...] = ()
+    host: HostInput | None = None
+    link: str = ""
+    fault: RunRefused | None = None
+
+    @property
+    def sha256(self) -> str:
+        """A hash over the names and contents of all that was copied; empty if nothing was."""
+        return digest({"rows": self.rows}) if self.name else ""
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What whoever is asked is told of it."""
+        staged, wanted = self.staged, self.wanted
+        listed = self.host.files if self.host else tuple(path for path, _, _ in self.rows if path)
+        told: dict[str, object] = {"from": staged.source, "to": wanted.asked, "mode": staged.mode}
+        told |= {"bytes": staged.size_bytes, "sha256": self.sha256, "files": list(listed[:_LISTED])}
+        if len(listed) > _LISTED:
+            told["more_files"] = len(listed) - _LISTED
+        if staged.version is not None:
+            told["version"] = staged.version
+        return told
 
 
 def stage_inputs(
@@ -83,7 +137,7 @@ def stage_inputs(
     *,
     artifacts: Artifacts | None = None,
     host_roots: Sequence[str] = (),
-    permit_host: Callable[[str], None] | None = None,
+    permit_host: Callable[[HostInput], None] | None = None,
     stage_skill: Callable[[str], str] | None = None,
     run: str = "",
     remaps: bool = True,
@@ -91,13 +145,23 @@ def stage_inputs(
 ) -> list[StagedInput]:
     """Put each input where it is wanted; RunRefused, before anything is done, for what is unclear.
 
-    `permit_host` is called with the real path of what is not below `host_roots`, and raises to
-    refuse it. `stage_skill` is called with the name of a skill whose files are wanted, and says
-    where in the workspace its copy is. The run sees that in `skills/` if the sandbox `remaps`.
+    `permit_host` is called with all that is taken from the host, and raises to refuse it. Without
+    it, what is not below `host_roots` is refused. `stage_skill` is called with the name of a skill
+    whose files are wanted, and says where in the workspace its copy is. The run sees that in
+    `skills/` if the sandbox `remaps`.
     """
-    wanted = [_read(item, run) for item in inputs]
-    job = _Inputs(workspace, artifacts, tuple(host_roots), permit_host, stage_skill, remaps, limits)
-    return [job.stage(each) for each in wanted]
+    job = Inputs(
+        workspace,
+        inputs,
+        artifacts=artifacts,
+        host_roots=host_roots,
+        stage_skill=stage_skill,
+        run=run,
+        remaps=remaps,
+        limits=limits,
+    )
+    with job:
+        return job.place(permit_host)
 
 
 # Arguments
@@ -127,7 +191,10 @@ def _read(item: object, run: str) -> _Wanted:
     if not isinstance(to, str | None):
         raise RunRefused(f"input {source[:200]!r}: `to` is a path, not {str(to)[:80]!r}")
     target = destination(to or "", _basename(scheme, rest), run)
-    return _Wanted(source, scheme, rest, target, "link" if mode == "link" else "copy", bool(pin))
+    kind: Mode = "link" if mode == "link" else "copy"
+    # The folder of a run has another name each time; whoever is asked sees what was written.
+    asked = to if to and to.startswith("$") else target
+    return _Wanted(source, scheme, rest, target, kind, bool(pin), asked)
 
 
 def _basename(scheme: str, rest: str) -> str:
@@ -171,50 +238,101 @@ def destination(to: str, basename: str, run: str = "") -> str:
 # Putting them there
 
 
-class _Inputs:
-    """The inputs of one call, and how much more they may be."""
+class Inputs:
+    """The inputs of one call, copied aside; a run sees none of them before `place`."""
 
     def __init__(
         self,
         workspace: Workspace,
-        artifacts: Artifacts | None,
-        host_roots: tuple[str, ...],
-        permit_host: Callable[[str], None] | None,
-        stage_skill: Callable[[str], str] | None,
-        remaps: bool,
-        limits: Limits,
+        inputs: Sequence[Mapping[str, object]],
+        *,
+        artifacts: Artifacts | None = None,
+        host_roots: Sequence[str] = (),
+        stage_skill: Callable[[str], str] | None = None,
+        run: str = "",
+        remaps: bool = True,
+        limits: Limits = _LIMITS,
     ) -> None:
+        """RunRefused, with nothing left behind, for what is unclear or can not be taken."""
+        wanted = [_read(item, run) for item in inputs]
         self.workspace, self.artifacts = workspace, artifacts
-        self.host_roots, self.permit_host = host_roots, permit_host
+        self.host_roots = tuple(os.path.normpath(root) for root in host_roots)
         self.stage_skill, self.remaps = stage_skill, remaps
         self.bytes, self.entries = limits.max_input_bytes, limits.max_workspace_files
-
-    def stage(self, wanted: _Wanted) -> StagedInput:
-        """Put one input where it is wanted."""
+        self._handle = -1
+        self._taken: list[_Taken] = []
+        self._names: list[str] = []
         try:
-            if wanted.scheme == "artifact":
-                return self.artifact(wanted)
-            if wanted.scheme == "host":
-                return self.host(wanted)
-            return self.inner(wanted)
-        except PathEscape as escape:
-            raise RunRefused(f"input {wanted.source[:200]!r}: {escape}") from escape
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise RunRefused(f"input {wanted.source[:200]!r}: {reason}") from error
+            for each in wanted:
+                self._taken.append(self._take(each))
+        except BaseException:
+            self.close()
+            raise
 
-    def artifact(self, wanted: _Wanted) -> StagedInput:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove what still lies aside."""
+        for name in self._names:
+            remove_tree(os.path.join(self.workspace.path, PRIVATE, name))
+        self._names.clear()
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    @property
+    def facts(self) -> list[dict[str, object]]:
+        """What whoever is asked is told of each."""
+        return [one.facts for one in self._taken]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the facts hold all that comes in: a link may lead to something else later."""
+        return all(one.name for one in self._taken)
+
+    def place(self, permit_host: Callable[[HostInput], None] | None = None) -> list[StagedInput]:
+        """Put each where it is wanted, once all that comes from the host is permitted."""
+        for one in self._taken:
+            if one.host is not None and permit_host is not None:
+                permit_host(one.host)
+            elif one.host is not None and not one.host.free:
+                raise RunRefused(
+                    f"input 'host://{one.host.written[:200]}' is not below a folder that is allowed"
+                )
+            if one.fault is not None:
+                raise one.fault
+        for one in self._taken:
+            with _told(one.wanted):
+                self._put(one)
+        return [one.staged for one in self._taken]
+
+    def _take(self, wanted: _Wanted) -> _Taken:
+        """Copy one input aside."""
+        with _told(wanted):
+            if wanted.scheme == "artifact":
+                return self._artifact(wanted)
+            if wanted.scheme == "host":
+                return self._host(wanted)
+            return self._inner(wanted)
+
+    def _artifact(self, wanted: _Wanted) -> _Taken:
         if self.artifacts is None:
             raise RunRefused(f"input {wanted.source[:200]!r}: there is no store of artifacts")
         name, version = artifact_reference(wanted.rest)
-        found = self.version(self.artifacts, wanted, name, version)
+        found = self._version(self.artifacts, wanted, name, version)
         with closing(self.artifacts.open(name, found)) as stream:
-            copy = self.copy(wanted)
-            self.put(wanted, lambda target: copy.stream(lambda: stream.read(_CHUNK), target))
+            copy = self._copy(wanted)
+            aside = self._write(lambda target: copy.stream(lambda: stream.read(_CHUNK), target))
         warning = "an artifact is always copied" if wanted.mode == "link" else ""
-        return self.done(wanted, copy, found, warning)
+        return self._done(wanted, copy, aside, version=found, warning=warning)
 
-    def version(self, artifacts: Artifacts, wanted: _Wanted, name: str, version: int | None) -> int:
+    def _version(
+        self, artifacts: Artifacts, wanted: _Wanted, name: str, version: int | None
+    ) -> int:
         """The version to take: the one that was first put at this place, if it is pinned."""
         if version is not None:
             return artifacts.resolve(name, version)
@@ -228,47 +346,90 @@ class _Inputs:
                 first = metadata.pins[wanted.to] = Pin(name, latest)
         return first.version if wanted.pin else latest
 
-    def host(self, wanted: _Wanted) -> StagedInput:
+    def _host(self, wanted: _Wanted) -> _Taken:
         if not wanted.rest.startswith("/") or "\0" in wanted.rest:
             raise RunRefused(f"input {wanted.source[:200]!r}: host:// takes an absolute path")
         path = os.path.normpath("/" + wanted.rest.lstrip("/"))
-        with handles() as keep:
-            source = keep(self.open_host(path))
-            copy = self.copy(wanted, root=path)
-            self.put_source(wanted, source, copy)
-        warning = "a file of the host is always copied" if wanted.mode == "link" else ""
-        return self.done(wanted, copy, warning=warning)
-
-    def open_host(self, path: str) -> int:
-        roots = [(root, os.path.realpath(root)) for root in self.host_roots]
         real = os.path.realpath(path)
-        for root, real_root in roots:
-            for name in (_below(path, root), _below(path, real_root), _below(real, real_root)):
+        with handles() as keep:
+            inside = self._open_free(path, real)
+            if inside is None:
+                return self._foreign(wanted, path, real)
+            return self._copied(wanted, keep(inside), HostInput(real, path, True))
+
+    def _foreign(self, wanted: _Wanted, path: str, real: str) -> _Taken:
+        """What somebody must allow. Until then nobody is told so much as whether it is there."""
+        host = HostInput(real, path, False)
+        try:
+            with _told(wanted), handles() as keep:
+                return self._copied(wanted, keep(open_exactly(real)), host)
+        except RunRefused as fault:
+            staged = StagedInput(wanted.source, wanted.to, "copy")
+            return _Taken(wanted, staged, host=host, fault=fault)
+
+    def _copied(self, wanted: _Wanted, source: int, host: HostInput) -> _Taken:
+        copy = self._copy(wanted, root=host.written)
+        folder = stat.S_ISDIR(os.fstat(source).st_mode)
+        aside = self._write_source(source, copy)
+        warning = "a file of the host is always copied" if wanted.mode == "link" else ""
+        taken = self._done(wanted, copy, aside, folder=folder, warning=warning)
+        names = [path for path, kind, _ in taken.rows if kind != "folder"]
+        secret = [name for name in names if self._looks_secret(aside, host, name)]
+        return taken._replace(
+            host=host._replace(
+                files=tuple(named(host.path, name) for name in names),
+                secret=tuple(named(host.path, name) for name in secret),
+                sha256=taken.sha256,
+            )
+        )
+
+    def _looks_secret(self, aside: str, host: HostInput, name: str) -> bool:
+        """Whether what was copied holds a secret, by any of its names or by how it begins."""
+        copied = named(os.path.join(self.workspace.path, PRIVATE, aside), name)
+        head = b""
+        if not os.path.islink(copied):
+            with open(copied, "rb") as file:
+                head = file.read(HEAD_BYTES)
+        return any(looks_secret(named(root, name), head) for root in self._names_of(host))
+
+    def _names_of(self, host: HostInput) -> tuple[str, str]:
+        """Its paths, below the folder it may be taken from: what that is called says nothing."""
+        roots = [os.path.realpath(root) for root in self.host_roots]
+        path = host.path
+        for root in roots if host.free else ():
+            if rest := below(path, root):
+                path = "" if rest == "." else rest
+                break
+        return path or "folder", os.path.basename(host.written) if host.free else host.written
+
+    def _open_free(self, path: str, real: str) -> int | None:
+        """A handle of what may be taken unasked; None for all else."""
+        for root in self.host_roots:
+            real_root = os.path.realpath(root)
+            for name in (below(path, root), below(path, real_root), below(real, real_root)):
                 if name:
                     try:
                         return _open_below(real_root, name)
                     except PathEscape:
                         continue  # a link in it leads out: then it is asked for
-        if self.permit_host is None:
-            raise RunRefused(f"input 'host://{path[:200]}' is not below a folder that is allowed")
-        self.permit_host(real)
-        return open_exactly(real)
+        return None
 
-    def inner(self, wanted: _Wanted) -> StagedInput:
+    def _inner(self, wanted: _Wanted) -> _Taken:
         """A file of the workspace or of a staged skill."""
-        path = self.inner_path(wanted)
-        place = self.placed(path, wanted.scheme == "skill")
+        path = self._inner_path(wanted)
+        place = self._placed(path, wanted.scheme == "skill")
         with handles() as keep:
-            source = keep(self.open_inner(place))
-            copy = self.copy(wanted, runner=(self.workspace.owner or (os.geteuid(),))[0])
+            source = keep(self._open_inner(place))
+            copy = self._copy(wanted, runner=(self.workspace.owner or (os.geteuid(),))[0])
             if wanted.mode == "copy":
                 whole = path.count("/") == 1 and path.startswith(f"{SKILLS}/")
-                self.put_source(wanted, source, copy, (*LINKS, VENV) if whole else ())
-            elif path != wanted.to:
-                self.link(path if self.remaps else place, wanted)
-        return self.done(wanted, copy, mode=wanted.mode)
+                folder = stat.S_ISDIR(os.fstat(source).st_mode)
+                aside = self._write_source(source, copy, (*LINKS, VENV) if whole else ())
+                return self._done(wanted, copy, aside, folder=folder)
+        link = (path if self.remaps else place) if path != wanted.to else ""
+        return self._done(wanted, copy, "", mode="link")._replace(link=link)
 
-    def inner_path(self, wanted: _Wanted) -> str:
+    def _inner_path(self, wanted: _Wanted) -> str:
         rest = wanted.rest.rstrip("/")
         if wanted.scheme == "skill":
             checked_name(rest.partition("/")[0])
@@ -280,7 +441,7 @@ class _Inputs:
             raise PathEscape(rest, "the workspace", f"is not below {SKILLS}, {', '.join(WRITABLE)}")
         return path
 
-    def placed(self, path: str, may_stage: bool) -> str:
+    def _placed(self, path: str, may_stage: bool) -> str:
         """Where the path is on disk; RunRefused for a skill that is not staged and may not be."""
         top, _, rest = path.partition("/")
         name = rest.partition("/")[0]
@@ -293,7 +454,13 @@ class _Inputs:
             raise RunRefused(f"skill {name!r} is not staged in this session")
         return placed(path, {name: f"{staged.copy}/{name}"})
 
-    def open_inner(self, path: str) -> int:
+    def _open_inner(self, path: str) -> int:
+        for earlier in reversed(self._taken):
+            rest = below(path, earlier.wanted.to)
+            if rest and earlier.name:
+                return open_beneath(
+                    self._private(), f"{earlier.name}/{rest}".removesuffix("/."), _READ
+                )
         # Below the first folder, not the workspace: a link to its metadata leads out too.
         top, _, rest = path.partition("/")
         folder = os.open(top, _FOLDER, dir_fd=self.workspace.handle)
@@ -302,94 +469,103 @@ class _Inputs:
         finally:
             os.close(folder)
 
-    def copy(self, wanted: _Wanted, *, root: str = "", runner: int | None = None) -> TreeCopy:
+    def _copy(self, wanted: _Wanted, *, root: str = "", runner: int | None = None) -> TreeCopy:
         what = f"input {wanted.source[:200]!r}"
         give = self.workspace.give
         return TreeCopy(what, self.bytes, self.entries, root=root, runner=runner, give=give)
 
-    def done(
+    def _done(
         self,
         wanted: _Wanted,
         copy: TreeCopy,
+        aside: str,
+        *,
         version: int | None = None,
         warning: str = "",
         mode: Mode = "copy",
-    ) -> StagedInput:
+        folder: bool = False,
+    ) -> _Taken:
         self.bytes -= copy.bytes
         self.entries -= copy.entries
-        return StagedInput(wanted.source, wanted.to, mode, copy.bytes, version, warning)
+        staged = StagedInput(wanted.source, wanted.to, mode, copy.bytes, version, warning)
+        return _Taken(wanted, staged, aside, folder, copy.rows())
 
-    def put_source(
-        self, wanted: _Wanted, source: int, copy: TreeCopy, omitted: Sequence[str] = ()
-    ) -> None:
+    def _write_source(self, source: int, copy: TreeCopy, omitted: Sequence[str] = ()) -> str:
+        """Copy a file or a folder aside; the name it has there."""
         if not stat.S_ISDIR(os.fstat(source).st_mode):
-            self.put(wanted, lambda target: copy.file(source, target))
-            return
-        with self.aside() as (private, name), handles() as keep:
-            os.mkdir(name, 0o700, dir_fd=private)
-            target = keep(os.open(name, _FOLDER, dir_fd=private))
+            return self._write(lambda target: copy.file(source, target))
+        name = self._aside()
+        os.mkdir(name, 0o700, dir_fd=self._private())
+        with handles() as keep:
+            target = keep(os.open(name, _FOLDER, dir_fd=self._private()))
             copy.fill(source, target, omitted=omitted)
             copy.finish(target)
-            parent = keep(self.parent(wanted))
-            self.replace_folder(private, name, parent, posixpath.basename(wanted.to))
+        return name
 
-    def put(self, wanted: _Wanted, write: Callable[[int], None]) -> None:
-        """Write a file aside, then move it to its place: whatever lies there is not written to."""
-        with self.aside() as (private, name), handles() as keep:
-            write(keep(os.open(name, _NEW_FILE, 0o600, dir_fd=private)))
-            parent = keep(self.parent(wanted))
-            last = posixpath.basename(wanted.to)
-            os.rename(name, last, src_dir_fd=private, dst_dir_fd=parent)
+    def _write(self, write: Callable[[int], None]) -> str:
+        """Write a file aside; the name it has there."""
+        name = self._aside()
+        with handles() as keep:
+            write(keep(os.open(name, _NEW_FILE, 0o600, dir_fd=self._private())))
+        return name
 
-    def link(self, path: str, wanted: _Wanted) -> None:
-        with self.aside() as (private, name), handles() as keep:
+    def _put(self, taken: _Taken) -> None:
+        """Move one to its place: whatever lies there is not written to."""
+        last = posixpath.basename(taken.wanted.to)
+        if taken.link:
+            self._link(taken.link, taken.wanted)
+        elif taken.name:
+            with handles() as keep:
+                parent = keep(self._parent(taken.wanted))
+                if taken.folder:
+                    self._replace_folder(self._private(), taken.name, parent, last)
+                else:
+                    os.rename(taken.name, last, src_dir_fd=self._private(), dst_dir_fd=parent)
+
+    def _link(self, path: str, wanted: _Wanted) -> None:
+        name, private = self._aside(), self._private()
+        with handles() as keep:
             to = posixpath.relpath(path, posixpath.dirname(wanted.to))
             os.symlink(to, name, dir_fd=private)
             if self.workspace.owner is not None:
                 os.chown(name, *self.workspace.owner, dir_fd=private, follow_symlinks=False)
-            parent = keep(self.parent(wanted))
+            parent = keep(self._parent(wanted))
             last = posixpath.basename(wanted.to)
             os.rename(name, last, src_dir_fd=private, dst_dir_fd=parent)
 
-    def parent(self, wanted: _Wanted) -> int:
+    def _parent(self, wanted: _Wanted) -> int:
         return self.workspace.make_folders(posixpath.dirname(wanted.to))
 
-    def replace_folder(self, private: int, name: str, parent: int, last: str) -> None:
+    def _replace_folder(self, private: int, name: str, parent: int, last: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
             # A folder that may not be written can not be moved away.
             os.close(open_anyhow(parent, last))
         swap(private, name, parent, last)
 
-    def aside(self) -> _Aside:
-        return _Aside(self.workspace)
+    def _aside(self) -> str:
+        """A new name in the workspace's private folder; what is left by it goes at the end."""
+        self._names.append(f"in-{os.urandom(8).hex()}")
+        return self._names[-1]
+
+    def _private(self) -> int:
+        if self._handle < 0:
+            self._handle = os.open(PRIVATE, _FOLDER, dir_fd=self.workspace.handle)
+        return self._handle
 
 
-class _Aside:
-    """A new name in the workspace's private folder; what is left by that name goes at the end."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._path = os.path.join(workspace.path, PRIVATE)
-        self._handle = os.open(PRIVATE, _FOLDER, dir_fd=workspace.handle)
-        self._name = f"in-{os.urandom(8).hex()}"
-
-    def __enter__(self) -> tuple[int, str]:
-        return self._handle, self._name
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._handle)
-        remove_tree(os.path.join(self._path, self._name))
+@contextmanager
+def _told(wanted: _Wanted) -> Iterator[None]:
+    """Turns what goes wrong with an input into a refusal that names it."""
+    try:
+        yield
+    except PathEscape as escape:
+        raise RunRefused(f"input {wanted.source[:200]!r}: {escape}") from escape
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunRefused(f"input {wanted.source[:200]!r}: {reason}") from error
 
 
 # Files of the host
-
-
-def _below(path: str, root: str) -> str:
-    """The path relative to the root; empty when it is not below."""
-    root = os.path.normpath(root)
-    if path == root:
-        return "."
-    start = os.path.join(root, "")
-    return path[len(start) :] if path.startswith(start) else ""
 
 
 def _open_below(root: str, name: str) -> int:

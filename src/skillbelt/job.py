@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from skillbelt.commands import clean_environment
-from skillbelt.environments import Environment
+from skillbelt.packages import Environment
 from skillbelt.paths import create_beneath, inside
 from skillbelt.run import RunCall, script_of, scripts_named, timeout_of
 from skillbelt.sandbox.egress import Egress, bridge
@@ -159,14 +159,15 @@ def environment(
     call: RunCall, place: Place, packages: Environment | None = None, *, policy: bool = False
 ) -> dict[str, str]:
     """Everything the command finds in its environment; what the call sets wins."""
-    home = place.inside(f"{SKILLS}/{place.skill}")
-    # Not `.venv/bin`: what an earlier run left there would be taken for a program of the system.
-    path = [packages.bin if packages else "", _SYSTEM_PATH, _python_folder()]
+    venv = place.inside(f"{SKILLS}/{place.skill}/{VENV}")
+    # What a run can write is not on it, and no program of a package stands before the system's.
+    path = [packages.interpreter if packages else "", _SYSTEM_PATH, _python_folder(),
+            packages.bin if packages else "", *_own_programs(place)]  # fmt: skip
     # Where nothing is mounted elsewhere, /tmp is everybody's, and closed.
     temporary = "/tmp" if place.remaps else os.path.join(place.root, place.run)
     env = {
-        "PATH": ":".join(filter(None, (*path, f"{home}/bin"))),
-        "VIRTUAL_ENV": packages.path if packages else os.path.join(home, VENV),
+        "PATH": ":".join(filter(None, path)),
+        "VIRTUAL_ENV": packages.path if packages else venv,
         "HOME": temporary,
         "TMPDIR": temporary,
         "LANG": "C.UTF-8",
@@ -179,6 +180,12 @@ def environment(
     if call.editor_text is not None:
         env |= dict.fromkeys(("EDITOR", "VISUAL"), os.path.join(place.root, place.run, "editor"))
     return env | clean_environment(call.env, policy=policy)
+
+
+def _own_programs(place: Place) -> Iterable[str]:
+    """The skill's own `bin`, unless it is a link: that may lead to what a run can write."""
+    if not os.path.islink(os.path.join(place.staged.path, "bin")):
+        yield place.inside(f"{SKILLS}/{place.skill}/bin")
 
 
 def _python_folder() -> str:

@@ -19,7 +19,8 @@ _ID_DIGITS = 12
 class Remembered(NamedTuple):
     """One text that was approved for good, and everything that approval is bound to.
 
-    `pattern` is compared to the letter, whatever is in it. `id` follows from what it is bound to.
+    `pattern` says it in words and is compared to the letter, whatever is in it; `exact` is the
+    digest over all that was asked for with it. `id` follows from what it is bound to.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Remembered(NamedTuple):
     project: str
     time: float
     by: str
+    exact: str = ""
 
 
 class Ledger:
@@ -89,7 +91,7 @@ class Ledger:
 
     def _entry(self, request: Request, text: str, now: float, by: str) -> Remembered:
         bound = (request.type, text, request.skill, request.hash, request.origin, self.project)
-        return Remembered(_id(bound), *bound, now, by)
+        return Remembered(_id((*bound, request.exact)), *bound, now, by, request.exact)
 
     def _change(self, gone: Iterable[Remembered], made: Iterable[Remembered] = ()) -> None:
         delta: dict[str, str | None] = {_PREFIX + entry.id: None for entry in gone}
@@ -113,13 +115,13 @@ def memorable(request: Request) -> bool:
     return bool(request.always) and known(request)
 
 
-def binding(request: Request) -> tuple[str, str, str, str]:
+def binding(request: Request) -> tuple[str, str, str, str, str]:
     """What a remembered text is bound to, besides the project."""
-    return request.type, request.skill, request.hash, request.origin
+    return request.type, request.skill, request.hash, request.origin, request.exact
 
 
-def _bound(entry: Remembered) -> tuple[str, str, str, str]:
-    return entry.type, entry.skill, entry.hash, entry.origin
+def _bound(entry: Remembered) -> tuple[str, str, str, str, str]:
+    return entry.type, entry.skill, entry.hash, entry.origin, entry.exact
 
 
 def _outdated(request: Request, entries: Iterable[Remembered]) -> Iterator[Remembered]:
@@ -166,5 +168,5 @@ def _decoded(id: str, value: str) -> Remembered | None:
         entry = Remembered(**{**fields, "id": id, "time": float(fields["time"])})
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
-    whole = all(isinstance(field, str) for field in (*entry[:7], entry.by))
+    whole = all(isinstance(field, str) for field in (*entry[:7], entry.by, entry.exact))
     return entry if whole and abs(entry.time) < float("inf") else None

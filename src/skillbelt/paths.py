@@ -36,8 +36,18 @@ _RACES = 8  # the kernel gives EAGAIN while a folder on the way is being renamed
 
 def inside(path: str, folder: str) -> bool:
     """Whether the path, with all links resolved, lies in the folder; to tell, not to open."""
-    real, root = os.path.realpath(path), os.path.realpath(folder)
-    return real == root or real.startswith(os.path.join(root, ""))
+    return bool(below(os.path.realpath(path), os.path.realpath(folder)))
+
+
+def below(path: str, folder: str) -> str:
+    """The path as seen from the folder, `.` for the folder itself, empty when it is not below.
+
+    By their text: for whoever opens the result beneath a handle of the folder.
+    """
+    if path == folder:
+        return "."
+    start = os.path.join(folder, "")
+    return path[len(start) :] if path.startswith(start) else ""
 
 
 def check_relative(name: str, root: str = ".") -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from skillbelt.packages import rule_patterns
+
 Action = Literal["allow", "ask", "deny"]
 Initiator = Literal["model", "user"]
 AnswerKind = Literal["once", "always", "reject"]
@@ -22,11 +24,17 @@ TYPES: Mapping[str, str] = MappingProxyType(
         "run": "a command line",
         "network": "a host name, with a port if it is not the usual one",
         "host_file": "a path outside the workspace",
-        "install": "a package, as it is required",
+        "install": "a package by its name, or with the version that comes",
         "trust": "a project folder or an origin",
         "tool": "a tool that a skill declares",
     }
 )
+# What stands before a text that may mean anything: a command line that can not be taken apart, an
+# address that can not be read. No allow about something in particular covers such a text.
+OPAQUE = "shell: "
+UNCLEAR = "unclear: "
+# The tools that a command line is a use of, by whatever name it came.
+SHELL_TOOLS = ("Bash", "Terminal")
 # A longer pattern is refused where rules are read: what one match costs grows with it.
 MAX_PATTERN_CHARS = 4096
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -40,7 +48,9 @@ class Request(NamedTuple):
 
     `always` are the texts that "always" remembers, to the letter, for the skill with this content
     `hash` from this `origin`; without them the answer can not be remembered. `summary` says in one
-    line what wants to happen, for a person. `trusted` says whether the skill's origin is.
+    line what wants to happen, for a person. `trusted` says whether the skill's origin is. `exact`
+    is a digest over all that belongs to it: an answer is remembered for that digest alone.
+    `tools` are the tools of which this is a use; what a rule asks or denies of them counts too.
     """
 
     type: str
@@ -55,6 +65,8 @@ class Request(NamedTuple):
     origin: str = ""
     trusted: bool = True
     metadata: Mapping[str, object] = _NOTHING
+    exact: str = ""
+    tools: tuple[str, ...] = ()
 
 
 class Rule(NamedTuple):
@@ -103,6 +115,15 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     # Tools that only look never prompt.
     *(Rule("tool", name, "allow", "default") for name in ("Read", "Grep", "Glob", "LS")),
 )
+
+
+def digest(facts: Mapping[str, object]) -> str:
+    """A digest over all the facts: two are the same only if every fact is."""
+    import hashlib
+    import json
+
+    text = json.dumps(facts, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -154,16 +175,74 @@ class RuleSet:
     def decide(self, request: Request) -> tuple[Action, Rule]:
         """What the rules say, and which of them; over several patterns the strictest answer.
 
-        What no rule matches is asked for.
+        What no rule matches is asked for. Of two that say the same, one that somebody wrote comes
+        before a built-in one.
         """
         view = self._view(request)
+        least = self._least(request) if request.tools else -1
         decisive: Rule | None = None
         for text in request.patterns:
-            rule = self._found[view.last(text)]
-            if decisive is None or _STRICTNESS[rule.action] > _STRICTNESS[decisive.action]:
+            if _is_wide(request.type, text):
+                rule = self._wide(request, text, least)
+            else:
+                rule = self._found[max(view.last(text), least)]
+                if request.type == "run" and "/" in text:
+                    rule = self._by_name(view, text, rule)
+            if decisive is None or _weight(rule) > _weight(decisive):
                 decisive = rule
         decisive = decisive or self._found[-1]
         return decisive.action, decisive
+
+    def _least(self, request: Request) -> int:
+        """The place of the last rule that asks or denies a tool of which the request is a use."""
+        view = self._view(request._replace(type="tool"))
+        places = [view.last(tool) for tool in request.tools]
+        return max((at for at in places if self._is_strict(self._found[at])), default=-1)
+
+    @staticmethod
+    def _is_strict(rule: Rule) -> bool:
+        return rule.action != "allow" and rule.source != "default"
+
+    def _by_name(self, view: "_View", text: str, rule: Rule) -> Rule:
+        """What is denied by its name is denied at every path; no path is allowed by a name."""
+        program, blank, rest = text.partition(" ")
+        named = self._found[view.last(f"{program.rpartition('/')[2]}{blank}{rest}")]
+        return named if named.action == "deny" and self._is_strict(named) else rule
+
+    def _wide(self, request: Request, text: str, least: int) -> Rule:
+        """What is decided on a text that may mean many things: the strictest that may be meant.
+
+        Only a rule about everything, or about this very text, allows it.
+        """
+        opaque = text.startswith((OPAQUE, UNCLEAR))
+        for position in reversed(self._view(request).positions):
+            rule = self._rules[position]
+            whole = not rule.pattern.strip("*") and bool(rule.pattern)
+            if position <= least:
+                return self._found[least]
+            if rule.action == "allow":
+                if whole or rule.pattern == text or (not opaque and matches(rule.pattern, text)):
+                    return rule
+            elif whole or matches(rule.pattern, text):
+                return rule
+            elif opaque:
+                return rule._replace(action="ask")
+            elif meet(rule.pattern, text):
+                return rule
+        return self._found[least]
+
+    def denying(self, request: Request, pattern: str) -> Rule | None:
+        """The last rule that denies something that the pattern may mean; None if none does.
+
+        A later one that allows all of it takes that back.
+        """
+        for position in reversed(self._view(request).positions):
+            rule = self._rules[position]
+            if rule.action == "deny" and meet(rule.pattern, pattern):
+                return rule
+            if rule.action == "allow" and matches(rule.pattern, pattern):
+                return None
+        return None
 
     def last(self, request: Request, text: str) -> int:
         """The place in `rules` of the rule that decides on one text of the request; -1: none."""
@@ -184,14 +263,31 @@ class RuleSet:
         view = self._made.get(same)
         if view is None:
             view = self._made[same] = _View(
-                (position, rule.pattern)
+                (position, pattern)
                 for position, rule in enumerate(self._rules)
+                for pattern in _patterns(rule, request.type)
                 if rule.type in ("*", request.type)
                 and (not rule.agent or rule.agent in named)
                 and _is_asker(rule, request.initiator, request.trusted)
             )
         self._views[key] = view
         return view
+
+
+def _patterns(rule: Rule, type: str) -> tuple[str, ...]:
+    """A package has many spellings, and a rule means all of them."""
+    if type != "install":
+        return (rule.pattern,)
+    return rule_patterns(rule.pattern, allows=rule.action == "allow")
+
+
+def _is_wide(type: str, text: str) -> bool:
+    """Whether the text may mean more than one thing."""
+    return text.startswith((OPAQUE, UNCLEAR)) or (type == "network" and text.startswith("*"))
+
+
+def _weight(rule: Rule) -> tuple[int, bool]:
+    return _STRICTNESS[rule.action], rule.source != "default"
 
 
 def _is_agent(named: str, agent: str) -> bool:
@@ -210,14 +306,16 @@ class _View:
     is gone through, from the last on, until a match that is known stands later.
     """
 
-    __slots__ = ("_ends", "_exact", "_rest", "_starts")
+    __slots__ = ("_ends", "_exact", "_rest", "_starts", "positions")
 
     def __init__(self, rules: Iterable[tuple[int, str]]) -> None:
+        self.positions: list[int] = []
         self._exact: dict[str, int] = {}
         starts: dict[int, list[_Place]] = {0: []}
         ends: list[_Place] = []
         rest: list[_Try] = []
         for position, pattern in rules:
+            self.positions.append(position)
             for form in forms(pattern):
                 behind = form.lstrip("?")
                 start, end = _start(behind), _start(form[::-1])

@@ -7,6 +7,7 @@ agents in all of them, and what the host adds for a session.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from skillbelt.errors import ConfigError
@@ -25,6 +26,7 @@ from skillbelt.permission import (
     meet,
 )
 from skillbelt.settings import FileSource, RuleTables, Settings, read_rules
+from skillbelt.spelling import host_pattern, path_pattern
 from skillbelt.values import Diagnostic
 
 _ACTIONS: tuple[Action, ...] = ("allow", "ask", "deny")
@@ -79,7 +81,11 @@ def read_policy(
             if rule.action == "deny" and source != "project":
                 strict.append(rule)
     said += _idle([*rules, *agents])
-    session = (rule._replace(source="session") for rule in session_rules)
+    session = [
+        spread._replace(source="session")
+        for rule in session_rules
+        for spread in _spread(rule, settings.home)
+    ]
     return Policy((*rules, *agents, *session), tuple(dict.fromkeys(said)))
 
 
@@ -199,8 +205,20 @@ class _File:
             raise self._wrong(written, f"{most}, this one has {len(like.pattern)}")
         for key, value in fields.items():
             like = self._narrowed((*at, key), key, value, like)
+        self._check_host(written, like)
         action = self._action((*at, "action"), fields.get("action"))
         yield from _spread(like._replace(action=action, line=self._line(written)), self._home)
+
+    def _check_host(self, at: Key, rule: Rule) -> None:
+        if rule.type != "network":
+            return
+        try:
+            host_pattern(rule.pattern.removesuffix(":*"))
+        except ValueError as error:
+            said = f"{_shown(rule.pattern)} is no host that could be asked for: {error}"
+            raise self._wrong(
+                at, f"{said}; write example.com, *.example.com or an address"
+            ) from None
 
     def _narrowed(self, at: Key, key: str, value: object, like: Rule) -> Rule:
         if key == "action":
@@ -235,6 +253,7 @@ class _File:
             if not rules:
                 raise self._wrong(place, f"{_shown(text)} is no rule{_EXAMPLES}")
             for rule in rules:
+                self._check_host(place, rule)
                 yield from _spread(rule, self._home)
 
     def _action(self, at: Key, value: object) -> Action:
@@ -270,13 +289,31 @@ _EXAMPLES = (
 
 
 def _spread(rule: Rule, home: str) -> Iterator[Rule]:
-    """The rule, after what its pattern means besides in its type."""
-    if rule.type == "host_file" and rule.pattern.startswith("~/"):
-        yield rule._replace(pattern=home + rule.pattern[1:])
-    if rule.type == "network" and rule.pattern.endswith(":*"):
-        # Of a host that is any port; everywhere else it is what follows a command.
-        yield rule._replace(pattern=f"{rule.pattern[:-1]}?*")
+    """The rule, after what its pattern means besides in its type.
+
+    Paths and hosts are in the spelling that requests have, so that no other one gets by.
+    """
+    if rule.type == "host_file":
+        plain = path_pattern(rule.pattern, home)
+        if plain != rule.pattern:
+            yield rule._replace(pattern=plain)
+    if rule.type == "network":
+        yield from _host_rules(rule)
     yield rule
+
+
+def _host_rules(rule: Rule) -> Iterator[Rule]:
+    every_port = rule.pattern.endswith(":*")
+    bare = rule.pattern[:-2] if every_port else rule.pattern
+    with suppress(ValueError):  # in a file it was refused; in code it matches nothing else
+        plain = host_pattern(bare)
+        if plain != bare:
+            yield rule._replace(pattern=plain)
+        bare = plain
+    if every_port or (rule.action != "allow" and bare.strip("*")):
+        # Of a host that is any port; everywhere else it is what follows a command. Who forbids a
+        # host, or wants to be asked, means it at every port.
+        yield rule._replace(pattern=f"{bare}:?*")
 
 
 def _shown(value: object) -> str:

@@ -14,7 +14,7 @@ import sys
 from typing import Self
 
 from skillbelt.errors import PathEscape
-from skillbelt.paths import open_beneath, open_folder
+from skillbelt.paths import below, open_beneath, open_folder
 
 # A pipe that lies there is not waited for, a terminal not taken.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -70,15 +70,15 @@ class Fence:
         if self._handle < 0:
             self._handle = open_folder(self.folder)
         sys.audit("open", path, None, flags)  # as `os.open` does for whoever listens
-        below = _below(path, self.folder)
-        if below:
+        said = below(path, self.folder)
+        if said:
             try:
-                return open_beneath(self._handle, below, flags)
+                return open_beneath(self._handle, said, flags)
             except PathEscape:
                 pass
         # A link that names its target from the root of the disk may lead inside all the same. What
         # it comes to is opened through no further link, whatever was put there meanwhile.
-        real = _below(os.path.realpath(path), os.path.realpath(self.folder))
+        real = below(os.path.realpath(path), os.path.realpath(self.folder))
         if not real:
             raise PathEscape(path, self.folder, "is a link that leads out")
         return open_beneath(self._handle, real, flags | os.O_NOFOLLOW)
@@ -106,14 +106,6 @@ def read_handle(handle: int, most: int) -> bytes:
     finally:
         os.close(handle)
     return b"".join(parts)
-
-
-def _below(path: str, folder: str) -> str:
-    """The path as seen from the folder; empty when it is not below it."""
-    if path == folder:
-        return "."
-    root = os.path.join(folder, "")
-    return path[len(root) :] if path.startswith(root) else ""
 
 
 def _check_regular(handle: int, path: str) -> None:

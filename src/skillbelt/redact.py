@@ -20,10 +20,13 @@ _SECRET = re.compile(
 def secrets_of(env: Mapping[str, str]) -> dict[str, str]:
     """The variables whose names say that their values are secret."""
     return {
-        name: value
-        for name, value in env.items()
-        if len(value) >= _LEAST_CHARS and _SECRET.search(name)
+        name: value for name, value in env.items() if len(value) >= _LEAST_CHARS and is_secret(name)
     }
+
+
+def is_secret(name: str) -> bool:
+    """Whether the name of a variable says that its value is secret."""
+    return _SECRET.search(name) is not None
 
 
 def redacted(text: str, secrets: Mapping[str, str], *, cut: bool = False) -> str:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
+from skillbelt.paths import below
 from skillbelt.settings import Settings, resolve, upward
 from skillbelt.values import Origin, Scope
 
@@ -29,6 +30,7 @@ class Root(NamedTuple):
     origin: Origin = Origin()
     required: bool = False  # somebody asked for this very folder, so its absence is worth a word
     fence: str = ""  # the folder that no link in it may lead out of; empty for the user's own
+    by_project: bool = False  # the project's own settings name it
 
 
 def _both(*names: str) -> tuple[Client, ...]:
@@ -81,10 +83,18 @@ def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
     """Every local folder to search, strongest scope first; they need not exist."""
     user = list(_user(settings))
     own = {root.path for root in user}
+    theirs = {resolve(path, settings) for path in settings.paths if settings.by_project("paths")}
     named = [resolve(path, settings) for path in explicit]
     found = {
         "explicit": [
-            Root(p, "explicit", required=True, fence=_named(p, settings, own)) for p in named
+            Root(
+                path,
+                "explicit",
+                required=True,
+                fence=_named(path, settings, own, theirs),
+                by_project=path in theirs,
+            )
+            for path in named
         ],
         "project": [
             # Whoever works in their home has it for a project; its folders are theirs all the same.
@@ -127,25 +137,16 @@ def fence_of(path: str, settings: Settings) -> str:
     A worktree with the user's home in it says nothing about whose files lie there.
     """
     for folder in (settings.worktree, settings.project):
-        if folder and _holds(folder, path) and not _holds(folder, settings.home):
+        if folder and below(path, folder) and not below(settings.home, folder):
             return folder
     return ""
 
 
-def _holds(folder: str, path: str) -> bool:
-    return path == folder or path.startswith(os.path.join(folder, ""))
-
-
-def _named(path: str, settings: Settings, own: Container[str]) -> str:
+def _named(path: str, settings: Settings, own: Container[str], theirs: Container[str]) -> str:
     """The fence of a folder that somebody named; the folder itself where only a project did."""
     if path in own:
         return ""
-    return fence_of(path, settings) or (path if by_project("paths", settings) else "")
-
-
-def by_project(key: str, settings: Settings) -> bool:
-    """Whether the setting is as a file of the project says."""
-    return ("project", settings.sources.get(key, "")) in settings.files
+    return fence_of(path, settings) or (path if path in theirs else "")
 
 
 def _user(settings: Settings) -> Iterator[Root]:

@@ -464,7 +464,8 @@ _ROWS = (
         "warning",
         "warning",
         "a symbolic link leads out of the skill",
-        "It is not followed when the skill is loaded or run.",
+        "Nothing but a SKILL.md is read through it, and in a project only as far as the project "
+        "goes.",
         "replace the link with a copy",
     ),
     Rule(

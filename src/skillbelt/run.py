@@ -182,18 +182,6 @@ def scripts_named(command: str, depth: int = 2) -> Iterator[str]:
             yield from scripts_named(word, depth - 1)
 
 
-def remembered_as(call: RunCall, script: str, parts: tuple[str, ...]) -> tuple[str, ...]:
-    """What "always" remembers: a script of the skill with any arguments, else the very command.
-
-    A script is part of the content that a remembered answer is bound to; a command is not. No
-    simple command has such brackets in it, so none of the `parts` can pass for a script. A command
-    with an input or variables of its own is more than its text, so it is not remembered.
-    """
-    if script:
-        return (f"{script} <any arguments>",)
-    return () if call.stdin or call.env else parts
-
-
 def described(call: RunCall) -> str:
     """What belongs to the command and does not stand in it, for whoever is asked."""
     told = [

@@ -182,7 +182,9 @@ class _Judge:
         self._told = False
 
     def trusts(self, root: Root) -> bool:
-        gated = root.scope == "project" and self._settings.trust_project == "ask"
+        theirs = root.scope == "project" or root.by_project
+        foreign = any(path == self._settings.project for path, _ in self._settings.strangers)
+        gated = theirs and (foreign or self._settings.trust_project == "ask")
         if not (root.origin.remote or gated):
             return True
         if self._trust is None:
@@ -191,14 +193,15 @@ class _Judge:
             self._trust = Trust(self._settings.state_dir)
         if root.origin.remote:
             return self._trust.origin(root.origin)
-        return self._trust.project(root.path)
+        # What a project names is as trusted as the project is, wherever it lies.
+        return self._trust.project(self._settings.project if root.by_project else root.path)
 
     def said(self) -> tuple[Diagnostic, ...]:
         """What is wrong with the file, once."""
         if self._trust is None or self._told:
             return ()
         self._told = True
-        return self._trust.diagnostics
+        return (*self._trust.diagnostics, *self._trust.exchanged(self._settings.project))
 
 
 class _Reader:

@@ -7,11 +7,12 @@ command line. Rules of permission stand in the same files; `policy` reads them.
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
+from skillbelt.trust import Neighbours
 from skillbelt.values import SCOPES, Limits
 
 ENV_PREFIX = "SKILLBELT_"
@@ -69,6 +70,7 @@ class Settings(NamedTuple):
     host_roots: tuple[str, ...] = ()
     require_load: bool = False
     allow_builds: bool = False
+    package_hosts: tuple[str, ...] = ()
     artifacts_url: str = ""
     empty_allowed_tools: Literal["allow", "deny"] = "allow"
     use_index: bool = True
@@ -99,6 +101,12 @@ class Settings(NamedTuple):
     # The files that were read, weakest first, and by path what they say about permission.
     files: tuple[tuple[FileSource, str], ...] = ()
     rule_tables: Mapping[str, RuleTables] = _NO_TABLES
+    # Folders that belong to another user and are not trusted, and to whom.
+    strangers: tuple[tuple[str, str], ...] = ()
+
+    def by_project(self, key: str) -> bool:
+        """Whether a file of the project says what the setting is."""
+        return ("project", self.sources.get(key, "")) in self.files
 
     @property
     def index_file(self) -> str:
@@ -118,7 +126,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "tool_profile": ("full", "knowledge", "simple"),
 }
 _MACHINE = ("limits", "project", "worktree", "home", "config_home", "client_homes", "skills_root",
-            "sources", "files", "rule_tables")  # fmt: skip
+            "sources", "files", "rule_tables", "strangers")  # fmt: skip
 DEFAULTS: dict[str, object] = {
     **{key: value for key, value in Settings._field_defaults.items() if key not in _MACHINE},
     **Limits._field_defaults,
@@ -142,7 +150,7 @@ USER_ONLY = frozenset(
      "max_workspace_bytes", "max_workspace_files", "max_workspaces_bytes",
      "install_timeout_seconds", "max_network_bytes", "max_network_connections",
      "max_network_header_bytes", "max_packages_bytes", "network_connect_seconds",
-     "network_header_seconds", "network_idle_seconds", "private_sources",
+     "network_header_seconds", "network_idle_seconds", "package_hosts", "private_sources",
      "cancel_timeout_seconds", "compact_kept_share", "compact_share", "max_answer_calls",
      "max_answer_chars", "max_code_blocks", "max_fork_depth", "max_kept_messages", "max_repeats",
      "max_retries", "max_run_steps", "max_steps", "max_unread_bytes", "max_unread_events", "model",
@@ -154,6 +162,11 @@ USER_ONLY = frozenset(
      "max_extracted_bytes", "max_extracted_file_bytes",
      "max_written_file_bytes", "permission_timeout_seconds", "run_timeout_seconds", "sandbox",
      "state_dir", "trust_declared_tools", "trust_project", "untrusted_sandbox")
+)  # fmt: skip
+# What a project may switch on, but not off again where the user has it on.
+GUARDS: Mapping[str, object] = MappingProxyType(
+    {"derived_descriptions": "hide", "follow_symlinks": False, "offline": True,
+     "require_load": True, "strict": True}
 )  # fmt: skip
 # Environment variables of other tools that list commands; a setting of ours stands before them.
 COMMAND_LISTS = {
@@ -170,10 +183,13 @@ def load_settings(
     config: str | os.PathLike[str] | None = None,
     overrides: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
+    project_files: bool = True,
 ) -> Settings:
     """The settings for a project folder (default: the current one); ConfigError if one is wrong.
 
-    `config` is read in place of the project's own files. `overrides` win over everything.
+    `config` is read in place of the project's own files; without `project_files` those are left
+    out. `overrides` win over everything. What belongs to another user is not taken as the project's
+    before it is trusted.
     """
     env = os.environ if environ is None else environ
     start = os.path.abspath(os.path.expanduser(project or "."))
@@ -181,10 +197,18 @@ def load_settings(
         raise ConfigError(f"{start}: no such folder; give an existing one with --project")
     home = env.get("HOME") or os.path.expanduser("~")
     config_home = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
-    worktree = find_worktree(start)
-    files = _files(start, worktree, [*_config_dirs(env), config_home], config)
+    files = _files([*_config_dirs(env), config_home], config)
     reads = [(path, _read_file(path)) for _, path in files]
-    _check_owners(files, reads)
+    neighbours = Neighbours(lambda: _state_dir(reads, env, overrides or {}, home), env)
+    worktree = find_worktree(start, neighbours.is_own)
+    neighbours.is_own(start)
+    if config is None and project_files:
+        theirs = _project_files(start, worktree)
+        neighbours.check(theirs)
+        files += [("project", path) for path in theirs]
+        found = [(path, _read_file(path)) for path in theirs]
+        _check_project(reads, found)
+        reads += found
     values, sources = _merged(reads, env, overrides or {})
     _complete(values, env, home)
     limits = Limits(**{key: values.pop(key) for key in Limits._fields if key in values})  # type: ignore[arg-type]
@@ -200,7 +224,20 @@ def load_settings(
         sources=sources,
         files=tuple(files),
         rule_tables={path: kept for path, read in reads if (kept := _rules(read)).tables},
+        strangers=tuple(neighbours.found.items()),
     )
+
+
+def _state_dir(
+    reads: Iterable[tuple[str, RuleTables]],
+    env: Mapping[str, str],
+    overrides: Mapping[str, object],
+    home: str,
+) -> str:
+    """Where the state is kept. No file of a project has a say in that."""
+    values, _ = _merged(reads, env, overrides)
+    _complete(values, env, home)
+    return str(values["state_dir"])
 
 
 def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> None:
@@ -230,12 +267,15 @@ def process_environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def find_worktree(start: str) -> str:
-    """The nearest folder at or above `start` that holds `.git`; `start` itself outside git."""
+def find_worktree(start: str, takes: Callable[[str], bool] = lambda _: True) -> str:
+    """The nearest folder at or above `start` that holds `.git`; `start` itself outside git.
+
+    A repository that is not taken ends the search, as there is none.
+    """
     folder = start
     while True:
         if os.path.lexists(os.path.join(folder, ".git")):
-            return folder
+            return folder if takes(folder) else start
         parent = os.path.dirname(folder)
         if parent == folder:
             return start
@@ -250,15 +290,30 @@ def upward(start: str, stop: str) -> list[str]:
     return folders
 
 
-def _check_owners(files: list[tuple[FileSource, str]], reads: list[tuple[str, RuleTables]]) -> None:
+def _check_project(
+    reads: list[tuple[str, RuleTables]], theirs: list[tuple[str, RuleTables]]
+) -> None:
     """ConfigError for what a project's file says and only the user may."""
-    for (source, _), (path, read) in zip(files, reads, strict=True):
-        theirs = USER_ONLY.intersection(_flatten(read.tables)) if source == "project" else ()
-        for key in sorted(theirs):
-            raise ConfigError(
-                f"{path}:{_line(read.text, read.at, key)}: {key} can not be set by a project; set "
-                f"it in your own config file, or as {ENV_PREFIX}{key.upper()}"
-            )
+    own, _ = _merged(reads, {}, {})
+    for path, read in theirs:
+        for key, value in sorted(_flatten(read.tables).items()):
+            fault = _beyond(key, value, own.get(key, DEFAULTS.get(key)))
+            if fault:
+                raise ConfigError(
+                    f"{path}:{_line(read.text, read.at, key)}: {key} can not be {fault} by a "
+                    f"project; set it in your own config file, or as {ENV_PREFIX}{key.upper()}"
+                )
+
+
+def _beyond(key: str, value: object, own: object) -> str:
+    """What a project would do that only the user may; "" where it may."""
+    if key in USER_ONLY:
+        return "set"
+    if key in Limits._fields and isinstance(value, int | float) and isinstance(own, int | float):
+        return f"raised from {own} to {value}" if value > own else ""
+    if key in GUARDS and own == GUARDS[key] != value:
+        return "switched off"
+    return ""
 
 
 def _merged(
@@ -283,9 +338,9 @@ def _merged(
 
 
 def _files(
-    start: str, worktree: str, folders: list[str], config: str | os.PathLike[str] | None
+    folders: list[str], config: str | os.PathLike[str] | None
 ) -> list[tuple[FileSource, str]]:
-    """The files to read, weakest first; the last of the folders is the user's."""
+    """The files to read but for the project's, weakest first; the last folder is the user's."""
     *system, own = [os.path.join(folder, "skillbelt") for folder in folders]
     found: list[tuple[FileSource, str]] = [
         ("system", os.path.join(name, "config.toml")) for name in system
@@ -297,8 +352,7 @@ def _files(
         if not os.path.isfile(path):
             raise ConfigError(f"{path}: no such file; --config takes an existing one")
         # Whoever names a file answers for it, wherever it came from.
-        return [*found, ("user", path)]
-    found += [("project", path) for path in _project_files(start, worktree)]
+        found.append(("user", path))
     return found
 
 

@@ -1,43 +1,171 @@
-"""What a command line would run, as far as it can be told without running it."""
+"""What a command line would run, as far as it can be told without running it.
+
+Only words, quotes and what stands between commands is understood. Whatever else bash may read in a
+line, the line is then given whole, so that no rule about one program speaks of it.
+"""
 
 from __future__ import annotations
 
-# With any of these the shell does more than run one program after the other.
-_BEYOND = ("`", "$(", "${", "<", ">", "(", ")", "{", "}", "\n", "\r", "\0", "\\")
-_BETWEEN = ";&|"
-WHOLE = "shell: "
+from typing import NamedTuple
+
+from skillbelt.permission import OPAQUE
+
+WHOLE = OPAQUE
+# Outside of quotes the shell may make anything of these; some of them in double quotes too.
+_BEYOND = frozenset("`$<>(){}\\")
+_BEYOND_QUOTED = frozenset("`$\\")
+_SEPARATORS = (";", "&", "&&", "|", "||")
+_GLOBS = frozenset("*?[]")
+_SPECIAL = frozenset(" \t;&|`$<>(){}\\*?[]~#!'\"")
+# A first word that begins more than one command, or that changes what later words mean.
+_GRAMMAR = """
+! [[ ]] if then elif else fi for while until do done case esac select in function time coproc
+. alias bind builtin command compgen complete compopt declare enable eval exec export fc getopts
+hash let local mapfile read readarray readonly set shopt source trap typeset unalias unset wait
+"""
+_KEYWORDS = frozenset(_GRAMMAR.split())
+# Where `-v` names a variable, an index in it is run: `test -v 'a[$(id)]'`.
+_NAMING = frozenset(("printf", "test"))
+
+
+class _Opaque(Exception):
+    """The line can not be taken apart for certain."""
+
+
+class _Word(NamedTuple):
+    """A word: what it means, how to write it, and whether its text is all it can come to be."""
+
+    value: str
+    text: str
+    certain: bool
+
+
+class Line(NamedTuple):
+    """A command line. `commands` are the texts that a permission is needed for.
+
+    `words` are all its words as the programs get them; None where that is not certain.
+    """
+
+    commands: tuple[str, ...]
+    words: tuple[str, ...] | None
+
+
+def read_line(command: str) -> Line:
+    """The line taken apart, if that is certain."""
+    try:
+        parts = _commands(command)
+    except _Opaque:
+        return Line((WHOLE + command,), None)
+    words = [word for part in parts for word in part]
+    known = tuple(word.value for word in words) if all(word.certain for word in words) else None
+    texts = (" ".join(word.text for word in part) for part in parts)
+    return Line(tuple(dict.fromkeys(texts)), known)
 
 
 def simple_commands(command: str) -> tuple[str, ...]:
     """The commands of a line that a permission is needed for, each as one text.
 
     `git add . && git push` gives `git add .` and `git push`. A line that can not be taken apart
-    for certain comes back whole behind `shell: `, so that no rule about one program matches it.
+    for certain comes back whole behind `shell: `: no rule about one program matches it, and it is
+    asked for unless everything is allowed.
     """
-    if any(mark in command for mark in _BEYOND):
-        return (WHOLE + command,)
+    return read_line(command).commands
+
+
+def program_of(text: str) -> str:
+    """The word that names the program of one simple command; "" where that is not certain."""
     try:
-        parts = _split(command)
-    except ValueError:  # a quote that is not closed
-        return (WHOLE + command,)
-    return tuple(dict.fromkeys(parts)) or (WHOLE + command,)
+        return _words(text, 0)[0][0].value if not text.startswith(WHOLE) else ""
+    except _Opaque:
+        return ""
 
 
-def _split(command: str) -> list[str]:
-    import shlex
+def _commands(command: str) -> list[list[_Word]]:
+    # The shell and whoever reads the line must see the same in it: no other blank, no control.
+    if not command.replace("\t", " ").isprintable():
+        raise _Opaque
+    found: list[list[_Word]] = []
+    at = 0
+    while True:
+        words, at = _words(command, at)
+        found.append(_checked(words))
+        separator, at = _separator(command, at)
+        if not separator or (separator in (";", "&") and not command[at:].strip(" \t")):
+            return found
 
-    lexer = shlex.shlex(command, posix=True, punctuation_chars=_BETWEEN)
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    parts: list[list[str]] = [[]]
-    for word in lexer:
-        if word and not word.strip(_BETWEEN):
-            parts.append([])
-        else:
-            parts[-1].append(shlex.quote(word) if _blank(word) else word)
-    return [" ".join(words) for words in parts if words]
+
+def _words(command: str, at: int) -> tuple[list[_Word], int]:
+    """The words up to the next separator, and its place."""
+    words: list[_Word] = []
+    while True:
+        while command[at : at + 1] in (" ", "\t"):
+            at += 1
+        if at >= len(command) or command[at] in ";&|":
+            if not words:
+                raise _Opaque
+            return words, at
+        word, at = _word(command, at)
+        words.append(word)
 
 
-def _blank(word: str) -> bool:
-    """Whether the word would be taken for several, or for none, once it stands among others."""
-    return not word or any(char.isspace() for char in word)
+def _separator(command: str, at: int) -> tuple[str, int]:
+    end = at
+    while command[end : end + 1] in (";", "&", "|"):
+        end += 1
+    if command[at:end] and command[at:end] not in _SEPARATORS:
+        raise _Opaque
+    return command[at:end], end
+
+
+def _word(command: str, start: int) -> tuple[_Word, int]:
+    pieces: list[str] = []
+    at, quoted, certain = start, False, True
+    while at < len(command) and command[at] not in " \t;&|":
+        char = command[at]
+        if char in "'\"":
+            end = command.find(char, at + 1)
+            inner = command[at + 1 : end]
+            if end < 0 or (char == '"' and _BEYOND_QUOTED.intersection(inner)):
+                raise _Opaque
+            pieces.append(inner)
+            at, quoted = end + 1, True
+            continue
+        if char in _BEYOND or (at == start and char == "#"):
+            raise _Opaque
+        if char == "~" and (at == start or command[at - 1] in "=:"):
+            raise _Opaque
+        certain = certain and char not in _GLOBS
+        pieces.append(char)
+        at += 1
+    return _written("".join(pieces), command[start:at], quoted, certain), at
+
+
+def _written(value: str, raw: str, quoted: bool, certain: bool) -> _Word:
+    """The word in the one spelling that rules are matched against."""
+    if not quoted:
+        return _Word(value, raw, certain)
+    if not value or _SPECIAL.intersection(value):
+        import shlex
+
+        return _Word(value, shlex.quote(value) if certain else raw, certain)
+    return _Word(value, value, certain)
+
+
+def _checked(words: list[_Word]) -> list[_Word]:
+    """The words of one command, if the first is a program by that very name."""
+    first = words[0]
+    if not first.certain or first.value in _KEYWORDS or _assigns(first.value) or not first.value:
+        raise _Opaque
+    if first.value in _NAMING and not all(map(_names_nothing, words[1:])):
+        raise _Opaque
+    return words
+
+
+def _names_nothing(word: _Word) -> bool:
+    return word.certain and not word.value.startswith(("-v", "-R"))
+
+
+def _assigns(word: str) -> bool:
+    name, sign, _ = word.partition("=")
+    name = name.removesuffix("+").partition("[")[0]
+    return bool(sign) and name.isascii() and name.isidentifier()

@@ -446,6 +446,10 @@ class TreeCopy:
         self._facts: list[str] = []
         self._skipped: Container[str] = ()
 
+    def rows(self) -> tuple[tuple[str, str, str], ...]:
+        """The path, the kind and the hash or target of everything that was copied, in order."""
+        return tuple(sorted(self._rows))
+
     def hash(self) -> str:
         """The hash `fingerprint` gives for what was copied."""
         digest = hashlib.sha256()

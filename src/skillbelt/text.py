@@ -41,6 +41,13 @@ def one_line(text: str) -> str:
     return _unsafe().sub(_escape, folded)
 
 
+def exact(text: str) -> str:
+    """The text on one line with nothing left out: line ends and all that is unsafe as escapes."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _unsafe().sub(_escape, text.replace("\n", "\\n").replace("\t", "\\t"))
+
+
 def xml(text: str) -> str:
     """The text on one line for an element or an attribute of XML; a parser gives it back.
 

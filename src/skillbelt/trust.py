@@ -1,6 +1,7 @@
 """What the user trusts: project folders, and origins that skills come from.
 
-One small file in the state folder. What can not be read, or what somebody else could have written,
+One small file in the state folder. A folder is trusted as the one that lay there: another that is
+put in its place is not. What can not be read, or what somebody else could have written,
 is as good as an empty one: nothing is trusted.
 """
 
@@ -9,11 +10,12 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
+from skillbelt.owners import folder_identity, stranger
 from skillbelt.private import make_folder
 from skillbelt.values import Diagnostic, Origin
 
@@ -29,11 +31,16 @@ _REMEDY = "mend it or move it away, and add again what you trust with `skillbelt
 
 
 class TrustEntry(NamedTuple):
-    """A folder or an origin that is trusted, and since when (Unix seconds)."""
+    """A folder or an origin that is trusted, and since when (Unix seconds).
+
+    `identity` says which folder it was; one without it was trusted by its path alone, and that is
+    not enough any more.
+    """
 
     kind: Literal["project", "origin"]
     value: str
     time: float
+    identity: str = ""
 
 
 # Told of a change before it is made; when it raises, nothing changes.
@@ -55,7 +62,10 @@ class Trust:
         return list(self._entries)
 
     def project(self, folder: str) -> bool:
-        """Whether the folder, with all links resolved, is a trusted one or lies below one."""
+        """Whether the folder, with all links resolved, is a trusted one or lies below one.
+
+        A folder that is not the one that was trusted there is not.
+        """
         return self._covering("project", os.path.realpath(folder)) is not None
 
     def origin(self, origin: Origin) -> bool:
@@ -77,12 +87,14 @@ class Trust:
         kind, plain = _target(value)
         with self._changing() as entries:
             for entry in entries:
-                if (entry.kind, entry.value) == (kind, plain):
+                if (entry.kind, entry.value) == (kind, plain) and _is_there(entry):
                     return entry
-            added = TrustEntry(kind, plain, time.time())
+            identity = folder_identity(plain) if kind == "project" else ""
+            added = TrustEntry(kind, plain, time.time(), identity)
             if record is not None:
                 record(added)
-            self._write([*entries, added])
+            others = [one for one in entries if (one.kind, one.value) != (kind, plain)]
+            self._write([*others, added])
         return added
 
     def remove(self, value: str, record: Record | None = None) -> TrustEntry | None:
@@ -105,11 +117,25 @@ class Trust:
         message = f"{self._trouble}; nothing is trusted"
         return (Diagnostic("trust-unusable", "error", self.path, None, message, _REMEDY),)
 
+    def exchanged(self, folder: str | None = None) -> tuple[Diagnostic, ...]:
+        """What is listed and yet not trusted, as another folder lies there now; of all by default.
+
+        Given a folder, only what would cover it.
+        """
+        self._look()
+        above = None if folder is None else set(_upward("project", os.path.realpath(folder)))
+        return tuple(
+            _exchanged(entry, self.path)
+            for entry in self._entries
+            if (above is None or entry.value in above) and _is_exchanged(entry)
+        )
+
     def _covering(self, kind: str, value: str) -> TrustEntry | None:
         self._look()
         if value and self._entries:
             known = {entry.value: entry for entry in self._entries if entry.kind == kind}
-            return next((known[above] for above in _upward(kind, value) if above in known), None)
+            above = (known[one] for one in _upward(kind, value) if one in known)
+            return next(filter(_is_there, above), None)
         return None
 
     def _look(self) -> None:
@@ -174,6 +200,63 @@ class Trust:
         except BaseException:
             os.unlink(part)
             raise
+
+
+class Neighbours:
+    """Tells what belongs to other users, and whether it is trusted all the same."""
+
+    def __init__(self, state_dir: Callable[[], str], env: Mapping[str, str]) -> None:
+        self._state_dir, self._env = state_dir, env
+        self.found: dict[str, str] = {}
+
+    def is_own(self, folder: str) -> bool:
+        """Whether the folder, with the repository in it, may be taken as one's own."""
+        git = os.path.join(folder, ".git")
+        owner = stranger(folder, self._env) or stranger(git, self._env)
+        if owner and not self._trusts(folder):
+            self.found[folder] = owner
+        return folder not in self.found
+
+    def check(self, paths: Iterable[str]) -> None:
+        """ConfigError for a settings file that somebody else wrote and nobody trusts."""
+        for path in paths:
+            owner = stranger(path, self._env)
+            if owner and not self._trusts(os.path.dirname(path)):
+                raise ConfigError(
+                    f"{path}: belongs to {owner}, so it is not read as your project's; look at it, "
+                    f"then take its folder as yours with `{trust_command(os.path.dirname(path))}`"
+                )
+
+    def _trusts(self, folder: str) -> bool:
+        return Trust(self._state_dir()).project(folder)
+
+
+def trust_command(folder: str) -> str:
+    """What to type to trust a folder."""
+    import shlex
+
+    return f"skillbelt trust add {shlex.quote(folder)}"
+
+
+def _is_there(entry: TrustEntry) -> bool:
+    """Whether it is still the folder that was trusted; an origin is what its URL says."""
+    if entry.kind == "origin":
+        return True
+    return bool(entry.identity) and folder_identity(entry.value) == entry.identity
+
+
+def _is_exchanged(entry: TrustEntry) -> bool:
+    """Whether a folder lies there that is not the one that was trusted. None at all is no news."""
+    return os.path.isdir(entry.value) and not _is_there(entry)
+
+
+def _exchanged(entry: TrustEntry, path: str) -> Diagnostic:
+    if entry.identity:
+        message = f"{entry.value} is another folder than the one that was trusted there"
+    else:
+        message = f"{entry.value} was trusted by its path alone, which another folder may have"
+    remedy = f"look at it, then trust it again with `{trust_command(entry.value)}`"
+    return Diagnostic("trust-exchanged", "warning", path, None, f"{message}; not trusted", remedy)
 
 
 def normal_url(url: str) -> str:
@@ -327,9 +410,10 @@ def _parsed(data: bytes) -> list[TrustEntry]:
 
 def _entry(item: object) -> TrustEntry:
     match item:
-        case {"kind": "project", "value": str(path), "time": int() | float() as since}:
-            if os.path.isabs(path) and os.path.normpath(path) == path:
-                return TrustEntry("project", path, float(since))
+        case {"kind": "project", "value": str(path), "time": int() | float() as since, **rest}:
+            identity = rest.get("identity", "")
+            if os.path.isabs(path) and os.path.normpath(path) == path and isinstance(identity, str):
+                return TrustEntry("project", path, float(since), identity)
         case {"kind": "origin", "value": str(url), "time": int() | float() as since}:
             if url and normal_url(url) == url:
                 return TrustEntry("origin", url, float(since))

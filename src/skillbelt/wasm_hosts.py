@@ -14,12 +14,15 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.private import make_folder
 from skillbelt.settings import Settings, process_environment
 from skillbelt.text import one_line, shorten
+
+if TYPE_CHECKING:
+    from skillbelt.installers import Rooms
 
 Kind = Literal["python", "javascript"]
 Progress = Callable[[str], None]
@@ -47,9 +50,12 @@ class _Place(NamedTuple):
         return f"{self.path}.sha256"
 
 
-def host_component(kind: Kind, settings: Settings, progress: Progress | None = None) -> str:
+def host_component(
+    kind: Kind, settings: Settings, rooms: Rooms, progress: Progress | None = None
+) -> str:
     """The path of the component that runs scripts of this kind; built now when it must be.
 
+    `rooms` is where what builds it is installed.
     SandboxUnavailable says what is missing and how to provide it.
     """
     from skillbelt.locks import held
@@ -65,7 +71,7 @@ def host_component(kind: Kind, settings: Settings, progress: Progress | None = N
     late = f"somebody else has been building a host component for {seconds:g} s: {lock}"
     with held(lock, seconds, SandboxUnavailable(late)):
         if not _usable(place, say):
-            _build_python(place, settings, say)
+            _build_python(place, settings, rooms, say)
     return place.path
 
 
@@ -174,12 +180,12 @@ def _file_fault(found: os.stat_result) -> str:
 # --- building ------------------------------------------------------------------------------------
 
 
-def _build_python(place: _Place, settings: Settings, say: Progress) -> None:
+def _build_python(place: _Place, settings: Settings, rooms: Rooms, say: Progress) -> None:
     """Built aside, then put in place: first the hash, then the component."""
     import tempfile
 
     end = time.monotonic() + settings.limits.build_timeout_seconds
-    program = _componentize_py(settings, say)
+    program = _componentize_py(settings, rooms, say)
     folder = os.path.dirname(place.path)
     _remove_older(folder)
     say("building the Python host component; this is done once and takes about 20 seconds")
@@ -193,7 +199,7 @@ def _build_python(place: _Place, settings: Settings, say: Progress) -> None:
         _keep(made, place)
 
 
-def _componentize_py(settings: Settings, say: Progress) -> list[str]:
+def _componentize_py(settings: Settings, rooms: Rooms, say: Progress) -> list[str]:
     """The command that builds, of a program installed as the lock says."""
     from skillbelt.dependencies import Needs
     from skillbelt.environments import provision
@@ -204,7 +210,8 @@ def _componentize_py(settings: Settings, say: Progress) -> list[str]:
     needs = Needs("python", tuple(" ".join(line.split()) for line in lines if line.strip()), lock)
     try:
         made = provision(
-            needs, settings.cache_dir, environ=process_environment(), offline=settings.offline,
+            needs, settings.cache_dir, rooms=rooms, environ=process_environment(),
+            offline=settings.offline, hosts=settings.package_hosts,
             timeout_seconds=settings.limits.build_timeout_seconds, progress=say,
         )  # fmt: skip
     except RunRefused as error:

@@ -6,9 +6,8 @@ Stage, ask, provide, run, collect, record. Whatever is refused is refused before
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property, partial
 from typing import Literal, NamedTuple, Self
@@ -31,27 +30,34 @@ from skillbelt.commands import (
     policy_from,
     prepare,
 )
-from skillbelt.dependencies import Needs, describe, needs_of
-from skillbelt.environments import Environment, provision
+from skillbelt.consent import (
+    Wish,
+    install_request,
+    network_request,
+    permitting,
+    run_request,
+)
+from skillbelt.dependencies import Needs, describe, names_of, needs_of
+from skillbelt.environments import plan, provide
 from skillbelt.errors import ArtifactError, RunRefused
+from skillbelt.exact import ground_of
 from skillbelt.gate import Gate, session_id
 from skillbelt.hosts import leads_inside
-from skillbelt.inputs import stage_inputs
+from skillbelt.inputs import Inputs, StagedInput
 from skillbelt.job import Place, make_job, own_script, script_named, shell, write_editor
-from skillbelt.permission import Initiator, Request
+from skillbelt.packages import Environment
+from skillbelt.permission import SHELL_TOOLS, Initiator, Request
 from skillbelt.private import create_file
 from skillbelt.redact import RedactingListener, secrets_of
 from skillbelt.run import (
     RunCall,
     RunResult,
     check_stdin,
-    described,
     end_warnings,
     environment_warnings,
     left_behind,
     path_warnings,
     record_of,
-    remembered_as,
     stream,
     stream_warnings,
     timeout_of,
@@ -59,22 +65,22 @@ from skillbelt.run import (
     without_secrets,
 )
 from skillbelt.sandbox.egress import Egress
-from skillbelt.sandbox.identity import interpreter, run_identity
+from skillbelt.sandbox.identity import run_identity
+from skillbelt.sandbox.installing import SandboxedRooms
 from skillbelt.sandbox.protocol import Job, Listener, Outcome, Running, Sandbox
 from skillbelt.sandbox.registry import Sandboxes
 from skillbelt.settings import Settings, process_environment
-from skillbelt.shell import simple_commands
+from skillbelt.shell import read_line
 from skillbelt.skill import Skill
 from skillbelt.staging import Staged, check_unchanged, stage
 from skillbelt.store import SessionKey
-from skillbelt.text import one_line, shorten
+from skillbelt.text import one_line
 from skillbelt.tracing import skill_attributes, span
 from skillbelt.values import Capabilities
 from skillbelt.workspace import Workspace, name_of, open_workspace, place_of, places
 
 NO_ARTIFACTS = "none"
 _DAY_SECONDS = 24 * 3600.0
-_SHOWN = 200
 
 
 class Who(NamedTuple):
@@ -291,21 +297,40 @@ class Workbench:
             self._say(f"staging {skill.name}")
             with span("workspace.stage.dir", **_skill_facts(skill)):
                 staged = stage(workspace, skill, self.settings.limits)
-            parts = simple_commands(call.text)
-            place = Place(workspace, skill.name, staged, "", sandbox.remaps)
-            script = own_script(place, call, parts)
-            lowered = self._sandboxes.warnings(sandbox)
-            where = f", in the sandbox {sandbox.name} alone" if lowered else ""
-            request = self._allowed(skill, call, parts, script, staged, who, where)
             run = workspace.run_folder()
             stack.callback(workspace.end_run, run)
+            place = Place(workspace, skill.name, staged, run, sandbox.remaps)
+            others: dict[str, str] = {}
+            inputs = stack.enter_context(self._inputs(call, place, others, who))
+            line = read_line(call.text)
+            script = own_script(place, call, line.commands)
+            needed = script or script_named(place, call)
+            needs_packages = needs_of(staged.path, needed or None)
+            lowered = self._sandboxes.warnings(sandbox)
+            wish = Wish(
+                line,
+                ground_of(workspace, staged.path, call.cwd, skill.name),
+                script,
+                inputs,
+                tuple(needs_packages.requirements) if needs_packages else (),
+                named_hosts(skill.frontmatter.allowed_tools),
+                sandbox.name,
+                self.settings.limits,
+                f", in the sandbox {sandbox.name} alone" if lowered else "",
+            )
+            # A single script is no use of a shell: what it may start, the grant says.
+            tools = () if grant else SHELL_TOOLS
+            request = self.gate_of(who).require(
+                run_request(skill, call, wish, _asker(who, staged.hash, tools))
+            )
             if call.editor_text is not None:
                 write_editor(workspace, run, call.editor_text)
-            place = place._replace(run=run)
-            others, told = self._inputs(call, place, request, who)
-            warnings = (*lowered, *environment_warnings(call, self.policy.active), *told)
-            needed = script or script_named(place, call)
-            packages = self._packages(needed, staged, request, who, stack)
+            warnings = (
+                *lowered,
+                *environment_warnings(call, self.policy.active),
+                *_warned(inputs.place(permitting(self.gate_of(who), request))),
+            )
+            packages = self._packages(needs_packages, request, who, stack)
             granted = grant(request) if grant else _command(skill)
             hosts = tuple(host for host in granted.hosts if self._reaches(request, host, who))
             egress = self._egress(hosts, stack)
@@ -336,75 +361,32 @@ class Workbench:
             raise RunRefused("skill and command are required")
         return prepare(call.text, self.policy) if self.policy.active else call.command
 
-    def _allowed(
-        self,
-        skill: Skill,
-        call: RunCall,
-        parts: tuple[str, ...],
-        script: str,
-        staged: Staged,
-        who: Who,
-        where: str,
-    ) -> Request:
-        """The request to run this command of this very copy of the skill, allowed."""
-        # With a PATH of the caller's, the interpreter may be any program.
-        remembered = remembered_as(call, "" if "PATH" in call.env else script, parts)
-        shown = shorten(one_line(call.text), _SHOWN)
-        return self.gate_of(who).require(
-            Request(
-                "run",
-                parts,
-                remembered,
-                f"run `{shown}` with the skill {skill.name}{described(call)}{where}",
-                who.initiator,
-                who.agent,
-                session_id(who.key),
-                skill.name,
-                staged.hash,
-                str(skill.origin) if skill.origin.remote else skill.dir,
-                skill.trusted,
-            )
-        )
-
-    def _ask(self, request: Request, type: str, text: str, summary: str) -> Request:
-        """Another permission for the same run."""
-        return request._replace(type=type, patterns=(text,), always=(text,), summary=summary)
-
     # What it works on
 
-    def _inputs(
-        self, call: RunCall, place: Place, request: Request, who: Who
-    ) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Bring them in; the copies of the skills they come from, and what there is to say."""
-        others: dict[str, str] = {}
-        if not call.inputs:
-            return others, ()
-
-        def permit(path: str) -> None:
-            about = f"give the file {one_line(path)} to the skill {request.skill}"
-            self.gate_of(who).require(self._ask(request, "host_file", path, about))
+    def _inputs(self, call: RunCall, place: Place, others: dict[str, str], who: Who) -> Inputs:
+        """The inputs of the call, copied aside; `others` gets the copies of skills they need."""
 
         def stage_other(name: str) -> str:
             # The skill that runs stays the copy that was asked for.
-            if name == request.skill:
+            if name == place.skill:
                 return place.staged.home
             found = stage(place.workspace, self._find(name), self.settings.limits)
             return others.setdefault(name, found.home)
 
+        if not call.inputs:
+            return Inputs(place.workspace, ())
         self._say(f"bringing in {len(call.inputs)} inputs")
         with span("workspace.stage.files", count=len(call.inputs)):
-            staged = stage_inputs(
+            return Inputs(
                 place.workspace,
                 call.inputs,
                 artifacts=self.artifacts(who.key) if self.has_artifacts else None,
                 host_roots=self.host_roots,
-                permit_host=permit,
                 stage_skill=stage_other,
                 run=place.run,
                 remaps=place.remaps,
                 limits=self.settings.limits,
             )
-        return others, tuple(one.warning for one in staged if one.warning)
 
     @property
     def host_roots(self) -> tuple[str, ...]:
@@ -412,45 +394,44 @@ class Workbench:
         return self.settings.host_roots or (self.settings.project,)
 
     def _packages(
-        self,
-        script: str,
-        staged: Staged,
-        request: Request,
-        who: Who,
-        stack: ExitStack,
+        self, needs: Needs | None, request: Request, who: Who, stack: ExitStack
     ) -> Environment | None:
-        """The packages that the skill declares, installed outside the sandbox, once allowed."""
-        needs = needs_of(staged.path, script or None)
+        """The packages that the skill declares, and all that these need, once they are allowed."""
         if needs is None or not needs.requirements:
             return None
-        cache = place_of(self._packages_folder, self.owner)
-        self.gate_of(who).require(self._install(request, needs))
-        python = interpreter()
-        make = partial(
-            provision,
+        gate, settings = self.gate_of(who), self.settings
+        self._refuse_denied(request, needs, gate)
+        planned = plan(
             needs,
-            cache,
+            place_of(self._packages_folder, self.owner),
+            rooms=SandboxedRooms(settings.limits),
             environ=process_environment(),
-            offline=self.settings.offline,
-            python=python.path if python else sys.executable,
-            allow_builds=self.settings.allow_builds,
-            timeout_seconds=self.settings.limits.install_timeout_seconds,
-            max_bytes=self.settings.limits.max_packages_bytes,
+            offline=settings.offline,
+            allow_builds=settings.allow_builds,
+            hosts=settings.package_hosts,
+            timeout_seconds=settings.limits.install_timeout_seconds,
+            max_bytes=settings.limits.max_packages_bytes,
             progress=self._progress,
         )
-        return stack.enter_context(held_environment(make))
+        texts = tuple(one.text for one in planned.lock.packages)
+        gate.require(install_request(request, needs, texts))
+        return stack.enter_context(held_environment(partial(provide, planned)))
 
-    def _install(self, request: Request, needs: Needs) -> Request:
-        about = f"install {describe(needs)} for the skill {request.skill}"
-        return request._replace(
-            type="install", patterns=needs.requirements, always=needs.requirements, summary=about
-        )
+    @staticmethod
+    def _refuse_denied(request: Request, needs: Needs, gate: Gate) -> None:
+        """What is denied by its name is not even asked the index for."""
+        wanted = request._replace(
+            type="install", patterns=names_of(needs), always=(),
+            summary=f"install {describe(needs)} for the skill {request.skill}",
+        )  # fmt: skip
+        if gate.rules.decide(wanted)[0] == "deny":
+            gate.require(wanted)
 
     def _reaches(self, request: Request, host: str, who: Who) -> bool:
-        about = f"let the skill {request.skill} reach {host}"
-        decision = self.gate_of(who).check(self._ask(request, "network", host, about))
+        asked = network_request(request, host)
+        decision = self.gate_of(who).check(asked)
         # The skill named the address. One that is not public needs more than a rule about all.
-        by_the_way = decision.by == "rule" and decision.rule.pattern != host
+        by_the_way = decision.by == "rule" and decision.rule.pattern not in (host, *asked.patterns)
         return decision.allowed and not (by_the_way and leads_inside(host))
 
     def _egress(self, hosts: tuple[str, ...], stack: ExitStack) -> Egress | None:
@@ -517,6 +498,23 @@ def _waited(running: Running, started: Callable[[Running], None] | None) -> Outc
         raise
     assert outcome is not None
     return outcome
+
+
+def _asker(who: Who, hash: str, tools: tuple[str, ...]) -> Request:
+    """Who asks for a run, and for which copy of the skill."""
+    return Request(
+        "run",
+        (),
+        initiator=who.initiator,
+        agent=who.agent,
+        session=session_id(who.key),
+        hash=hash,
+        tools=tools,
+    )
+
+
+def _warned(staged: Iterable[StagedInput]) -> tuple[str, ...]:
+    return tuple(one.warning for one in staged if one.warning)
 
 
 def _command(skill: Skill) -> Capabilities:

@@ -64,10 +64,7 @@ def test_settings_of_npm_do_not_lead_it_elsewhere(
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_offline_without_them_it_is_said_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("npm_config_cache", str(tmp_path / "npm"))
+def test_offline_without_them_it_is_said_what_to_do(tmp_path: Path) -> None:
     settings = hosts()._replace(cache_dir=str(tmp_path / "cache"), offline=True)
     with pytest.raises(RunRefused, match=r"offline.*go online once"):
         node_tools(settings, print)

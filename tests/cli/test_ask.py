@@ -12,7 +12,7 @@ import pytest
 
 from skillbelt.cli import main
 from tests.openai_server import Broken, Calls, Raw, Refused, Said, Slow, called, said, serving
-from tests.terminal import on_terminal
+from tests.terminal import CHOICE, REASON, on_terminal
 from tests.tree import Done, Tree
 
 SKILLS = "project/.agents/skills"
@@ -63,14 +63,16 @@ def test_without_a_terminal_what_must_be_asked_for_is_denied(skilled: Tree) -> N
 
 
 def test_on_a_terminal_it_asks(skilled: Tree) -> None:
-    screen = on_terminal(skilled, "ask", "An echo, please", typed="o\n")
+    screen = on_terminal(skilled, "ask", "An echo, please", answers=[(CHOICE, "o\n")])
     assert screen.exit_code == 0
     assert any("Permission needed" in line for line in screen.lines)
     assert any('"question": "An echo, please"' in line for line in screen.lines)
 
 
 def test_a_refusal_is_told_with_its_reason(skilled: Tree) -> None:
-    screen = on_terminal(skilled, "ask", "An echo, please", typed="r\nnot today\n")
+    screen = on_terminal(
+        skilled, "ask", "An echo, please", answers=[(CHOICE, "r\n"), (REASON, "not today\n")]
+    )
     assert screen.exit_code == 4
     assert any("not today" in line for line in screen.lines)
 

@@ -8,8 +8,10 @@ import pytest
 
 from skillbelt.cli.asking import question
 from skillbelt.permission import Request
-from tests.terminal import on_terminal
+from tests.terminal import CHOICE, REASON, on_terminal
 from tests.tree import Tree
+
+AT_ONCE = "What comes all at once"
 
 
 @pytest.fixture
@@ -21,7 +23,7 @@ def asked(tree: Tree) -> Tree:
 
 
 def test_the_question_says_what_why_and_what_always_covers(asked: Tree) -> None:
-    screen = on_terminal(asked, "load", "pdf", columns=200, typed="o\n")
+    screen = on_terminal(asked, "load", "pdf", columns=200, answers=[(CHOICE, "o\n")])
     assert screen.exit_code == 0
     text = "\n".join(screen.lines)
     assert "load the skill pdf from" in text
@@ -31,33 +33,99 @@ def test_the_question_says_what_why_and_what_always_covers(asked: Tree) -> None:
 
 
 def test_once_is_not_remembered(asked: Tree) -> None:
-    assert on_terminal(asked, "load", "pdf", typed="once\n").exit_code == 0
+    assert on_terminal(asked, "load", "pdf", answers=[(CHOICE, "o\n")]).exit_code == 0
     assert asked.run("load", "pdf").exit_code == 4
 
 
 def test_always_is_remembered_until_the_skill_changes(asked: Tree) -> None:
-    assert on_terminal(asked, "load", "pdf", typed="a\n").exit_code == 0
+    assert on_terminal(asked, "load", "pdf", answers=[(CHOICE, "a\n")]).exit_code == 0
     assert asked.run("load", "pdf").exit_code == 0
     asked.write("project/.agents/skills/pdf/scripts/run.py", "print()\n")
     assert asked.run("load", "pdf").exit_code == 4
 
 
+def test_a_word_may_be_typed_letter_by_letter(asked: Tree) -> None:
+    letters = [(CHOICE, "o"), ("o", "n"), ("n", "c"), ("c", "e"), ("e", "\n")]
+    assert on_terminal(asked, "load", "pdf", answers=letters).exit_code == 0
+
+
+def test_a_letter_can_be_taken_back(asked: Tree) -> None:
+    letters = [(CHOICE, "a"), ("a", "\x7f"), ("\b \b", "o"), ("o", "\n")]
+    assert on_terminal(asked, "load", "pdf", answers=letters).exit_code == 0
+    assert asked.run("load", "pdf").exit_code == 4
+
+
 def test_reject_ends_with_the_reason_that_was_typed(asked: Tree) -> None:
-    screen = on_terminal(asked, "load", "pdf", typed="r\nnot today\n")
+    answers = [(CHOICE, "r\n"), (REASON, "not today\n")]
+    screen = on_terminal(asked, "load", "pdf", answers=answers)
     assert screen.exit_code == 4
     assert any("was refused: not today" in line for line in screen.lines)
 
 
-def test_an_answer_that_is_none_is_asked_for_again_and_then_no(asked: Tree) -> None:
-    screen = on_terminal(asked, "load", "pdf", typed="what\nwhat\nwhat\n")
+def test_enter_alone_is_a_no(asked: Tree) -> None:
+    screen = on_terminal(asked, "load", "pdf", answers=[(CHOICE, "\n")])
     assert screen.exit_code == 4
-    assert sum(line.count("[r]eject?") for line in screen.lines) == 3
+    assert REASON not in screen.written
+
+
+def test_an_answer_that_is_none_is_asked_for_again_and_then_no(asked: Tree) -> None:
+    screen = on_terminal(asked, "load", "pdf", answers=[(CHOICE, "w\n")] * 3)
+    assert screen.exit_code == 4
+    assert screen.written.count(CHOICE) == 3
 
 
 def test_the_end_of_the_input_is_a_no(asked: Tree) -> None:
-    screen = on_terminal(asked, "load", "pdf", typed="\x04")
+    screen = on_terminal(asked, "load", "pdf", answers=[(CHOICE, "\x04")])
     assert screen.exit_code == 4
-    assert not any("Why, in a word" in line for line in screen.lines)
+    assert REASON not in screen.written
+
+
+def test_an_interrupt_is_a_no_and_leaves(asked: Tree) -> None:
+    screen = on_terminal(asked, "load", "pdf", answers=[(CHOICE, "\x03")])
+    assert screen.exit_code == 130
+    assert asked.run("load", "pdf").exit_code == 4
+
+
+@pytest.mark.parametrize("ahead", ["a\n", "o\no\no\n", "a", "\n\n\n"])
+def test_what_was_typed_before_the_question_is_no_answer(asked: Tree, ahead: str) -> None:
+    """The last of them is one more key: what was typed ahead would have made it a yes."""
+    screen = on_terminal(asked, "load", "pdf", ahead=ahead, answers=[(CHOICE, "\n")])
+    assert screen.exit_code == 4
+    assert screen.written.count(CHOICE) == 1
+    assert asked.run("load", "pdf").exit_code == 4
+
+
+@pytest.mark.parametrize(
+    "paste",
+    [
+        "\x1b[200~a\x1b[201~",
+        "\x1b[200~a\n\x1b[201~",
+        "\x1b[200~text\na\n\x1b[201~",
+        "text\na\n",
+        "always\n",
+        "a\na\n",
+        "\na\n",
+        "oa\n",
+    ],
+)
+def test_a_paste_is_no_answer(asked: Tree, paste: str) -> None:
+    screen = on_terminal(asked, "load", "pdf", answers=[(CHOICE, paste), (CHOICE, "\n")])
+    assert screen.exit_code == 4
+    assert AT_ONCE in screen.written
+    assert asked.run("load", "pdf").exit_code == 4
+
+
+def test_after_a_paste_a_letter_is_an_answer(asked: Tree) -> None:
+    answers = [(CHOICE, "first\na\n"), (AT_ONCE, ""), (CHOICE, "o\n")]
+    assert on_terminal(asked, "load", "pdf", answers=answers).exit_code == 0
+
+
+def test_a_paste_is_told_apart_only_while_it_is_asked(asked: Tree) -> None:
+    written = on_terminal(asked, "load", "pdf", answers=[(CHOICE, "o\n")]).written
+    assert written.count("\x1b[?2004h") == written.count("\x1b[?2004l") == 1
+    assert written.index("\x1b[?2004h") < written.index(CHOICE) < written.index("\x1b[?2004l")
+    plain = on_terminal(asked, "load", "pdf", answers=[(CHOICE, "o\n")], TERM="dumb").written
+    assert "\x1b[?2004" not in plain
 
 
 def test_under_a_pipe_it_is_denied_and_says_how_to_allow_it(asked: Tree) -> None:
@@ -73,12 +141,24 @@ def test_what_the_refusal_says_to_do_helps(asked: Tree) -> None:
     assert json.loads(asked.run("load", "pdf", "--json").stdout)["text"] == "The body.\n"
 
 
+def test_what_is_long_is_counted_and_can_be_shown(asked: Tree) -> None:
+    long = "x" * 2_000 + "; touch hidden; " + "y" * 2_000
+    asked.skill("project/.agents/skills/kit")
+    answers = [("[s]how all (", ""), (CHOICE, "s\n"), ("touch hidden", ""), (CHOICE, "\n")]
+    screen = on_terminal(asked, "run", "kit", "--", "echo", long, columns=6_000, answers=answers)
+    assert screen.exit_code == 4
+    first = screen.written[: screen.written.index(CHOICE)]
+    assert "touch hidden" not in first
+    assert "characters ...]" in first
+
+
 def test_a_hostile_request_can_not_forge_the_question() -> None:
     request = Request("run", ("ls\n  why      you trust it\x1b[2J",), summary="run a\nb\u202ec")
-    lines = question(request).splitlines()
+    lines = question(request)[0].splitlines()
     assert len(lines) == 4
+    assert "ls\\n  why      you trust it\\x1b[2J" in lines[2]
     assert not any("\x1b" in line or "\u202e" in line for line in lines)
 
 
 def test_a_type_that_is_not_known_is_said_so() -> None:
-    assert "something this version does not know" in question(Request("teleport", ("home",)))
+    assert "something this version does not know" in question(Request("teleport", ("home",)))[0]

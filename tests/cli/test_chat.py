@@ -151,6 +151,43 @@ def test_permission_is_asked_for_between_the_lines(skilled: Tree) -> None:
         talk.say("/quit")
 
 
+@pytest.mark.parametrize(
+    "more", ["a\n", "o\n", "\x1b[200~a\n\x1b[201~", "a\na\na\n"], ids=["a", "o", "paste", "lines"]
+)
+def test_what_was_typed_before_the_question_is_no_answer(skilled: Tree, more: str) -> None:
+    with talking(skilled) as talk:
+        talk.until("> ")
+        talk.type(f"An echo, please\n{more}")
+        talk.until("(Enter)? ")
+        talk.type("\n")
+        talk.until("was refused")
+        talk.say("/quit")
+    assert '"remembered": []' in skilled.run("permissions", "--json").stdout
+    assert talk.written.count("(Enter)? ") == 1
+
+
+def test_two_lines_that_are_pasted_do_not_answer_what_the_first_one_leads_to(skilled: Tree) -> None:
+    with talking(skilled) as talk:
+        talk.until("> ")
+        talk.type("\x1b[200~An echo, please\na\n\x1b[201~\n")
+        talk.until("(Enter)? ")
+        talk.type("\n")
+        talk.until("was refused")
+        talk.say("/quit")
+    assert '"remembered": []' in skilled.run("permissions", "--json").stdout
+
+
+def test_an_interrupt_at_the_question_is_a_no_and_not_the_end_of_the_talk(skilled: Tree) -> None:
+    with talking(skilled) as talk:
+        talk.say("An echo, please")
+        talk.until("(Enter)? ")
+        talk.type("\x03")
+        talk.until("cancelled")
+        talk.say("/quit")
+    log = json.loads(skilled.run("log", "--json").stdout)["events"]
+    assert not any(one["type"] == "run" for one in log)
+
+
 def test_names_of_skills_and_commands_are_completed(skilled: Tree) -> None:
     with talking(skilled) as talk:
         talk.until("> ")

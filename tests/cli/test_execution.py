@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.terminal import on_terminal
+from tests.terminal import CHOICE, on_terminal
 from tests.tree import Done, Tree
 
 FOLDER = "project/.agents/skills/sums"
@@ -132,7 +132,7 @@ def test_yes_does_not_override_a_deny(sums: Tree) -> None:
 
 
 def test_somebody_at_a_terminal_is_asked(sums: Tree) -> None:
-    screen = on_terminal(sums, "exec", "sums", "--input", NUMBERS, typed="o\n")
+    screen = on_terminal(sums, "exec", "sums", "--input", NUMBERS, answers=[(CHOICE, "o\n")])
     assert screen.exit_code == 0
     assert any("run `python3 scripts/sum.py` with the skill sums" in line for line in screen.lines)
     assert screen.lines[-1].endswith('{"sum": 3}')

@@ -3,8 +3,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
@@ -258,3 +261,94 @@ def test_follow_ends_when_it_is_told(
     with following(tree) as follow:
         follow.line()
         assert follow.end(number) == (code, "following the log; Ctrl-C ends\n")
+
+
+# The chain
+
+
+def test_verify_says_that_nothing_was_logged_yet(tree: Tree) -> None:
+    done = tree.run("log", "--verify")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "nothing was logged yet" in done.stderr
+
+
+def test_verify_of_a_log_that_is_as_it_was_written(tree: Tree, log: AuditLog) -> None:
+    done = tree.run("log", "--verify")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "all as they were written" in done.stderr
+    document = tree.run("log", "--verify", "--json").document
+    assert (document["whole"], document["faults"]) == (True, [])
+    assert document["records"] > 0
+
+
+def test_verify_names_file_and_line(tree: Tree, log: AuditLog) -> None:
+    file = Path(log.folder, "log.jsonl")
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([lines[0].replace(b'"type":"', b'"type":"x'), *lines[1:]]))
+    done = tree.run("log", "--verify")
+    assert done.exit_code == 1
+    assert done.stdout.startswith(f"{file}:1: is not what was written")
+    assert "the log is not as it was written: 1 fault" in done.stderr
+    found = tree.run("log", "--verify", "--json")
+    assert found.exit_code == 1
+    assert found.document["faults"][0]["line"] == 1
+    assert found.document["whole"] is False
+
+
+def test_verify_tells_what_it_does_not_check(tree: Tree) -> None:
+    old = Path(open_audit(tree.settings()).folder, "log.jsonl")
+    old.parent.mkdir(parents=True)
+    old.write_text('{"time":1.0,"type":"run"}\n')
+    done = tree.run("log", "--verify")
+    assert done.exit_code == 0
+    assert "1 older line not checked: from before there was a chain" in done.stderr
+
+
+def test_verify_is_of_the_whole_log(tree: Tree, log: AuditLog) -> None:
+    assert tree.run("log", "--verify", "--limit", "1").exit_code == 2
+    assert tree.run("log", "--verify", "--follow").exit_code == 2
+
+
+def into_a_closed_pipe(tree: Tree, *options: str) -> tuple[int, bytes]:
+    """The exit code of `log` when its reader is gone, and what it says."""
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "skillbelt", "log", *options],
+            cwd=tree.project,
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            timeout=50,
+            check=False,
+        )
+    return done.returncode, done.stderr
+
+
+def test_the_exit_code_of_verify_does_not_depend_on_who_reads(tree: Tree, log: AuditLog) -> None:
+    assert into_a_closed_pipe(tree, "--verify", "--json") == (0, b"")
+    Path(log.folder, "log.jsonl").write_bytes(b"")
+    assert into_a_closed_pipe(tree, "--verify", "--json") == (1, b"")
+    assert into_a_closed_pipe(tree, "--verify")[0] == 1
+    assert into_a_closed_pipe(tree) == (0, b"nothing was logged yet\n")
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_pipe_that_is_closed_early_is_no_error(
+    tree: Tree, log: AuditLog, options: tuple[str, ...]
+) -> None:
+    for number in range(2_000):
+        log.append(AuditEvent(float(number), "run", data={"command": "x" * 200}))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "skillbelt", "log", *options],
+        cwd=tree.project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    child.stdout.readline()
+    child.stdout.close()
+    assert child.stderr.read() == b""
+    child.stderr.close()
+    assert child.wait(50) == 0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from skillbelt import Runtime
-from tests.terminal import on_terminal
+from tests.terminal import CHOICE, on_terminal
 from tests.tree import Tree
 
 CONFIG = """\
@@ -116,7 +116,7 @@ def test_revoke_takes_an_added_rule_back(rules: Tree) -> None:
 
 def test_revoke_takes_back_what_was_remembered(rules: Tree) -> None:
     rules.write("home/.config/skillbelt/config.toml", '[permission]\nskill = "ask"\n')
-    assert on_terminal(rules, "load", "pdf", typed="a\n").exit_code == 0
+    assert on_terminal(rules, "load", "pdf", answers=[(CHOICE, "a\n")]).exit_code == 0
     [remembered] = given(rules, "list")["remembered"]
     assert remembered["skill"] == "pdf"
     [taken] = given(rules, "revoke", remembered["id"])["remembered"]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 
 from skillbelt.sandbox.registry import sandboxes
 from tests.benches import FOLDER, SKILL, Bench, alive
-from tests.terminal import Terminal, on_terminal
+from tests.terminal import CHOICE, REASON, on_terminal
 from tests.tree import Done, Tree
 
 KEYS = ["stdout", "stderr", "exit_code", "timed_out", "duration_ms", "output_files", "limits_hit",
@@ -326,15 +327,16 @@ def test_what_runs_is_what_was_asked_for(kit: Tree) -> None:
     """Somebody changes the script while it is asked for, and has another run stage it."""
     script = kit.write(f"{FOLDER}/scripts/report.py", "print('first')\n")
     time.sleep(0.15)  # so that the copy is kept for the next run
-    with Terminal(
-        kit, "run", SKILL, "--session", "s", "--", "python3", "scripts/report.py"
-    ) as asked:
-        asked.until("?")
+
+    def meanwhile() -> Iterator[tuple[str, str]]:
+        yield CHOICE, ""
         script.write_text("print('NEVER APPROVED')\n")
         refused = kit.run("run", SKILL, "--session", "s", "--", "echo", "x")
         assert refused.exit_code == 4
-        asked.type("o\n")
-        code, shown = asked.end()
+        yield "", "o\n"
+
+    words = ("run", SKILL, "--session", "s", "--", "python3", "scripts/report.py")
+    code, shown = on_terminal(kit, *words, answers=meanwhile())
     assert "NEVER APPROVED" not in shown
     assert (code, "changed while its run was asked for" in " ".join(shown.split())) == (1, True)
     assert kit.run("log", "--type", "run", "--json").document["events"] == []
@@ -453,12 +455,12 @@ def test_nothing_of_it_is_left_when_there_is_no_output(kit: Tree) -> None:
 
 
 def test_a_question_begins_its_own_line(kit: Tree) -> None:
-    screen = on_terminal(kit, "run", SKILL, "--", "true", typed="o\n")
+    screen = on_terminal(kit, "run", SKILL, "--", "true", answers=[(CHOICE, "o\n")])
     assert "Permission needed" in screen.lines
 
 
 def test_a_person_is_asked_once(kit: Tree) -> None:
-    screen = on_terminal(kit, "run", SKILL, "--", "echo", "ran", typed="o\n")
+    screen = on_terminal(kit, "run", SKILL, "--", "echo", "ran", answers=[(CHOICE, "o\n")])
     assert screen.exit_code == 0
     assert screen.written.count("Permission needed") == 1
     assert any("run `echo ran` with the skill kit" in line for line in screen.lines)
@@ -467,7 +469,15 @@ def test_a_person_is_asked_once(kit: Tree) -> None:
 
 
 def test_a_person_says_no(kit: Tree) -> None:
-    screen = on_terminal(kit, "run", SKILL, "--", "touch", "out/ran", typed="r\nnot now\n")
+    screen = on_terminal(
+        kit,
+        "run",
+        SKILL,
+        "--",
+        "touch",
+        "out/ran",
+        answers=[(CHOICE, "r\n"), (REASON, "not now\n")],
+    )
     assert screen.exit_code == 4
     assert "not now" in screen.lines[-1]
     assert run(kit, "--", "ls", "out").stdout == ""
@@ -475,7 +485,9 @@ def test_a_person_says_no(kit: Tree) -> None:
 
 def test_a_person_says_always(kit: Tree) -> None:
     kit.write(f"{FOLDER}/scripts/a.sh", "echo $1\n")
-    screen = on_terminal(kit, "run", SKILL, "--", "bash", "scripts/a.sh", "1", typed="a\n")
+    screen = on_terminal(
+        kit, "run", SKILL, "--", "bash", "scripts/a.sh", "1", answers=[(CHOICE, "a\n")]
+    )
     assert screen.exit_code == 0
     assert kit.run("run", SKILL, "--", "bash", "scripts/a.sh", "2") == Done(0, "2\n", "")
     assert kit.run("run", SKILL, "--", "bash", "-c", "true").exit_code == 4
@@ -484,12 +496,14 @@ def test_a_person_says_always(kit: Tree) -> None:
 
 
 def test_what_a_person_is_asked_is_shown_as_it_is(kit: Tree) -> None:
-    screen = on_terminal(kit, "run", SKILL, "--", "echo", "\x1b[2J\nfake", typed="r\n\n")
+    screen = on_terminal(kit, "run", SKILL, "--", "echo", "\x1b[2J\nfake", answers=[(CHOICE, "\n")])
     assert "\x1b[2J" not in screen.written
     assert "fake" not in [line.strip() for line in screen.lines]
 
 
 def test_what_is_typed_is_not_the_input_of_the_command(kit: Tree) -> None:
-    screen = on_terminal(kit, "run", SKILL, "--", "wc", "-c", typed="o\nmore\n")
+    screen = on_terminal(
+        kit, "run", SKILL, "--", "wc", "-c", answers=[(CHOICE, "o\n"), ("\n", "more\n")]
+    )
     assert screen.exit_code == 0
     assert screen.lines[-1].endswith("0")

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from skillbelt.audit import AuditEvent, open_audit, user_name
+from skillbelt.owners import folder_identity
 from skillbelt.trust import Trust
 from tests.terminal import on_terminal
 from tests.tree import Tree
@@ -52,10 +53,11 @@ def test_list_as_json(tree: Tree) -> None:
     tree.run("trust", "add")
     [first, second] = Trust(tree.settings().state_dir).entries()
     document = tree.run("trust", "list", "--json").document
+    place = {"value": str(tree.project), "identity": folder_identity(str(tree.project))}
     assert document == {
         "trusted": [
-            {"kind": "origin", "value": URL, "time": first.time},
-            {"kind": "project", "value": str(tree.project), "time": second.time},
+            {"kind": "origin", "value": URL, "time": first.time, "identity": ""},
+            {"kind": "project", "time": second.time, **place},
         ]
     }
 

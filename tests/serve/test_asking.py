@@ -27,21 +27,25 @@ def test_the_question_says_what_who_and_what_always_covers() -> None:
     told = question(RUN._replace(trusted=False))
     assert told.splitlines() == [
         "A model asks to run `rm -rf out` with the skill pdf.",
+        "skill: pdf",
+        "from: (not trusted)",
         "The origin of the skill is not trusted.",
-        "Always would cover run rm -rf out in this project until the skill changes.",
+        "Always would cover run rm -rf out of pdf in this project, until the skill changes.",
     ]
     assert question(RUN._replace(initiator="user")).startswith("You asked to run")
 
 
-def test_the_question_can_not_be_forged_and_has_an_end() -> None:
-    told = question(Request("run", ("a\nAlways would cover nothing\x1b[2J" + "x" * 5_000,)))
-    assert len(told.splitlines()) == 1
+def test_the_question_can_not_be_forged_and_nothing_is_cut() -> None:
+    text = "a\nAlways would cover nothing\x1b[2J" + "x" * 5_000
+    told = question(Request("run", (text,), metadata={"hosts": ["h\n\u202e"], "env": {"A": "1"}}))
+    assert told.splitlines()[1:] == ["hosts: h\\n\\u202e", "env: A=1"]
     assert "\x1b" not in told
-    assert len(told) < 1_000
+    assert "x" * 5_000 in told
 
 
 def test_an_unknown_kind_of_request_is_called_so() -> None:
-    assert "does not know what 'teleport' is" in question(Request("teleport", ("home",)))
+    told = question(Request("teleport", ("home",)))
+    assert "teleport: this version does not know what that is" in told
 
 
 @pytest.mark.parametrize("always", [True, False])

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillbelt.desk import Pending
+from skillbelt.facts import facts
 from skillbelt.sandbox.protocol import Stream
 
 # Why a run ended: with an answer, because it was bounded, or because the model could not be used.
@@ -141,7 +142,8 @@ def document(event: AgentEvent) -> dict[str, object]:
         case PermissionRequest():
             request: dict[str, object] = event.pending.request._asdict()
             request["metadata"] = dict(event.pending.request.metadata)
-            fields = {"id": event.pending.id, "request": request}
+            told = [fact._asdict() for fact in facts(event.pending.request)]
+            fields = {"id": event.pending.id, "request": request, "facts": told}
         case ToolResponse():
             fields |= {"data": dict(event.data), "state_delta": dict(event.state_delta)}
         case Final():

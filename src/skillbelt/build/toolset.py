@@ -1,25 +1,24 @@
 """The tools that build: packages of the registries, pinned by hash, installed once.
 
-They are this package's own choice, not the skill's. No script of theirs is run when they are
-installed.
+They are this package's own choice, not the skill's. They are installed in a sandbox all the same,
+and no script of theirs is run.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import re
-import shutil
-import subprocess
 import sys
 
 from skillbelt.build.protocol import Progress
 from skillbelt.dependencies import Needs
-from skillbelt.environments import find_npm, provision
+from skillbelt.environments import install_node, provision, remove
 from skillbelt.errors import RunRefused
+from skillbelt.installers import Failed
+from skillbelt.lockfiles import read_node
 from skillbelt.locks import held
 from skillbelt.sandbox.identity import Python, interpreter, run_identity
+from skillbelt.sandbox.installing import SandboxedRooms
 from skillbelt.settings import Settings, process_environment
 from skillbelt.text import one_line, shorten
 from skillbelt.wasm_hosts import GUESTS
@@ -27,11 +26,6 @@ from skillbelt.workspace import place_of
 
 _OUTPUT_CHARS = 600
 _RECORD = ".skillbelt-tools"
-# Would install elsewhere, or bring back what is switched off.
-_DROPPED = re.compile(
-    r"npm_config_(ignore_scripts|script_shell|prefix|global|location|node_options)$|node_options$",
-    re.IGNORECASE,
-)
 
 
 def tool_folder(settings: Settings, name: str) -> str:
@@ -49,8 +43,9 @@ def python_tools(settings: Settings, progress: Progress) -> tuple[Python, str]:
         lines = file.read().replace("\\\n", " ").splitlines()
     needs = Needs("python", tuple(" ".join(line.split()) for line in lines if line.strip()), lock)
     made = provision(
-        needs, tool_folder(settings, "packages"), environ=process_environment(),
-        offline=settings.offline, python=found.path,
+        needs, tool_folder(settings, "packages"), rooms=SandboxedRooms(settings.limits),
+        environ=process_environment(), offline=settings.offline, python=found.path,
+        hosts=settings.package_hosts,
         timeout_seconds=settings.limits.build_timeout_seconds, progress=progress,
     )  # fmt: skip
     return found, made.path
@@ -97,59 +92,39 @@ def _is_whole(path: str, key: str) -> bool:
 
 
 def _install(path: str, lock: str, key: str, settings: Settings, progress: Progress) -> None:
-    """Installed aside, compared with the lock, then in place at once."""
+    """Installed aside, in a sandbox and as the lock says, then in place at once."""
     import tempfile
 
-    npm = find_npm("", process_environment())
+    if settings.offline:
+        raise _failed("offline, and not all of them are kept on this machine")
+    with open(os.path.join(lock, "package-lock.json"), "rb") as file:
+        locked = read_node(file.read(), fill=True)
     stage = tempfile.mkdtemp(prefix=f".{key}.part-", dir=os.path.dirname(path))
     try:
-        for name in ("package.json", "package-lock.json"):
-            shutil.copyfile(os.path.join(lock, name), os.path.join(stage, name))
         progress("installing the tools that build JavaScript")
-        _npm(npm, stage, settings)
-        _compare(stage)
-        with open(os.path.join(stage, _RECORD), "w", encoding="ascii") as file:
-            file.write(key)
+        modules = os.path.join(stage, "node_modules")
+        os.mkdir(modules)
+        try:
+            install_node(
+                locked, modules, rooms=SandboxedRooms(settings.limits),
+                environ=process_environment(), hosts=settings.package_hosts,
+                timeout_seconds=settings.limits.build_timeout_seconds,
+            )  # fmt: skip
+        except Failed as error:
+            raise _failed(shorten(one_line(str(error)), _OUTPUT_CHARS)) from error
+        with open(os.path.join(stage, _RECORD), "w", encoding="ascii") as file_:
+            file_.write(key)
+        os.chmod(modules, 0o755)
         os.chmod(stage, 0o755)
-        shutil.rmtree(path, ignore_errors=True)
+        remove(path)
         os.rename(stage, path)
     except BaseException:
-        shutil.rmtree(stage, ignore_errors=True)
+        remove(stage)
         raise
 
 
-def _npm(npm: str, stage: str, settings: Settings) -> None:
-    # Not `npm ci`: it refuses a lock without the packages of platforms that a registry may lack.
-    command = [npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-save",
-               "--loglevel=error", *(["--offline"] if settings.offline else [])]  # fmt: skip
-    environ = {
-        name: value for name, value in process_environment().items() if not _DROPPED.match(name)
-    }
-    seconds = settings.limits.build_timeout_seconds
-    try:
-        done = subprocess.run(
-            command, cwd=stage, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, timeout=seconds, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError) as error:
-        raise RunRefused(f"the tools that build JavaScript: {error}") from error
-    if done.returncode:
-        said = shorten(one_line(done.stdout.decode("utf-8", "replace")), _OUTPUT_CHARS)
-        why = "offline, and not all of them are kept on this machine" if settings.offline else said
-        raise RunRefused(
-            f"the tools that build JavaScript can not be installed: {why}; "
-            "go online once, and run `skillbelt build` again"
-        )
-
-
-def _compare(stage: str) -> None:
-    """Everything that was installed is in the lock, by its hash."""
-    with open(os.path.join(stage, "package-lock.json"), encoding="utf-8") as file:
-        wanted = json.load(file)["packages"]
-    with open(os.path.join(stage, "node_modules", ".package-lock.json"), encoding="utf-8") as file:
-        found = json.load(file)["packages"]
-    for path, about in found.items():
-        if about.get("integrity") != wanted.get(path, {}).get("integrity") or not about.get(
-            "integrity"
-        ):
-            raise RunRefused(f"{path} is not the package that the lock names; nothing was kept")
+def _failed(why: str) -> RunRefused:
+    return RunRefused(
+        f"the tools that build JavaScript can not be installed: {why}; "
+        "go online once, and run `skillbelt build` again"
+    )

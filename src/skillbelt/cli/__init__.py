@@ -128,6 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _tolerate_any_text()
+    code = 0
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
@@ -142,8 +143,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             return _interrupted()
     except BrokenPipeError:
+        # Whoever reads has had enough; what is known of the outcome still counts.
         _forget_output()
-        return 0
+        return code
     except OSError as error:
         _forget_output()
         print(f"skillbelt: {one_line(str(error))}", file=sys.stderr)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
+from skillbelt.cli.keyboard import somebody_is_there
 from skillbelt.cli.live import visible
 from skillbelt.cli.output import CLI_SESSION, print_json, say
 from skillbelt.errors import ConfigError
@@ -118,7 +119,7 @@ def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
     def answer(pending: Pending) -> Answer | None:
         return Answer("once", by="--yes") if args.yes else ask(pending, belt.gate.desk)
 
-    asks = args.yes or (not interactive and sys.stdin.isatty() and sys.stderr.isatty())
+    asks = args.yes or (not interactive and somebody_is_there())
     settings = load_settings(args.project, config=args.config)
     belt = Runtime(settings=settings, ask=answer if asks else None)
     return belt

@@ -21,6 +21,7 @@ from skillbelt.cli.ask import (
     open_runner,
     plain,
 )
+from skillbelt.cli.keyboard import somebody_is_there
 from skillbelt.cli.output import CLI_SESSION, count, print_table
 from skillbelt.errors import SkillbeltError
 from skillbelt.private import create_file, make_folder
@@ -51,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Talk until the input ends. With --json, each event is a line of JSON."""
-    asks = sys.stdin.isatty() and sys.stderr.isatty() and not args.json
+    asks = not args.json and somebody_is_there()
     with open_runner(args, interactive=asks and not args.yes) as runner:
         chat = _Chat(runner, args)
         with _Lines(chat) as lines:

@@ -8,9 +8,11 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from skillbelt.audit import TYPES, AuditEvent, AuditLog, open_audit
-from skillbelt.cli.output import print_json, print_table, say
+from skillbelt.chain import Verified
+from skillbelt.cli.output import count, print_json, print_table, say
 from skillbelt.errors import ConfigError
 from skillbelt.settings import load_settings
 from skillbelt.text import one_line
@@ -38,12 +40,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--follow", action="store_true", help="go on with new events until interrupted"
     )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="check that no record was changed, removed, added or moved; exit 1 if one was",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the events, oldest first."""
     wanted = _wanted(args)
     log = open_audit(load_settings(args.project, config=args.config))
+    if args.verify:
+        return _verify(log, wanted, args)
     if args.follow:
         return _follow(log, wanted, args)
     events = list(log.read(**wanted))  # type: ignore[arg-type]
@@ -54,6 +63,39 @@ def run(args: argparse.Namespace) -> int:
     else:
         say("no such events", args) if _narrowed(wanted) else say("nothing was logged yet", args)
     return 0
+
+
+def _verify(log: AuditLog, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
+    if args.follow or _narrowed(wanted):
+        raise ConfigError("--verify checks the whole log: leave --follow and what narrows it out")
+    found = log.verify()
+    # Whoever reads no further still gets the exit code.
+    with suppress(BrokenPipeError):
+        if args.json:
+            faults = [fault._asdict() for fault in found.faults]
+            print_json({"whole": not found.broken, **found._asdict(), "faults": faults})
+        else:
+            _tell(found, args)
+    return 1 if found.broken else 0
+
+
+def _tell(found: Verified, args: argparse.Namespace) -> None:
+    for fault in found.faults:
+        place = f"{fault.path}:{fault.line}" if fault.line else fault.path
+        print(f"{one_line(place)}: {one_line(fault.message)}")
+    if found.broken > len(found.faults):
+        print(f"and {found.broken - len(found.faults)} more")
+    if found.unbound:
+        say(
+            f"{count(found.unbound, 'older line')} not checked: from before there was a chain", args
+        )
+    if found.broken:
+        print(f"skillbelt: the log is not as it was written: {count(found.broken, 'fault')}",
+              file=sys.stderr)  # fmt: skip
+    elif found.records:
+        say(f"{count(found.records, 'record')}, all as they were written", args)
+    elif not found.unbound:
+        say("nothing was logged yet", args)
 
 
 def since(text: str, now: float) -> float:

@@ -11,6 +11,7 @@ from typing import get_args
 
 from skillbelt.catalog import Catalog
 from skillbelt.cli.asking import ask
+from skillbelt.cli.keyboard import somebody_is_there
 from skillbelt.cli.output import (
     diagnostics_json,
     open_catalog,
@@ -21,6 +22,7 @@ from skillbelt.cli.output import (
 )
 from skillbelt.desk import Pending
 from skillbelt.errors import ConfigError
+from skillbelt.facts import facts
 from skillbelt.gate import Explanation, Gate, rule_json
 from skillbelt.ledger import Remembered
 from skillbelt.permission import TYPES, Answer, AnswerKind, Initiator, Request, Rule
@@ -219,7 +221,7 @@ def _revoke(gate: Gate, args: argparse.Namespace) -> int:
 
 def _watch(gate: Gate, args: argparse.Namespace) -> int:
     """Answer the requests of other processes here, or print them for whoever answers."""
-    on_terminal = sys.stdin.isatty() and sys.stderr.isatty() and not args.json
+    on_terminal = not args.json and somebody_is_there()
 
     def listener(pending: Pending) -> None:
         if not on_terminal:
@@ -239,8 +241,12 @@ def _watch(gate: Gate, args: argparse.Namespace) -> int:
 
 def _pending_json(pending: Pending) -> dict[str, object]:
     request = pending.request
-    facts = {**request._asdict(), "metadata": dict(request.metadata)}
-    return {"id": pending.id, "time": pending.time, **facts}
+    carried = {**request._asdict(), "metadata": dict(request.metadata)}
+    return {"id": pending.id, "time": pending.time, **carried, "facts": _told(request)}
+
+
+def _told(request: Request) -> list[dict[str, str]]:
+    return [fact._asdict() for fact in facts(request)]
 
 
 def _pending(gate: Gate, args: argparse.Namespace) -> int:

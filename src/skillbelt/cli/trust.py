@@ -33,7 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List what is trusted, add to it, or take from it."""
-    settings = load_settings(args.project, config=args.config)
+    # The project may be one that is not taken as the user's own until this says so.
+    settings = load_settings(args.project, config=args.config, project_files=False)
     trust = Trust(settings.state_dir)
     if args.action == "list":
         return _list(trust, args)
@@ -81,7 +82,7 @@ def _list(trust: Trust, args: argparse.Namespace) -> int:
         print_table(("kind", "since", "value"), [_row(entry) for entry in entries], wrap=True)
     elif not problems:
         say("nothing is trusted yet; `skillbelt trust add` trusts this project", args)
-    print_diagnostics(problems, args)
+    print_diagnostics((*problems, *trust.exchanged()), args)
     return 1 if problems else 0
 
 

@@ -26,7 +26,7 @@ from skillbelt.hosts import Resolver, resolve
 from skillbelt.sandbox.bridge import TAKEN
 from skillbelt.sandbox.gate import Gate
 from skillbelt.sandbox.request import Refused
-from skillbelt.sandbox.visit import Connection, Exhausted, Visit
+from skillbelt.sandbox.visit import Connection, Desk, Exhausted, Visit
 from skillbelt.values import Limits
 
 _MAX_REPORTED = 1000
@@ -39,7 +39,8 @@ class Egress:
     """The proxy of one run, until it is closed. `door` is where it takes its port, for `bridge`.
 
     `owner` is the user who may bring one, when that is another than the one who runs this.
-    `allow_private` names addresses and networks inside that may be reached all the same.
+    `allow_private` names addresses and networks inside that may be reached all the same. `visits`
+    makes what attends to each client.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class Egress:
         limits: Limits = _LIMITS,
         owner: int | None = None,
         resolver: Resolver = resolve,
+        visits: Callable[[socket.socket, Gate, Limits, Desk], Visit] = Visit,
     ) -> None:
+        self._visits = visits
         self._gate = Gate(hosts, allow_private, resolver)
         self._limits, self._tell = limits, listener
         self._lock = threading.Lock()
@@ -171,7 +174,7 @@ class Egress:
             self._slots.release()
 
     def _attend(self, client: socket.socket) -> None:
-        visit = Visit(client, self._gate, self._limits, self)
+        visit = self._visits(client, self._gate, self._limits, self)
         try:
             visit.serve()
             self._report(visit.result)

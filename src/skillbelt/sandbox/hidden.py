@@ -1,9 +1,9 @@
 """What the processes of a run hold that neither a folder nor their own memory shows.
 
 That is files without a name, open or only mapped; memory they share, which belongs to none of them
-once whoever touched it has ended; and what waits in sockets and pipes. It is all seen from outside,
-in `/proc`. Where the size of something can not be seen, that is said, and whoever asks must go by
-what the whole machine has lost.
+once whoever touched it has ended; what waits in sockets and pipes; and what the kernel needs to
+keep track of it. It is all seen from outside, in `/proc`. Where the size of something can not be
+seen, that is said, and whoever asks must go by what the whole machine has lost.
 """
 
 import ctypes
@@ -24,12 +24,16 @@ from typing import NamedTuple
 _BLOCK = 512  # what st_blocks counts in, whatever the disk does
 _MOST_SECONDS = 0.5  # whoever has more than can be seen in that time has his reasons
 _GET_HANDLE, _SAME_TABLE = (438, 438), (312, 272)  # pidfd_getfd and kcmp on x86-64 and arm64
+_TRACE = 19  # CAP_SYS_PTRACE
 _TABLES = 2  # what kcmp compares: tables of handles
 _OF_THREAD = os.O_EXCL  # for pidfd_open
 _PIPE_SIZE = 1032
 _MEMORY_INFO, _MEMORY_WORDS = 55, 9
 _ORDINARY_PIPE = 64 * 2**10
 _ORDINARY_SOCKET = 2 * 208 * 2**10
+# What the kernel keeps for each, at least; a terminal takes what waits in it both ways.
+_MAPPING, _HANDLE, _TERMINAL = 256, 256, 160 * 2**10
+_TERMINALS = os.makedev(5, 2)
 _OVERHEAD = 1024  # at most what the kernel takes to queue one byte
 _NAMELESS = b" (deleted)\n"
 _OF_KERNEL = b" /[aio]"
@@ -59,6 +63,28 @@ def find_hoard(pids: Iterable[int], workspace: str, temporary: str | None = None
             break
         search.visit(pid)
     return search.found()
+
+
+@lru_cache(maxsize=8)
+def can_see(uid: int | None = None) -> bool:
+    """Whether we may look at what the processes of a run hold; they are ours, or of that user.
+
+    Root needs a right for it, which it often lacks in a container.
+    """
+    if os.geteuid():
+        return uid is None or uid == os.geteuid()
+    with open("/proc/self/status", encoding="ascii", errors="replace") as lines:
+        rights = [int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")]
+    return bool(sum(rights) >> _TRACE & 1)
+
+
+def user_of(pid: int) -> int:
+    """Whose process it is; -1 when that is not known."""
+    with suppress(OSError), open(f"/proc/{pid}/status", "rb") as lines:
+        for line in lines:
+            if line.startswith(b"Uid:"):
+                return int(line.split()[1])
+    return -1
 
 
 class _Search:
@@ -100,18 +126,22 @@ class _Search:
             self._maps(pid)
         except PermissionError:
             # The first process of a namespace is ours, and closed to everybody.
-            self.more[2] |= not _first(pid)
+            self.more[2] |= can_see() and not _first(pid)
         except OSError:
             pass  # it is gone
 
     def _handles(self, pid: int, thread: int) -> None:
         folder = f"/proc/{pid}/task/{thread}"
-        for name in os.listdir(f"{folder}/fd"):
+        names = os.listdir(f"{folder}/fd")
+        self.sums[3] += len(names) * _HANDLE
+        for name in names:
             try:
                 found = os.stat(f"{folder}/fd/{name}")
             except FileNotFoundError:
                 continue
             key = found.st_dev, found.st_ino
+            if found.st_rdev == _TERMINALS:
+                self.sums[3] += _TERMINAL  # all have one name, and may be many
             if key in self._known:
                 continue
             if stat.S_ISSOCK(found.st_mode):
@@ -139,7 +169,9 @@ class _Search:
 
     def _maps(self, pid: int) -> None:
         """What is only mapped: a handle is not needed to keep a file."""
-        for line in _told_maps(pid).splitlines(keepends=True):
+        told = _told_maps(pid)
+        self.sums[3] += told.count(b"\n") * _MAPPING
+        for line in told.splitlines(keepends=True) if _NAMELESS in told else ():
             if line.endswith(_NAMELESS) and _OF_KERNEL not in line:
                 self._map(pid, line)
 
@@ -171,7 +203,7 @@ def _told_maps(pid: int) -> bytes:
         ):
             data = file.read()
             if data:
-                return data if _NAMELESS in data else b""
+                return data
     return b""
 
 

@@ -27,7 +27,7 @@ for folder in ("/tmp", "/dev/shm", "/var/tmp", "/run", "/dev", "/run/lock"):
         pass
 held("what was written is the run's own")
 """, "write('/tmp/x'); read('/tmp/x'); write('/dev/shm/x')"),
-    Probe("read another session", (2,), "files", """
+    Probe("read another session", (2, 88), "files", """
 attempt(lambda: read(scene["other"] + "/work"), lambda: os.listdir(scene["other"]))
 """, "write('own'); read('own')"),
     Probe("write outside the workspace", (3,), "files", """
@@ -40,7 +40,7 @@ attempt(*(lambda path=path: os.chmod(path, 0o777) for path in (
     scene["skill"] + "/SKILL.md", scene["secret"], scene["home"], "/etc/passwd", "/usr/bin/env")),
     lambda: os.utime(scene["secret"]), lambda: os.setxattr(scene["secret"], "user.x", b"x"))
 """, "write('own'); os.chmod('own', 0o600); os.utime('own')"),
-    Probe("write to the skill", (4,), "files", """
+    Probe("write to the skill", (4, 87), "files", """
 skill = scene["skill"]
 attempt(lambda: write(skill + "/SKILL.md"), lambda: write(skill + "/new"),
         lambda: os.unlink(skill + "/SKILL.md"), lambda: os.rename(skill, skill + "2"),

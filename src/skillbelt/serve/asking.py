@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from mcp_types import ClientCapabilities, ElicitRequestFormParams, ElicitResult
 
-from skillbelt.permission import TYPES, Answer, Request
-from skillbelt.text import one_line, shorten
+from skillbelt.facts import covered, facts
+from skillbelt.permission import Answer, Request
+from skillbelt.text import shorten
 
-_SHOWN = 300  # characters of what a skill or a model says
 _MESSAGE = 1_000
 _BY = "mcp"
 CLOSED = "the form was closed without an answer"
@@ -39,19 +39,17 @@ def form(request: Request) -> ElicitRequestFormParams:
 
 
 def question(request: Request) -> str:
-    """What a person has to know: what wants to happen, who asked, what "always" covers."""
-    what = request.summary or f"{request.type}: {', '.join(request.patterns)}"
+    """What a person has to know: what wants to happen, who asked, what "always" covers.
+
+    All of it: a client has no way to ask for the rest.
+    """
+    (_, what), *told = facts(request)
     who = "You asked" if request.initiator == "user" else "A model asks"
-    lines = [f"{who} to {_shown(what)}."]
-    lines += [f"{request.type}: {_shown(text)}" for text in request.patterns if text not in what]
-    if request.type not in TYPES:
-        lines.append(f"This version does not know what {_shown(request.type)!r} is.")
+    lines = [f"{who} to {what}.", *(f"{label}: {value}" for label, value in told)]
     if not request.trusted:
         lines.append("The origin of the skill is not trusted.")
-    if request.always:
-        texts = ", ".join(map(_shown, request.always))
-        until = " until the skill changes" if request.skill else ""
-        lines.append(f"Always would cover {request.type} {texts} in this project{until}.")
+    if always := covered(request):
+        lines.append(f"Always {always}.")
     return "\n".join(lines)
 
 
@@ -72,7 +70,3 @@ def answer(request: Request, result: ElicitResult | None) -> Answer:
         case "always" if request.always:
             return Answer("always", by=_BY)
     return Answer("reject", UNCLEAR, _BY)
-
-
-def _shown(text: str) -> str:
-    return shorten(one_line(text), _SHOWN)

@@ -1,0 +1,90 @@
+"""Packages as values: how one is named, what a lock holds, where an environment of them lies.
+
+Nothing here reads a file. `lockfiles` reads locks, `environments` makes what they say.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Literal, NamedTuple
+
+Kind = Literal["python", "node"]
+# The folder of all environments, and the names of what lies there beside them.
+FOLDER, HALF_MADE, LOCK = "environments", ".part-", ".lock"
+# Of our own making in an environment: nothing of a package is in there.
+INTERPRETER = "interpreter"
+_NAMED = re.compile(r"(@?[^@=<>!~;\[(\s]*)(.*)", re.DOTALL)
+
+
+class Package(NamedTuple):
+    """One package that will come, by its one spelling; `hashes` are like `sha256:00ff`."""
+
+    kind: Kind
+    name: str
+    version: str
+    hashes: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """As it is asked for, and as rules are matched with it."""
+        sign = "==" if self.kind == "python" else "@"
+        return " ".join((f"{self.name}{sign}{self.version}", *self.hashes))
+
+
+class Lock(NamedTuple):
+    """Everything that will come, and that as the installer is told it."""
+
+    kind: Kind
+    packages: tuple[Package, ...]
+    text: str
+
+
+class Environment(NamedTuple):
+    """Where the packages lie, what they are, and the hash of what was asked for."""
+
+    path: str
+    hash: str
+    installed: tuple[tuple[str, str], ...]
+
+    @property
+    def modules(self) -> str:
+        """The folder with the packages for Node.js; "" when these are for Python."""
+        node = os.path.join(self.path, "node_modules")
+        return node if os.path.isdir(node) else ""
+
+    @property
+    def bin(self) -> str:
+        """The folder with the programs of the packages."""
+        return f"{self.modules}/.bin" if self.modules else f"{self.path}/bin"
+
+    @property
+    def interpreter(self) -> str:
+        """The folder with the interpreter and nothing else; "" for Node.js, which has none."""
+        return "" if self.modules else os.path.join(self.path, INTERPRETER)
+
+
+def normal(kind: Kind, name: str) -> str:
+    """The one spelling of a name."""
+    return re.sub(r"[-_.]+", "-", name).lower() if kind == "python" else name.lower()
+
+
+def rule_patterns(pattern: str, *, allows: bool) -> tuple[str, ...]:
+    """What a rule for packages is matched as: by the name, however that is spelled.
+
+    A name alone means every version of it. A range of versions is never what comes; so it allows
+    nothing, and stands for the name where it does not allow.
+    """
+    found = _NAMED.fullmatch(pattern.removesuffix(":*") if pattern != ":*" else pattern)
+    head, rest = found.groups() if found else (pattern, "")
+    rest = rest.strip()
+    python, node = normal("python", head), normal("node", head)
+    if rest.startswith("==") and not rest.startswith("==="):
+        exact = f"{python}=={rest[2:].strip()}"
+        return exact, f"{exact} *"
+    if rest.startswith("@"):
+        exact = f"{node}@{rest[1:].strip()}"
+        return exact, f"{exact} *"
+    if rest not in ("", "*") and allows:
+        return ()
+    return tuple(dict.fromkeys((python, f"{python}==*", node, f"{node}@*")))

@@ -1,0 +1,49 @@
+"""Files that hold secrets more often than not, by their names and by how they begin.
+
+None of them is taken from the project unasked. A file that is not recognised is no promise.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from fnmatch import fnmatchcase
+
+# Folders whose whole content is somebody's access or history.
+_PRIVATE = """
+.git .hg .svn .ssh .gnupg .aws .azure .kube .docker .gcloud .password-store .1password .terraform
+"""
+_FOLDERS = frozenset(_PRIVATE.split())
+_NAMES = """
+.env .env.* *.env .envrc .netrc _netrc .npmrc .yarnrc.yml .pypirc .pgpass .my.cnf .git-credentials
+.htpasswd .dockercfg .s3cfg .boto .vault-token .terraformrc terraform.rc *.tfstate *.tfstate.*
+*.tfvars id_rsa* id_dsa* id_ecdsa* id_ed25519* *.pem *.key *.p8 *.p12 *.pfx *.pkcs12 *.jks
+*.keystore *.kdbx *.ppk *.ovpn *.kwallet *.keychain *.keytab credentials credentials.*
+*credentials.json secret secret.* secrets secrets.* *.secret *.secrets service-account*.json
+service_account*.json client_secret*.json kubeconfig *.kubeconfig .bash_history .zsh_history
+.python_history .psql_history .mysql_history .node_repl_history shadow master.passwd
+"""
+_PATTERNS = tuple(_NAMES.split())
+_HARMLESS = (".env.example", ".env.sample", ".env.template", ".env.dist", "*.pub")
+_BEGINNINGS = (b"-----BEGIN ", b"PuTTY-User-Key-File", b"openssh-key-v1")
+HEAD_BYTES = 4096
+
+
+def looks_secret(path: str, head: bytes = b"") -> bool:
+    """Whether the path, or how the file begins, says that it may hold a secret."""
+    # Other systems take these for the same names.
+    *folders, name = (part.casefold().rstrip(". ") or part for part in path.split("/"))
+    if _FOLDERS.intersection((*folders, name)):
+        return True
+    if any(fnmatchcase(name, pattern) for pattern in _HARMLESS):
+        return False
+    return any(fnmatchcase(name, pattern) for pattern in _PATTERNS) or _is_key(head)
+
+
+def _is_key(head: bytes) -> bool:
+    begins = head.lstrip().startswith(_BEGINNINGS)
+    return begins and (b"PRIVATE KEY" in head or not head.lstrip().startswith(_BEGINNINGS[0]))
+
+
+def named(folder: str, name: str) -> str:
+    """The path of what is called so in the folder; the folder itself without a name."""
+    return posixpath.join(folder, name) if name else folder

@@ -1,0 +1,97 @@
+"""Package indexes on this machine: wheels and tarballs made here, and the pages that list them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tests.sources.server import Server
+
+GREETING = "module.exports = () => 'hello'"
+
+
+def wheel_bytes(name: str, files: Mapping[str, str], needs: Iterable[str] = ()) -> bytes:
+    """A wheel of version 1.0 with the files."""
+    folder = name.replace("-", "_")
+    info = f"{folder}-1.0.dist-info"
+    wanted = "".join(f"Requires-Dist: {one}\n" for one in needs)
+    inside = {
+        **files,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{wanted}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{path},,\n" for path in [*inside, f"{info}/RECORD"])
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path, text in {**inside, f"{info}/RECORD": record}.items():
+            archive.writestr(path, text)
+    return packed.getvalue()
+
+
+def wheel(folder: Path, name: str, files: Mapping[str, str], needs: Iterable[str] = ()) -> None:
+    """A wheel in a folder."""
+    file = f"{name.replace('-', '_')}-1.0-py3-none-any.whl"
+    (folder / file).write_bytes(wheel_bytes(name, files, needs))
+
+
+def list_wheel(
+    server: Server, name: str, files: Mapping[str, str], needs: Iterable[str] = ()
+) -> str:
+    """A wheel in an index of our own, below `/simple`; its hash."""
+    data = wheel_bytes(name, files, needs)
+    file = f"{name.replace('-', '_')}-1.0-py3-none-any.whl"
+    digest = hashlib.sha256(data).hexdigest()
+    server.pages[f"/files/{file}"] = data
+    link = f'<a href="/files/{file}#sha256={digest}">{file}</a>'
+    server.pages[f"/simple/{name}/"] = f"<!DOCTYPE html><html><body>{link}</body></html>".encode()
+    return digest
+
+
+def tarball(files: Mapping[str, str]) -> bytes:
+    """A package for Node.js."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for path, text in files.items():
+            entry = tarfile.TarInfo(f"package/{path}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return packed.getvalue()
+
+
+def integrity(data: bytes) -> str:
+    """The hash of a tarball, as registries write it."""
+    return f"sha512-{base64.b64encode(hashlib.sha512(data).digest()).decode()}"
+
+
+def publish(
+    server: Server,
+    name: str,
+    script: str = "exit 1",
+    *,
+    about: Mapping[str, object] | None = None,
+    files: Mapping[str, str] | None = None,
+    dist: Mapping[str, str | None] | None = None,
+) -> str:
+    """A package in a registry of our own, with a script that asks to be run; its hash."""
+    told = {
+        "name": name,
+        "version": "1.3.0",
+        "scripts": {"postinstall": script, "install": script, "prepare": script},
+        **(about or {}),
+    }
+    data = tarball({"package.json": json.dumps(told), "index.js": GREETING, **(files or {})})
+    place = {"tarball": f"{server.url}/{name}.tgz", "integrity": integrity(data),
+             "shasum": hashlib.sha1(data).hexdigest(), **(dist or {})}  # fmt: skip
+    kept = {key: value for key, value in place.items() if value is not None}
+    listed = {"1.3.0": {**told, "hasInstallScript": True, "dist": kept}}
+    server.pages[f"/{name}.tgz"] = data
+    server.pages[f"/{name}"] = json.dumps(
+        {"name": name, "dist-tags": {"latest": "1.3.0"}, "versions": listed}
+    ).encode()
+    return integrity(data)
