@@ -257,3 +257,11 @@ def test_limits_are_set_for_oneself_alone(machine: str) -> None:
     prlimit = (302, 261)
     assert ask(machine, prlimit, 0, 0, 0, 0) == ALLOWED
     assert ask(machine, prlimit, 1234, 0, 0, 0) == errno.EPERM
+
+
+def test_how_much_the_first_process_counts_is_not_set(machine: str) -> None:
+    """It ends the others; that of a thread or another process of the run can be set."""
+    priority, affinity = (141, 140), (203, 122)
+    assert [ask(machine, affinity, pid) for pid in (0, 1, 2)] == [ALLOWED, errno.EPERM, ALLOWED]
+    assert [ask(machine, priority, 0, pid) for pid in (0, 1, 2)] == [ALLOWED, errno.EPERM, ALLOWED]
+    assert [ask(machine, priority, kind, 0) for kind in (1, 2)] == [errno.EPERM] * 2
