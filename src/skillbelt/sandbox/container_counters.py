@@ -151,16 +151,16 @@ def limits_enforced(limits: Limits, group: Group, pid: int, own_users: bool) -> 
     counted = 0 < group.processes <= limits.max_processes + 1
     uncounted = "rlimit in a user namespace" if own_users else "not enforced: the engine does not"
     unseen = "not enforced for all together; rlimit for each process"
-    group = "cgroup of the container"
+    name = "cgroup of the container"
     whole = {
-        **counted_enforced(group if held else ""),
+        **counted_enforced(name if held else ""),
         **({} if pid else {"files without a name": "not enforced: nobody here sees the processes"}),
     }
     watched = whole["memory"] if pid else unseen
     return {
         **whole,
-        "memory": f"{group}; rlimit for each process" if held else watched,
-        "process count": group if counted else uncounted,
+        "memory": f"{name}; rlimit for each process" if held else watched,
+        "process count": name if counted else uncounted,
         "cpu": "rlimit for each process, watched for all" if pid else "rlimit for each process",
         "file size": "rlimit",
         "open files": "rlimit",

@@ -6,6 +6,7 @@ in `/proc`. Where the size of something can not be seen, that is said, and whoev
 what the whole machine has lost.
 """
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -18,10 +19,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    import ctypes
+from typing import NamedTuple
 
 _BLOCK = 512  # what st_blocks counts in, whatever the disk does
 _MOST_SECONDS = 0.5  # whoever has more than can be seen in that time has his reasons
@@ -316,8 +314,6 @@ def _same_table(pid: int, thread: int) -> bool:
 
 
 def _call(numbers: tuple[int, int], *arguments: int) -> int:
-    import ctypes
-
     number = numbers[os.uname().machine == "aarch64"]
     done = _system().syscall(*(ctypes.c_long(each) for each in (number, *arguments)))
     if done < 0:
@@ -327,7 +323,5 @@ def _call(numbers: tuple[int, int], *arguments: int) -> int:
 
 
 @lru_cache(maxsize=1)
-def _system() -> "ctypes.CDLL":
-    import ctypes
-
+def _system() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
