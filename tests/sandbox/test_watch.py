@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -12,7 +13,7 @@ from skillbelt.sandbox import watch
 from skillbelt.sandbox.conformance import Place
 from skillbelt.sandbox.landlock import LandlockSandbox
 from skillbelt.sandbox.linux import LinuxSandbox
-from skillbelt.sandbox.protocol import Outcome, Sandbox, run
+from skillbelt.sandbox.protocol import Mount, Outcome, Sandbox, run
 from skillbelt.sandbox.watch import DiskWatch, Guard
 from skillbelt.values import Limits
 
@@ -117,6 +118,23 @@ def test_a_full_temporary_folder_is_named(place: Place) -> None:
     script = "head -c 5000000 /dev/zero > /tmp/x; sleep 3; exit 0"
     outcome = run(LinuxSandbox(), place.shell(script, limits=limits))
     assert (outcome.exit_code, outcome.limits_hit) == (0, ("max_temporary_bytes",))
+
+
+def test_empty_files_in_memory_are_files(place: Place) -> None:
+    limits = Limits(max_workspace_files=500)
+    script = "cd /tmp; n=0; while [ $n -lt 900 ]; do : > $n; n=$((n+1)); done; sleep 30"
+    outcome = run(LinuxSandbox(), place.shell(script, limits=limits))
+    assert outcome.limits_hit == ("max_workspace_files",)
+
+
+def test_a_folder_of_the_disk_for_temporary_files_is_not_the_runs_own(place: Place) -> None:
+    """It has the files of everybody."""
+    job = place.shell("sleep 0.6", limits=Limits(max_workspace_files=500))
+    with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
+        os.chmod(folder, 0o777)
+        mounts = (*job.mounts, Mount(folder, "/tmp", True))
+        outcome = run(LinuxSandbox(), job._replace(mounts=mounts))
+    assert (outcome.exit_code, outcome.limits_hit) == (0, ()), outcome
 
 
 def test_a_quiet_disk_is_not_measured(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,9 @@
 """What the processes of a run hold that neither a folder nor their own memory shows.
 
 That is files without a name, open or only mapped; memory they share, which belongs to none of them
-once whoever touched it has ended; and what waits in sockets and pipes. It is all seen from outside,
-in `/proc`. Where the size of something can not be seen, that is said, and whoever asks must go by
-what the whole machine has lost.
+once whoever touched it has ended; what waits in sockets and pipes; and what the kernel needs to
+keep track of it. It is all seen from outside, in `/proc`. Where the size of something can not be
+seen, that is said, and whoever asks must go by what the whole machine has lost.
 """
 
 import ctypes
@@ -30,6 +30,9 @@ _PIPE_SIZE = 1032
 _MEMORY_INFO, _MEMORY_WORDS = 55, 9
 _ORDINARY_PIPE = 64 * 2**10
 _ORDINARY_SOCKET = 2 * 208 * 2**10
+# What the kernel keeps for each, at least; a terminal takes what waits in it both ways.
+_MAPPING, _HANDLE, _TERMINAL = 256, 256, 160 * 2**10
+_TERMINALS = os.makedev(5, 2)
 _OVERHEAD = 1024  # at most what the kernel takes to queue one byte
 _NAMELESS = b" (deleted)\n"
 _OF_KERNEL = b" /[aio]"
@@ -106,12 +109,16 @@ class _Search:
 
     def _handles(self, pid: int, thread: int) -> None:
         folder = f"/proc/{pid}/task/{thread}"
-        for name in os.listdir(f"{folder}/fd"):
+        names = os.listdir(f"{folder}/fd")
+        self.sums[3] += len(names) * _HANDLE
+        for name in names:
             try:
                 found = os.stat(f"{folder}/fd/{name}")
             except FileNotFoundError:
                 continue
             key = found.st_dev, found.st_ino
+            if found.st_rdev == _TERMINALS:
+                self.sums[3] += _TERMINAL  # all have one name, and may be many
             if key in self._known:
                 continue
             if stat.S_ISSOCK(found.st_mode):
@@ -139,7 +146,9 @@ class _Search:
 
     def _maps(self, pid: int) -> None:
         """What is only mapped: a handle is not needed to keep a file."""
-        for line in _told_maps(pid).splitlines(keepends=True):
+        told = _told_maps(pid)
+        self.sums[3] += told.count(b"\n") * _MAPPING
+        for line in told.splitlines(keepends=True) if _NAMELESS in told else ():
             if line.endswith(_NAMELESS) and _OF_KERNEL not in line:
                 self._map(pid, line)
 
@@ -171,7 +180,7 @@ def _told_maps(pid: int) -> bytes:
         ):
             data = file.read()
             if data:
-                return data if _NAMELESS in data else b""
+                return data
     return b""
 
 

@@ -38,8 +38,8 @@ def counted_enforced(group: str) -> dict[str, str]:
     """What is counted for a run as a whole; `group` names its control group, if it has one."""
     memory = "watched, all processes together, with what they share and what waits in sockets and "
     memory += "pipes; rlimit for each"
-    uncounted = "not enforced: without a control group, what the kernel keeps for mappings, locks "
-    uncounted += "and empty files is not counted"
+    uncounted = "not enforced: without a control group, what the kernel keeps for locks, timers, "
+    uncounted += "watches and names of files is not counted"
     return {
         "memory": f"{memory}; {group}" if group else memory,
         "kernel memory": group or uncounted,

@@ -31,6 +31,8 @@ FOLDER_SECONDS = 1.0  # how long a folder goes unmeasured when the disk shows no
 PROCESS_SECONDS = 0.25
 _COST_SHARE = 20  # a measurement that takes a second is not repeated within twenty
 _FIRST_SHARE = 64
+_SHARED = "/dev/shm"
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _BY_SIGNAL = {
     128 + signal.SIGXCPU: "max_cpu_seconds",
     128 + signal.SIGXFSZ: "max_written_file_bytes",
@@ -138,16 +140,16 @@ class ProcessWatch:
         limits, lost = self._limits, self._lost()
         shared = max(held.shared_bytes, lost.shared_bytes if held.more_shared else 0)
         used = measure_processes(pids, limits.max_memory_bytes, shared, held.buffer_bytes)
+        full = self._temporary_limit(pids)
         taken = max(used.memory_bytes, lost.available_bytes if held.more_handles else 0)
         if used.tasks >= limits.max_processes:
             self.seen.add("max_processes")
         if used.most_files >= limits.max_open_files:
             self.seen.add("max_open_files")
-        self._see_temporary(pids)
         # A process that took all of it alone is told by the kernel before it is ended from here.
         if used.cpu_seconds > limits.max_cpu_seconds + CPU_GRACE_SECONDS:
             return "max_cpu_seconds"
-        return "max_memory_bytes" if taken > limits.max_memory_bytes else None
+        return "max_memory_bytes" if taken > limits.max_memory_bytes else full
 
     def _lost(self) -> Memory:
         """What the machine has less and shares more than at the best moment of the run."""
@@ -161,13 +163,33 @@ class ProcessWatch:
             now.shared_bytes - self._best.shared_bytes,
         )
 
-    def _see_temporary(self, pids: list[int]) -> None:
-        if self._temporary is None or not pids:
-            return
-        with suppress(OSError):
-            found = os.statvfs(f"/proc/{pids[-1]}/root{self._temporary}")
+    def _temporary_limit(self, pids: list[int]) -> str | None:
+        """What is in memory has a size; but a file takes some of it beside, even an empty one."""
+        for folder in (self._temporary, _SHARED) if self._temporary is not None else ():
+            found = _room(pids, folder)
+            if found is None:
+                continue
             if found.f_bavail == 0:
                 self.seen.add("max_temporary_bytes")
+            # The job may have put a folder of the disk there, which has files of others.
+            size, most = found.f_blocks * found.f_frsize, self._limits.max_temporary_bytes
+            own = 0 <= size - most < found.f_frsize
+            if own and found.f_files - found.f_ffree > self._limits.max_workspace_files:
+                return "max_workspace_files"
+        return None
+
+
+def _room(pids: list[int], folder: str) -> os.statvfs_result | None:
+    """How full a folder is that only the processes see; one of them must let us look."""
+    for pid in reversed(pids):
+        with suppress(OSError):
+            # Not through a link: that would lead to a folder of ours.
+            handle = os.open(f"/proc/{pid}/root{folder}", _FOLDER)
+            try:
+                return os.statvfs(handle)
+            finally:
+                os.close(handle)
+    return None
 
 
 class Guard:
