@@ -4,7 +4,7 @@ import os
 from typing import NamedTuple
 
 from skillbelt.sandbox.cgroups import MOUNT
-from skillbelt.sandbox.hidden import Hoard, find_hoard
+from skillbelt.sandbox.hidden import Hoard, can_see, find_hoard, user_of
 from skillbelt.sandbox.limits import counted_enforced
 from skillbelt.sandbox.process import TICK_SECONDS
 from skillbelt.sandbox.protocol import Job
@@ -118,7 +118,7 @@ class ContainerWatch:
         )
 
     def _hoard(self) -> Hoard:
-        pids = descendants(self._pid) if self._pid else []
+        pids = descendants(self._pid) if _visible(self._pid) else []
         return find_hoard(pids, self._workspace, self._temporary)
 
     def _counted(self) -> str | None:
@@ -145,6 +145,11 @@ class ContainerWatch:
         return hit | ({"max_cpu_seconds"} if cpu_seconds >= self._limits.max_cpu_seconds else set())
 
 
+def _visible(pid: int) -> bool:
+    """Whether we may look at what the processes of the container hold."""
+    return pid > 0 and can_see(user_of(pid))
+
+
 def limits_enforced(limits: Limits, group: Group, pid: int, own_users: bool) -> dict[str, str]:
     """What holds each limit, as the kernel shows it; without a `pid` it shows nothing."""
     held = 0 < group.memory_bytes <= limits.max_memory_bytes
@@ -152,10 +157,7 @@ def limits_enforced(limits: Limits, group: Group, pid: int, own_users: bool) -> 
     uncounted = "rlimit in a user namespace" if own_users else "not enforced: the engine does not"
     unseen = "not enforced for all together; rlimit for each process"
     name = "cgroup of the container"
-    whole = {
-        **counted_enforced(name if held else ""),
-        **({} if pid else {"files without a name": "not enforced: nobody here sees the processes"}),
-    }
+    whole = counted_enforced(name if held else "", _visible(pid))
     watched = whole["memory"] if pid else unseen
     return {
         **whole,

@@ -24,6 +24,7 @@ from typing import NamedTuple
 _BLOCK = 512  # what st_blocks counts in, whatever the disk does
 _MOST_SECONDS = 0.5  # whoever has more than can be seen in that time has his reasons
 _GET_HANDLE, _SAME_TABLE = (438, 438), (312, 272)  # pidfd_getfd and kcmp on x86-64 and arm64
+_TRACE = 19  # CAP_SYS_PTRACE
 _TABLES = 2  # what kcmp compares: tables of handles
 _OF_THREAD = os.O_EXCL  # for pidfd_open
 _PIPE_SIZE = 1032
@@ -62,6 +63,28 @@ def find_hoard(pids: Iterable[int], workspace: str, temporary: str | None = None
             break
         search.visit(pid)
     return search.found()
+
+
+@lru_cache(maxsize=8)
+def can_see(uid: int | None = None) -> bool:
+    """Whether we may look at what the processes of a run hold; they are ours, or of that user.
+
+    Root needs a right for it, which it often lacks in a container.
+    """
+    if os.geteuid():
+        return uid is None or uid == os.geteuid()
+    with open("/proc/self/status", encoding="ascii", errors="replace") as lines:
+        rights = [int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")]
+    return bool(sum(rights) >> _TRACE & 1)
+
+
+def user_of(pid: int) -> int:
+    """Whose process it is; -1 when that is not known."""
+    with suppress(OSError), open(f"/proc/{pid}/status", "rb") as lines:
+        for line in lines:
+            if line.startswith(b"Uid:"):
+                return int(line.split()[1])
+    return -1
 
 
 class _Search:
@@ -103,7 +126,7 @@ class _Search:
             self._maps(pid)
         except PermissionError:
             # The first process of a namespace is ours, and closed to everybody.
-            self.more[2] |= not _first(pid)
+            self.more[2] |= can_see() and not _first(pid)
         except OSError:
             pass  # it is gone
 

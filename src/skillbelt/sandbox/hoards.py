@@ -36,7 +36,7 @@ for number in range(150):
 time.sleep(5)
 broke("600 MiB")
 """, ends=("max_workspace_bytes",), limits=_DISK),
-    Probe("shared memory of a child that ended", (83,), "memory", """
+    Probe("shared memory of a child that ended", (83,), "memory beside processes", """
 import mmap
 kept = []
 for number in range(20):
@@ -59,7 +59,7 @@ os.wait()
 assert rooms[0][0] == 120
 time.sleep(1)
 """, ends=("max_memory_bytes",), limits=_MEMORY),
-    Probe("fill socket buffers", (84,), "memory", """
+    Probe("fill socket buffers", (84,), "memory beside processes", """
 kept, size, piece = [], 0, bytes(2**14)
 for number in range(4):
     if number < 3 and os.fork():
@@ -83,7 +83,7 @@ for number in range(4):
 broke(f"4 times {size >> 20} MiB")
 """, "pairs = [socket.socketpair() for _ in range(40)]; [a.send(bytes(2**12)) for a, b in pairs]",
           ends=("max_memory_bytes",), limits=_MEMORY),
-    Probe("fill pipes", (85,), "memory", """
+    Probe("fill pipes", (85,), "memory beside processes", """
 import fcntl
 kept, size = [], 0
 try:

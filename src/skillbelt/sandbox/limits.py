@@ -34,16 +34,21 @@ def programs_enforced(processes: bool, locked: bool) -> dict[str, str]:
     }
 
 
-def counted_enforced(group: str) -> dict[str, str]:
-    """What is counted for a run as a whole; `group` names its control group, if it has one."""
-    memory = "watched, all processes together, with what they share and what waits in sockets and "
-    memory += "pipes; rlimit for each"
+def counted_enforced(group: str, seen: bool) -> dict[str, str]:
+    """What is counted for a run as a whole.
+
+    `group` names its control group, if it has one; `seen` is whether we may look at its processes.
+    """
+    memory = "watched, all processes together; rlimit for each"
+    unseen = "not enforced: what the processes hold can not be seen (root needs CAP_SYS_PTRACE)"
     uncounted = "not enforced: without a control group, what the kernel keeps for locks, timers, "
     uncounted += "watches and names of files is not counted"
+    beside = "watched: shared memory, and what waits in sockets and pipes" if seen else unseen
     return {
         "memory": f"{memory}; {group}" if group else memory,
+        "memory beside processes": group or beside,
         "kernel memory": group or uncounted,
-        "files without a name": "watched, as handles and mappings show them",
+        "files without a name": "watched, as handles and mappings show them" if seen else unseen,
     }
 
 

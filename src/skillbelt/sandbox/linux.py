@@ -12,6 +12,7 @@ from functools import lru_cache
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox import entry, seccomp
 from skillbelt.sandbox.cgroups import Hierarchy, hierarchy
+from skillbelt.sandbox.hidden import can_see
 from skillbelt.sandbox.identity import (
     SYSTEM_FOLDERS,
     Identity,
@@ -336,7 +337,7 @@ def _enforced(
         "system calls": f"seccomp, {denied} denied",
         **programs_enforced(job.capabilities.processes, locked),
         "user": f"uid {uid}" + (", changed from root" if identity else "") + ", no capabilities",
-        **counted_enforced(found.label if found else ""),
+        **counted_enforced(found.label if found else "", can_see()),
         "process count": "rlimit in a user namespace",
         "cpu": "rlimit for each process, watched for all",
         "file size": "rlimit",

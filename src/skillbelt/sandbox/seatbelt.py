@@ -340,6 +340,7 @@ def _enforced(job: Job, port: int | None) -> dict[str, str]:
         if free
         else "the command is ended at the deadline",
         "memory": "not enforced: macOS keeps no limit of it",
+        "memory beside processes": "not enforced: macOS keeps no limit of it",
         "kernel memory": "not enforced: macOS keeps no limit of it",
         "files without a name": "not enforced: only what has a name is counted",
         "process count": "rlimit, counted with the user's others",

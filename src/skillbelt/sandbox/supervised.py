@@ -9,6 +9,7 @@ from functools import lru_cache
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox import seccomp
 from skillbelt.sandbox.cgroups import Hierarchy, hierarchy
+from skillbelt.sandbox.hidden import can_see
 from skillbelt.sandbox.identity import Identity, current_identity, interpreter, run_identity
 from skillbelt.sandbox.limits import counted_enforced, process_limits
 from skillbelt.sandbox.process import Plan, check_job
@@ -89,7 +90,7 @@ def _limits_enforced(identity: Identity | None, found: Hierarchy | None) -> dict
     return {
         "time": "everything is ended at the deadline",
         "user": f"uid {uid}" + (", changed from root" if identity else ""),
-        **counted_enforced(found.label if found else ""),
+        **counted_enforced(found.label if found else "", can_see()),
         "process count": "rlimit, counted with the user's others",
         "cpu": "rlimit for each process, watched for all",
         "file size": "rlimit",

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox import seccomp
 from skillbelt.sandbox.cgroups import hierarchy
+from skillbelt.sandbox.hidden import can_see
 from skillbelt.sandbox.identity import blocking_folder, current_identity, run_identity
 from skillbelt.sandbox.landlock import version
 from skillbelt.sandbox.limits import counted_enforced
@@ -203,8 +204,9 @@ def _enforced(job: Job) -> dict[str, str]:
         "child processes": f"{none}; seccomp",
         "other programs": f"{none}; seccomp",
         "user": f"uid {current_identity().uid}{changed}",
-        **counted_enforced(""),
+        **counted_enforced("", can_see()),
         "memory": f"{memory}; {found.label}" if found else memory,
+        "memory beside processes": f"{none}; seccomp for the worker",
         "kernel memory": f"{none}; seccomp for the worker",
         "process count": "one worker, seccomp",
         "cpu": "rlimit, watched" + ("; fuel" if fuel else ""),
