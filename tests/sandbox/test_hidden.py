@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from skillbelt.sandbox import hidden
 from skillbelt.sandbox.conformance import PATH, Place
 from skillbelt.sandbox.hidden import Hoard, find_hoard
 from skillbelt.sandbox.landlock import LandlockSandbox
+from skillbelt.sandbox.limits import counted_enforced
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.protocol import Sandbox, run
 from skillbelt.values import Limits
@@ -226,6 +229,47 @@ def test_a_process_that_closes_itself_to_its_user() -> None:
     assert isinstance(found, list)
     assert Hoard(*found[0]).more_handles
     assert found[1] > 2**20
+
+
+def test_who_may_look() -> None:
+    """Another user's processes are closed; root sees all, if it has the right to."""
+    found = as_user(
+        "from skillbelt.sandbox.hidden import can_see, user_of\n"
+        "json.dump([can_see(), can_see(os.getuid()), can_see(0), user_of(1), user_of(2**22 + 1)],"
+        " sys.stdout)"
+    )
+    assert found == [True, True, False, 0, -1]
+
+
+def test_what_can_not_be_seen_is_named() -> None:
+    """With a control group it does not matter for memory."""
+    blind = counted_enforced("", seen=False)
+    assert blind["files without a name"].startswith("not enforced")
+    assert blind["memory beside processes"].startswith("not enforced")
+    assert counted_enforced("", seen=True)["memory beside processes"].startswith("watched")
+    assert counted_enforced("", seen=True)["kernel memory"].startswith("not enforced")
+    grouped = counted_enforced("cgroup v2", seen=False)
+    assert grouped["memory beside processes"] == grouped["kernel memory"] == "cgroup v2"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="takes a right from root")
+def test_root_without_the_right_to_look_does_not_guess(tmp_path: Path) -> None:
+    """It would be wrong about every run, not only about those that hide something."""
+    setpriv = shutil.which("setpriv")
+    assert setpriv is not None
+    code = (
+        "from skillbelt.sandbox.hidden import can_see, find_hoard\n"
+        "import subprocess\n"
+        "child = subprocess.Popen(['setpriv', '--reuid=61999', '--clear-groups', 'sleep', '60'])\n"
+        "while open(f'/proc/{child.pid}/comm').read() != 'sleep\\n': pass\n"
+        "print(can_see(), not find_hoard([child.pid], '/').more_handles)\n"
+        "child.kill()\n"
+    )
+    words = [setpriv, "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace", sys.executable]
+    done = subprocess.run(
+        [*words, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "False True\n"
 
 
 ORDINARY = """
