@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from skillbelt import Catalog, build_manifest, load_resource, load_skill_body
+from skillbelt import Catalog, build_manifest, load_resource, load_skill_body, paths
 from skillbelt.check import check_all
 from skillbelt.cli import main
 from skillbelt.errors import PathEscape, SkillbeltError
@@ -105,6 +106,19 @@ def test_what_the_kernel_makes_up_is_no_file(tmp_path: Path, path: str) -> None:
     (tmp_path / "link").symlink_to(path)
     with pytest.raises(OSError, match="kernel makes it up"):
         open_file(str(tmp_path / "link"))
+
+
+def test_a_python_without_ctypes_tells_them_apart_too(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    monkeypatch.setattr("skillbelt.reach._known", {})
+    paths._openat2.cache_clear()
+    try:
+        assert given_by(place / "in/deep/a", place / "in") == b"a"
+        test_what_the_kernel_makes_up_is_no_file(place, "/proc/self/environ")
+    finally:
+        paths._openat2.cache_clear()
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])

@@ -174,7 +174,10 @@ def _openat2() -> Callable[[int, str, int], int] | None:
     """The system call as a function that gives the handle or minus the error; None without it."""
     if not sys.platform.startswith("linux"):
         return None
-    import ctypes
+    try:
+        import ctypes
+    except ImportError:  # not every Python has it
+        return None
 
     class OpenHow(ctypes.Structure):
         _fields_ = (

@@ -79,9 +79,10 @@ def stage(
     name = checked_name(skill.name)
     if not os.path.isabs(skill.location):
         raise RunRefused(f"skill {name!r} was made from text and has no files to run")
-    most, folder = limits.max_manifest_files, skill.dir
+    most, folder, fence = limits.max_manifest_files, skill.dir, skill.fence
     if skill.origin.kind == "mcp":
         folder, expected_hash = _fetched(skill, limits, expected_hash)
+        fence = folder
     # What a linked SKILL.md holds may change without a trace in the folder.
     linked = os.path.islink(skill.location)
     seen = "" if linked else stamp(folder, most, skipped=SKIPPED, settled=True)
@@ -89,7 +90,7 @@ def stage(
     reused = kept is not None and _is_current(workspace, name, kept, folder, seen, most)
     if kept is None or not reused:
         with workspace.locked() as metadata:
-            job = _Staging(workspace, name, folder, seen, limits, expected_hash, skill.fence)
+            job = _Staging(workspace, name, folder, seen, limits, expected_hash, fence)
             kept, reused = job.run(metadata)
     _expect(name, kept.hash, expected_hash)
     home = f"{SKILLS}/{name}"
