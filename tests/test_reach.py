@@ -236,6 +236,20 @@ def test_a_folder_that_only_the_project_names_is_its_own_fence(tree: Tree) -> No
     assert list(tree.catalog(paths=[tree.path("elsewhere")])) == ["aws"]
 
 
+def test_settings_that_lie_outside_the_project_are_not_read(tree: Tree) -> None:
+    tree.write("home/secret.toml", f'[tool.skillbelt]\n{MARK} = "{MARK}"\n')
+    (tree.project / "pyproject.toml").symlink_to("../home/secret.toml")
+    assert tree.run("list").exit_code == 0
+    (tree.project / "skillbelt.toml").symlink_to("../home/secret.toml")
+    done = tree.run("list")
+    assert (done.exit_code, "leads out of" in done.stderr) == (2, True)
+    assert MARK not in done.stdout + done.stderr
+    (tree.project / "skillbelt.toml").unlink()
+    tree.write("project/config/own.toml", "strict = true\n")
+    (tree.project / "skillbelt.toml").symlink_to("config/own.toml")
+    assert tree.settings().strict
+
+
 # --- the user's own ------------------------------------------------------------------------------
 
 
