@@ -470,7 +470,11 @@ def test_a_project_nobody_trusts_has_no_host_called(tree: Tree) -> None:
         assert [d.code for d in catalog.diagnostics] == ["untrusted-source"]
         assert server.requests == []
         Trust(catalog.settings.state_dir).add(str(tree.project))
-        assert [skill.name for skill in tree.catalog().all()] == ["far", "pdf"]
+        # Whoever trusts a project has not said that it may call this machine.
+        assert [d.code for d in tree.catalog().diagnostics] == ["remote-private"]
+        assert server.requests == []
+        trusted = tree.catalog(private_sources=["127.0.0.1"])
+        assert [skill.name for skill in trusted.all()] == ["far", "pdf"]
 
 
 def test_watching_takes_no_more_than_its_share(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:

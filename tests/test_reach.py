@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from skillbelt import Catalog, build_manifest, load_resource, load_skill_body
+from skillbelt import Catalog, build_manifest, load_resource, load_skill_body, paths
 from skillbelt.check import check_all
 from skillbelt.cli import main
 from skillbelt.errors import PathEscape, SkillbeltError
@@ -105,6 +106,19 @@ def test_what_the_kernel_makes_up_is_no_file(tmp_path: Path, path: str) -> None:
     (tmp_path / "link").symlink_to(path)
     with pytest.raises(OSError, match="kernel makes it up"):
         open_file(str(tmp_path / "link"))
+
+
+def test_a_python_without_ctypes_tells_them_apart_too(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    monkeypatch.setattr("skillbelt.reach._known", {})
+    paths._openat2.cache_clear()
+    try:
+        assert given_by(place / "in/deep/a", place / "in") == b"a"
+        test_what_the_kernel_makes_up_is_no_file(place, "/proc/self/environ")
+    finally:
+        paths._openat2.cache_clear()
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
@@ -220,6 +234,20 @@ def test_a_folder_that_only_the_project_names_is_its_own_fence(tree: Tree) -> No
     catalog = tree.catalog()
     assert (list(catalog), codes(catalog)) == ([], ["link-outside"])
     assert list(tree.catalog(paths=[tree.path("elsewhere")])) == ["aws"]
+
+
+def test_settings_that_lie_outside_the_project_are_not_read(tree: Tree) -> None:
+    tree.write("home/secret.toml", f'[tool.skillbelt]\n{MARK} = "{MARK}"\n')
+    (tree.project / "pyproject.toml").symlink_to("../home/secret.toml")
+    assert tree.run("list").exit_code == 0
+    (tree.project / "skillbelt.toml").symlink_to("../home/secret.toml")
+    done = tree.run("list")
+    assert (done.exit_code, "leads out of" in done.stderr) == (2, True)
+    assert MARK not in done.stdout + done.stderr
+    (tree.project / "skillbelt.toml").unlink()
+    tree.write("project/config/own.toml", "strict = true\n")
+    (tree.project / "skillbelt.toml").symlink_to("config/own.toml")
+    assert tree.settings().strict
 
 
 # --- the user's own ------------------------------------------------------------------------------

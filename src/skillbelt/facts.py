@@ -63,7 +63,7 @@ def covered(request: Request, *, whole: bool = True) -> str:
 
 
 def _is_exact(request: Request) -> bool:
-    return bool(getattr(request, "exact", ""))
+    return bool(request.exact)
 
 
 def shown(told: Iterable[Fact]) -> Shown:

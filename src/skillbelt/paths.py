@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import sys
 from contextlib import suppress
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 1024
 MAX_PATH_PARTS = 64
-_CONTROL = re.compile("[\x00-\x1f\x7f]")
+_CONTROL = frozenset(map(chr, (*range(32), 127)))
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SHOWN = 200  # a hostile name may be as long as the archive
@@ -73,7 +72,7 @@ def check_segment(name: str, root: str = ".") -> str:
 def _text_fault(name: str) -> str:
     if not name:
         return "is empty"
-    if _CONTROL.search(name):
+    if not _CONTROL.isdisjoint(name):
         return "holds a NUL or another control character"
     for mark, reason in (("\\", "holds a backslash"), (":", "holds a colon or a drive letter")):
         if mark in name:
@@ -174,7 +173,10 @@ def _openat2() -> Callable[[int, str, int], int] | None:
     """The system call as a function that gives the handle or minus the error; None without it."""
     if not sys.platform.startswith("linux"):
         return None
-    import ctypes
+    try:
+        import ctypes
+    except ImportError:  # not every Python has it
+        return None
 
     class OpenHow(ctypes.Structure):
         _fields_ = (

@@ -22,8 +22,9 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CHUNK = 2**20
 # File systems whose files are made up by the kernel as they are read: processes with their
 # environment and memory, keys, settings. By the number that statfs gives, from linux/magic.h.
+_PROC = 0x9FA0
 _MADE_UP = frozenset(
-    (0x9FA0, 0x62656572, 0x27E0EB, 0x63677270, 0x64626720, 0x74726163, 0x73636673, 0xF97CFF8C,
+    (_PROC, 0x62656572, 0x27E0EB, 0x63677270, 0x64626720, 0x74726163, 0x73636673, 0xF97CFF8C,
      0x43415D53, 0xCAFE4A11, 0x6165676C, 0xDE5E81E4, 0x62656570, 0x1CD1, 0x42494E4D, 0x6E736673,
      0x19800202, 0x50495045, 0x534F434B, 0x09041934, 0x65735543, 0x6C6F6F70, 0xABBA1974)
 )  # fmt: skip
@@ -120,16 +121,18 @@ def _check_regular(handle: int, path: str) -> None:
 def _is_made_up(handle: int, device: int) -> bool:
     known = _known.get(device)
     if known is None:
-        known = _known[device] = _kind(handle) in _MADE_UP
+        known = _known[device] = _kind(handle, device) in _MADE_UP
     return known
 
 
-def _kind(handle: int) -> int:
+def _kind(handle: int, device: int) -> int:
     """The number of the file system; zero where there is no such call."""
     if not sys.platform.startswith("linux"):
         return 0
-    import ctypes
-
+    try:
+        import ctypes
+    except ImportError:  # not every Python has it; these two are told apart by their devices
+        return _PROC if device in (os.stat("/proc").st_dev, os.stat("/sys").st_dev) else 0
     told = (ctypes.c_long * 32)()  # more than any form of the structure; the number comes first
     if ctypes.CDLL(None, use_errno=True).fstatfs(ctypes.c_int(handle), ctypes.byref(told)):
         raise OSError(ctypes.get_errno(), "can not tell what file system it lies on")

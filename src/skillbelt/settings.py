@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
+from skillbelt.paths import inside
 from skillbelt.trust import Neighbours
 from skillbelt.values import SCOPES, Limits
 
@@ -366,13 +367,24 @@ def _project_files(start: str, worktree: str) -> list[str]:
     for folder in upward(start, worktree):
         pyproject, own = (os.path.join(folder, name) for name in ("pyproject.toml", PROJECT_FILE))
         found: list[str] = []
-        if os.path.isfile(pyproject) and b"[tool.skillbelt" in _bytes(pyproject):
+        # One that lies elsewhere is another tool's affair; ours would be missed.
+        if _stays(pyproject, worktree) and b"[tool.skillbelt" in _bytes(pyproject):
             found.append(pyproject)
-        if os.path.isfile(own):
+        if _stays(own, worktree):
             found.append(own)
+        elif os.path.isfile(own):
+            raise ConfigError(
+                f"{own}: is a link that leads out of {worktree}, so it is not read; "
+                "put the file itself there, or name it with --config"
+            )
         if found:
             return found
     return []
+
+
+def _stays(path: str, worktree: str) -> bool:
+    """Whether there is such a file, and no link leads to it out of the project."""
+    return os.path.isfile(path) and (not os.path.islink(path) or inside(path, worktree))
 
 
 def _bytes(path: str) -> bytes:

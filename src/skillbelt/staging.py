@@ -88,11 +88,12 @@ def stage(
     name = checked_name(skill.name)
     if not os.path.isabs(skill.location):
         raise RunRefused(f"skill {name!r} was made from text and has no files to run")
-    most, folder = limits.max_manifest_files, skill.dir
+    most, folder, fence = limits.max_manifest_files, skill.dir, skill.fence
     if skill.origin.kind == "mcp":
         folder, expected_hash = _fetched(skill, limits, expected_hash)
+        fence = folder
     seen = _source_stamp(folder, most)
-    job = _Staging(workspace, name, folder, seen, limits, expected_hash, skill.fence)
+    job = _Staging(workspace, name, folder, seen, limits, expected_hash, fence)
     metadata = workspace.metadata()
     kept = job.current(metadata)
     reused = kept is not None
@@ -110,7 +111,7 @@ def stage(
         metadata.copies.get(kept.copy, ""),
         seen.text,
         tuple(_shadowed(folder)),
-        skill.fence,
+        fence,
     )
 
 
