@@ -184,13 +184,13 @@ def load_settings(
     config: str | os.PathLike[str] | None = None,
     overrides: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
-    project_files: bool = True,
+    leave_strangers: bool = False,
 ) -> Settings:
     """The settings for a project folder (default: the current one); ConfigError if one is wrong.
 
-    `config` is read in place of the project's own files; without `project_files` those are left
-    out. `overrides` win over everything. What belongs to another user is not taken as the project's
-    before it is trusted.
+    `config` is read in place of the project's own files. `overrides` win over everything. What
+    belongs to another user is not taken as the project's before it is trusted: a settings file of
+    theirs is an error, or left out with `leave_strangers`.
     """
     env = os.environ if environ is None else environ
     start = os.path.abspath(os.path.expanduser(project or "."))
@@ -203,9 +203,8 @@ def load_settings(
     neighbours = Neighbours(lambda: _state_dir(reads, env, overrides or {}, home), env)
     worktree = find_worktree(start, neighbours.is_own)
     neighbours.is_own(start)
-    if config is None and project_files:
-        theirs = _project_files(start, worktree)
-        neighbours.check(theirs)
+    if config is None:
+        theirs = neighbours.without_theirs(_project_files(start, worktree), leave_strangers)
         files += [("project", path) for path in theirs]
         found = [(path, _read_file(path)) for path in theirs]
         _check_project(reads, found)

@@ -217,15 +217,22 @@ class Neighbours:
             self.found[folder] = owner
         return folder not in self.found
 
-    def check(self, paths: Iterable[str]) -> None:
-        """ConfigError for a settings file that somebody else wrote and nobody trusts."""
+    def without_theirs(self, paths: Iterable[str], leave: bool) -> list[str]:
+        """The settings files, but for those that somebody else wrote and nobody trusts.
+
+        ConfigError for such a one unless it is to be left out.
+        """
+        found = []
         for path in paths:
-            owner = stranger(path, self._env)
-            if owner and not self._trusts(os.path.dirname(path)):
+            folder, owner = os.path.dirname(path), stranger(path, self._env)
+            if not owner or self._trusts(folder):
+                found.append(path)
+            elif not leave:
                 raise ConfigError(
                     f"{path}: belongs to {owner}, so it is not read as your project's; look at it, "
-                    f"then take its folder as yours with `{trust_command(os.path.dirname(path))}`"
+                    f"then take its folder as yours with `{trust_command(folder)}`"
                 )
+        return found
 
     def _trusts(self, folder: str) -> bool:
         return Trust(self._state_dir()).project(folder)

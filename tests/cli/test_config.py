@@ -22,8 +22,8 @@ def test_every_setting_has_value_and_source(tree: Tree) -> None:
 
 
 def test_each_layer_wins_over_the_one_before(tree: Tree) -> None:
-    user = tree.write("home/.config/skillbelt/config.toml", "max_depth = 1\nnested = true\n")
-    assert merged(tree)["max_depth"] == {"value": 1, "source": str(user)}
+    user = tree.write("home/.config/skillbelt/config.toml", "max_depth = 9\nnested = true\n")
+    assert merged(tree)["max_depth"] == {"value": 9, "source": str(user)}
     project = tree.write("project/pyproject.toml", "[tool.skillbelt]\nmax_depth = 2\n")
     assert merged(tree)["max_depth"] == {"value": 2, "source": str(project)}
     own = tree.write("project/skillbelt.toml", "max_depth = 3\n")

@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List what is trusted, add to it, or take from it."""
     # The project may be one that is not taken as the user's own until this says so.
-    settings = load_settings(args.project, config=args.config, project_files=False)
+    settings = load_settings(args.project, config=args.config, leave_strangers=True)
     trust = Trust(settings.state_dir)
     if args.action == "list":
         return _list(trust, args)
