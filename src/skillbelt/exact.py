@@ -21,6 +21,7 @@ from skillbelt.workspace import VENV, Workspace
 
 _DEFAULTS = Limits()
 _INSIDE = "/workspace"
+_BEGINNING = 200  # bytes of what a command is given that are shown
 _MOST_FILES = 1000
 _MOST_BYTES = 64 * 2**20
 # What may be a path in a word, as in `--to=a:b` or `open('a')`.
@@ -122,8 +123,8 @@ def call_facts(
             for name, value in call.env.items()
         },
         "secrets": sorted(secrets),
-        "stdin": _data(call.stdin),
-        "editor_text": _data(call.editor_text),
+        "stdin": "comes later" if call.stdin is None else _data(call.stdin),
+        "editor_text": {} if call.editor_text is None else _data(call.editor_text, empty=True),
         "inputs": list(inputs),
         "files": dict(files),
         "packages": list(packages),
@@ -141,11 +142,13 @@ def _sha256(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _data(value: bytes | str | None) -> dict[str, object] | str:
-    if value is None:
-        return "none"
+def _data(value: bytes | str, *, empty: bool = False) -> dict[str, object]:
+    """What a command is given, by its size, its hash and its beginning."""
     data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
-    return {"bytes": len(data), "sha256": _sha256(data)} if data else ""
+    if not data and not empty:
+        return {}
+    begins = data[:_BEGINNING].decode("utf-8", "replace")
+    return {"bytes": len(data), "sha256": _sha256(data), "begins": begins}
 
 
 def _raised(limits: Limits) -> dict[str, object]:
