@@ -76,6 +76,25 @@ def test_what_can_not_be_told_is_not(command: str, ground: Ground) -> None:
     assert loose(command, ground) is None
 
 
+@pytest.mark.parametrize(
+    "word",
+    ["/workspace/skills/echo/work/a", "/workspace/skills/echo/inputs/../a", "../echo/work/a"],
+)
+def test_a_copy_that_lies_elsewhere_hides_nothing(word: str, tmp_path: Path) -> None:
+    home = tmp_path / "copy" / "echo"
+    for folder in (home, tmp_path / "work" / "inputs"):
+        folder.mkdir(parents=True)
+    (home / "work").symlink_to("../../work")
+    (home / "inputs").symlink_to("../../work/inputs")
+    ground = Ground(*map(os.path.realpath, (tmp_path, home, home)))
+    states = []
+    for text in ("one", "two"):
+        (tmp_path / "work" / "a").write_text(text)
+        states.append(loose(f"cat {word}", ground))
+    assert states[0] != states[1] or states == [None, None]
+    assert states[0] != {}
+
+
 def test_a_pipe_or_too_much_is_not_told(ground: Ground) -> None:
     os.mkfifo(os.path.join(ground.workspace, "work", "pipe"))
     assert loose("cat work/pipe", ground) is None

@@ -47,9 +47,17 @@ class Ground(NamedTuple):
 
     def place(self, path: str) -> str:
         """What a path means to the command, as a path of the host."""
-        if path == _INSIDE or path.startswith(f"{_INSIDE}/"):
-            path = self.workspace + path[len(_INSIDE) :]
+        own = f"{_INSIDE}/skills/{os.path.basename(self.home)}"
+        for seen, there in ((own, self.home), (_INSIDE, self.workspace)):
+            if path == seen or path.startswith(f"{seen}/"):
+                path = there + path[len(seen) :]
+                break
         return os.path.realpath(os.path.join(self.cwd, path))
+
+    def is_unclear(self, path: str) -> bool:
+        """Whether it lies where the skills are seen, which need not be where their copies are."""
+        skills = os.path.join(self.workspace, "skills", "")
+        return os.path.join(path, "").startswith(skills) and not inside(path, self.home)
 
     def is_loose(self, path: str) -> bool:
         """Whether an earlier run may have written what lies there."""
@@ -184,6 +192,8 @@ def loose_files(call: RunCall, line: Line, ground: Ground) -> dict[str, str] | N
         if piece.startswith(_OWN_NAMES) and piece != "/dev/null":
             return None
         path = ground.place(piece)
+        if ground.is_unclear(path):
+            return None
         if ground.is_loose(path):
             sha256 = reader.sha256(path)
             if not sha256:
