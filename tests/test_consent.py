@@ -176,6 +176,13 @@ def test_what_can_not_be_told_for_certain_is_never_remembered(
     assert [one.always for one in asked(echo)] == [(), ()]
 
 
+def test_what_is_written_to_a_command_later_is_never_remembered(echo: Bench) -> None:
+    bench = echo.make((), lambda _: Answer("reject"))
+    with pytest.raises(PermissionDenied):
+        echo.run("cat", bench=bench, stdin=None)
+    assert [one.always for one in asked(echo)] == [()]
+
+
 def test_a_program_that_a_run_left_first_on_the_path_is_not_the_systems(echo: Bench) -> None:
     bench = echo.make((Rule("run", "python3 *", "allow"),), always)
     echo.run(CALL, bench=bench)

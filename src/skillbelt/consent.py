@@ -51,7 +51,8 @@ def run_request(skill: Skill, call: RunCall, wish: Wish, like: Request) -> Reque
         limits=wish.limits,
         files=files or {},
     )
-    exact = files is not None and wish.inputs.exact
+    # What is yet to be written to it nobody has seen.
+    exact = files is not None and wish.inputs.exact and call.stdin is not None
     shown = shorten(one_line(call.text), _SHOWN)
     return like._replace(
         patterns=asked_for(call, wish.line, wish.ground),

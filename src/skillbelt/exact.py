@@ -21,6 +21,7 @@ from skillbelt.workspace import VENV, Workspace
 
 _DEFAULTS = Limits()
 _INSIDE = "/workspace"
+_BEGINNING = 200  # bytes of what a command is given that are shown
 _MOST_FILES = 1000
 _MOST_BYTES = 64 * 2**20
 # What may be a path in a word, as in `--to=a:b` or `open('a')`.
@@ -46,9 +47,17 @@ class Ground(NamedTuple):
 
     def place(self, path: str) -> str:
         """What a path means to the command, as a path of the host."""
-        if path == _INSIDE or path.startswith(f"{_INSIDE}/"):
-            path = self.workspace + path[len(_INSIDE) :]
+        own = f"{_INSIDE}/skills/{os.path.basename(self.home)}"
+        for seen, there in ((own, self.home), (_INSIDE, self.workspace)):
+            if path == seen or path.startswith(f"{seen}/"):
+                path = there + path[len(seen) :]
+                break
         return os.path.realpath(os.path.join(self.cwd, path))
+
+    def is_unclear(self, path: str) -> bool:
+        """Whether it lies where the skills are seen, which need not be where their copies are."""
+        skills = os.path.join(self.workspace, "skills", "")
+        return os.path.join(path, "").startswith(skills) and not inside(path, self.home)
 
     def is_loose(self, path: str) -> bool:
         """Whether an earlier run may have written what lies there."""
@@ -113,8 +122,8 @@ def call_facts(
             for name, value in call.env.items()
         },
         "secrets": sorted(secrets),
-        "stdin": _data(call.stdin),
-        "editor_text": _data(call.editor_text),
+        "stdin": "comes later" if call.stdin is None else _data(call.stdin),
+        "editor_text": {} if call.editor_text is None else _data(call.editor_text, empty=True),
         "inputs": list(inputs),
         "files": dict(files),
         "packages": list(packages),
@@ -132,11 +141,13 @@ def _sha256(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _data(value: bytes | str | None) -> dict[str, object] | str:
-    if value is None:
-        return "none"
+def _data(value: bytes | str, *, empty: bool = False) -> dict[str, object]:
+    """What a command is given, by its size, its hash and its beginning."""
     data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
-    return {"bytes": len(data), "sha256": _sha256(data)} if data else ""
+    if not data and not empty:
+        return {}
+    begins = data[:_BEGINNING].decode("utf-8", "replace")
+    return {"bytes": len(data), "sha256": _sha256(data), "begins": begins}
 
 
 def _raised(limits: Limits) -> dict[str, object]:
@@ -172,6 +183,8 @@ def loose_files(call: RunCall, line: Line, ground: Ground) -> dict[str, str] | N
         if piece.startswith(_OWN_NAMES) and piece != "/dev/null":
             return None
         path = ground.place(piece)
+        if ground.is_unclear(path):
+            return None
         if ground.is_loose(path):
             sha256 = reader.sha256(path)
             if not sha256:

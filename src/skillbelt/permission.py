@@ -33,6 +33,7 @@ TYPES: Mapping[str, str] = MappingProxyType(
 # address that can not be read. No allow about something in particular covers such a text.
 OPAQUE = "shell: "
 UNCLEAR = "unclear: "
+_WIDE = (OPAQUE, UNCLEAR, "*")
 # The tools that a command line is a use of, by whatever name it came.
 SHELL_TOOLS = ("Bash", "Terminal")
 # A longer pattern is refused where rules are read: what one match costs grows with it.
@@ -182,10 +183,11 @@ class RuleSet:
         least = self._least(request) if request.tools else -1
         decisive: Rule | None = None
         for text in request.patterns:
-            if _is_wide(request.type, text):
+            if text.startswith(_WIDE) and (text[0] != "*" or request.type == "network"):
                 rule = self._wide(request, text, least)
             else:
-                rule = self._found[max(view.last(text), least)]
+                at = view.last(text)
+                rule = self._found[at if at > least else least]
                 if request.type == "run" and "/" in text:
                     rule = self._by_name(view, text, rule)
             if decisive is None or _weight(rule) > _weight(decisive):
@@ -279,11 +281,6 @@ def _patterns(rule: Rule, type: str) -> tuple[str, ...]:
     if type != "install":
         return (rule.pattern,)
     return rule_patterns(rule.pattern, allows=rule.action == "allow")
-
-
-def _is_wide(type: str, text: str) -> bool:
-    """Whether the text may mean more than one thing."""
-    return text.startswith((OPAQUE, UNCLEAR)) or (type == "network" and text.startswith("*"))
 
 
 def _weight(rule: Rule) -> tuple[int, bool]:

@@ -489,10 +489,16 @@ def test_a_person_says_always(kit: Tree) -> None:
         kit, "run", SKILL, "--", "bash", "scripts/a.sh", "1", answers=[(CHOICE, "a\n")]
     )
     assert screen.exit_code == 0
-    assert kit.run("run", SKILL, "--", "bash", "scripts/a.sh", "2") == Done(0, "2\n", "")
-    assert kit.run("run", SKILL, "--", "bash", "-c", "true").exit_code == 4
-    kit.write(f"{FOLDER}/scripts/a.sh", "echo changed\n")
+    assert kit.run("run", SKILL, "--", "bash", "scripts/a.sh", "1") == Done(0, "1\n", "")
+    shown = kit.run("permissions").stdout
+    assert "bash scripts/a.sh 1" in shown
     assert kit.run("run", SKILL, "--", "bash", "scripts/a.sh", "2").exit_code == 4
+    changed = kit.run(
+        "run", SKILL, "--env", "HOME=/workspace/work", "--", "bash", "scripts/a.sh", "1"
+    )
+    assert changed.exit_code == 4
+    kit.write(f"{FOLDER}/scripts/a.sh", "echo changed\n")
+    assert kit.run("run", SKILL, "--", "bash", "scripts/a.sh", "1").exit_code == 4
 
 
 def test_what_a_person_is_asked_is_shown_as_it_is(kit: Tree) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import threading
 import time
@@ -25,10 +26,19 @@ from skillbelt.errors import ConfigError
 from skillbelt.facts import facts
 from skillbelt.gate import Explanation, Gate, rule_json
 from skillbelt.ledger import Remembered
-from skillbelt.permission import TYPES, Answer, AnswerKind, Initiator, Request, Rule
+from skillbelt.permission import (
+    SHELL_TOOLS,
+    TYPES,
+    Answer,
+    AnswerKind,
+    Initiator,
+    Request,
+    Rule,
+)
 from skillbelt.rulebook import add_rule, remove_rules, rulebook_file
 from skillbelt.settings import load_settings
 from skillbelt.shell import simple_commands
+from skillbelt.spelling import host_text, path_texts
 from skillbelt.store import open_store
 from skillbelt.text import one_line
 
@@ -152,8 +162,15 @@ def _why(args: argparse.Namespace) -> int:
 def _request(gate: Gate, catalog: Catalog, who: Initiator, args: argparse.Namespace) -> Request:
     if args.type == "skill":
         return gate.load_request(catalog.find(args.subject), who, args.agent)
-    texts = simple_commands(args.subject) if args.type == "run" else (args.subject,)
-    return Request(args.type, texts, texts, initiator=who, agent=args.agent)
+    texts: tuple[str, ...] = (args.subject,)
+    if args.type == "run":
+        texts = simple_commands(args.subject)
+    elif args.type == "network":
+        texts = (host_text(args.subject),)
+    elif args.type == "host_file":
+        texts = path_texts(args.subject, gate.settings.home, os.getcwd())
+    tools = SHELL_TOOLS if args.type == "run" else ()
+    return Request(args.type, texts, texts, initiator=who, agent=args.agent, tools=tools)
 
 
 def _explained(one: Explanation) -> dict[str, object]:
