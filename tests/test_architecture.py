@@ -40,8 +40,8 @@ ORDER = [
     "installers", "environments", "trees", "sizes", "cleanup", "workspace", "staging", "artifacts",
     "inputs", "globs", "collect", "guests", "wasm_hosts", "sandbox", "provisions", "redact", "run",
     "job", "workbench", "execute", "background", "testing", "build", "definitions", "tools",
-    "running", "answers", "handlers", "turns", "shelf", "threads", "conversation", "runtime", "agent",
-    "integrations", "serve", "cli", "__main__",
+    "running", "answers", "handlers", "turns", "shelf", "threads", "conversation", "runtime",
+    "agent", "integrations", "serve", "cli", "__main__",
 ]  # fmt: skip
 
 # Tests of the whole rather than of one module; `acceptance_remote` is a part of `acceptance`.
