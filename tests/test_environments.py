@@ -411,3 +411,13 @@ def test_a_folder_can_be_written_when_it_can_be_made(tmp_path: Path) -> None:
     file.touch()
     assert can_be_written(str(tmp_path / "new" / "deep"))
     assert not can_be_written(str(file / "new"))
+
+
+def test_whoever_runs_can_reach_it_whatever_the_umask(shop: Shop) -> None:
+    old = os.umask(0o077)
+    try:
+        made = shop.provision("greet")
+    finally:
+        os.umask(old)
+    for path in (os.path.dirname(made.path), made.path, made.bin, made.interpreter):
+        assert os.stat(path).st_mode & 0o005 == 0o005

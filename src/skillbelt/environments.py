@@ -144,7 +144,9 @@ def provide(planned: Plan) -> Environment:
         return found
     folder = os.path.dirname(planned.path)
     for path in (folder, os.path.dirname(planned.record)):
-        os.makedirs(path, mode=0o755, exist_ok=True)
+        if not os.path.isdir(path):
+            os.makedirs(path, exist_ok=True)
+            os.chmod(path, 0o755)  # runs may have another user, whatever the umask says
     lock = os.path.join(folder, f".{planned.hash}{LOCK}")
     with _locked(lock, planned.tools.seconds):
         return _recorded(planned.path) or _built(planned)
