@@ -124,9 +124,6 @@ def test_rules_are_asked_about_what_makes_a_command_another(ground: Ground) -> N
     assert asked_for(call, line, elsewhere) == ("cd /work", "ls a", "rm b")
     call = RunCall("ls a; rm b", env={"A": "hidden"})
     assert asked_for(call, line, ground) == ("shell: A=... ls a; rm b",)
-    Path(ground.home, ".venv", "bin").mkdir()
-    Path(ground.home, ".venv", "bin", "rm").touch()
-    assert asked_for(RunCall("ls a; rm b"), line, ground) == ("ls a", ".venv/bin/rm b")
 
 
 def test_facts_that_say_nothing_are_left_out() -> None:

@@ -72,14 +72,6 @@ def simple_commands(command: str) -> tuple[str, ...]:
     return read_line(command).commands
 
 
-def program_of(text: str) -> str:
-    """The word that names the program of one simple command; "" where that is not certain."""
-    try:
-        return _words(text, 0)[0][0].value if not text.startswith(WHOLE) else ""
-    except _Opaque:
-        return ""
-
-
 def _commands(command: str) -> list[list[_Word]]:
     # The shell and whoever reads the line must see the same in it: no other blank, no control.
     if not command.replace("\t", " ").isprintable():
