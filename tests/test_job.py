@@ -78,7 +78,7 @@ def test_programs_of_packages_and_of_the_skill_are_looked_for_last(place: Place)
 
 def test_what_a_run_can_write_is_not_on_the_path(place: Place) -> None:
     assert ".venv" not in environment(RunCall("true"), place)["PATH"]
-    home = os.path.join(place.workspace.path, "skills", "kit")
+    home = place.staged.path
     os.chmod(home, 0o755)
     os.symlink("work", os.path.join(home, "bin"))
     assert "skills/kit" not in environment(RunCall("true"), place)["PATH"]

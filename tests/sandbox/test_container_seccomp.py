@@ -74,7 +74,8 @@ def test_every_call_is_answered_as_natively(machine: str, network: bool) -> None
     for table in (syscalls.ALLOWED, syscalls.REFUSED, syscalls.ABSENT):
         for name in table:
             number = syscalls.numbers_of(name)[COLUMNS[machine]]
-            if number >= 0 and name not in ARGUMENTS:
+            # What a command may set of itself alone, its own filter sees to.
+            if number >= 0 and name not in (*ARGUMENTS, *syscalls.OWN_STANDING):
                 native = answer(program, number, arch=AUDIT[machine])
                 assert engine_answer(rules, name, ()) == native, name
 
