@@ -355,6 +355,11 @@ def test_a_secret_that_a_run_was_given_is_not_in_its_progress(shared: Raw) -> No
     }
     call = {"name": "skill_run", "arguments": run, "_meta": {"progressToken": "p"}}
     shared.ask("tools/call", "secret", **call)
+    question = shared.answer()
+    assert question["method"] == "elicitation/create"
+    answer = {"action": "accept", "content": {"answer": "once"}}
+    yes = {"jsonrpc": "2.0", "id": question["id"], "result": answer}
+    shared.write(json.dumps(yes).encode() + b"\n")
     told = b""
     while b'"id":"secret"' not in told:
         told += shared.output.readline()
