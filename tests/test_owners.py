@@ -27,7 +27,8 @@ def somebody_else(monkeypatch: pytest.MonkeyPatch) -> int:
         values = list(found)
         # The files of the tests may be root's, which are everybody's.
         values[4] = found.st_uid + 1_234 if found.st_uid == mine else found.st_uid
-        return os.stat_result(values)
+        more = {name: getattr(found, name) for name in dir(found) if name.startswith("st_")}
+        return os.stat_result(values, {**more, "st_uid": values[4]})
 
     monkeypatch.setattr("skillbelt.owners.os.lstat", owned)
     monkeypatch.setattr("skillbelt.owners.os.geteuid", lambda: other)

@@ -51,11 +51,11 @@ class _Place(NamedTuple):
 
 
 def host_component(
-    kind: Kind, settings: Settings, rooms: Rooms, progress: Progress | None = None
+    kind: Kind, settings: Settings, rooms: Callable[[], Rooms], progress: Progress | None = None
 ) -> str:
     """The path of the component that runs scripts of this kind; built now when it must be.
 
-    `rooms` is where what builds it is installed.
+    `rooms` gives where what builds it is installed.
     SandboxUnavailable says what is missing and how to provide it.
     """
     from skillbelt.locks import held
@@ -71,7 +71,7 @@ def host_component(
     late = f"somebody else has been building a host component for {seconds:g} s: {lock}"
     with held(lock, seconds, SandboxUnavailable(late)):
         if not _usable(place, say):
-            _build_python(place, settings, rooms, say)
+            _build_python(place, settings, rooms(), say)
     return place.path
 
 

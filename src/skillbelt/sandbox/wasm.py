@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox import seccomp
@@ -27,6 +28,9 @@ from skillbelt.sandbox.wasm_run import Plan, WasmRun
 from skillbelt.sandbox.wasm_view import View
 from skillbelt.settings import Settings
 from skillbelt.trees import remove_tree
+
+if TYPE_CHECKING:
+    from skillbelt.sandbox.installing import SandboxedRooms
 
 _CACHE = "wasm"
 # (module (memory (export "memory") 1) (func (export "_start")))
@@ -123,15 +127,12 @@ class WasmSandbox:
         known = self._hosts.get(program.kind, "")
         if known and os.path.isfile(known):
             return known
-        from skillbelt.sandbox.installing import SandboxedRooms
         from skillbelt.wasm_hosts import host_component
 
         settings = self._settings
         if not settings.cache_dir:
             settings = settings._replace(cache_dir=os.path.join(self._pool.place(), "hosts"))
-        found = host_component(
-            program.kind, settings, SandboxedRooms(settings.limits), self._progress
-        )
+        found = host_component(program.kind, settings, lambda: _rooms(settings), self._progress)
         self._hosts[program.kind] = found
         return found
 
@@ -187,6 +188,13 @@ def _check_text(job: Job) -> None:
     most = job.limits.max_stdin_bytes
     if job.stdin is not None and len(job.stdin) > most:
         raise RunRefused(f"more than {most:,} bytes of input (max_stdin_bytes)")
+
+
+def _rooms(settings: Settings) -> "SandboxedRooms":
+    # Only who builds needs it, and it takes long to import.
+    from skillbelt.sandbox.installing import SandboxedRooms
+
+    return SandboxedRooms(settings.limits)
 
 
 def _enforced(job: Job) -> dict[str, str]:
