@@ -314,16 +314,16 @@ def test_ordinary_programs_of_an_ordinary_user_are_left_alone(make: str) -> None
     assert as_user(_AS_USER % make) == [0, [], ""]
 
 
-def test_a_program_without_a_name_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_without_a_name_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It can take itself out of its own memory, and is kept nevertheless."""
     monkeypatch.setattr(hidden, "_told_maps", lambda _pid: b"")
     program = shutil.copy(shutil.which("sleep") or "/bin/sleep", tmp_path / "sleep")
     with open(program, "ab") as file:
         file.write(bytes(MIB))
     null = subprocess.DEVNULL
-    with subprocess.Popen([program, "60"], cwd="/", stdin=null, stdout=null, stderr=null) as process:
+    with subprocess.Popen(
+        [program, "60"], cwd="/", stdin=null, stdout=null, stderr=null
+    ) as process:
         os.unlink(program)
         found = find_hoard([process.pid, process.pid], str(tmp_path))
         process.kill()

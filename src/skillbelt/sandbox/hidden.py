@@ -1,10 +1,10 @@
 """What the processes of a run hold that neither a folder nor their own memory shows.
 
-That is files and folders without a name: open, only mapped, run as a program, or where a process is;
-memory they share, which belongs to none of them
-once whoever touched it has ended; what waits in sockets and pipes; and what the kernel needs to
-keep track of it. It is all seen from outside, in `/proc`. Where the size of something can not be
-seen, that is said, and whoever asks must go by what the whole machine has lost.
+That is files and folders without a name: open, only mapped, run as a program, or where a process
+is; memory they share, which belongs to none of them once whoever touched it has ended; what waits
+in sockets and pipes; and what the kernel needs to keep track of it. It is all seen from outside, in
+`/proc`. Where the size of something can not be seen, that is said, and whoever asks must go by what
+the whole machine has lost.
 """
 
 import ctypes
