@@ -40,8 +40,8 @@ ORDER = [
     "files", "storage", "arguments", "load", "gate", "session", "materialize", "tracing",
     "commands", "dependencies", "lockfiles", "indexes", "fetching", "shelves", "installers",
     "environments", "trees", "sizes", "cleanup", "workspace", "staging", "artifacts", "sensitive",
-    "inputs", "globs", "collect", "guests", "wasm_hosts", "sandbox", "redact", "facts", "run",
-    "exact", "consent", "provisions", "job", "workbench", "execute", "background", "testing",
+    "inputs", "globs", "collect", "guests", "wasm_hosts", "sandbox", "room", "redact", "facts",
+    "run", "exact", "consent", "provisions", "job", "workbench", "execute", "background", "testing",
     "build", "definitions", "tools", "running", "answers", "handlers", "turns", "shelf",
     "threads", "conversation", "runtime", "agent", "integrations", "serve", "cli", "__main__",
 ]  # fmt: skip

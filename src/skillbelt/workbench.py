@@ -41,6 +41,7 @@ from skillbelt.packages import Environment
 from skillbelt.permission import SHELL_TOOLS, Initiator, Request
 from skillbelt.private import create_file
 from skillbelt.redact import RedactingListener, secrets_of
+from skillbelt.room import room_for_a_run
 from skillbelt.run import (
     RunCall,
     RunResult,
@@ -174,7 +175,9 @@ class Workbench:
     def _entered(self, who: Who, stack: ExitStack) -> Workspace:
         """The workspace of a run, open until the stack ends."""
         if not who.once:
-            return stack.enter_context(self.workspace(who.key))
+            workspace = stack.enter_context(self.workspace(who.key))
+            stack.enter_context(room_for_a_run(workspace, self.settings.limits))
+            return workspace
         with span("workspace.create", exec_id=session_id(who.key)):
             workspace = open_workspace(self.folder, None, self.owner)
         stack.callback(self._left, workspace)

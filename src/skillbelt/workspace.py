@@ -2,6 +2,7 @@
 
     <all>/.locks/<id>, <id>.use     never seen by a run
     <all>/<id>/metadata.json        what is staged, pinned; its time is that of the last use
+    <all>/<id>/written              what runs have written since it was last measured; see `room`
     <all>/<id>/private/             what is being built or was replaced; never seen by a run
     <all>/<id>/skills-<content>/<name>/   a staged copy, never written again once it is there
     <all>/<id>/work/inputs, out, runs/<run>

@@ -46,6 +46,30 @@ def test_a_group_bounds_who_joins_it_and_is_gone_afterwards() -> None:
 
 
 @needs_groups
+def test_a_group_that_is_halted_starts_nothing_and_is_ended() -> None:
+    """What is refused then was within the limit."""
+    found = hierarchy()
+    assert found is not None
+    group = ControlGroup(found, Limits())
+    script = "read x; sleep 60 & wait; :"
+    with (
+        subprocess.Popen(
+            ["sh", "-c", script], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as shell,
+        subprocess.Popen(["sleep", "60"]) as other,
+    ):
+        group.take_in([shell.pid, other.pid, 4194305])
+        group.halt()
+        shell.communicate(b"go\n", timeout=50)
+        assert shell.returncode != 0
+        assert group.hits() == ()
+        group.end()
+        assert other.wait(timeout=50) < 0
+    group.remove()
+    assert groups() == []
+
+
+@needs_groups
 def test_no_group_stays_behind(place: Place) -> None:
     """After any kind of end."""
     sandbox = LinuxSandbox()

@@ -22,7 +22,7 @@ ARGUMENTS: dict[str, tuple[tuple[int, ...], ...]] = {
     "socket": (tuple(range(64)), (1, 2, 3, 5, 0x80801, 0x11), (0, 6, 17, 132)),
     "socketpair": (tuple(range(48)), (1, 2, 3, 5, 7, 0x80002, 0x801)),
     "ioctl": ((0,), (0x5401, *range(0x5410, 0x5420), 0x100005412, 0x25412, 0)),
-    "prctl": (tuple(range(80)),),
+    "fallocate": ((0,), (*range(128), 0x80000000)), "prctl": (tuple(range(80)),),
     "personality": ((0, 0xFFFFFFFF, 1, 8, 0x40000, 0x80000000, 0x7FFFFFFF, 0xFFFFFFFE),),
     "prlimit64": ((0, 1, 2, 4096, 0x80000000),),
     "chmod": ((0,), _MODE), "fchmod": ((0,), _MODE), "creat": ((0,), _MODE),

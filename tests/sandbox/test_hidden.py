@@ -312,3 +312,40 @@ def test_ordinary_programs_are_left_alone(make: type[Sandbox], place: Place) -> 
 @pytest.mark.parametrize("make", ["linux.LinuxSandbox", "landlock.LandlockSandbox"])
 def test_ordinary_programs_of_an_ordinary_user_are_left_alone(make: str) -> None:
     assert as_user(_AS_USER % make) == [0, [], ""]
+
+
+def test_a_program_without_a_name_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can take itself out of its own memory, and is kept nevertheless."""
+    monkeypatch.setattr(hidden, "_told_maps", lambda _pid: b"")
+    program = shutil.copy(shutil.which("sleep") or "/bin/sleep", tmp_path / "sleep")
+    with open(program, "ab") as file:
+        file.write(bytes(MIB))
+    null = subprocess.DEVNULL
+    with subprocess.Popen(
+        [program, "60"], cwd="/", stdin=null, stdout=null, stderr=null
+    ) as process:
+        os.unlink(program)
+        found = find_hoard([process.pid, process.pid], str(tmp_path))
+        process.kill()
+    assert found.files == 1
+    assert MIB <= found.file_bytes < 3 * MIB
+
+
+def test_a_folder_that_a_process_is_in_counts(tmp_path: Path) -> None:
+    """Each of two threads may be in another; a removed folder keeps what its names took."""
+    code = """
+for name in ("a", "b"):
+    os.mkdir(name)
+def moved():
+    ctypes.CDLL(None).unshare(0x200)
+    os.chdir("b")
+    told.set()
+    time.sleep(60)
+told = threading.Event()
+threading.Thread(target=moved, daemon=True).start()
+told.wait()
+os.chdir("a")
+os.rmdir("../a")
+os.rmdir("../b")
+"""
+    assert held(tmp_path, code).files == 2

@@ -11,6 +11,7 @@ from skillbelt.sandbox import seccomp, syscalls
 from skillbelt.sandbox.conformance import Place
 from skillbelt.sandbox.linux import LinuxSandbox
 from skillbelt.sandbox.protocol import run
+from skillbelt.values import Limits
 
 ALLOWED, KILLED = 0, -1
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -265,3 +266,33 @@ def test_how_much_the_first_process_counts_is_not_set(machine: str) -> None:
     assert [ask(machine, affinity, pid) for pid in (0, 1, 2)] == [ALLOWED, errno.EPERM, ALLOWED]
     assert [ask(machine, priority, 0, pid) for pid in (0, 1, 2)] == [ALLOWED, errno.EPERM, ALLOWED]
     assert [ask(machine, priority, kind, 0) for kind in (1, 2)] == [errno.EPERM] * 2
+
+
+def test_no_file_takes_more_than_its_size_may_be(machine: str) -> None:
+    """KEEP_SIZE and INSERT_RANGE pass by the limit for a file; to give room back is all right."""
+    fallocate = syscalls.numbers_of("fallocate")
+    for mode in (0, 0x3, 0x8, 0x10):
+        assert ask(machine, fallocate, 3, mode) == ALLOWED
+    for mode in (0x1, 0x11, 0x20, 0x41, 0x100000001):
+        assert ask(machine, fallocate, 3, mode) == errno.EOPNOTSUPP
+    for request in (0x40305828, 0x4030582A, 0x40305839, 0xFF4030582A):
+        assert ask(machine, IOCTL, 3, request) == errno.EOPNOTSUPP
+
+
+def test_a_limit_for_files_holds_for_what_is_reserved(place: Place) -> None:
+    code = """
+import ctypes, fcntl, os, struct
+handle = os.open("k", os.O_CREAT | os.O_RDWR)
+size = 64 * 2**20
+for mode in (1, 0x11):
+    ctypes.CDLL(None).fallocate(handle, mode, ctypes.c_long(0), ctypes.c_long(size))
+for request in (0x40305828, 0x4030582A, 0x40305839):
+    try:
+        fcntl.ioctl(handle, request, struct.pack("hhqqiIqqqq", 0, 0, 0, size, 0, 0, 0, 0, 0, 0))
+    except OSError:
+        pass
+print(os.fstat(handle).st_blocks * 512)
+os.posix_fallocate(handle, 0, 2**20)
+"""
+    outcome = run(LinuxSandbox(), place.python(code, limits=Limits(max_written_file_bytes=2**21)))
+    assert (outcome.exit_code, outcome.stdout.data) == (0, b"0\n"), outcome

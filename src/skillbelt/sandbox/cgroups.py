@@ -1,7 +1,9 @@
 """Control groups: the kernel's own bound on the memory and the processes of a whole run."""
 
 import os
+import signal
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from itertools import count
@@ -41,7 +43,7 @@ class ControlGroup:
     """A group of its own for one run, gone when the run is over."""
 
     def __init__(self, hierarchy: Hierarchy, limits: Limits) -> None:
-        self._version = hierarchy.version
+        self._version, self._refused, self._halted = hierarchy.version, False, False
         name = f"{_PREFIX}{os.getpid()}-{next(_number)}"
         self._folders = tuple(os.path.join(parent, name) for parent in hierarchy.parents)
         try:
@@ -58,13 +60,38 @@ class ControlGroup:
         for folder in self._folders:
             _write(os.path.join(folder, "cgroup.procs"), str(pid))
 
+    def take_in(self, pids: Iterable[int]) -> None:
+        """Put those in that are not there yet, as their parents were not when they were born."""
+        for pid in set(pids) - self._inside():
+            with suppress(OSError):
+                self.join(pid)
+
+    def halt(self) -> None:
+        """Let nothing in it start another process, so that who ends them comes to an end."""
+        self._refused = "max_processes" in self.hits()
+        self._halted = True
+        with suppress(OSError):
+            self._set("pids.max", "0")
+
+    def end(self) -> None:
+        """End what is still there."""
+        self.halt()
+        for pid in self._inside():
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _inside(self) -> set[int]:
+        """The processes of it; the last folder is joined last."""
+        return {int(pid) for pid in _words_of(os.path.join(self._folders[-1], "cgroup.procs"))}
+
     def hits(self) -> tuple[str, ...]:
         """The limits that the kernel has enforced."""
         memory = "memory.events" if self._version == 2 else "memory.oom_control"
         found = []
         if self._counted(memory, "oom_kill"):
             found.append("max_memory_bytes")
-        if self._counted("pids.events", "max"):
+        # What is refused once it is halted was within the limit.
+        if self._refused or (not self._halted and self._counted("pids.events", "max")):
             found.append("max_processes")
         return tuple(found)
 

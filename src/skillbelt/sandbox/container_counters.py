@@ -6,7 +6,7 @@ from typing import NamedTuple
 from skillbelt.sandbox.cgroups import MOUNT
 from skillbelt.sandbox.hidden import Hoard, can_see, find_hoard, user_of
 from skillbelt.sandbox.limits import counted_enforced
-from skillbelt.sandbox.process import TICK_SECONDS
+from skillbelt.sandbox.looks import TICK_SECONDS
 from skillbelt.sandbox.protocol import Job
 from skillbelt.sandbox.spawn import descendants
 from skillbelt.sandbox.watch import DiskWatch, ProcessWatch

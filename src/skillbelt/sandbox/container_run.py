@@ -17,7 +17,8 @@ from skillbelt.sandbox import container_keeper as keeper
 from skillbelt.sandbox.container_channel import Channel, Lost
 from skillbelt.sandbox.container_counters import ContainerWatch
 from skillbelt.sandbox.container_pool import Container, Pool
-from skillbelt.sandbox.process import END_SECONDS, LOST, START_SECONDS, TICK_SECONDS
+from skillbelt.sandbox.looks import TICK_SECONDS
+from skillbelt.sandbox.process import END_SECONDS, LOST, START_SECONDS
 from skillbelt.sandbox.protocol import Job, Listener, Stream
 from skillbelt.sandbox.streams import Controls, Ending, Feed, Sink, outcome_of
 

@@ -58,6 +58,8 @@ def _checks(rights: Rights) -> Iterator[tuple[str, tuple[Rule, ...]]]:
     yield from _socket_checks(rights)
     for condition in _all_but(1, syscalls.TERMINAL_INPUT, syscalls.TERMINAL_LINUX):
         yield "ioctl", (condition,)
+    for mode in syscalls.ALLOCATIONS:
+        yield "fallocate", (_masked(1, _WHOLE, mode),)
     for value in syscalls.SAME_PERSONALITY:
         yield "personality", (_masked(0, _WHOLE, value),)
     for option in rights.prctl():

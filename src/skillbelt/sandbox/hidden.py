@@ -1,9 +1,10 @@
 """What the processes of a run hold that neither a folder nor their own memory shows.
 
-That is files without a name, open or only mapped; memory they share, which belongs to none of them
-once whoever touched it has ended; what waits in sockets and pipes; and what the kernel needs to
-keep track of it. It is all seen from outside, in `/proc`. Where the size of something can not be
-seen, that is said, and whoever asks must go by what the whole machine has lost.
+That is files and folders without a name: open, only mapped, run as a program, or where a process
+is; memory they share, which belongs to none of them once whoever touched it has ended; what waits
+in sockets and pipes; and what the kernel needs to keep track of it. It is all seen from outside, in
+`/proc`. Where the size of something can not be seen, that is said, and whoever asks must go by what
+the whole machine has lost.
 """
 
 import ctypes
@@ -36,6 +37,7 @@ _MAPPING, _HANDLE, _TERMINAL = 256, 256, 160 * 2**10
 _TERMINALS = os.makedev(5, 2)
 _OVERHEAD = 1024  # at most what the kernel takes to queue one byte
 _NAMELESS = b" (deleted)\n"
+_PLACES = ("exe", "cwd", "root")
 _OF_KERNEL = b" /[aio]"
 
 
@@ -121,8 +123,11 @@ class _Search:
             if self._temporary is not None and not self._bounded:
                 self._bounded = _devices(pid, self._temporary) - _device(self._workspace)
             for thread in os.listdir(f"/proc/{pid}/task"):
+                self._places(f"/proc/{pid}/task/{thread}")
                 if int(thread) == pid or not _same_table(pid, int(thread)):
                     self._handles(pid, int(thread))
+                if self.late():
+                    return
             self._maps(pid)
         except PermissionError:
             # The first process of a namespace is ours, and closed to everybody.
@@ -157,6 +162,15 @@ class _Search:
                 self._file(key, found)
             if self.late():
                 return
+
+    def _places(self, thread: str) -> None:
+        """The program and the folders of a thread: they last as long as it does."""
+        for name in _PLACES:
+            with suppress(FileNotFoundError):
+                found = os.stat(f"{thread}/{name}")
+                key = found.st_dev, found.st_ino
+                if not found.st_nlink and key not in self._known:
+                    self._file(key, found)
 
     def _file(self, key: tuple[int, int], found: os.stat_result) -> None:
         """One that has no name any more, or never had one."""

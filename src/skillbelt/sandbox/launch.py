@@ -29,6 +29,7 @@ _PATH_BENEATH = 1
 _OWN_PROCESS = "/proc/self"
 _FAILED = 125
 _SWEEP_SECONDS = 4.0  # the runtime waits a little longer
+_MOST_FOLLOWED = 2**15  # of those that may start others faster than they are found
 _AWAITED = (signal.SIGTERM, signal.SIGCHLD)
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -106,7 +107,7 @@ def _sweep() -> bool:
 def _below(pid: int) -> list[int]:
     found: list[int] = []
     pending = [pid]
-    while pending:
+    while pending and len(found) < _MOST_FOLLOWED:
         parent = pending.pop()
         with suppress(OSError):
             for thread in os.listdir(f"/proc/{parent}/task"):

@@ -28,8 +28,9 @@ from skillbelt.sandbox.limits import (
     programs_enforced,
     shell_lines,
 )
+from skillbelt.sandbox.looks import TICK_SECONDS
 from skillbelt.sandbox.mounts import mounts_of
-from skillbelt.sandbox.process import TICK_SECONDS, Plan, Run, StartHangs, check_job
+from skillbelt.sandbox.process import Plan, Run, StartHangs, check_job
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.sandbox.watch import Guard
 from skillbelt.values import Limits

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.identity import run_identity
 from skillbelt.sandbox.limits import process_limits
-from skillbelt.sandbox.process import END_SECONDS, LOST, TICK_SECONDS
+from skillbelt.sandbox.looks import TICK_SECONDS
+from skillbelt.sandbox.process import END_SECONDS, LOST
 from skillbelt.sandbox.protocol import Job, Listener
 from skillbelt.sandbox.spawn import Ends, spawn
 from skillbelt.sandbox.streams import Ending, Feed, Piped, Sink, outcome_of

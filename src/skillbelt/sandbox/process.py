@@ -20,6 +20,7 @@ from threading import current_thread, main_thread
 from typing import NamedTuple, Protocol
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.sandbox.looks import TICK_SECONDS, Looks
 from skillbelt.sandbox.protocol import Job, Listener, Outcome
 from skillbelt.sandbox.spawn import Ends, Order, children, descendants, order
 from skillbelt.sandbox.streams import Ending, Feed, Piped, Sink, outcome_of
@@ -28,7 +29,6 @@ READY = b"1"
 ANSWER = b"go\n"
 LOST = 255
 START_SECONDS = 40.0  # from the beginning until all is in place
-TICK_SECONDS = 0.02
 END_SECONDS = 5.0
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 0.5, 0.02
 _LAST_WORDS = 4 * 2**10
@@ -43,7 +43,13 @@ class Watch(Protocol):
     """Looks after the limits that the kernel does not keep by itself."""
 
     def look(self, pid: int) -> str | None:
-        """The limit that was passed, so that the run must end; called every TICK_SECONDS."""
+        """The limit that was passed, so that the run must end; called every TICK_SECONDS.
+
+        It may take its time: nothing else waits for it while the run lasts.
+        """
+
+    def halt(self) -> None:
+        """Let nothing be started any more, where that can be; `look` may be under way."""
 
     def finish(self, exit_code: int, cpu_seconds: float) -> tuple[str, ...]:
         """All limits that fired, once all processes are gone; gives back what it holds."""
@@ -75,6 +81,7 @@ class Run(Piped):
         super().__init__()
         self._fds |= set(plan.fds)
         self._pid = self._pidfd = self._wake = self._inner = -1
+        self._looks = Looks(lambda: plan.watch.look(self._pid), self._rouse)
         # Two threads that pass a run on to each other cost about 5 % of what two at a time do. The
         # main thread may be interrupted at any point, so it never looks after one itself.
         self._unattended = job.waited and current_thread() is not main_thread()
@@ -104,6 +111,9 @@ class Run(Piped):
         # The handle is closed under the lock, so it is still ours here if it is in the set.
         if self._wake in self._fds:
             os.eventfd_write(self._wake, 1)
+
+    def _rouse(self) -> None:
+        os.eventfd_write(self._wake, 1)  # closed when no look is under way any more
 
     def _bring_up(self, listener: Listener | None) -> None:
         given, answer = self._pipe()
@@ -186,11 +196,11 @@ class Run(Piped):
         for fd in (*sinks, *firsts, self._wake):
             poll.register(fd, select.POLLIN)
         deadline = self._started + self._job.timeout_seconds
-        look_at = time.monotonic() + TICK_SECONDS
+        look_at: float | None = time.monotonic() + TICK_SECONDS
         offering = True
         while True:
             offering = offering and self._offer(poll, sinks)
-            until = min(deadline, look_at) - time.monotonic()
+            until = min(deadline, look_at or deadline) - time.monotonic()
             events = dict(poll.poll(max(0.0, until) * 1000))
             self._pass_on(poll, sinks, events)
             if self._wake in events:
@@ -198,10 +208,10 @@ class Run(Piped):
             if firsts & events.keys():
                 return Ending(), self._finish()
             now = time.monotonic()
-            limit = None
-            if now >= look_at:
-                limit = self._plan.watch.look(self._pid)
-                look_at = time.monotonic() + TICK_SECONDS
+            if look_at is not None and now >= look_at:
+                self._looks.begin()
+                look_at = None
+            limit = self._looks.limit()
             if limit or self._cancelled or now >= deadline:
                 return Ending(now >= deadline, self._cancelled, limit), self._stop()
 
@@ -209,6 +219,7 @@ class Run(Piped):
         """End the whole tree, and wait until all of it is gone; false when it does not go."""
         if self._pidfd < 0:
             return True
+        self._plan.watch.halt()
         if self._plan.supervised:
             return _end(self._pidfd, signal.SIGCONT, signal.SIGTERM) or self._force()
         if self._inner < 0:
@@ -241,6 +252,7 @@ class Run(Piped):
 
     def _conclude(self, ending: Ending, gone: bool) -> None:
         code, cpu_seconds, killed = self._reap()
+        self._looks.end()
         # A launcher that was killed has not seen to its end.
         gone = gone and not (self._plan.supervised and killed)
         for sink in self._sinks:

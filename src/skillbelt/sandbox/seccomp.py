@@ -202,7 +202,9 @@ def _checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
         *_answer_if(_EQUAL, syscalls.TERMINAL_INPUT, errno.EPERM),
         *_answer_if(_EQUAL, syscalls.TERMINAL_LINUX, errno.EPERM),
     ]
-    yield "ioctl", [_argument(1), *terminal]
+    reserves = _only_not(syscalls.RESERVES, errno.EOPNOTSUPP)
+    yield "ioctl", [_argument(1), *terminal, *reserves]
+    yield "fallocate", [_argument(1), *_only(syscalls.ALLOCATIONS, errno.EOPNOTSUPP)]
     yield "personality", [_argument(0), *_only(syscalls.SAME_PERSONALITY, errno.EPERM)]
     yield "prctl", [_argument(0), *_only(rights.prctl(), errno.EINVAL)]
     # On another process of the same user, which the runtime may be, a limit can be an end.

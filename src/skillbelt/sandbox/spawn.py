@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 _CHUNK = 2**12
+_MOST_FOLLOWED = 2**15
 
 
 class Ends(NamedTuple):
@@ -121,9 +122,13 @@ def _hand_over(given: Order) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes below this one, parents before children; itself is not among them."""
-    found, pending = [], [pid]
-    while pending:
+    """The processes below this one, parents before children; itself is not among them.
+
+    Not without end, where they start others faster than they can be followed.
+    """
+    found: list[int] = []
+    pending = [pid]
+    while pending and len(found) < _MOST_FOLLOWED:
         parent = pending.pop()
         with suppress(FileNotFoundError, ProcessLookupError):
             for thread in os.listdir(f"/proc/{parent}/task"):

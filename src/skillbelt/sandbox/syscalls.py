@@ -27,6 +27,10 @@ SOCKET_LEVEL = 1
 SOCKET_FILTERS = (26, 50, 51, 52)  # SO_ATTACH_FILTER and its kin
 SAME_PERSONALITY = (0, 0xFFFFFFFF)
 SET_SECCOMP = 22
+# What fallocate may do: make room, take it back with or without what follows moving up, clear it.
+# All else makes a file take more than its size says, or its size more than the limit for it.
+ALLOCATIONS = (0, 3, 8, 16)
+RESERVES = (0x40305828, 0x4030582A, 0x40305839)  # FS_IOC_RESVSP and its kin do so too
 # What a process may say of itself: names, signals, timers, whether it can be traced or gain rights.
 PRCTL = (1, 2, 3, 4, 7, 8, 13, 14, 15, 16, 21, 23, 24, 25, 27, 29, 30, 36, 37, 38, 39, 40, 41, 42,
          50, 51, 52, 53, 54, 55, 56)  # fmt: skip

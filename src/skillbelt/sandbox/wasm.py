@@ -18,7 +18,8 @@ from skillbelt.sandbox.hidden import can_see
 from skillbelt.sandbox.identity import blocking_folder, current_identity, run_identity
 from skillbelt.sandbox.landlock import version
 from skillbelt.sandbox.limits import counted_enforced
-from skillbelt.sandbox.process import TICK_SECONDS, check_job
+from skillbelt.sandbox.looks import TICK_SECONDS
+from skillbelt.sandbox.process import check_job
 from skillbelt.sandbox.protocol import Job, Listener, Mount, Running, refusal
 from skillbelt.sandbox.wasm_cache import Cache
 from skillbelt.sandbox.wasm_command import MISSING, NotHere, Program, program_of

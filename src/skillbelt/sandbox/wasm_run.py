@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from skillbelt.errors import PathEscape, SandboxUnavailable, SkillbeltError
 from skillbelt.sandbox.identity import run_identity
 from skillbelt.sandbox.landlock import READ_ONLY, Rule, ruleset, version
-from skillbelt.sandbox.process import END_SECONDS, LOST, TICK_SECONDS
+from skillbelt.sandbox.looks import TICK_SECONDS
+from skillbelt.sandbox.process import END_SECONDS, LOST
 from skillbelt.sandbox.protocol import Job, Listener, Outcome
 from skillbelt.sandbox.streams import Ending, Feed, Piped, Sink, outcome_of
 from skillbelt.sandbox.wasm_channel import Broken, EngineGone, Worker

@@ -210,7 +210,7 @@ class Guard:
         self._limits, self._members = limits, members
         self._workspace, self._temporary = workspace, temporary
         self._disk = DiskWatch(workspace, limits)
-        self._processes = ProcessWatch(limits, temporary, members)
+        self._processes = ProcessWatch(limits, temporary, self._all)
         self._group: ControlGroup | None = None
         self._looked = False
 
@@ -218,22 +218,28 @@ class Guard:
         """The limit that was passed, so that the run must end."""
         if not self._looked:
             self._looked = True
-            self._join(pid)
+            self._group = open_group(self._limits)
+            self._all(pid)
 
         def hoard() -> Hoard:
             return find_hoard(self._members(pid), self._workspace, self._temporary)
 
         return self._disk.look(hoard) or self._group_limit() or self._processes.look(pid, hoard)
 
-    def _join(self, pid: int) -> None:
-        """All that is there; what they start from then on is in the group from its birth."""
-        self._group = open_group(self._limits)
-        joined: set[int] = set()
-        while self._group is not None and (new := set(self._members(pid)) - joined):
-            for each in new:
-                with suppress(OSError):
-                    self._group.join(each)
-            joined |= new
+    def _all(self, pid: int) -> list[int]:
+        """All that is there. What they start is in the group from its birth, if they are.
+
+        Those who got away by starting others meanwhile are met at one of the next looks.
+        """
+        pids = self._members(pid)
+        if self._group is not None:
+            self._group.take_in(pids)
+        return pids
+
+    def halt(self) -> None:
+        """Let the run start no process any more, where that can be; it is about to be ended."""
+        if self._group is not None:
+            self._group.halt()
 
     def _group_limit(self) -> str | None:
         """The kernel ends one process for memory; what is left of the run must go too."""
@@ -246,6 +252,7 @@ class Guard:
         hit = self._disk.seen | self._processes.seen
         if self._group is not None:
             hit |= set(self._group.hits())
+            self._group.end()
             self._group.remove()
         hit |= {_BY_SIGNAL[exit_code]} if exit_code in _BY_SIGNAL else set()
         hit |= {"max_cpu_seconds"} if cpu_seconds >= self._limits.max_cpu_seconds else set()
