@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from skillbelt import Runtime
+from skillbelt.cleanup import BELONGS
 from skillbelt.store import Store
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.sqlite import SqliteStore
+from skillbelt.trees import remove_tree
+from skillbelt.workspace import SHELTERS
 from tests.benches import Bench
 from tests.outputs import workspace as workspace
 from tests.tree import Tree
@@ -31,14 +34,23 @@ settings.load_profile("here")
 
 
 @pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tree]:
     """An empty project and an empty home."""
     if os.getuid() == 0:
         # Commands run as another user then, who must get to their workspaces through here.
         for folder in (tmp_path, *tmp_path.parents):
             if folder.stat().st_mode & 0o011 != 0o011:
                 folder.chmod(folder.stat().st_mode | 0o011)
-    return Tree(tmp_path, monkeypatch)
+    yield Tree(tmp_path, monkeypatch)
+    _leave_shelters(tmp_path)
+
+
+def _leave_shelters(root: Path) -> None:
+    """Remove what lies elsewhere for folders of the tree, where commands run as another user."""
+    for note in (note for shelter in SHELTERS for note in Path(shelter).glob(f"*/{BELONGS}")):
+        with suppress(FileNotFoundError):
+            if Path(os.fsdecode(note.read_bytes())).is_relative_to(root.resolve()):
+                remove_tree(str(note.parent))
 
 
 @pytest.fixture
@@ -47,6 +59,7 @@ def open_tree(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tree]:
     root = Path(tempfile.mkdtemp(prefix="skillbelt-"))
     root.chmod(0o755)
     yield Tree(root, monkeypatch)
+    _leave_shelters(root)
     for folder, names, _ in os.walk(root):
         for path in (os.path.join(folder, name) for name in names):
             if not os.path.islink(path):

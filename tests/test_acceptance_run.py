@@ -162,6 +162,29 @@ def test_a_run_that_takes_too_long_leaves_nobody_behind(
     assert alive(mark) == []
 
 
+@pytest.mark.parametrize("sandbox", GUARDING)
+def test_no_call_reaches_into_the_folder_of_another(bench: Bench, sandbox: str) -> None:
+    """In some sandboxes it is the home of a command, which takes its settings from there."""
+    need(sandbox)
+    bench.runtime = bench.open(sandbox=sandbox)
+    first = bench.run("echo kept > $RUN_DIR/log; echo -n $RUN_DIR").stdout
+    tries = ("cat {0}/log", "echo x >> {0}/log", "echo x > {0}/.bash_profile", "rm {0}/log",
+             "mv {0} {0}-x", "mkdir $RUN_DIR/../more", "echo x > $RUN_DIR/../more")  # fmt: skip
+    command = "; ".join(f"({one.format(first)}) && echo done" for one in tries)
+    assert bench.run(command).stdout == ""
+    assert bench.read(f"workspace://runs/{first.rpartition('/')[2]}/log") == "kept\n"
+    assert bench.run("echo x > $RUN_DIR/a && cat $RUN_DIR/a").stdout == "x\n"
+
+
+@pytest.mark.parametrize("sandbox", GUARDING)
+def test_git_works_whatever_the_machine_sets_for_it(bench: Bench, sandbox: str) -> None:
+    """Its file in /etc is not there to be read, which is fatal to git where the file exists."""
+    need(sandbox)
+    bench.runtime = bench.open(sandbox=sandbox)
+    done = bench.run("cd $RUN_DIR && git init -q new && git -C new status --short")
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
 def test_what_is_left_in_the_background_ends_with_the_command(bench: Bench) -> None:
     """Case 63."""
     mark = nap()

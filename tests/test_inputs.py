@@ -113,7 +113,6 @@ def test_a_folder_comes_to_be_exactly_where_it_is_wanted(workspace: Workspace, t
         ("inputs/", "work/inputs/n.txt"),
         ("work/inputs/deep/er/x", "work/inputs/deep/er/x"),
         ("out/x", "out/x"),
-        ("runs/x", "runs/x"),
         ("$WORK_DIR/x", "work/x"),
         ("${OUTPUT_DIR}/x", "out/x"),
         ("./work/x", "work/x"),
@@ -130,6 +129,7 @@ def test_where_an_input_goes(workspace: Workspace, tree: Tree, to: str | None, w
     "to",
     ["../../x", "work/../../x", "/etc/x", "skills/pdf/x", "metadata.json", "private/x", "x", "work",
      "inputs", "work/inputs", "work//x", "work/./x", "work/a\0b", "work/a\nb", "work\\x", "C:/x",
+     "runs/x", "runs/1/x", "$WORKSPACE_DIR/runs/1/x",
      "work/" + "x" * 300, "work/" + "a/" * 100 + "x", "$HOME/x", "work/\udcff", ".locks/x"],
 )  # fmt: skip
 def test_where_no_input_may_go(workspace: Workspace, tree: Tree, to: str) -> None:
@@ -139,6 +139,25 @@ def test_where_no_input_may_go(workspace: Workspace, tree: Tree, to: str) -> Non
     with pytest.raises(RunRefused):
         put_host(workspace, tree, path, to)
     assert sorted(tree.root.rglob("*")) == before
+
+
+def test_of_the_folders_of_calls_an_input_goes_to_its_own() -> None:
+    assert destination("$RUN_DIR/x", "name", "runs/1") == "runs/1/x"
+    assert destination("runs/1/x", "name", "runs/1") == "runs/1/x"
+    for to in ("runs/2/x", "runs/12/x", "$RUN_DIR/../2/x", "runs/1"):
+        with pytest.raises(RunRefused):
+            destination(to, "name", "runs/1")
+
+
+def test_a_file_of_another_call_is_copied_since_a_link_would_lead_nowhere(
+    workspace: Workspace,
+) -> None:
+    earlier = workspace.run_folder()
+    at(workspace, f"{earlier}/log").write_text("text")
+    done = put(workspace, f"workspace://{earlier}/log", "work/log", mode="link")
+    assert (done.mode, done.warning) == ("copy", "a file of another call is always copied")
+    assert not at(workspace, "work/log").is_symlink()
+    assert at(workspace, "work/log").read_text() == "text"
 
 
 @given(st.lists(st.sampled_from(["..", ".", "", "work", "out", "inputs", "a", "$WORK_DIR", "\0"])

@@ -39,8 +39,9 @@ def job(place: Place, call: RunCall | None = None, **more: object) -> Job:
 def test_a_run_can_write_to_its_own_places_alone(place: Place) -> None:
     shown = {mount.target: mount for mount in mounts(place)}
     writable = {path for path, mount in shown.items() if mount.writable}
-    own = {f"{INSIDE}/{name}" for name in ("work", "out", "runs")}
-    assert own <= writable
+    own = {f"{INSIDE}/{name}" for name in ("work", "out", place.run)}
+    assert writable == {*own, f"{INSIDE}/skills/kit/.venv"}
+    assert f"{INSIDE}/runs" not in shown
     assert not shown[f"{INSIDE}/skills/kit"].writable
     assert INSIDE not in shown and f"{INSIDE}/skills" not in shown
     root = place.workspace.path

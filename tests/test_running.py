@@ -201,12 +201,13 @@ def test_a_file_of_the_workspace_is_read_in_pieces(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["out/a.txt", "work/a.txt", "work/inputs/a.txt", "inputs/a.txt", "runs/x/a.txt"]
+    "name", ["out/a.txt", "work/a.txt", "work/inputs/a.txt", "inputs/a.txt", "$RUN_DIR/a.txt"]
 )
 def test_a_file_is_read_wherever_a_run_may_leave_it(bench: Bench, name: str) -> None:
     place = name.replace("inputs/", "work/inputs/") if name.startswith("inputs/") else name
-    bench.run(f"mkdir -p $WORKSPACE_DIR/runs/x; echo text > $WORKSPACE_DIR/{place}")
-    assert bench.read(f"workspace://{name}") == "text\n"
+    command = f"cd $WORKSPACE_DIR; echo text > {place}; echo -n ${{RUN_DIR#$WORKSPACE_DIR/}}"
+    own = bench.run(command).stdout
+    assert bench.read(f"workspace://{name.replace('$RUN_DIR', own)}") == "text\n"
 
 
 def test_a_staged_file_of_a_skill_is_read_as_the_skills(bench: Bench) -> None:

@@ -6,12 +6,14 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillbelt.cleanup import clean_orphans
 from skillbelt.errors import ConfigError, PathEscape, RunRefused, SandboxUnavailable
 from skillbelt.store import SessionKey
 from skillbelt.workspace import Pin, Workspace, expanded, open_workspace, place_of, plain
@@ -191,9 +193,10 @@ def test_the_folder_of_a_call_that_left_nothing_is_taken_away(workspace: Workspa
     for run in (full, empty):
         workspace.end_run(run)
     assert os.listdir(os.path.join(workspace.path, "runs")) == [os.path.basename(full)]
-    fresh = workspace.run_folder()
-    assert fresh not in (full, empty)
-    assert os.listdir(os.path.join(workspace.path, fresh)) == []
+    fresh = [workspace.run_folder() for _ in range(3)]
+    assert len({full, *fresh}) == 4
+    assert fresh[0] == empty  # for a container that is kept and shows that one
+    assert all(os.listdir(os.path.join(workspace.path, run)) == [] for run in fresh)
 
 
 def test_variables_are_as_the_run_sees_them(workspace: Workspace) -> None:
@@ -253,6 +256,17 @@ def test_a_command_may_start_in_its_run_folder(workspace: Workspace) -> None:
     run = workspace.run_folder()
     assert workspace.resolve_cwd("$RUN_DIR", "pdf", run) == run
     assert workspace.resolve_cwd("${RUN_DIR}/x", "pdf", run) == f"{run}/x"
+    assert workspace.resolve_cwd("$RUN_DIR/x", "pdf") == "runs/x"  # not known yet
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/runs", "/runs/1", "/runs/2", "$WORKSPACE_DIR/runs/2", "$RUN_DIR/..", "$RUN_DIR/../2",
+     "$RUN_DIR/../../work", "$RUN_DIR/../runs/x", "$WORK_DIR/../runs/2", "../../runs/2"],
+)  # fmt: skip
+def test_no_other_way_leads_to_the_folder_of_a_call(workspace: Workspace, text: str) -> None:
+    """The same is found before the call has a folder, when it is judged."""
+    assert {workspace.resolve_cwd(text, "pdf", run) for run in ("", "runs/1")} == {"skills/pdf"}
 
 
 @given(
@@ -493,6 +507,33 @@ def test_a_private_state_folder_is_left_for_one_that_can_be_reached(
     assert {mode(shelter), mode(place)} == {0o711}
     assert as_user("os.stat(sys.argv[1] + '/.'); print('in')", place) == "in\n"
     assert place_of(str(private / "other"), RUNNER, [shelter]) != place
+
+
+@needs_root
+def test_a_place_whose_state_folder_is_gone_is_removed(open_tree: Tree, tmp_path: Path) -> None:
+    private, shelter = tmp_path / "home", str(open_tree.path("shelter"))
+    private.mkdir(mode=0o700)
+    (private / "kept").mkdir()
+    folders = [str(private / name / "workspaces") for name in ("kept", "gone", "in-use")]
+    kept, gone, held = (place_of(folder, RUNNER, [shelter]) for folder in folders)
+    Workspace(gone, "one", RUNNER).close()
+    open_tree.write("shelter/unknown/work/a.txt")
+
+    def clean(idle_seconds: float) -> set[str]:
+        found = clean_orphans([shelter], idle_seconds=idle_seconds, now=time.time() + 60)
+        return {os.path.join(shelter, one.name) for one in found}
+
+    with Workspace(held, "one", RUNNER) as workspace:
+        assert clean(3600) == set()
+        assert clean(1) == {gone}
+        assert os.path.isdir(workspace.path)
+    left = {os.path.join(shelter, name) for name in os.listdir(shelter)}
+    assert left == {kept, held, os.path.join(shelter, "unknown")}
+    os.utime(os.path.join(held, ".belongs"), (0, 0))
+    place_of(folders[2], RUNNER, [shelter])
+    assert clean(3600) == set()  # it was just used
+    os.utime(os.path.join(held, ".belongs"), (0, 0))
+    assert clean(3600) == {held}
 
 
 @needs_root

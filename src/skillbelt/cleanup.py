@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import sys
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
@@ -17,6 +18,8 @@ from skillbelt.trees import GONE, remove_leftovers, remove_tree
 
 LOCKS = ".locks"
 REMOVED = ".removed"
+# A note in a place that stands in for a folder elsewhere: which folder that is.
+BELONGS = ".belongs"
 # What the name of a staged copy begins with, in a workspace.
 COPIES = "skills-"
 METADATA = "metadata.json"
@@ -61,6 +64,44 @@ def clean_workspaces(
             total -= sizes[name]
             cleaned.append(Cleaned(name, "idle" if idle else "size", sizes[name], left))
     return cleaned
+
+
+def clean_orphans(shelters: Iterable[str], *, idle_seconds: float, now: float) -> list[Cleaned]:
+    """Remove the places in the shelters whose own folders are gone, once they are idle.
+
+    Nobody else would ever clear them away. One that does not say what it belongs to is left alone.
+    """
+    cleaned = []
+    for shelter in filter(os.path.isdir, shelters):
+        for name in sorted(os.listdir(shelter)):
+            place = os.path.join(shelter, name)
+            if _is_orphan(place, now - idle_seconds) and _emptied(place):
+                cleaned.append(Cleaned(name, "idle", _size(place), remove_tree(place)))
+    return cleaned
+
+
+def _is_orphan(place: str, before: float) -> bool:
+    note = os.path.join(place, BELONGS)
+    try:
+        if not stat.S_ISREG(os.lstat(note).st_mode) or os.lstat(note).st_mtime >= before:
+            return False
+        with open(note, "rb") as file:
+            folder = file.read()
+    except OSError:
+        return False
+    # The folder itself need never have been made, but what it was to be in.
+    return os.path.isabs(folder) and not os.path.lexists(os.path.dirname(folder))
+
+
+def _emptied(place: str) -> bool:
+    """Whether nobody uses anything there; workspaces and environments are gone then."""
+    clean_environments(place, max_bytes=-1)
+    if os.path.isdir(os.path.join(place, FOLDER)) and _listed(os.path.join(place, FOLDER), ""):
+        return False
+    for _, name in [*_last_uses(place)]:
+        if name != FOLDER and retire(place, name) is None:
+            return False
+    return True
 
 
 def _last_uses(folder_of_all: str) -> Iterator[tuple[float, str]]:

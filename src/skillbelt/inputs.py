@@ -32,6 +32,7 @@ from skillbelt.workspace import (
     Workspace,
     checked_name,
     expanded,
+    own,
     placed,
     plain,
 )
@@ -227,10 +228,15 @@ def destination(to: str, basename: str, run: str = "") -> str:
         checked = plain(check_relative(path))
     except PathEscape as escape:
         raise RunRefused(f"an input can not be put at {(to or path)[:200]!r}: {escape}") from escape
-    if checked.partition("/")[0] not in WRITABLE or checked in (*WRITABLE, INPUTS):
+    if checked.partition("/")[0] not in WRITABLE or checked in (*WRITABLE, INPUTS, run):
         raise RunRefused(
             f"an input can not be put at {to[:200]!r}: `to` names a file below "
             f"{', '.join(WRITABLE)}, such as {INPUTS}/{basename or 'name'}"
+        )
+    if not own(checked, run):
+        raise RunRefused(
+            f"an input can not be put at {to[:200]!r}: that is the folder of another call; the one "
+            f"of this call is $RUN_DIR, such as $RUN_DIR/{basename or 'name'}"
         )
     return checked
 
@@ -257,7 +263,7 @@ class Inputs:
         wanted = [_read(item, run) for item in inputs]
         self.workspace, self.artifacts = workspace, artifacts
         self.host_roots = tuple(os.path.normpath(root) for root in host_roots)
-        self.stage_skill, self.remaps = stage_skill, remaps
+        self.stage_skill, self.run, self.remaps = stage_skill, run, remaps
         self.bytes, self.entries = limits.max_input_bytes, limits.max_workspace_files
         self._handle = -1
         self._taken: list[_Taken] = []
@@ -421,11 +427,14 @@ class Inputs:
         with handles() as keep:
             source = keep(self._open_inner(place))
             copy = self._copy(wanted, runner=(self.workspace.owner or (os.geteuid(),))[0])
-            if wanted.mode == "copy":
+            # A run sees the folder of no other call, so a link to there would lead it nowhere.
+            hidden = not own(path, self.run)
+            if wanted.mode == "copy" or hidden:
                 whole = path.count("/") == 1 and path.startswith(f"{SKILLS}/")
                 folder = stat.S_ISDIR(os.fstat(source).st_mode)
                 aside = self._write_source(source, copy, (*LINKS, VENV) if whole else ())
-                return self._done(wanted, copy, aside, folder=folder)
+                warning = "a file of another call is always copied" if wanted.mode == "link" else ""
+                return self._done(wanted, copy, aside, folder=folder, warning=warning)
         link = (path if self.remaps else place) if path != wanted.to else ""
         return self._done(wanted, copy, "", mode="link")._replace(link=link)
 

@@ -133,7 +133,7 @@ def mounts(place: Place) -> tuple[Mount, ...]:
     """The skill itself, those that inputs come from, and what a run may write; nothing else."""
     workspace, homes = place.workspace, place.homes
     skills = [(f"{SKILLS}/{name}", False) for name in homes]
-    own = ((f"{SKILLS}/{place.skill}/{VENV}", True), *workspace.mounts)
+    own = ((f"{SKILLS}/{place.skill}/{VENV}", True), *workspace.mounts(place.run))
     return tuple(
         Mount(os.path.join(workspace.path, placed(path, homes)), place.inside(path), may_write)
         for path, may_write in (*skills, *own)
@@ -175,6 +175,9 @@ def environment(
         "PYTHONDONTWRITEBYTECODE": "1",
         **place.workspace.variables(place.root, place.skill, place.run, place.skills),
     }
+    if not place.remaps:
+        # Files of the system that are closed, not missing: git gives up at those of its own.
+        env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
     if packages is not None and packages.modules:
         env["NODE_PATH"] = packages.modules
     if call.editor_text is not None:

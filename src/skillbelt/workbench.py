@@ -18,6 +18,7 @@ from skillbelt.cleanup import (
     LOCKS,
     Cleaned,
     clean_environments,
+    clean_orphans,
     clean_workspaces,
     retire,
 )
@@ -69,7 +70,7 @@ from skillbelt.store import SessionKey
 from skillbelt.text import one_line
 from skillbelt.tracing import skill_attributes, span
 from skillbelt.values import Capabilities
-from skillbelt.workspace import Workspace, name_of, open_workspace, place_of, places
+from skillbelt.workspace import SHELTERS, Workspace, name_of, open_workspace, place_of, places
 
 NO_ARTIFACTS = "none"
 _DAY_SECONDS = 24 * 3600.0
@@ -202,6 +203,9 @@ class Workbench:
                 max_bytes=limits.max_workspaces_bytes,
                 now=time.time(),
             )
+        if self.owner is not None:
+            idle = limits.workspace_idle_seconds
+            cleaned += clean_orphans(SHELTERS, idle_seconds=idle, now=time.time())
         for cache in places(self._packages_folder):
             with span("workspace.cleanup", path=cache):
                 cleaned += clean_environments(cache, max_bytes=limits.max_packages_bytes)

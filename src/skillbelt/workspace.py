@@ -26,10 +26,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from skillbelt.cleanup import LOCKS, METADATA, clean_copies
+from skillbelt.cleanup import BELONGS, LOCKS, METADATA, clean_copies
 from skillbelt.errors import ConfigError, PathEscape, RunRefused, SandboxUnavailable
 from skillbelt.locks import hold, release
-from skillbelt.paths import check_relative, check_segment, make_folders, open_beneath
+from skillbelt.paths import below, check_relative, check_segment, make_folders, open_beneath
 from skillbelt.private import make_folder
 from skillbelt.store.protocol import SessionKey
 from skillbelt.trees import open_anyhow, remove_tree
@@ -51,7 +51,8 @@ _VARIABLES = {
     "OUTPUT_DIR": OUT,
     "RUN_DIR": RUNS,
 }
-_SPARE = "spare"  # the folder of a run that left nothing in it
+_OWN_RUN = ("$RUN_DIR", "${RUN_DIR}")
+_SPARE = "spare-"  # before the name of the folder of a run that left nothing in it
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -119,9 +120,6 @@ def name_of(key: SessionKey, owner: Owner | None = None, project: str = "") -> s
 class Workspace:
     """An open workspace. While it is open, clean-up does not touch it. Safe to use from threads."""
 
-    # What of it is there for a run, below where it is mounted, and whether it may be written.
-    mounts = ((WORK, True), (OUT, True), (RUNS, True))
-
     def __init__(self, place: str, name: str, owner: Owner | None = None) -> None:
         self.name, self.owner = name, owner
         self.wanted = False  # whether something in it is to be had after the run it was made for
@@ -159,7 +157,8 @@ class Workspace:
 
     def _leftovers(self) -> list[str]:
         private = os.path.join(self.path, PRIVATE)
-        return [os.path.join(private, name) for name in os.listdir(private) if name != _SPARE]
+        names = [name for name in os.listdir(private) if not name.startswith(_SPARE)]
+        return [os.path.join(private, name) for name in names]
 
     # Layout
 
@@ -218,12 +217,14 @@ class Workspace:
         return here
 
     def run_folder(self) -> str:
-        """A fresh folder for one call, relative to the workspace: `runs/<id>`."""
-        name = f"{time.time_ns() // 1_000_000:x}-{os.urandom(4).hex()}"
-        run = f"{RUNS}/{name}"
-        try:
-            self._move(f"{PRIVATE}/{_SPARE}", run)
-        except FileNotFoundError:
+        """A folder for one call alone, relative to the workspace: `runs/<id>`.
+
+        One that an earlier call left empty comes back with its name: a container that is kept
+        shows that very folder.
+        """
+        run = self._spare()
+        if not run:
+            run = f"{RUNS}/{time.time_ns() // 1_000_000:x}-{os.urandom(4).hex()}"
             os.mkdir(run, 0o700, dir_fd=self.handle)
         handle = open_anyhow(self.handle, run)
         try:
@@ -232,6 +233,16 @@ class Workspace:
         finally:
             os.close(handle)
         return run
+
+    def _spare(self) -> str:
+        """The folder of a call that has ended, back in its place; empty when there is none."""
+        for name in sorted(os.listdir(os.path.join(self.path, PRIVATE))):
+            if name.startswith(_SPARE):
+                run = f"{RUNS}/{name.removeprefix(_SPARE)}"
+                with suppress(OSError):  # another call was quicker
+                    self._move(f"{PRIVATE}/{name}", run)
+                    return run
+        return ""
 
     def end_run(self, run: str) -> None:
         """Take away the folder of a call that left nothing in it; the next one gets it.
@@ -245,7 +256,7 @@ class Workspace:
             finally:
                 os.close(handle)
             if empty:
-                self._move(run, f"{PRIVATE}/{_SPARE}")
+                self._move(run, f"{PRIVATE}/{_SPARE}{posixpath.basename(run)}")
 
     def results(self) -> list[str]:
         """What lies in the folder for results, by its paths in the workspace."""
@@ -262,6 +273,13 @@ class Workspace:
 
     # What a run is told
 
+    def mounts(self, run: str) -> tuple[tuple[str, bool], ...]:
+        """What of it is there for a run, below where it is mounted, and whether it may be written.
+
+        Of the folders of calls only its own: in some sandboxes that is the home of a command.
+        """
+        return ((WORK, True), (OUT, True), (run, True))
+
     def variables(
         self, inside_root: str, skill: str, run: str, skills: str = SKILLS
     ) -> dict[str, str]:
@@ -277,12 +295,18 @@ class Workspace:
         """Where a command starts, relative to the workspace; `.` is the workspace itself.
 
         A path is relative to the skill unless it begins with `/`, which is the workspace, or with
-        one of the variables. What leads anywhere else means the skill's own folder.
+        one of the variables. What leads anywhere else means the skill's own folder; so does each
+        way to the folder of a call but `$RUN_DIR`, which is `runs` as long as no call is given.
         """
         home = f"{SKILLS}/{skill}"
-        path = expanded(text.strip().replace("\\", "/"), run)
+        text = text.strip().replace("\\", "/")
+        parts = text.split("/")
+        in_run = parts[0] in _OWN_RUN
+        path = expanded(text, run or RUNS)
         absolute = path.startswith("/")
         path = posixpath.normpath(path.lstrip("/") if absolute else f"{home}/{path}")
+        if ".." in parts if in_run else path.partition("/")[0] == RUNS:
+            return home
         if absolute and path == ".":
             return path
         try:
@@ -354,6 +378,11 @@ def expanded(text: str, run: str = "") -> str:
     return f"/{place}{slash}{rest}"
 
 
+def own(path: str, run: str) -> bool:
+    """Whether the path is no other's than that call's: not below `runs`, or in its own folder."""
+    return path.partition("/")[0] != RUNS or bool(run and below(path, run))
+
+
 def plain(path: str) -> str:
     """The path with a staged skill's links `out`, `work` and `inputs` replaced by what they are."""
     parts = path.split("/", 3)
@@ -414,7 +443,7 @@ def place_of(folder: str, owner: Owner | None, shelters: Sequence[str] = SHELTER
     for path in _sheltered(folder, shelters):
         shelter = os.path.dirname(path)
         if _is_open_to(os.path.dirname(shelter), owner) and _passable(shelter) and _passable(path):
-            return _with_locks(path)
+            return _marked(_with_locks(path), folder)
     raise SandboxUnavailable(
         f"the user that commands run as (uid {owner[0]}) can reach neither {folder} nor "
         f"{' nor '.join(shelters)}; set state_dir to a folder of yours that it can pass through"
@@ -427,6 +456,19 @@ def _with_locks(folder: str) -> str:
         make_folder(folder)
         make_folder(locks)
     return folder
+
+
+def _marked(place: str, folder: str) -> str:
+    """The place, with a note of what it belongs to; its time is that of the last use."""
+    note = os.path.join(place, BELONGS)
+    try:
+        os.utime(note, follow_symlinks=False)
+    except FileNotFoundError:
+        part = f"{note}-{os.urandom(8).hex()}"
+        with open(os.open(part, _NEW_FILE, 0o600), "wb") as file:
+            file.write(os.fsencode(folder))
+        os.rename(part, note)
+    return place
 
 
 def _is_open_to(path: str, owner: Owner) -> bool:

@@ -16,7 +16,7 @@ from skillbelt.build.protocol import Command, Source
 from skillbelt.build.toolset import tool_folder
 from skillbelt.errors import RunRefused
 from skillbelt.paths import create_beneath, make_folders, open_folder
-from skillbelt.sandbox.identity import run_identity
+from skillbelt.sandbox.identity import interpreter, run_identity
 from skillbelt.sandbox.protocol import Job, Mount, Outcome, run
 from skillbelt.sandbox.registry import AUTO, choose
 from skillbelt.settings import Settings
@@ -83,8 +83,10 @@ def _places(command: Command, stage: str, remaps: bool) -> dict[str, tuple[str, 
 
 
 def _own_place(path: str) -> bool:
-    """An interpreter's folder stays where it is: programs know where they were installed."""
-    return os.path.isdir(os.path.join(path, "bin"))
+    """What an interpreter needs stays where it is: programs know where they were installed."""
+    python = interpreter()
+    shown = python.folders if python else ()
+    return path in shown or os.path.isdir(os.path.join(path, "bin"))
 
 
 def _filled(text: str, places: Mapping[str, tuple[str, str]]) -> str:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from skillbelt.errors import SandboxUnavailable
+from skillbelt.sandbox.prefixes import shown_of
 
 # Nobody's number by default: no entry in a passwd file is needed, and none should exist.
 RUN_ID = 62_000
@@ -22,7 +23,10 @@ class Identity(NamedTuple):
 
 
 class Python(NamedTuple):
-    """A Python that can be run inside, and the folders it needs there, as they are outside."""
+    """A Python that can be run inside, and what it needs there, at the same places as outside.
+
+    `folders` are folders, and single files of those that are not for a Python alone.
+    """
 
     path: str
     folders: tuple[str, ...] = ()
@@ -110,14 +114,16 @@ def interpreter(identity: Identity | None = None) -> Python | None:
     """The Python for commands: ours where the identity can read it, else the system's; or None.
 
     Ours means the one below a virtual environment: what is installed for the runtime is not
-    for skills.
+    for skills. Nor is ours taken where showing it would show what is private: see `shown_of`.
     """
     identity = identity or current_identity()
     ours = os.path.realpath(sys.executable) if sys.executable else ""
     if in_system(ours):
         return Python(ours)
     if ours and _readable(ours, identity) and _readable(sys.base_prefix, identity):
-        return Python(ours, (os.path.realpath(sys.base_prefix),))
+        shown = shown_of(ours, sys.base_prefix)
+        if shown and all(_readable(path, identity) for path in shown):
+            return Python(ours, shown)
     system = trusted_program("python3")
     return Python(system) if system else None
 
@@ -131,4 +137,6 @@ def _readable(path: str, identity: Identity) -> bool:
     if blocking_folder(path, identity) is not None:
         return False
     found = os.stat(path)
-    return all(_may(found, identity, bit) for bit in (stat.S_IROTH, stat.S_IXOTH))
+    library = stat.S_ISREG(found.st_mode) and ".so" in os.path.basename(path)
+    bits = (stat.S_IROTH,) if library else (stat.S_IROTH, stat.S_IXOTH)
+    return all(_may(found, identity, bit) for bit in bits)

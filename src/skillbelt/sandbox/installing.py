@@ -31,6 +31,7 @@ from skillbelt.sandbox.identity import (
     run_identity,
 )
 from skillbelt.sandbox.linux import LinuxSandbox
+from skillbelt.sandbox.prefixes import shown_of
 from skillbelt.sandbox.protocol import Job, Mount, Sandbox, run
 from skillbelt.sandbox.request import Refused, Request
 from skillbelt.sandbox.seatbelt import SeatbeltSandbox
@@ -73,14 +74,19 @@ class SandboxedRooms:
         real = os.path.realpath(python)
         if in_system(real):
             return ()
-        prefix = os.path.dirname(os.path.dirname(real))
         closed = blocking_folder(real)
         if closed is not None:
             raise RunRefused(
                 f"{python} can not be used: packages are installed in a sandbox by uid "
                 f"{current_identity().uid}, to which {closed} is closed; use the system's python3"
             )
-        return (prefix,)
+        shown = shown_of(real, os.path.dirname(os.path.dirname(real)))
+        if not shown:
+            raise RunRefused(
+                f"{python} can not be used: packages are installed in a sandbox, and what that "
+                "Python needs lies among private files; use the system's python3"
+            )
+        return shown
 
     @contextmanager
     def open(self, max_bytes: int) -> Iterator[SandboxedRoom]:

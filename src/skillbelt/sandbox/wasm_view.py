@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.paths import open_beneath, open_folder
+from skillbelt.sandbox.identity import interpreter
 from skillbelt.sandbox.landlock import EVERYTHING, READ_ONLY, Rule
 from skillbelt.sandbox.mounts import mounts_of
 from skillbelt.sandbox.protocol import Job, Mount
@@ -29,7 +30,9 @@ class View:
     """All folders of one job. The guest gets each of them by itself; what is longest, counts."""
 
     def __init__(self, job: Job, temporary: str) -> None:
-        mounts = list(_folders_of(mounts_of(job)))
+        python = interpreter()
+        unused = python.folders if python else ()  # a guest starts no program of the machine
+        mounts = list(_folders_of([one for one in mounts_of(job) if one.source not in unused]))
         _check_nested(mounts)
         self._folders = {
             path: Folder(path, mount.source, (), mount.writable)
