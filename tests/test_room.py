@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.bench import KEY, Bench
 from tests.tree import Tree
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
-LIMITS = {"max_workspace_bytes": 4 * 2**20, "max_workspace_files": 400}
+LIMITS: dict[str, Any] = {"max_workspace_bytes": 4 * 2**20, "max_workspace_files": 400}
 
 
 @pytest.fixture

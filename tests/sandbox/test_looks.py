@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+from itertools import count
+from unittest.mock import Mock
 
 import pytest
 
-from skillbelt.sandbox import landlock, linux
+from skillbelt.sandbox import landlock, linux, watch
 from skillbelt.sandbox.conformance import Place
 from skillbelt.sandbox.looks import Looks
 from skillbelt.sandbox.protocol import Sandbox, run
@@ -103,6 +105,21 @@ def test_a_look_that_takes_its_time_puts_nothing_off(
     outcome = run(sandbox, place.job("sleep", "40", timeout_seconds=1))
     assert begun.is_set()
     assert outcome.timed_out
+
+
+def test_a_look_does_not_chase_who_starts_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were born in a group meanwhile are new each time, and there already."""
+    numbers = count(2**22 + 1)  # beyond all that there can be
+
+    def members(_pid: int) -> list[int]:
+        found = next(numbers)
+        assert found < 2**22 + 50
+        return [found]
+
+    monkeypatch.setattr(watch, "open_group", lambda _limits: Mock(hits=lambda: ()))
+    assert Guard(Limits(), place.folder, members=members).look(os.getpid()) is None
 
 
 def test_what_a_look_raises_is_raised_for_who_asks() -> None:
