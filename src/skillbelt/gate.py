@@ -46,6 +46,7 @@ Ask = Callable[[Pending], Answer | None]
 # which client it comes from.
 ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingProxyType({}))
 _MAX_AGENTS = 64  # whose view of the catalogue is kept
+_MAX_THROUGH = 4096  # skills that were let through in conversations
 _SOURCES = {
     "default": "the built-in rules",
     "system": "the rules of this machine",
@@ -85,6 +86,7 @@ class Gate:
         self.settings, self._rules = settings, tuple(rules)
         self._store, self._ask = store, ask
         self._kept: dict[str, tuple[Mapping[str, Skill], Mapping[str, Skill]]] = {}
+        self._through: set[tuple[str, ...]] = set()
 
     # What the rules say
 
@@ -97,7 +99,8 @@ class Gate:
     @cached_property
     def rules(self) -> RuleSet:
         """The rules, ready to decide."""
-        return RuleSet(self.policy.rules)
+        files = {path for source, path in self.settings.files if source == "project"}
+        return RuleSet(self.policy.rules, files)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -174,6 +177,28 @@ class Gate:
             raise PermissionDenied(request.skill or request.type, decision.reason)
         return request
 
+    def let_through(self, request: Request) -> None:
+        """Note that a skill was allowed in a conversation, as it is: its use needs no more."""
+        if request.type == "skill" and request.session:
+            if len(self._through) >= _MAX_THROUGH:
+                self._through.clear()
+            self._through.add(_use(request))
+
+    def require_use(self, request: Request, run: Request | None = None) -> None:
+        """Ask for a skill that is to be used; raises PermissionDenied when it may not be.
+
+        One that was let through in the conversation is not asked for again, nor one whose `run` is
+        asked for by the very same rule: the question about the run names the skill.
+        """
+        action, rule = self.rules.decide(request)
+        if action == "allow":
+            return
+        if action == "ask" and _use(request) in self._through:
+            return
+        if action == "ask" and run is not None and self.rules.decide(run)[1] == rule:
+            return
+        self.require(request)
+
     def _decide(self, request: Request, in_use: Iterable[Skill]) -> Decision:
         action, rule = self.rules.decide(request)
         if action == "allow":
@@ -191,6 +216,7 @@ class Gate:
             request._replace(metadata={**request.metadata, **asker}) if asker else request
         )
         if settled.by in ("once", "always"):
+            self.let_through(request)
             return Decision(True, action, rule, settled.by)
         return Decision(False, action, rule, settled.by, _unanswered(request, settled))
 
@@ -200,7 +226,7 @@ class Gate:
         if not added:
             return self
         other = Gate(self.settings, self._store, rules=(*self._rules, *added), ask=self._ask)
-        other.__dict__.update(desk=self.desk, audit=self.audit)
+        other.__dict__.update(desk=self.desk, audit=self.audit, _through=self._through)
         return other
 
     def close(self) -> None:
@@ -215,9 +241,13 @@ class Gate:
         initiator: Initiator,
         agent: str = "",
         session: SessionKey | None = None,
+        hash: str = "",
     ) -> Request:
-        """The request to load a skill. Of one too large to read whole, nothing is remembered."""
-        mark = fingerprint(skill, self.settings.limits)
+        """The request to load a skill. Of one too large to read whole, nothing is remembered.
+
+        `hash` is that of the copy which is meant, where there is one.
+        """
+        mark = hash or fingerprint(skill, self.settings.limits)
         return Request(
             "skill",
             (skill.name,),
@@ -346,6 +376,11 @@ class Gate:
                 data,
             )
         )
+
+
+def _use(request: Request) -> tuple[str, ...]:
+    """Who may use which skill, as it is, in which conversation."""
+    return request.session, request.agent, request.initiator, request.skill, request.hash
 
 
 def _speaks(skill: Skill) -> bool:

@@ -4,7 +4,7 @@ Nothing here reads a file or asks anybody. `policy` reads the rules, `gate` brin
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -160,10 +160,14 @@ def _near(one: str, other: str) -> bool:
 class RuleSet:
     """Rules in their order. For each text the last rule that matches decides."""
 
-    __slots__ = ("_found", "_made", "_rules", "_views")
+    __slots__ = ("_found", "_made", "_own", "_rules", "_views")
 
-    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+    def __init__(self, rules: Iterable[Rule] = (), projects: Collection[str] = ()) -> None:
+        """`projects` are the files that come with a project, for rules whose source is another."""
         self._rules = tuple(rules)
+        own = [rule for rule in self._rules if not _of_project(rule, projects)]
+        bounded = len(own) < len(self._rules) and any(map(self._is_strict, own))
+        self._own = RuleSet(own) if bounded else None
         self._found = (*self._rules, DEFAULT_RULES[0])  # the last, at -1, is for what is not found
         self._views: dict[tuple[object, ...], _View] = {}
         self._made: dict[tuple[object, ...], _View] = {}
@@ -177,8 +181,15 @@ class RuleSet:
         """What the rules say, and which of them; over several patterns the strictest answer.
 
         What no rule matches is asked for. Of two that say the same, one that somebody wrote comes
-        before a built-in one.
+        before a built-in one. What the user or the machine asks for or denies, no rule of a project
+        makes weaker.
         """
+        rule = self._decisive(request)
+        if self._own is not None:
+            rule = self._stricter(rule, self._own._decisive(request))
+        return rule.action, rule
+
+    def _decisive(self, request: Request) -> Rule:
         view = self._view(request)
         least = self._least(request) if request.tools else -1
         decisive: Rule | None = None
@@ -192,8 +203,7 @@ class RuleSet:
                     rule = self._by_name(view, text, rule)
             if decisive is None or _weight(rule) > _weight(decisive):
                 decisive = rule
-        decisive = decisive or self._found[-1]
-        return decisive.action, decisive
+        return decisive or self._found[-1]
 
     def _least(self, request: Request) -> int:
         """The place of the last rule that asks or denies a tool of which the request is a use."""
@@ -206,10 +216,14 @@ class RuleSet:
         return rule.action != "allow" and rule.source != "default"
 
     def _by_name(self, view: "_View", text: str, rule: Rule) -> Rule:
-        """What is denied by its name is denied at every path; no path is allowed by a name."""
+        """What is denied or asked for by its name is so at every path; none is allowed by a name."""
         program, blank, rest = text.partition(" ")
         named = self._found[view.last(f"{program.rpartition('/')[2]}{blank}{rest}")]
-        return named if named.action == "deny" and self._is_strict(named) else rule
+        return self._stricter(rule, named)
+
+    def _stricter(self, rule: Rule, other: Rule) -> Rule:
+        """The other one, if somebody wrote it and it is the stricter of the two."""
+        return other if self._is_strict(other) and _weight(other) > _weight(rule) else rule
 
     def _wide(self, request: Request, text: str, least: int) -> Rule:
         """What is decided on a text that may mean many things: the strictest that may be meant.
@@ -236,8 +250,10 @@ class RuleSet:
     def denying(self, request: Request, pattern: str) -> Rule | None:
         """The last rule that denies something that the pattern may mean; None if none does.
 
-        A later one that allows all of it takes that back.
+        A later one that allows all of it takes that back, but none of a project what another denies.
         """
+        if self._own is not None and (own := self._own.denying(request, pattern)):
+            return own
         for position in reversed(self._view(request).positions):
             rule = self._rules[position]
             if rule.action == "deny" and meet(rule.pattern, pattern):
@@ -281,6 +297,10 @@ def _patterns(rule: Rule, type: str) -> tuple[str, ...]:
     if type != "install":
         return (rule.pattern,)
     return rule_patterns(rule.pattern, allows=rule.action == "allow")
+
+
+def _of_project(rule: Rule, files: Collection[str]) -> bool:
+    return rule.source == "project" or (rule.source == "agent" and rule.path in files)
 
 
 def _weight(rule: Rule) -> tuple[int, bool]:

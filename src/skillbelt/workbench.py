@@ -311,9 +311,9 @@ class Workbench:
             )
             # A single script is no use of a shell: what it may start, the grant says.
             tools = () if grant else SHELL_TOOLS
-            request = self.gate_of(who).require(
-                run_request(skill, call, wish, _asker(who, staged.hash, tools))
-            )
+            asked = run_request(skill, call, wish, _asker(who, staged.hash, tools))
+            self._require_use(skill, who, staged.hash, asked)
+            request = self.gate_of(who).require(asked)
             if call.editor_text is not None:
                 write_editor(workspace, run, call.editor_text)
             warnings = (
@@ -341,6 +341,14 @@ class Workbench:
                 warnings, egress,
             )  # fmt: skip
 
+    def _require_use(self, skill: Skill, who: Who, hash: str, run: Request | None = None) -> None:
+        """Refuse a skill that whoever asks may not have, and ask where a rule says so."""
+        if skill.scope == "builtin":  # what an answer's code belongs to is nobody's skill
+            return
+        gate, key = self.gate_of(who), None if who.once else who.key
+        request = gate.load_request(skill, who.initiator, who.agent, key, hash)
+        gate.require_use(request, run)
+
     def _argv(self, call: RunCall) -> tuple[str, ...]:
         check_vector(() if isinstance(call.command, str) else call.command, call.env)
         clean_environment(call.env)  # what is wrong with it is told before anybody is asked
@@ -361,7 +369,9 @@ class Workbench:
             # The skill that runs stays the copy that was asked for.
             if name == place.skill:
                 return place.staged.home
-            found = stage(place.workspace, self._find(name), self.settings.limits)
+            other = self._find(name)
+            found = stage(place.workspace, other, self.settings.limits)
+            self._require_use(other, who, found.hash)
             return others.setdefault(name, found.home)
 
         if not call.inputs:
