@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillbelt.packages import rule_patterns
+from skillbelt.shell import WHOLE
 
 Action = Literal["allow", "ask", "deny"]
 Initiator = Literal["model", "user"]
@@ -31,7 +32,7 @@ TYPES: Mapping[str, str] = MappingProxyType(
 )
 # What stands before a text that may mean anything: a command line that can not be taken apart, an
 # address that can not be read. No allow about something in particular covers such a text.
-OPAQUE = "shell: "
+OPAQUE = WHOLE
 UNCLEAR = "unclear: "
 _WIDE = (OPAQUE, UNCLEAR, "*")
 # The tools that a command line is a use of, by whatever name it came.
@@ -41,6 +42,8 @@ MAX_PATTERN_CHARS = 4096
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 # Views are kept for the askers seen so far; whoever invents names all the time starts over.
 _MAX_VIEWS = 4096
+# How many programs may start each other in one command before it is not followed any more.
+_MAX_DEPTH = 8
 _STRICTNESS = {"allow": 1, "ask": 2, "deny": 3}
 
 
@@ -199,8 +202,8 @@ class RuleSet:
             else:
                 at = view.last(text)
                 rule = self._found[at if at > least else least]
-                if request.type == "run" and "/" in text:
-                    rule = self._by_name(view, text, rule)
+                if request.type == "run":
+                    rule = self._run(view, text, rule)
             if decisive is None or _weight(rule) > _weight(decisive):
                 decisive = rule
         return decisive or self._found[-1]
@@ -215,8 +218,39 @@ class RuleSet:
     def _is_strict(rule: Rule) -> bool:
         return rule.action != "allow" and rule.source != "default"
 
+    def _run(self, view: "_View", text: str, rule: Rule, depth: int = 0) -> Rule:
+        """The rule for a command, or a stricter one about what it is or what it starts.
+
+        What may start anything is asked for where a later rule asks for or denies some of that.
+        """
+        from skillbelt.wrappers import started
+
+        if "/" in text:
+            rule = self._by_name(view, text, rule)
+        begun = started(text)
+        for inner in begun.commands:
+            if depth < _MAX_DEPTH and not inner.startswith(OPAQUE):
+                found = self._found[view.last(inner)]
+                rule = self._stricter(rule, self._run(view, inner, found, depth + 1))
+        if begun.unclear or (begun.commands and depth >= _MAX_DEPTH):
+            rule = self._stricter(rule, self._hidden(view, text))
+        return rule
+
+    def _hidden(self, view: "_View", text: str) -> Rule:
+        """The last rule that asks for or denies something in particular, as a question.
+
+        A later one that allows the command itself takes that back.
+        """
+        for position in reversed(view.positions):
+            rule = self._rules[position]
+            if rule.action == "allow" and matches(rule.pattern, text):
+                return rule
+            if self._is_strict(rule) and rule.pattern.strip("*"):
+                return rule._replace(action="ask")
+        return self._found[-1]
+
     def _by_name(self, view: "_View", text: str, rule: Rule) -> Rule:
-        """What is denied or asked for by its name is so at every path; none is allowed by a name."""
+        """What is denied or asked for by name is so at every path; none is allowed by a name."""
         program, blank, rest = text.partition(" ")
         named = self._found[view.last(f"{program.rpartition('/')[2]}{blank}{rest}")]
         return self._stricter(rule, named)
@@ -250,7 +284,7 @@ class RuleSet:
     def denying(self, request: Request, pattern: str) -> Rule | None:
         """The last rule that denies something that the pattern may mean; None if none does.
 
-        A later one that allows all of it takes that back, but none of a project what another denies.
+        A later one that allows all of it takes that back, unless only a project has it.
         """
         if self._own is not None and (own := self._own.denying(request, pattern)):
             return own
