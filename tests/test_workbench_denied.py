@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from skillbelt import Answer, PermissionDenied, Rule, Runtime
+from skillbelt.permission import Action
 from tests.bench import ME, Bench
 from tests.tree import Tree
 
@@ -101,3 +102,39 @@ def test_a_model_without_a_session_is_asked_for_once(echo: Bench) -> None:
     echo.make(ASKED)
     assert not echo.belt.dispatch("skill_run", {"skill": "echo", "command": "echo hi"}).error
     assert types(echo) == ["skill"]
+
+
+@pytest.mark.parametrize("action", ["deny", "ask"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "host://{project}/.agents/skills/other/SKILL.md",
+        "host://{project}/.agents/skills/../skills/other",
+        "host://{project}/.agents",
+        "host://{project}/link",
+        "skill://other/SKILL.md",
+    ],
+)
+def test_the_text_of_another_skill_is_no_input_for_who_may_not_have_it(
+    echo: Bench, source: str, action: Action
+) -> None:
+    folder = echo.tree.skill("project/.agents/skills/other")
+    (echo.tree.project / "link").symlink_to(folder / "SKILL.md")
+    rules = (Rule("*", "*", "allow"), Rule("skill", "other", action))
+    bench = echo.make(rules, lambda _: Answer("reject"))
+    inputs = ({"from": source.format(project=echo.tree.project), "to": "work/inputs/a"},)
+    with pytest.raises(PermissionDenied, match="load the skill other"):
+        echo.run("true", bench=bench, inputs=inputs)
+    assert types(echo) == (["skill"] if action == "ask" else [])
+
+
+def test_files_of_the_skill_that_runs_and_of_none_are_inputs_as_before(echo: Bench) -> None:
+    echo.tree.skill("project/.agents/skills/other")
+    echo.tree.write("project/notes.md", "Notes.\n")
+    bench = echo.make((Rule("*", "*", "allow"), Rule("skill", "other", "deny")))
+    paths = ("notes.md", ".agents/skills/echo/SKILL.md")
+    inputs = tuple(
+        {"from": f"host://{echo.tree.project}/{path}", "to": f"work/inputs/{number}"}
+        for number, path in enumerate(paths)
+    )
+    assert echo.run("true", bench=bench, inputs=inputs).exit_code == 0

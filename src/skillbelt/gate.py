@@ -34,7 +34,7 @@ from skillbelt.policy import Policy, parse_rule, read_policy, type_of
 from skillbelt.settings import Settings
 from skillbelt.shell import simple_commands
 from skillbelt.skill import Skill
-from skillbelt.spelling import host_text, path_texts
+from skillbelt.spelling import host_text, is_file_url, path_texts
 from skillbelt.store import SessionKey, Store
 from skillbelt.text import one_line
 from skillbelt.trust import Trust
@@ -413,6 +413,8 @@ def tool_request(
     """
     names = _names(tool)
     kind = type_of(names[-1]) if argument else "tool"
+    if kind == "network" and is_file_url(argument):
+        kind = "host_file"
     about = f"use {one_line(tool)}" + (f" on {one_line(argument)}" if argument else "")
     if kind == "tool":
         return Request(kind, names, (), about, "model", agent, session)

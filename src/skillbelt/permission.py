@@ -37,6 +37,8 @@ UNCLEAR = "unclear: "
 _WIDE = (OPAQUE, UNCLEAR, "*")
 # The tools that a command line is a use of, by whatever name it came.
 SHELL_TOOLS = ("Bash", "Terminal")
+# The tools that look into all of a folder, or at all that a pattern matches.
+LOOKING_TOOLS = frozenset(("Grep", "Glob", "LS"))
 # A longer pattern is refused where rules are read: what one match costs grows with it.
 MAX_PATTERN_CHARS = 4096
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -204,6 +206,8 @@ class RuleSet:
                 rule = self._found[at if at > least else least]
                 if request.type == "run":
                     rule = self._run(view, text, rule)
+                elif request.type == "host_file" and LOOKING_TOOLS.intersection(request.tools):
+                    rule = self._stricter(rule, self._below(view, text))
             if decisive is None or _weight(rule) > _weight(decisive):
                 decisive = rule
         return decisive or self._found[-1]
@@ -248,6 +252,22 @@ class RuleSet:
             if self._is_strict(rule) and rule.pattern.strip("*"):
                 return rule._replace(action="ask")
         return self._found[-1]
+
+    def _below(self, view: "_View", text: str) -> Rule:
+        """The strictest rule about something that lies in a folder, or that a glob may match.
+
+        A later one that allows all of that takes it back.
+        """
+        cut = min((text.find(char) for char in "*?[{" if char in text), default=-1)
+        whole = f"{text[:cut]}*" if cut >= 0 else f"{text.rstrip('/')}/*"
+        found = self._found[-1]
+        for position in reversed(view.positions):
+            rule = self._rules[position]
+            if rule.action == "allow" and matches(rule.pattern, whole):
+                break
+            if self._is_strict(rule) and meet(rule.pattern, whole):
+                found = max(rule, found, key=_weight)
+        return found
 
     def _by_name(self, view: "_View", text: str, rule: Rule) -> Rule:
         """What is denied or asked for by name is so at every path; none is allowed by a name."""

@@ -254,9 +254,10 @@ def _shell(_name: str, words: list[str]) -> Started:
         if word[1:2] != "-" and "c" in word:
             rest = [one for one in words[at + 1 :] if one[:1] not in ("-", "+")]
             return _script(rest[0], unclear) if rest else _UNCLEAR
-        takes_word = word in ("--rcfile", "--init-file") or word[-1] in "oO"
-        unclear = unclear or word[1:2] != "-" and bool(set("siC").intersection(word))
-        unclear = unclear or word.startswith(("--rcfile", "--init"))
+        short = word[1:2] != "-"
+        takes_word = word[-1] in "oO" if short else word in ("--rcfile", "--init-file")
+        reads = set("siC").intersection(word) if short else word.startswith(("--rcfile", "--init"))
+        unclear = unclear or bool(reads)
         at += 1 + takes_word
     # Without a file it reads from somewhere else what to run.
     return _UNCLEAR if unclear or at >= len(words) or not words[at] else _NOTHING
