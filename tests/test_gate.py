@@ -310,6 +310,28 @@ def test_a_folder_is_not_looked_through_past_what_is_denied_in_it(
     assert (decision.allowed, decision.action) == (allowed, "allow" if allowed else "deny")
 
 
+@pytest.mark.parametrize(
+    ("type", "rule", "text"),
+    [
+        ("network", "a.corp.example", "A.Corp.Example."),
+        ("network", "a.corp.example", "https://a.corp.example:443/x"),
+        ("install", "requests", "Requests"),
+        ("install", "ruamel-yaml", "Ruamel_YAML==1.0"),
+        ("install", "lodash.get", "Lodash.get@1.0"),
+        ("install", "@a/b.c", "@A/b.c"),
+    ],
+)
+def test_whoever_asks_the_gate_may_spell_it_as_they_like(
+    tree: Tree, type: str, rule: str, text: str
+) -> None:
+    rules = [Rule(type, "*", "allow"), Rule(type, rule, "deny")]
+    gate = Runtime(tree.project, rules=rules).gate
+    assert gate.explain(Request(type, (text,))).action == "deny"
+    assert not gate.check(Request(type, (text,))).allowed
+    gate = Runtime(tree.project, rules=[Rule(type, rule, "allow")]).gate
+    assert gate.explain(Request(type, (text,))).action == "allow"
+
+
 def test_the_url_of_a_file_elsewhere_is_asked_for(tree: Tree) -> None:
     rules = [Rule("host_file", "/srv/*", "allow")]
     chat = Runtime(tree.project, rules=rules).session("ada", "chat")

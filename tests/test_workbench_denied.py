@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from skillbelt import Answer, PermissionDenied, Rule, Runtime
+from skillbelt.errors import RunRefused
 from skillbelt.permission import Action
 from tests.bench import ME, Bench
 from tests.tree import Tree
@@ -138,3 +139,10 @@ def test_files_of_the_skill_that_runs_and_of_none_are_inputs_as_before(echo: Ben
         for number, path in enumerate(paths)
     )
     assert echo.run("true", bench=bench, inputs=inputs).exit_code == 0
+
+
+@pytest.mark.parametrize("path", ["/proc/self/environ", "/proc/sys/kernel", "/sys/kernel"])
+def test_what_the_kernel_makes_up_is_no_input(echo: Bench, path: str) -> None:
+    inputs = ({"from": f"host://{path}", "to": "work/inputs/a"},)
+    with pytest.raises(RunRefused, match="the kernel makes it up"):
+        echo.run("true", inputs=inputs)

@@ -19,8 +19,10 @@ from skillbelt.errors import LoadError, PermissionDenied
 from skillbelt.fingerprint import fingerprint, is_complete
 from skillbelt.ledger import Ledger, Remembered
 from skillbelt.load import Loaded
+from skillbelt.packages import asked_texts
 from skillbelt.permission import (
     SHELL_TOOLS,
+    UNCLEAR,
     Action,
     Answer,
     Decision,
@@ -47,6 +49,7 @@ Ask = Callable[[Pending], Answer | None]
 ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingProxyType({}))
 _MAX_AGENTS = 64  # whose view of the catalogue is kept
 _MAX_THROUGH = 4096  # skills that were let through in conversations
+_SPELLED = (UNCLEAR, "*")  # what is no address of one host
 _SOURCES = {
     "default": "the built-in rules",
     "system": "the rules of this machine",
@@ -135,6 +138,7 @@ class Gate:
 
     def explain(self, request: Request) -> Explanation:
         """What `check` would find, without asking or recording anything."""
+        request = _spelled(request)
         action, rule = self.rules.decide(request)
         remembered = self.ledger.covering(request) if action == "ask" else None
         return Explanation(action, rule, remembered)
@@ -166,6 +170,7 @@ class Gate:
         Skills that are `in_use` grant what they declare, where nobody wrote a rule. They are given
         only for what the sandbox bounds.
         """
+        request = _spelled(request)
         decision = self._decide(request, in_use)
         self.record("decision", request, _told(request, decision))
         return decision
@@ -376,6 +381,16 @@ class Gate:
                 data,
             )
         )
+
+
+def _spelled(request: Request) -> Request:
+    """The request with hosts and packages in the one spelling that rules have too."""
+    texts = request.patterns
+    if request.type == "network":
+        texts = tuple(text if text.startswith(_SPELLED) else host_text(text) for text in texts)
+    elif request.type == "install":
+        texts = tuple(dict.fromkeys(form for text in texts for form in asked_texts(text)))
+    return request if texts == request.patterns else request._replace(patterns=texts)
 
 
 def _use(request: Request) -> tuple[str, ...]:
