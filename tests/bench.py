@@ -44,7 +44,11 @@ class Bench:
         self.belt = Runtime(self.tree.project, rules=rules, ask=ask, **settings)
         self._open.append(self.belt)
         return Workbench(
-            self.belt.settings, self.belt.gate, self.belt.get_skill, artifacts=artifacts
+            self.belt.settings,
+            self.belt.gate,
+            self.belt.get_skill,
+            skills=self.belt.skills,
+            artifacts=artifacts,
         )
 
     def run(

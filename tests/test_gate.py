@@ -277,6 +277,68 @@ def test_a_path_that_is_denied_stays_so_in_every_spelling(
     assert chat.permits("Read", "notes.txt").allowed
 
 
+@pytest.mark.parametrize(
+    ("tool", "argument", "allowed"),
+    [
+        ("Grep", "{home}", False),
+        ("Grep", "/", False),
+        ("LS", "{home}/.aws", False),
+        ("Glob", "{home}/**", False),
+        ("Glob", "{home}/.a[w]s/*", False),
+        ("Glob", "{home}/{.aws,x}/*", False),
+        ("Grep", "{home}/notes", True),
+        ("Glob", "{home}/notes/**", True),
+        ("Read", "{home}", True),
+        ("Read", "file://{home}/.aws/credentials", False),
+        ("Read", "FILE://localhost{home}/%2eaws/credentials", False),
+        ("Read", "file:{home}/x/../.aws/credentials", False),
+        ("Read", "file://{home}/notes/a", True),
+        ("WebFetch", "file://{home}/.aws/credentials", False),
+    ],
+)
+def test_a_folder_is_not_looked_through_past_what_is_denied_in_it(
+    tree: Tree, tool: str, argument: str, allowed: bool
+) -> None:
+    home = Runtime(tree.project).settings.home
+    rules = [
+        Rule("*", "*", "allow"),
+        Rule("host_file", "~/.aws/*", "deny"),
+        Rule("host_file", "~/.aws/x/*", "ask"),
+    ]
+    chat = Runtime(tree.project, rules=rules).session("ada", "chat")
+    decision = chat.permits(tool, argument.replace("{home}", home))
+    assert (decision.allowed, decision.action) == (allowed, "allow" if allowed else "deny")
+
+
+@pytest.mark.parametrize(
+    ("type", "rule", "text"),
+    [
+        ("network", "a.corp.example", "A.Corp.Example."),
+        ("network", "a.corp.example", "https://a.corp.example:443/x"),
+        ("install", "requests", "Requests"),
+        ("install", "ruamel-yaml", "Ruamel_YAML==1.0"),
+        ("install", "lodash.get", "Lodash.get@1.0"),
+        ("install", "@a/b.c", "@A/b.c"),
+    ],
+)
+def test_whoever_asks_the_gate_may_spell_it_as_they_like(
+    tree: Tree, type: str, rule: str, text: str
+) -> None:
+    rules = [Rule(type, "*", "allow"), Rule(type, rule, "deny")]
+    gate = Runtime(tree.project, rules=rules).gate
+    assert gate.explain(Request(type, (text,))).action == "deny"
+    assert not gate.check(Request(type, (text,))).allowed
+    gate = Runtime(tree.project, rules=[Rule(type, rule, "allow")]).gate
+    assert gate.explain(Request(type, (text,))).action == "allow"
+
+
+def test_the_url_of_a_file_elsewhere_is_asked_for(tree: Tree) -> None:
+    rules = [Rule("host_file", "/srv/*", "allow")]
+    chat = Runtime(tree.project, rules=rules).session("ada", "chat")
+    assert chat.permits("Read", "file:///srv/a").allowed
+    assert chat.permits("Read", "file://other/srv/a").action == "ask"
+
+
 def test_a_skill_that_is_not_trusted_grants_nothing(tree: Tree) -> None:
     tree.skill("project/.agents/skills/git", allowed_tools="Bash")
     session = runtime(tree, ask=lambda p: Answer("once") if p.request.type == "skill" else None)

@@ -14,6 +14,7 @@ from skillbelt.permission import (
     Request,
     Rule,
     RuleSet,
+    Source,
     matches,
     meet,
 )
@@ -299,6 +300,69 @@ def test_a_wish_for_many_hosts_meets_a_rule_about_one_of_them(
 def test_a_path_is_denied_by_its_name_and_never_allowed_by_it(text: str, action: Action) -> None:
     rules = [Rule("run", "python3 *", "allow"), Rule("run", "rm *", "deny")]
     assert RuleSet([*DEFAULT_RULES, *rules]).decide(Request("run", (text,)))[0] == action
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("/bin/touch q", "ask"),
+        ("../bin/touch q", "ask"),
+        ("/bin/ls q", "allow"),
+        ("/bin/sh q", "deny"),
+    ],
+)
+def test_what_is_asked_for_by_its_name_is_asked_for_at_every_path(
+    text: str, action: Action
+) -> None:
+    rules = [
+        Rule("run", "*", "allow"),
+        Rule("run", "touch *", "ask"),
+        Rule("run", "sh *", "ask"),
+        Rule("run", "/bin/sh *", "deny"),
+    ]
+    assert RuleSet([*DEFAULT_RULES, *rules]).decide(Request("run", (text,)))[0] == action
+
+
+USERS, PROJECTS = "/home/a.toml", "/project/a.toml"
+
+
+@pytest.mark.parametrize(
+    ("own", "projects", "action"),
+    [
+        ([("rm *", "deny")], [("*", "allow")], "deny"),
+        ([("rm *", "deny")], [("rm x", "ask")], "deny"),
+        ([("rm *", "ask")], [("rm x", "allow")], "ask"),
+        ([("rm *", "ask")], [("rm x", "deny")], "deny"),
+        ([("rm *", "deny"), ("rm x", "allow")], [("rm x", "allow")], "allow"),
+        ([("*", "allow")], [("rm *", "deny")], "deny"),
+        ([], [("rm *", "allow")], "allow"),
+    ],
+)
+@pytest.mark.parametrize("agent", ["", "review"])
+def test_no_rule_of_a_project_makes_another_weaker(
+    own: list[tuple[str, Action]],
+    projects: list[tuple[str, Action]],
+    action: Action,
+    agent: str,
+) -> None:
+    source: Source = "agent" if agent else "project"
+    rules = [
+        *DEFAULT_RULES,
+        *(Rule("run", pattern, said, "user", USERS) for pattern, said in own),
+        *(Rule("run", text, said, source, PROJECTS, 0, agent) for text, said in projects),
+    ]
+    stack = RuleSet(rules, (PROJECTS,))
+    assert stack.decide(Request("run", ("rm x",), agent=agent))[0] == action
+    hosts = Rule("run", "rm *", "allow", "session")
+    assert RuleSet([*rules, hosts], (PROJECTS,)).decide(Request("run", ("rm x",)))[0] == "allow"
+
+
+def test_what_is_denied_below_a_folder_no_project_allows() -> None:
+    rules = [
+        Rule("host_file", "/a/b/*", "deny", "user", USERS),
+        Rule("host_file", "*", "allow", "project", PROJECTS),
+    ]
+    assert RuleSet(rules).denying(Request("host_file", ()), "/a/*") == rules[0]
 
 
 @pytest.mark.parametrize(

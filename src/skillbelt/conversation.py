@@ -300,6 +300,7 @@ class RuntimeSession:
         held = [_BROUGHT] if loading else [_BROUGHT, _GRANTED]
         request = self._allowed[skill.name] = self._request(skill, "model")
         if any(state.get(kind + skill.name) == request.hash for kind in held):
+            self.gate.let_through(request)
             return None
         decision = self.gate.check(request)
         if decision.allowed and decision.action == "ask":

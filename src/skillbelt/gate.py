@@ -19,8 +19,10 @@ from skillbelt.errors import LoadError, PermissionDenied
 from skillbelt.fingerprint import fingerprint, is_complete
 from skillbelt.ledger import Ledger, Remembered
 from skillbelt.load import Loaded
+from skillbelt.packages import asked_texts
 from skillbelt.permission import (
     SHELL_TOOLS,
+    UNCLEAR,
     Action,
     Answer,
     Decision,
@@ -34,7 +36,7 @@ from skillbelt.policy import Policy, parse_rule, read_policy, type_of
 from skillbelt.settings import Settings
 from skillbelt.shell import simple_commands
 from skillbelt.skill import Skill
-from skillbelt.spelling import host_text, path_texts
+from skillbelt.spelling import host_text, is_file_url, path_texts
 from skillbelt.store import SessionKey, Store
 from skillbelt.text import one_line
 from skillbelt.trust import Trust
@@ -46,6 +48,8 @@ Ask = Callable[[Pending], Answer | None]
 # which client it comes from.
 ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingProxyType({}))
 _MAX_AGENTS = 64  # whose view of the catalogue is kept
+_MAX_THROUGH = 4096  # skills that were let through in conversations
+_SPELLED = (UNCLEAR, "*")  # what is no address of one host
 _SOURCES = {
     "default": "the built-in rules",
     "system": "the rules of this machine",
@@ -85,6 +89,7 @@ class Gate:
         self.settings, self._rules = settings, tuple(rules)
         self._store, self._ask = store, ask
         self._kept: dict[str, tuple[Mapping[str, Skill], Mapping[str, Skill]]] = {}
+        self._through: set[tuple[str, ...]] = set()
 
     # What the rules say
 
@@ -97,7 +102,8 @@ class Gate:
     @cached_property
     def rules(self) -> RuleSet:
         """The rules, ready to decide."""
-        return RuleSet(self.policy.rules)
+        files = {path for source, path in self.settings.files if source == "project"}
+        return RuleSet(self.policy.rules, files)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -132,6 +138,7 @@ class Gate:
 
     def explain(self, request: Request) -> Explanation:
         """What `check` would find, without asking or recording anything."""
+        request = _spelled(request)
         action, rule = self.rules.decide(request)
         remembered = self.ledger.covering(request) if action == "ask" else None
         return Explanation(action, rule, remembered)
@@ -163,6 +170,7 @@ class Gate:
         Skills that are `in_use` grant what they declare, where nobody wrote a rule. They are given
         only for what the sandbox bounds.
         """
+        request = _spelled(request)
         decision = self._decide(request, in_use)
         self.record("decision", request, _told(request, decision))
         return decision
@@ -173,6 +181,28 @@ class Gate:
         if not decision.allowed:
             raise PermissionDenied(request.skill or request.type, decision.reason)
         return request
+
+    def let_through(self, request: Request) -> None:
+        """Note that a skill was allowed in a conversation, as it is: its use needs no more."""
+        if request.type == "skill" and request.session:
+            if len(self._through) >= _MAX_THROUGH:
+                self._through.clear()
+            self._through.add(_use(request))
+
+    def require_use(self, request: Request, run: Request | None = None) -> None:
+        """Ask for a skill that is to be used; raises PermissionDenied when it may not be.
+
+        One that was let through in the conversation is not asked for again, nor one whose `run` is
+        asked for by the very same rule: the question about the run names the skill.
+        """
+        action, rule = self.rules.decide(request)
+        if action == "allow":
+            return
+        if action == "ask" and _use(request) in self._through:
+            return
+        if action == "ask" and run is not None and self.rules.decide(run)[1] == rule:
+            return
+        self.require(request)
 
     def _decide(self, request: Request, in_use: Iterable[Skill]) -> Decision:
         action, rule = self.rules.decide(request)
@@ -191,6 +221,7 @@ class Gate:
             request._replace(metadata={**request.metadata, **asker}) if asker else request
         )
         if settled.by in ("once", "always"):
+            self.let_through(request)
             return Decision(True, action, rule, settled.by)
         return Decision(False, action, rule, settled.by, _unanswered(request, settled))
 
@@ -200,7 +231,7 @@ class Gate:
         if not added:
             return self
         other = Gate(self.settings, self._store, rules=(*self._rules, *added), ask=self._ask)
-        other.__dict__.update(desk=self.desk, audit=self.audit)
+        other.__dict__.update(desk=self.desk, audit=self.audit, _through=self._through)
         return other
 
     def close(self) -> None:
@@ -215,9 +246,13 @@ class Gate:
         initiator: Initiator,
         agent: str = "",
         session: SessionKey | None = None,
+        hash: str = "",
     ) -> Request:
-        """The request to load a skill. Of one too large to read whole, nothing is remembered."""
-        mark = fingerprint(skill, self.settings.limits)
+        """The request to load a skill. Of one too large to read whole, nothing is remembered.
+
+        `hash` is that of the copy which is meant, where there is one.
+        """
+        mark = hash or fingerprint(skill, self.settings.limits)
         return Request(
             "skill",
             (skill.name,),
@@ -348,6 +383,21 @@ class Gate:
         )
 
 
+def _spelled(request: Request) -> Request:
+    """The request with hosts and packages in the one spelling that rules have too."""
+    texts = request.patterns
+    if request.type == "network":
+        texts = tuple(text if text.startswith(_SPELLED) else host_text(text) for text in texts)
+    elif request.type == "install":
+        texts = tuple(dict.fromkeys(form for text in texts for form in asked_texts(text)))
+    return request if texts == request.patterns else request._replace(patterns=texts)
+
+
+def _use(request: Request) -> tuple[str, ...]:
+    """Who may use which skill, as it is, in which conversation."""
+    return request.session, request.agent, request.initiator, request.skill, request.hash
+
+
 def _speaks(skill: Skill) -> bool:
     """Whether what the skill declares counts. What another server wants for its skills is asked."""
     return skill.trusted and skill.origin.kind != "mcp"
@@ -378,6 +428,8 @@ def tool_request(
     """
     names = _names(tool)
     kind = type_of(names[-1]) if argument else "tool"
+    if kind == "network" and is_file_url(argument):
+        kind = "host_file"
     about = f"use {one_line(tool)}" + (f" on {one_line(argument)}" if argument else "")
     if kind == "tool":
         return Request(kind, names, (), about, "model", agent, session)

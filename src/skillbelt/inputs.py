@@ -17,6 +17,7 @@ from typing import BinaryIO, Literal, NamedTuple, Protocol, Self, get_args
 from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.paths import below, check_relative, open_beneath, open_folder
 from skillbelt.permission import digest
+from skillbelt.reach import made_up
 from skillbelt.sensitive import HEAD_BYTES, looks_secret, named
 from skillbelt.staging import TreeCopy, handles, swap
 from skillbelt.trees import open_anyhow, remove_tree
@@ -374,6 +375,10 @@ class Inputs:
             return _Taken(wanted, staged, host=host, fault=fault)
 
     def _copied(self, wanted: _Wanted, source: int, host: HostInput) -> _Taken:
+        if made_up(source):
+            raise RunRefused(
+                f"input {wanted.source[:200]!r}: it lies on no disk, the kernel makes it up"
+            )
         copy = self._copy(wanted, root=host.written)
         folder = stat.S_ISDIR(os.fstat(source).st_mode)
         aside = self._write_source(source, copy)

@@ -69,6 +69,18 @@ def normal(kind: Kind, name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower() if kind == "python" else name.lower()
 
 
+def asked_texts(text: str) -> tuple[str, ...]:
+    """What a package that is asked for is matched as; without a version it may be of either kind"""
+    name, equals, rest = text.partition("==")
+    if equals:
+        return (f"{normal('python', name)}{equals}{rest}",)
+    name, at, rest = text[1:].partition("@")
+    node = normal("node", text[:1] + name)
+    if at:
+        return (f"{node}{at}{rest}",)
+    return tuple(dict.fromkeys((normal("python", text), node)))
+
+
 def rule_patterns(pattern: str, *, allows: bool) -> tuple[str, ...]:
     """What a rule for packages is matched as: by the name, however that is spelled.
 

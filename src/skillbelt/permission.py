@@ -4,11 +4,12 @@ Nothing here reads a file or asks anybody. `policy` reads the rules, `gate` brin
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillbelt.packages import rule_patterns
+from skillbelt.shell import WHOLE
 
 Action = Literal["allow", "ask", "deny"]
 Initiator = Literal["model", "user"]
@@ -31,16 +32,20 @@ TYPES: Mapping[str, str] = MappingProxyType(
 )
 # What stands before a text that may mean anything: a command line that can not be taken apart, an
 # address that can not be read. No allow about something in particular covers such a text.
-OPAQUE = "shell: "
+OPAQUE = WHOLE
 UNCLEAR = "unclear: "
 _WIDE = (OPAQUE, UNCLEAR, "*")
 # The tools that a command line is a use of, by whatever name it came.
 SHELL_TOOLS = ("Bash", "Terminal")
+# The tools that look into all of a folder, or at all that a pattern matches.
+LOOKING_TOOLS = frozenset(("Grep", "Glob", "LS"))
 # A longer pattern is refused where rules are read: what one match costs grows with it.
 MAX_PATTERN_CHARS = 4096
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 # Views are kept for the askers seen so far; whoever invents names all the time starts over.
 _MAX_VIEWS = 4096
+# How many programs may start each other in one command before it is not followed any more.
+_MAX_DEPTH = 8
 _STRICTNESS = {"allow": 1, "ask": 2, "deny": 3}
 
 
@@ -160,10 +165,14 @@ def _near(one: str, other: str) -> bool:
 class RuleSet:
     """Rules in their order. For each text the last rule that matches decides."""
 
-    __slots__ = ("_found", "_made", "_rules", "_views")
+    __slots__ = ("_found", "_made", "_own", "_rules", "_views")
 
-    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+    def __init__(self, rules: Iterable[Rule] = (), projects: Collection[str] = ()) -> None:
+        """`projects` are the files that come with a project, for rules whose source is another."""
         self._rules = tuple(rules)
+        own = [rule for rule in self._rules if not _of_project(rule, projects)]
+        bounded = len(own) < len(self._rules) and any(map(self._is_strict, own))
+        self._own = RuleSet(own) if bounded else None
         self._found = (*self._rules, DEFAULT_RULES[0])  # the last, at -1, is for what is not found
         self._views: dict[tuple[object, ...], _View] = {}
         self._made: dict[tuple[object, ...], _View] = {}
@@ -177,8 +186,15 @@ class RuleSet:
         """What the rules say, and which of them; over several patterns the strictest answer.
 
         What no rule matches is asked for. Of two that say the same, one that somebody wrote comes
-        before a built-in one.
+        before a built-in one. What the user or the machine asks for or denies, no rule of a project
+        makes weaker.
         """
+        rule = self._decisive(request)
+        if self._own is not None:
+            rule = self._stricter(rule, self._own._decisive(request))
+        return rule.action, rule
+
+    def _decisive(self, request: Request) -> Rule:
         view = self._view(request)
         least = self._least(request) if request.tools else -1
         decisive: Rule | None = None
@@ -188,12 +204,13 @@ class RuleSet:
             else:
                 at = view.last(text)
                 rule = self._found[at if at > least else least]
-                if request.type == "run" and "/" in text:
-                    rule = self._by_name(view, text, rule)
+                if request.type == "run":
+                    rule = self._run(view, text, rule)
+                elif request.type == "host_file" and LOOKING_TOOLS.intersection(request.tools):
+                    rule = self._stricter(rule, self._below(view, text))
             if decisive is None or _weight(rule) > _weight(decisive):
                 decisive = rule
-        decisive = decisive or self._found[-1]
-        return decisive.action, decisive
+        return decisive or self._found[-1]
 
     def _least(self, request: Request) -> int:
         """The place of the last rule that asks or denies a tool of which the request is a use."""
@@ -205,11 +222,62 @@ class RuleSet:
     def _is_strict(rule: Rule) -> bool:
         return rule.action != "allow" and rule.source != "default"
 
+    def _run(self, view: "_View", text: str, rule: Rule, depth: int = 0) -> Rule:
+        """The rule for a command, or a stricter one about what it is or what it starts.
+
+        What may start anything is asked for where a later rule asks for or denies some of that.
+        """
+        from skillbelt.wrappers import started
+
+        if "/" in text:
+            rule = self._by_name(view, text, rule)
+        begun = started(text)
+        for inner in begun.commands:
+            if depth < _MAX_DEPTH and not inner.startswith(OPAQUE):
+                found = self._found[view.last(inner)]
+                rule = self._stricter(rule, self._run(view, inner, found, depth + 1))
+        if begun.unclear or (begun.commands and depth >= _MAX_DEPTH):
+            rule = self._stricter(rule, self._hidden(view, text))
+        return rule
+
+    def _hidden(self, view: "_View", text: str) -> Rule:
+        """The last rule that asks for or denies something in particular, as a question.
+
+        A later one that allows the command itself takes that back.
+        """
+        for position in reversed(view.positions):
+            rule = self._rules[position]
+            if rule.action == "allow" and matches(rule.pattern, text):
+                return rule
+            if self._is_strict(rule) and rule.pattern.strip("*"):
+                return rule._replace(action="ask")
+        return self._found[-1]
+
+    def _below(self, view: "_View", text: str) -> Rule:
+        """The strictest rule about something that lies in a folder, or that a glob may match.
+
+        A later one that allows all of that takes it back.
+        """
+        cut = min((text.find(char) for char in "*?[{" if char in text), default=-1)
+        whole = f"{text[:cut]}*" if cut >= 0 else f"{text.rstrip('/')}/*"
+        found = self._found[-1]
+        for position in reversed(view.positions):
+            rule = self._rules[position]
+            if rule.action == "allow" and matches(rule.pattern, whole):
+                break
+            if self._is_strict(rule) and meet(rule.pattern, whole):
+                found = max(rule, found, key=_weight)
+        return found
+
     def _by_name(self, view: "_View", text: str, rule: Rule) -> Rule:
-        """What is denied by its name is denied at every path; no path is allowed by a name."""
+        """What is denied or asked for by name is so at every path; none is allowed by a name."""
         program, blank, rest = text.partition(" ")
         named = self._found[view.last(f"{program.rpartition('/')[2]}{blank}{rest}")]
-        return named if named.action == "deny" and self._is_strict(named) else rule
+        return self._stricter(rule, named)
+
+    def _stricter(self, rule: Rule, other: Rule) -> Rule:
+        """The other one, if somebody wrote it and it is the stricter of the two."""
+        return other if self._is_strict(other) and _weight(other) > _weight(rule) else rule
 
     def _wide(self, request: Request, text: str, least: int) -> Rule:
         """What is decided on a text that may mean many things: the strictest that may be meant.
@@ -236,8 +304,10 @@ class RuleSet:
     def denying(self, request: Request, pattern: str) -> Rule | None:
         """The last rule that denies something that the pattern may mean; None if none does.
 
-        A later one that allows all of it takes that back.
+        A later one that allows all of it takes that back, unless only a project has it.
         """
+        if self._own is not None and (own := self._own.denying(request, pattern)):
+            return own
         for position in reversed(self._view(request).positions):
             rule = self._rules[position]
             if rule.action == "deny" and meet(rule.pattern, pattern):
@@ -281,6 +351,10 @@ def _patterns(rule: Rule, type: str) -> tuple[str, ...]:
     if type != "install":
         return (rule.pattern,)
     return rule_patterns(rule.pattern, allows=rule.action == "allow")
+
+
+def _of_project(rule: Rule, files: Collection[str]) -> bool:
+    return rule.source == "project" or (rule.source == "agent" and rule.path in files)
 
 
 def _weight(rule: Rule) -> tuple[int, bool]:

@@ -137,3 +137,9 @@ def _kind(handle: int, device: int) -> int:
     if ctypes.CDLL(None, use_errno=True).fstatfs(ctypes.c_int(handle), ctypes.byref(told)):
         raise OSError(ctypes.get_errno(), "can not tell what file system it lies on")
     return told[0] & 0xFFFF_FFFF
+
+
+def made_up(handle: int) -> bool:
+    """Whether the kernel makes up what lies there, as it is read."""
+    device = os.fstat(handle).st_dev
+    return not os.major(device) and _is_made_up(handle, device)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from skillbelt.conversation import RuntimeSession
 from skillbelt.errors import SkillNotFound
+from skillbelt.gate import session_id
 from skillbelt.load import Loaded
 from skillbelt.permission import Initiator, Request, Rule
 from skillbelt.session import Session
@@ -81,6 +82,8 @@ class Runtime(Shelf):
     def _approve(self, skill: Skill, _loading: bool) -> str | None:
         request = self._allowed[skill.name] = self.gate.load_request(skill, "model")
         decision = self.gate.check(request)
+        if decision.allowed:
+            self.gate.let_through(request._replace(session=session_id(self._own_key)))
         return None if decision.allowed else decision.reason
 
     def _record(self, skill: Skill, loaded: Loaded) -> None:

@@ -114,6 +114,7 @@ class Shelf:
             self.settings,
             self.gate,
             self.get_skill,
+            skills=self.skills,
             artifacts=self._artifacts,
             progress=self._progress,
         )

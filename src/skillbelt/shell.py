@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from skillbelt.permission import OPAQUE
-
-WHOLE = OPAQUE
+# What stands before a line that can not be taken apart.
+WHOLE = "shell: "
 # Outside of quotes the shell may make anything of these; some of them in double quotes too.
 _BEYOND = frozenset("`$<>(){}\\")
 _BEYOND_QUOTED = frozenset("`$\\")

@@ -58,8 +58,10 @@ def _shown(rule: Rule) -> str:
 
 def path_texts(path: str, home: str, folder: str) -> tuple[str, ...]:
     """A path as rules are matched against it: as it is written, and with its links resolved."""
-    whole = at_home(path, home)
-    if "\0" in path or whole.startswith(("~", "$")) or "${" in whole or "$(" in whole:
+    whole = at_home(_local(path), home)
+    if "\0" in whole or whole.startswith(UNCLEAR):
+        return (UNCLEAR + path,)
+    if whole.startswith(("~", "$")) or "${" in whole or "$(" in whole:
         return (UNCLEAR + path,)
     if not whole.startswith("/"):
         if not folder:
@@ -69,9 +71,29 @@ def path_texts(path: str, home: str, folder: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((written, os.path.realpath(written))))
 
 
+def is_file_url(text: str) -> bool:
+    """Whether the text is the URL of a file."""
+    return text[:5].lower() == "file:"
+
+
+def _local(path: str) -> str:
+    """The path that a URL of a file means; one of another machine is unclear."""
+    if not is_file_url(path):
+        return path
+    from urllib.parse import unquote
+
+    rest = path[5:]
+    if rest.startswith("//"):
+        host, slash, below = rest[2:].partition("/")
+        if host.lower() not in ("", "localhost", "127.0.0.1"):
+            return UNCLEAR + path
+        rest = slash + below
+    return unquote(rest.partition("#")[0].partition("?")[0])
+
+
 def path_pattern(pattern: str, home: str) -> str:
     """The pattern of a rule in that same spelling."""
-    whole = at_home(pattern, home)
+    whole = at_home(pattern[7:] if pattern.startswith("file:///") else pattern, home)
     if not whole.startswith("/") or whole.startswith(UNCLEAR):
         return whole
     folder, slash, rest = whole.partition("*")

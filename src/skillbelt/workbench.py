@@ -36,9 +36,10 @@ from skillbelt.errors import ArtifactError, RunRefused
 from skillbelt.exact import ground_of
 from skillbelt.gate import Gate, session_id
 from skillbelt.hosts import leads_inside
-from skillbelt.inputs import Inputs, StagedInput
+from skillbelt.inputs import HostInput, Inputs, StagedInput
 from skillbelt.job import Place, make_job, own_script, script_named, shell, write_editor
 from skillbelt.packages import Environment
+from skillbelt.paths import inside
 from skillbelt.permission import SHELL_TOOLS, Initiator, Request
 from skillbelt.private import create_file
 from skillbelt.redact import RedactingListener, secrets_of
@@ -116,11 +117,16 @@ class Workbench:
         gate: Gate,
         find: Callable[[str], Skill],
         *,
+        skills: Callable[[], Mapping[str, Skill]] = dict,
         artifacts: ArtifactStore | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        """`find` gives the skill of a name; `progress` is told what takes long."""
+        """`find` gives the skill of a name, `skills` all of them; `progress` hears what takes long.
+
+        A file of the host that lies in one of the `skills` is given to who may have that skill.
+        """
         self.settings, self.gate, self._find = settings, gate, find
+        self._skills = skills
         self._artifacts, self._progress = artifacts, progress
         self._sandboxes = Sandboxes(settings, progress)
 
@@ -318,15 +324,15 @@ class Workbench:
             )
             # A single script is no use of a shell: what it may start, the grant says.
             tools = () if grant else SHELL_TOOLS
-            request = self.gate_of(who).require(
-                run_request(skill, call, wish, _asker(who, staged.hash, tools))
-            )
+            asked = run_request(skill, call, wish, _asker(who, staged.hash, tools))
+            self._require_use(skill, who, staged.hash, asked)
+            request = self.gate_of(who).require(asked)
             if call.editor_text is not None:
                 write_editor(workspace, run, call.editor_text)
             warnings = (
                 *lowered,
                 *environment_warnings(call, self.policy.active),
-                *_warned(inputs.place(permitting(self.gate_of(who), request))),
+                *_warned(inputs.place(self._permitting(skill, request, who))),
             )
             packages = self._packages(needs_packages, request, who, stack)
             granted = grant(request) if grant else _command(skill)
@@ -348,6 +354,28 @@ class Workbench:
                 warnings, egress,
             )  # fmt: skip
 
+    def _require_use(self, skill: Skill, who: Who, hash: str, run: Request | None = None) -> None:
+        """Refuse a skill that whoever asks may not have, and ask where a rule says so."""
+        if skill.scope == "builtin":  # what an answer's code belongs to is nobody's skill
+            return
+        gate, key = self.gate_of(who), None if who.once else who.key
+        request = gate.load_request(skill, who.initiator, who.agent, key, hash)
+        gate.require_use(request, run)
+
+    def _permitting(self, own: Skill, request: Request, who: Who) -> Callable[[HostInput], None]:
+        """What asks for files of the host, and for each other skill that they are a part of."""
+        permit = permitting(self.gate_of(who), request)
+
+        def permit_host(host: HostInput) -> None:
+            paths = (host.path, *host.files)
+            for skill in self._skills().values():
+                folder = os.path.realpath(skill.dir)
+                if skill.dir != own.dir and any(inside(path, folder) for path in paths):
+                    self._require_use(skill, who, "")
+            permit(host)
+
+        return permit_host
+
     def _argv(self, call: RunCall) -> tuple[str, ...]:
         check_vector(() if isinstance(call.command, str) else call.command, call.env)
         clean_environment(call.env)  # what is wrong with it is told before anybody is asked
@@ -368,7 +396,9 @@ class Workbench:
             # The skill that runs stays the copy that was asked for.
             if name == place.skill:
                 return place.staged.home
-            found = stage(place.workspace, self._find(name), self.settings.limits)
+            other = self._find(name)
+            found = stage(place.workspace, other, self.settings.limits)
+            self._require_use(other, who, found.hash)
             return others.setdefault(name, found.home)
 
         if not call.inputs:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from skillbelt import Runtime
+from skillbelt import Request, Runtime
 from tests.terminal import CHOICE, on_terminal
 from tests.tree import Tree
 
@@ -123,6 +123,17 @@ def test_revoke_takes_back_what_was_remembered(rules: Tree) -> None:
     assert taken == remembered
     assert rules.run("load", "pdf").exit_code == 4
     assert "revoked" in rules.run("log").stdout
+
+
+def test_revoke_takes_the_text_that_is_listed(rules: Tree) -> None:
+    gate = Runtime(rules.project).gate
+    text = "echo X"
+    asked = Request("run", (text,), (text,), skill="pdf", hash="sha256:1", exact="sha256:2")
+    gate.ledger.remember(asked)
+    assert text in rules.run("permissions").stdout
+    [taken] = given(rules, "revoke", text)["remembered"]
+    assert taken["pattern"] == text
+    assert gate.ledger.all() == []
 
 
 def test_revoke_of_nothing(rules: Tree) -> None:

@@ -215,8 +215,12 @@ def _is(one: Rule, rule: Rule) -> bool:
 
 def _revoke(gate: Gate, args: argparse.Namespace) -> int:
     rules = remove_rules(rulebook_file(gate.settings), args.type, args.subject)
-    by_id = gate.ledger.revoke(args.subject)
-    taken = [by_id] if by_id else []
+    taken = [
+        one
+        for one in gate.ledger.all()
+        if args.subject in (one.id, one.pattern, one_line(one.pattern))
+        and gate.ledger.revoke(one.id)
+    ]
     if args.type == "skill":
         taken += gate.ledger.revoke_skill(args.subject)
     for one in taken:

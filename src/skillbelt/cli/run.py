@@ -110,7 +110,7 @@ def open_workbench(catalog: Catalog, args: argparse.Namespace, live: Live) -> Wo
         settings = settings._replace(sandbox=args.sandbox)
     gate = open_gate(settings, args)
     progress = live.progress if wants_progress(args) else None
-    return Workbench(settings, gate, catalog.find, progress=progress)
+    return Workbench(settings, gate, catalog.find, skills=catalog.current, progress=progress)
 
 
 def _call(args: argparse.Namespace, most: int) -> RunCall:
