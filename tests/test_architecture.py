@@ -31,10 +31,10 @@ MAX_IMPORT_CPU_SECONDS = 0.15
 # A module may import only from those above it. A package counts as one; inside it there may be no
 # circle. Names of parts that do not exist yet hold their place.
 ORDER = [
-    "errors", "values", "private", "paths", "sensitive", "reach", "locks", "owners", "trust", "settings",
-    "lines", "events", "chain", "audit", "text", "hosts", "roots", "sources", "quick", "strict",
-    "repair", "fields", "parse", "head", "skill", "rules", "keys", "references", "entries",
-    "check", "mend", "fixes", "sarif", "manifest", "foreign", "fingerprint", "index", "scan",
+    "errors", "values", "private", "paths", "sensitive", "reach", "locks", "owners", "trust",
+    "settings", "lines", "events", "chain", "audit", "text", "hosts", "roots", "sources", "quick",
+    "strict", "repair", "fields", "parse", "head", "skill", "rules", "keys", "references",
+    "entries", "check", "mend", "fixes", "sarif", "manifest", "foreign", "fingerprint", "index", "scan",
     "watch", "search", "catalog", "store", "packages", "permission", "capabilities", "spelling",
     "policy", "rulebook", "shell", "ledger", "board", "desk", "disclose", "sections", "excerpt",
     "files", "storage", "arguments", "load", "gate", "session", "materialize", "tracing",
