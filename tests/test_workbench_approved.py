@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skillbelt import Answer, Pending, PermissionDenied, Rule, RunRefused, Runtime
+from skillbelt.facts import facts
 from skillbelt.run import RunCall
 from skillbelt.sandbox.protocol import Job
 from skillbelt.sandbox.registry import sandboxes
@@ -294,6 +295,24 @@ def test_what_may_use_files_of_a_run_in_a_way_that_can_not_be_told_is_asked_each
         for _ in range(2):
             belt.run_sync("echo", f"{COMMAND} --out out/a work/a", session=session)
         assert asked.count == 1
+
+
+def test_secrets_that_come_along_with_a_projects_skill_are_told(echo: Bench) -> None:
+    echo.write(".env", "TOKEN=1\n")
+    echo.write("assets/id", "-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    told: list[object] = []
+
+    def answer(pending: Pending) -> Answer:
+        call = pending.request.metadata["call"]
+        assert isinstance(call, dict)
+        told.append(call["secrets_in_the_skill"])
+        assert any("secrets in the skill" in fact.label for fact in facts(pending.request))
+        return Answer("always")
+
+    with Runtime(echo.tree.project, rules=ASK_RUNS, ask=answer) as belt:
+        for _ in range(2):
+            belt.run_sync("echo", COMMAND, session=belt.session("ada", "chat"))
+    assert told == [[".env", "assets/id"]]
 
 
 @pytest.mark.parametrize("tool", ["skill", "skill_load"])

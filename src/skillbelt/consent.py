@@ -11,6 +11,7 @@ from skillbelt.gate import Gate
 from skillbelt.inputs import HostInput, Inputs
 from skillbelt.permission import Request, digest
 from skillbelt.run import RunCall, described
+from skillbelt.sensitive import secret_files
 from skillbelt.shell import Line
 from skillbelt.skill import Skill
 from skillbelt.spelling import host_text
@@ -56,6 +57,10 @@ def run_request(skill: Skill, call: RunCall, wish: Wish, like: Request) -> Reque
     if changing:
         facts["beside"] = "another run of this conversation, which can change its files"
     # What is yet to be written to it nobody has seen.
+    bound = facts
+    secrets = secret_files(wish.ground.home, like.hash) if skill.fence else ()
+    if secrets:  # the hash of the skill holds them already
+        facts = {**facts, "secrets_in_the_skill": list(secrets)}
     seen = wish.inputs.exact and call.stdin is not None
     exact = loose.certain and seen and not changing
     shown = shorten(one_line(call.text), _SHOWN)
@@ -68,7 +73,7 @@ def run_request(skill: Skill, call: RunCall, wish: Wish, like: Request) -> Reque
         trusted=skill.trusted,
         metadata={"call": facts},
         # No answer to the same words covers it where they are not all that counts.
-        exact=digest(facts if exact else {**facts, "exact": False}),
+        exact=digest(bound if exact else {**bound, "exact": False}),
     )
 
 
