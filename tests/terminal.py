@@ -21,6 +21,10 @@ _STYLE = re.compile(r"\x1b\[(?:[0-9;]*m|\?2004[hl])")
 _LINE_START = re.compile(r"[^\n]*\r\x1b\[K")  # progress that was wiped away again
 
 
+class Paste(str):
+    """What is typed all at once, though it is a letter and Enter."""
+
+
 class Screen(NamedTuple):
     """What a command wrote, and what of it is left to read without colours."""
 
@@ -56,7 +60,8 @@ def on_terminal(
 ) -> Screen:
     """Run the command line on a terminal of that width.
 
-    Somebody types `ahead` before it starts, and each of `answers` once its text is on the screen.
+    Somebody types `ahead` before it starts, and each of `answers` once its text is on the screen:
+    of a letter and Enter, the second once the first is there.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
@@ -86,7 +91,7 @@ def on_terminal(
 def _talk(handle: int, answers: Iterable[tuple[str, str]]) -> Iterator[bytes]:
     """Type each answer when what it waits for has come; give what was read meanwhile."""
     pending = b""
-    for awaited, typed in answers:
+    for awaited, typed in (key for answer in answers for key in _keys(*answer)):
         while awaited.encode() not in pending:
             assert select.select([handle], [], [], HANG_SECONDS)[0], pending
             chunk = os.read(handle, 65536)
@@ -94,6 +99,12 @@ def _talk(handle: int, answers: Iterable[tuple[str, str]]) -> Iterator[bytes]:
             yield chunk
         pending = pending[pending.index(awaited.encode()) + len(awaited.encode()) :]
         os.write(handle, typed.encode())
+
+
+def _keys(awaited: str, typed: str) -> list[tuple[str, str]]:
+    if len(typed) == 2 and typed[0].isalpha() and not isinstance(typed, Paste):
+        return [(awaited, typed[0]), (typed[0], typed[1])]
+    return [(awaited, typed)]
 
 
 def _until_the_end(handle: int, child: subprocess.Popen[bytes]) -> bytes:

@@ -31,20 +31,20 @@ MAX_IMPORT_CPU_SECONDS = 0.15
 # A module may import only from those above it. A package counts as one; inside it there may be no
 # circle. Names of parts that do not exist yet hold their place.
 ORDER = [
-    "errors", "values", "private", "paths", "reach", "locks", "owners", "trust", "settings",
-    "lines", "events", "chain", "audit", "text", "hosts", "roots", "sources", "quick", "strict",
-    "repair", "fields", "parse", "head", "skill", "rules", "keys", "references", "entries",
-    "check", "mend", "fixes", "sarif", "manifest", "foreign", "fingerprint", "index", "scan",
-    "watch", "search", "catalog", "store", "packages", "shell", "wrappers", "permission",
+    "errors", "values", "private", "paths", "sensitive", "reach", "locks", "owners", "trust",
+    "settings", "lines", "events", "chain", "audit", "text", "hosts", "roots", "sources", "quick",
+    "strict", "repair", "fields", "parse", "head", "skill", "rules", "keys", "references",
+    "entries", "check", "mend", "fixes", "sarif", "manifest", "foreign", "fingerprint", "index",
+    "scan", "watch", "search", "catalog", "store", "packages", "shell", "wrappers", "permission",
     "capabilities", "spelling", "policy", "rulebook", "ledger", "board", "desk", "disclose",
-    "sections", "excerpt",
-    "files", "storage", "arguments", "load", "gate", "session", "materialize", "tracing",
-    "commands", "dependencies", "lockfiles", "indexes", "fetching", "shelves", "installers",
-    "environments", "trees", "sizes", "cleanup", "workspace", "staging", "artifacts", "sensitive",
-    "inputs", "globs", "collect", "guests", "wasm_hosts", "sandbox", "room", "redact", "facts",
-    "run", "exact", "consent", "provisions", "job", "workbench", "execute", "background", "testing",
-    "build", "definitions", "tools", "running", "answers", "handlers", "turns", "shelf",
-    "threads", "conversation", "runtime", "agent", "integrations", "serve", "cli", "__main__",
+    "sections", "excerpt", "files", "storage", "arguments", "load", "gate", "session",
+    "materialize", "tracing", "commands", "dependencies", "lockfiles", "indexes", "fetching",
+    "shelves", "installers", "environments", "trees", "sizes", "cleanup", "workspace", "staging",
+    "artifacts", "inputs", "globs", "collect", "guests", "wasm_hosts", "sandbox", "room",
+    "redact", "facts", "run", "exact", "consent", "provisions", "job", "workbench", "execute",
+    "background", "testing", "build", "definitions", "tools", "running", "answers", "handlers",
+    "turns", "shelf", "threads", "conversation", "runtime", "agent", "integrations", "serve",
+    "cli", "__main__",
 ]  # fmt: skip
 
 # Tests of the whole rather than of one module; `acceptance_remote` is a part of `acceptance`.

@@ -173,6 +173,25 @@ def test_very_many_faults_are_counted(log: AuditLog) -> None:
     assert len(found.faults) == 100
 
 
+@pytest.mark.parametrize("older", [0, 1])
+def test_a_line_that_was_put_before_the_first_record_shows(log: AuditLog, older: int) -> None:
+    os.makedirs(log.folder)
+    line = b'{"time":1.0,"type":"run"}\n'
+    file(log).write_bytes(line * older)
+    fill(log, 3)
+    assert log.verify() == (3, older, 0, ())
+    change(log, lambda lines: lines.insert(0, line))
+    assert faults(log) == [(older + 1, "was added before the first record of the log")]
+
+
+def test_a_head_that_counted_no_older_lines_is_still_one(filled: AuditLog) -> None:
+    head = Path(filled.head_path)
+    head.write_bytes(head.read_bytes()[: -len(" 00000000000000000000\n")] + b"\n")
+    assert filled.verify() == (10, 0, 0, ())
+    fill(filled, 1)
+    assert filled.verify() == (11, 0, 0, ())
+
+
 # What is no fault
 
 

@@ -58,8 +58,11 @@ def place(tmp_path: Path) -> Path:
     "target", ["deep/a", "./deep/../deep/a", "{}/in/deep/a", "{}/out/../in/deep/a"]
 )
 def test_a_link_that_stays_inside_is_followed(place: Path, target: str) -> None:
-    (place / "in/link").symlink_to(target.format(place))
-    assert given_by(place / "in/link", place / "in") == b"a"
+    (place / "in/A").symlink_to(target.format(place))
+    assert given_by(place / "in/A", place / "in") == b"a"
+    (place / "in/other").symlink_to(target.format(place))
+    with pytest.raises(PathEscape, match="not called other"):
+        given_by(place / "in/other", place / "in")
 
 
 @pytest.mark.parametrize("target", ["../out/a", "{}/out/a", "deep/../../out/a", "again"])
@@ -190,6 +193,53 @@ def test_the_command_line_shows_nothing_of_it(tree: Tree) -> None:
     assert tree.path("home/.aws/credentials").read_text() == SECRET
 
 
+@pytest.mark.parametrize("loose", [False, True])
+@pytest.mark.parametrize(
+    "target", [".env", ".git/config", ".git/SKILL.md", "notes.md", "keys/SKILL.md", "hop/SKILL.md"]
+)
+def test_no_file_of_the_project_but_a_skills_is_told_as_one(
+    tree: Tree, target: str, loose: bool
+) -> None:
+    tree.git()
+    text = f"---\nname: gitc\ndescription: {MARK}\n---\n{MARK}\n"
+    if target.startswith("keys"):
+        text = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{MARK}\n"
+    if target.startswith("hop"):
+        tree.write("project/.env", text)
+        tree.path("project/hop").mkdir()
+        tree.path("project/hop/SKILL.md").symlink_to("../.env")
+    else:
+        tree.write(f"project/{target}", text)
+    folder = tree.path(f"{SKILLS}/gitc")
+    folder.mkdir(parents=True)
+    link = folder / ("skill.md" if loose else "SKILL.md")
+    link.symlink_to(f"../../../{target}")
+    catalog = tree.catalog(loose_file_name=loose)
+    assert list(catalog) == []
+    assert "link-outside" in codes(catalog)
+    for command in (["list"], ["prompt"], ["search", MARK], ["load", "gitc"], ["check"]):
+        done = tree.run(*command)
+        assert MARK not in done.stdout.replace(f"'{MARK}'", "") + done.stderr, command
+    skill = Skill("gitc", "gitc", "", str(link), fence=str(tree.project))
+    for take in (lambda: load_skill_body(skill), lambda: read_file(skill, link.name, 1000)):
+        with pytest.raises(SkillbeltError) as refused:
+            take()
+        assert MARK not in str(refused.value)
+
+
+def test_what_the_user_links_to_in_a_folder_of_their_own_may_have_any_name(tree: Tree) -> None:
+    tree.write("store/hash-hm_pdf", "---\nname: pdf\ndescription: Reads.\n---\nBody.\n")
+    tree.write("store/hash-hm_raw", f"{MARK}\n")
+    for name in ("pdf", "raw"):
+        tree.path(f"home/.claude/skills/{name}").mkdir(parents=True)
+        tree.path(f"home/.claude/skills/{name}/SKILL.md").symlink_to(
+            tree.path(f"store/hash-hm_{name}")
+        )
+    catalog = tree.catalog()
+    assert list(catalog) == ["pdf"]
+    assert MARK not in tree.run("prompt").stdout
+
+
 @pytest.mark.parametrize("link", [".agents", ".agents/skills", ".agents/skills/pdf"])
 def test_a_folder_that_leads_out_of_the_project_is_not_searched(tree: Tree, link: str) -> None:
     there = tree.path("elsewhere") / link
@@ -227,7 +277,7 @@ def test_a_project_below_a_home_that_is_a_worktree_ends_at_itself(tree: Tree) ->
 
 
 def test_a_folder_that_only_the_project_names_is_its_own_fence(tree: Tree) -> None:
-    tree.write("secret.md", MARK)
+    tree.write("secret.md", f"---\nname: aws\ndescription: {MARK}\n---\n")
     tree.path("elsewhere/aws").mkdir(parents=True)
     tree.path("elsewhere/aws/SKILL.md").symlink_to(tree.path("secret.md"))
     tree.write("project/skillbelt.toml", 'paths = ["../elsewhere"]\n')

@@ -11,13 +11,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skillbelt import Answer, Pending, PermissionDenied, Rule, RunRefused, Runtime
+from skillbelt.facts import facts
 from skillbelt.run import RunCall
 from skillbelt.sandbox.protocol import Job
 from skillbelt.sandbox.registry import sandboxes
@@ -210,6 +211,108 @@ def test_question_answer_start_and_log_have_one_hash(
     for kind in ("decision", "run"):
         assert [one.hash for one in log if one.type == kind] == started
     assert len(set(started)) == len(set(steps))
+
+
+class Asked:
+    """Answers, and counts how often it had to."""
+
+    def __init__(self, kind: Literal["once", "always"] = "once") -> None:
+        self.kind, self.count = kind, 0
+        self.then: Callable[[], object] = lambda: None
+
+    def __call__(self, _: Pending) -> Answer:
+        self.count += 1
+        self.then()
+        return Answer(self.kind)
+
+
+def test_a_file_of_the_workspace_that_changed_while_it_was_asked_for_is_not_run(
+    echo: Bench,
+) -> None:
+    asked = Asked()
+    with Runtime(echo.tree.project, rules=ASK_RUNS, ask=asked) as belt:
+        session = belt.session("ada", "chat")
+        belt.run_sync("echo", "echo echo GOOD > work/x.sh", session=session)
+        with belt.workbench.workspace(WHO.key) as workspace:
+            script = Path(workspace.path, "work", "x.sh")
+        asked.then = lambda: script.write_text("echo NEVER APPROVED\n")
+        for command in ("bash work/x.sh", "bash < work/x.sh", "cd work && bash x.sh"):
+            script.write_text("echo GOOD\n")
+            with pytest.raises(RunRefused, match="changed while the run was asked for"):
+                belt.run_sync("echo", command, session=session)
+        asked.then = lambda: None
+        script.write_text("echo GOOD\n")
+        assert belt.run_sync("echo", "bash work/x.sh", session=session).stdout == "GOOD\n"
+
+
+def test_what_an_input_brings_is_no_change_of_what_was_asked_for(echo: Bench) -> None:
+    path = echo.tree.write("project/a.txt", "one\n")
+    with Runtime(echo.tree.project, rules=ASK_RUNS, ask=Asked()) as belt:
+        session = belt.session("ada", "chat")
+        inputs = [{"from": f"host://{path}"}]
+        for command in ("cat work/inputs/a.txt", "cat inputs/a.txt", "ls work/inputs > /dev/null"):
+            assert belt.run_sync("echo", command, inputs=inputs, session=session).exit_code == 0
+
+
+def test_no_remembered_answer_counts_while_another_run_can_change_what_is_used(
+    echo: Bench,
+) -> None:
+    asked = Asked("always")
+    with Runtime(echo.tree.project, rules=ASK_RUNS, ask=asked) as belt:
+        session, skill = belt.session("ada", "chat"), belt.get_skill("echo")
+        named = f"{COMMAND} work/a"
+        for command in (named, named, COMMAND, COMMAND):
+            belt.run_sync("echo", command, session=session)
+        assert asked.count == 2
+        run = belt.background.start(skill, RunCall("sleep 600"), WHO)
+        for command in (named, named, COMMAND):
+            belt.run_sync("echo", command, session=session)
+        assert asked.count == 5
+        belt.background.kill(WHO.key, run)
+        belt.run_sync("echo", named, session=session)
+        assert asked.count == 5
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["cat @work/a", "echo --f-work/a", "echo work/a@1", "echo +work/a", "echo %work", "echo !work",
+     "python3 -c 'import os; print(os.environ[\"WORK_DIR\"])'", "echo a", f"{COMMAND} @work/a",
+     f"{COMMAND} WORK_DIR", f"{COMMAND} work/a@1", f"{COMMAND} --x-work/a", f"{COMMAND} +out"],
+)  # fmt: skip
+def test_what_may_use_files_of_a_run_in_a_way_that_can_not_be_told_is_asked_each_time(
+    echo: Bench, command: str
+) -> None:
+    asked = Asked("always")
+    with Runtime(echo.tree.project, rules=ASK_RUNS, ask=asked) as belt:
+        session = belt.session("ada", "chat")
+        belt.run_sync("echo", command, session=session)
+        belt.run_sync("echo", "echo one > work/a", session=session)
+        before = asked.count
+        for _ in range(2):
+            belt.run_sync("echo", command, session=session)
+        assert asked.count == before + 2
+        asked.count = 0
+        for _ in range(2):
+            belt.run_sync("echo", f"{COMMAND} --out out/a work/a", session=session)
+        assert asked.count == 1
+
+
+def test_secrets_that_come_along_with_a_projects_skill_are_told(echo: Bench) -> None:
+    echo.write(".env", "TOKEN=1\n")
+    echo.write("assets/id", "-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    told: list[object] = []
+
+    def answer(pending: Pending) -> Answer:
+        call = pending.request.metadata["call"]
+        assert isinstance(call, dict)
+        told.append(call["secrets_in_the_skill"])
+        assert any("secrets in the skill" in fact.label for fact in facts(pending.request))
+        return Answer("always")
+
+    with Runtime(echo.tree.project, rules=ASK_RUNS, ask=answer) as belt:
+        for _ in range(2):
+            belt.run_sync("echo", COMMAND, session=belt.session("ada", "chat"))
+    assert told == [[".env", "assets/id"]]
 
 
 @pytest.mark.parametrize("tool", ["skill", "skill_load"])

@@ -176,7 +176,7 @@ class AuditLog:
         """Write the record that follows the head, and move the head to it; or do neither."""
         handle, size = _opened(self._path(_LOG))
         try:
-            head, torn = _found(handle, size, keeper.read())
+            head, torn = _found(handle, size, keeper.read() or chain.Head(older=self._older()))
             record = chain.bound(line, head, torn=torn)
             if size and size + len(record) > self._max_bytes:
                 os.close(handle)
@@ -193,6 +193,20 @@ class AuditLog:
         finally:
             if handle >= 0:
                 os.close(handle)
+
+    def _older(self) -> int:
+        """How many lines there are before the first record, as a chain begins."""
+        count = 0
+        for _, name in sorted(_numbered(self.folder), reverse=True):
+            file = _File.opened(self._path(name))
+            try:
+                for line in _lines(file):
+                    if chain.link_of(line) is not None:
+                        return count
+                    count += 1
+            finally:
+                os.close(file.handle)
+        return count
 
     def _rotate(self, head: chain.Head, keeper: chain.HeadFile) -> chain.Head:
         """Put the files aside; the head then tells which records went with those that were kept."""
@@ -300,12 +314,11 @@ def _opened(path: str) -> tuple[int, int]:
     return handle, info.st_size
 
 
-def _found(handle: int, size: int, head: chain.Head | None) -> tuple[chain.Head, bool]:
+def _found(handle: int, size: int, head: chain.Head) -> tuple[chain.Head, bool]:
     """What the next record follows, and whether a crash left half a record before it.
 
     What was tampered with is not mended: the chain goes on from the head, so that it shows.
     """
-    head = head or chain.Head()
     if size in (0, head.size):
         return head, False
     last = next(iter(_lines_backward(handle, size)))

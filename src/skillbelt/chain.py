@@ -23,7 +23,8 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class Head(NamedTuple):
     """Where the chain ends: number and hash of the last record, and the size of its file then.
 
-    `gone` and `gone_hash` are those of the last record that was let go.
+    `gone` and `gone_hash` are those of the last record that was let go. `older` says how many lines
+    there were before there was a chain; -1 where a version began it that did not count them.
     """
 
     seq: int = 0
@@ -31,6 +32,7 @@ class Head(NamedTuple):
     size: int = 0
     gone: int = 0
     gone_hash: str = NONE
+    older: int = -1
 
 
 class Link(NamedTuple):
@@ -146,18 +148,22 @@ def read_head(path: str) -> Head | None:
 
 def _encoded(head: Head) -> bytes:
     """Always as long."""
-    return (
-        f"{head.seq:020d} {head.hash} {head.size:020d} {head.gone:020d} {head.gone_hash}\n"
-    ).encode()
+    return _before(head).encode() + f" {head.older:020d}\n".encode()
+
+
+def _before(head: Head) -> str:
+    """The head as it was written before older lines were counted."""
+    return f"{head.seq:020d} {head.hash} {head.size:020d} {head.gone:020d} {head.gone_hash}"
 
 
 def _decoded(data: bytes) -> Head | None:
     try:
-        seq, last, size, gone, gone_hash = data.decode("ascii").split()
-        head = Head(int(seq), last, int(size), int(gone), gone_hash)
-    except ValueError:
+        seq, last, size, gone, gone_hash, *older = data.decode("ascii").split()
+        head = Head(int(seq), last, int(size), int(gone), gone_hash, *map(int, older))
+    except (ValueError, TypeError):
         return None
-    return head if _encoded(head) == data else None
+    whole = _encoded(head) if older else f"{_before(head)}\n".encode()
+    return head if whole == data else None
 
 
 class Check:
@@ -194,6 +200,8 @@ class Check:
     def _take_unbound(self, path: str, number: int) -> None:
         if self._last is None:
             self._unbound += 1
+            if self._head is not None and -1 < self._head.older < self._unbound:
+                self._blame((path, number), "was added before the first record of the log")
             return
         if self._odd is not None:
             self._blame(self._odd, "is no record of this log: it was changed or added")

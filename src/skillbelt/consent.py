@@ -11,6 +11,7 @@ from skillbelt.gate import Gate
 from skillbelt.inputs import HostInput, Inputs
 from skillbelt.permission import Request, digest
 from skillbelt.run import RunCall, described
+from skillbelt.sensitive import secret_files
 from skillbelt.shell import Line
 from skillbelt.skill import Skill
 from skillbelt.spelling import host_text
@@ -33,6 +34,7 @@ class Wish(NamedTuple):
     sandbox: str
     limits: Limits
     where: str = ""  # what the one who is asked should know of the sandbox
+    beside: bool = False  # whether another run can write to the workspace meanwhile
 
 
 def run_request(skill: Skill, call: RunCall, wish: Wish, like: Request) -> Request:
@@ -40,7 +42,8 @@ def run_request(skill: Skill, call: RunCall, wish: Wish, like: Request) -> Reque
 
     `like` says who asks, and for which copy of the skill.
     """
-    files = loose_files(call, wish.line, wish.ground)
+    loose = loose_files(call, wish.line, wish.ground, wish.script)
+    changing = wish.beside and bool(loose.files or not wish.script)
     facts = call_facts(
         call,
         script=wish.script,
@@ -49,10 +52,17 @@ def run_request(skill: Skill, call: RunCall, wish: Wish, like: Request) -> Reque
         hosts=wish.hosts,
         sandbox=wish.sandbox,
         limits=wish.limits,
-        files=files or {},
+        files=loose.files,
     )
+    if changing:
+        facts["beside"] = "another run of this conversation, which can change its files"
     # What is yet to be written to it nobody has seen.
-    exact = files is not None and wish.inputs.exact and call.stdin is not None
+    bound = facts
+    secrets = secret_files(wish.ground.home, like.hash) if skill.fence else ()
+    if secrets:  # the hash of the skill holds them already
+        facts = {**facts, "secrets_in_the_skill": list(secrets)}
+    seen = wish.inputs.exact and call.stdin is not None
+    exact = loose.certain and seen and not changing
     shown = shorten(one_line(call.text), _SHOWN)
     return like._replace(
         patterns=asked_for(call, wish.line, wish.ground),
@@ -62,7 +72,8 @@ def run_request(skill: Skill, call: RunCall, wish: Wish, like: Request) -> Reque
         origin=str(skill.origin) if skill.origin.remote else skill.dir,
         trusted=skill.trusted,
         metadata={"call": facts},
-        exact=digest(facts),
+        # No answer to the same words covers it where they are not all that counts.
+        exact=digest(bound if exact else {**bound, "exact": False}),
     )
 
 

@@ -57,8 +57,8 @@ def read(path: str, limit: int, fence: str = "") -> Content:
         handle = open_file(path, fence)
         size = os.fstat(handle).st_size
         return Content(read_handle(handle, limit), size)
-    except PathEscape:
-        raise Unusable("link-outside", f"it is a link that leads out of {fence}") from None
+    except PathEscape as escape:
+        raise Unusable("link-outside", f"it {escape.reason} ({fence})") from None
     except (OSError, ValueError) as error:
         raise _unusable(path, error) from None
 

@@ -66,7 +66,7 @@ class PathEscape(SkillbeltError):
     exit_code = 4
 
     def __init__(self, path: str, root: str, reason: str = "leads out of the folder") -> None:
-        self.path, self.root = path, root
+        self.path, self.root, self.reason = path, root, reason
         super().__init__(f"{path!r} refused: {reason} ({root})")
 
 

@@ -17,7 +17,7 @@ from skillbelt.redact import secrets_of
 from skillbelt.run import RunCall
 from skillbelt.shell import WHOLE, Line
 from skillbelt.values import Limits
-from skillbelt.workspace import VENV, Workspace
+from skillbelt.workspace import VENV, WRITABLE, Workspace
 
 _DEFAULTS = Limits()
 _INSIDE = "/workspace"
@@ -28,6 +28,15 @@ _MOST_BYTES = 64 * 2**20
 _BETWEEN = re.compile(r"[\s=:,;'\"()\[\]{}<>|&]+")
 # Names that mean something else to every process.
 _OWN_NAMES = ("/proc", "/dev", "/run")
+_UNREAD = "not read"
+# The places that runs can write, wherever they stand in a text.
+_PLACE = re.compile(
+    r"(?<![A-Za-z0-9])(?:work|out|inputs|runs|workspace|\.venv)(?![A-Za-z0-9])"
+    r"|(?:work|out|inputs|runs|workspace|\.venv)/"
+)
+_VARIABLE = re.compile("(?:WORKSPACE|SKILLS|WORK|OUTPUT|RUN)_DIR|VIRTUAL_ENV|TMPDIR|HOME")
+# A path, also right after an option of one letter; or an option that is called after a place.
+_PLAIN = re.compile(r"(?:-[A-Za-z])?[\w./][\w./-]*|--(?:work|out|inputs|runs)(?:-[A-Za-z-]+)?")
 
 
 class Ground(NamedTuple):
@@ -163,34 +172,81 @@ def _raised(limits: Limits) -> dict[str, object]:
 # What is not in the call and yet counts
 
 
-def loose_files(call: RunCall, line: Line, ground: Ground) -> dict[str, str] | None:
-    """What the command names that earlier runs may have written, each by the hash of its content.
+class Loose(NamedTuple):
+    """What a command names that earlier runs may have written, each by the hash of its content.
 
-    None where that can not be told: then no answer is remembered.
+    It is not `certain` where something else that they wrote may count as well.
+    """
+
+    files: Mapping[str, str]
+    certain: bool
+
+
+def loose_files(call: RunCall, line: Line, ground: Ground, script: str = "") -> Loose:
+    """What of the workspace the command names, and whether no answer needs to know more of it.
+
+    A `script` of the skill gets paths as they are written. What any other program makes of its
+    words nobody can tell, so there no run may have written anything yet.
     """
     listed = os.path.join(ground.home, VENV)
-    if not ground.is_home or (os.path.isdir(listed) and os.listdir(listed)):
-        return None
-    if line.words is None:
-        return None
+    certain = ground.is_home and not (os.path.isdir(listed) and os.listdir(listed))
+    words = (call.text,) if line.words is None else line.words
+    certain &= line.words is not None
+    certain &= all(map(_is_clean, words)) if script else _is_bare(ground)
     for value in call.env.values():
         # A variable may name a folder that programs look for code in.
-        if any(_leads_astray(piece, ground) for piece in _pieces(value)):
-            return None
+        certain &= not any(_leads_astray(piece, ground) for piece in _pieces(value))
     found: dict[str, str] = {}
-    reader = _Reader()
-    for piece in {piece for word in line.words for piece in _pieces(word)}:
-        if piece.startswith(_OWN_NAMES) and piece != "/dev/null":
-            return None
+    reader = _Reader(ground.workspace)
+    pieces = sorted({piece for word in words for piece in _pieces(word)})
+    certain &= len(pieces) <= _MOST_FILES
+    for piece in pieces[:_MOST_FILES]:
         path = ground.place(piece)
-        if ground.is_unclear(path):
-            return None
-        if ground.is_loose(path):
-            sha256 = reader.sha256(path)
-            if not sha256:
-                return None
-            found[piece] = sha256
-    return dict(sorted(found.items()))
+        if (piece.startswith(_OWN_NAMES) and piece != "/dev/null") or ground.is_unclear(path):
+            certain = False
+        elif ground.is_loose(path):
+            found[piece] = reader.sha256(path) or _UNREAD
+            certain &= found[piece] != _UNREAD
+    return Loose(found, certain)
+
+
+def touched(files: Iterable[str], ground: Ground, places: Iterable[str]) -> set[str]:
+    """Those of the named files that lie in one of the places of the workspace, or hold it."""
+    put = [os.path.realpath(os.path.join(ground.workspace, place)) for place in places]
+    return {
+        piece
+        for piece in files
+        for at in (ground.place(piece),)
+        if any(inside(one, at) or inside(at, one) for one in put)
+    }
+
+
+def _is_bare(ground: Ground) -> bool:
+    """Whether no run has left a file anywhere."""
+    seen = 0
+    try:
+        for name in WRITABLE:
+            for top, folders, files in os.walk(os.path.join(ground.workspace, name), onerror=_fail):
+                seen += len(folders)
+                links = any(os.path.islink(os.path.join(top, one)) for one in folders)
+                if files or links or seen > _MOST_FILES:
+                    return False
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _fail(error: OSError) -> None:
+    raise error
+
+
+def _is_clean(word: str) -> bool:
+    """Whether each place that runs can write is named in it as in any path, or not at all."""
+    return not _VARIABLE.search(word) and all(
+        _PLAIN.fullmatch(piece) or not _PLACE.search(piece) for piece in _BETWEEN.split(word)
+    )
 
 
 def _pieces(word: str) -> list[str]:
@@ -206,7 +262,8 @@ def _leads_astray(piece: str, ground: Ground) -> bool:
 class _Reader:
     """Hashes what lies in the workspace, within bounds; through no link."""
 
-    def __init__(self) -> None:
+    def __init__(self, workspace: str) -> None:
+        self._workspace = workspace
         self._bytes, self._files = _MOST_BYTES, _MOST_FILES
 
     def sha256(self, path: str) -> str:
@@ -232,7 +289,9 @@ class _Reader:
 
     def _folder(self, path: str) -> str:
         rows: list[str] = []
-        for top, folders, files in os.walk(path):
+        for top, folders, files in os.walk(path, onerror=_fail):
+            if top == self._workspace:  # the rest of it is ours, and no run can write it
+                folders[:], files = [name for name in folders if name in WRITABLE], []
             folders.sort()
             for name in sorted((*folders, *files)):
                 one = os.path.join(top, name)

@@ -28,6 +28,7 @@ _MADE_UP = frozenset(
      0x43415D53, 0xCAFE4A11, 0x6165676C, 0xDE5E81E4, 0x62656570, 0x1CD1, 0x42494E4D, 0x6E736673,
      0x19800202, 0x50495045, 0x534F434B, 0x09041934, 0x65735543, 0x6C6F6F70, 0xABBA1974)
 )  # fmt: skip
+_SECRET = "is a link to what looks like a secret"
 _known: dict[int, bool] = {}
 
 
@@ -52,7 +53,10 @@ class Fence:
             self._handle = -1
 
     def open_file(self, path: str) -> int:
-        """A handle of a regular file; PathEscape if it leads out, OSError if it is none."""
+        """A handle of a regular file; PathEscape if it strays, OSError if it is none.
+
+        A link inside a fence may only lead to a file of its own name: see `astray`.
+        """
         handle = self._open(path, _FILE)
         try:
             _check_regular(handle, path)
@@ -74,7 +78,8 @@ class Fence:
         said = below(path, self.folder)
         if said:
             try:
-                return open_beneath(self._handle, said, flags)
+                once = flags if flags & os.O_DIRECTORY else flags | os.O_NOFOLLOW
+                return open_beneath(self._handle, said, once)
             except PathEscape:
                 pass
         # A link that names its target from the root of the disk may lead inside all the same. What
@@ -82,7 +87,49 @@ class Fence:
         real = below(os.path.realpath(path), os.path.realpath(self.folder))
         if not real:
             raise PathEscape(path, self.folder, "is a link that leads out")
-        return open_beneath(self._handle, real, flags | os.O_NOFOLLOW)
+        if flags & os.O_DIRECTORY:
+            return open_beneath(self._handle, real, flags | os.O_NOFOLLOW)
+        return self._linked(path, real, flags)
+
+    def _linked(self, path: str, real: str, flags: int) -> int:
+        """A handle of the file that a link leads to, inside; PathEscape if it is none of these."""
+        from skillbelt.sensitive import HEAD_BYTES, looks_secret
+
+        why = _misled(path, real)
+        if why:
+            raise PathEscape(path, self.folder, why)
+        handle = open_beneath(self._handle, real, flags | os.O_NOFOLLOW)
+        try:
+            secret = looks_secret(real, os.pread(handle, HEAD_BYTES, 0))
+        except OSError:
+            secret = False  # a pipe or the like, which is told apart later
+        if secret:
+            os.close(handle)
+            raise PathEscape(path, self.folder, _SECRET)
+        return handle
+
+
+def astray(path: str, fence: str) -> str:
+    """Why the link at that path is not followed to a file, if there is a fence; "" if it may be.
+
+    Whoever wrote a checkout could else have any file of the project told as one of a skill: what
+    the user keeps there for themselves, and what git does.
+    """
+    if not fence:
+        return ""
+    real = below(os.path.realpath(path), os.path.realpath(fence))
+    if not real:
+        return f"is or lies behind a link that leads out of {fence}"
+    return _misled(path, real) if os.path.exists(path) else ""
+
+
+def _misled(path: str, real: str) -> str:
+    from skillbelt.sensitive import looks_secret
+
+    name = os.path.basename(path)
+    if os.path.basename(real).casefold() != name.casefold():
+        return f"is a link to a file that is not called {name}"
+    return _SECRET if looks_secret(real) else ""
 
 
 def open_file(path: str, fence: str = "") -> int:

@@ -464,8 +464,8 @@ _ROWS = (
         "warning",
         "warning",
         "a symbolic link leads out of the skill",
-        "Nothing but a SKILL.md is read through it, and in a project only as far as the project "
-        "goes.",
+        "Nothing but a SKILL.md is read through it, and in a project only another SKILL.md of the "
+        "project.",
         "replace the link with a copy",
     ),
     Rule(

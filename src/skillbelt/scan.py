@@ -249,8 +249,9 @@ class _Reader:
         fence = self._fence = self._fence or reach.Fence(self._root.fence)
         try:
             data = head.read_head(found.location, self._limits, fence)
-        except PathEscape:
-            self.diagnostics.append(link_outside(found.location, self._root.fence))
+        except PathEscape as escape:
+            said = link_outside(found.location, self._root.fence, escape.reason)
+            self.diagnostics.append(said)
             return None
         except OSError as error:
             message = f"can not be read: {error.strerror or error}"
@@ -261,7 +262,9 @@ class _Reader:
             return None
         self.files_read += 1
         name = folder[folder.rindex("/") + 1 :]
-        card = head.read_card(data, found.location, name, self._limits, derive=self._derive)
+        # A link to something that was never meant as a skill tells nothing of it.
+        derive = self._derive and not os.path.islink(found.location)
+        card = head.read_card(data, found.location, name, self._limits, derive=derive)
         if policy_ns:
             policy = f"{folder}/{POLICY_FILE}"
             card = head.with_policy(card, found.location, policy, self._limits, fence)

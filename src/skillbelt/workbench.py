@@ -32,8 +32,8 @@ from skillbelt.commands import (
 )
 from skillbelt.consent import Wish, network_request, permitting, run_request
 from skillbelt.dependencies import Needs, needs_of
-from skillbelt.errors import ArtifactError, RunRefused
-from skillbelt.exact import ground_of
+from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused
+from skillbelt.exact import ground_of, loose_files, touched
 from skillbelt.gate import Gate, session_id
 from skillbelt.hosts import leads_inside
 from skillbelt.inputs import HostInput, Inputs, StagedInput
@@ -92,6 +92,31 @@ class Who(NamedTuple):
     once: Literal["", "whole", "named"] = ""
 
 
+class Seen(NamedTuple):
+    """What somebody's answer is bound to, of what runs can write; looked at again at the start."""
+
+    wish: Wish
+    files: Mapping[str, str]
+    remembered: bool
+
+    def check(self, call: RunCall, *, alone: bool) -> None:
+        """RunRefused when it is not any more what was asked for."""
+        wish = self.wish
+        now = loose_files(call, wish.line, wish.ground, wish.script).files
+        changed = [name for name, sha256 in self.files.items() if now.get(name) != sha256]
+        if changed:
+            raise RunRefused(
+                f"{', '.join(map(repr, changed[:5]))} in the workspace changed while the run was "
+                "asked for; nothing was run; try again, and it is asked for as it is now"
+            )
+        if self.remembered and not alone and (self.files or not wish.script):
+            raise RunRefused(
+                "another run of this conversation began, which can change what this one uses, and "
+                "a remembered answer does not cover that; nothing was run; try again, and it is "
+                "asked for"
+            )
+
+
 class Ready(NamedTuple):
     """A run that only has to be started. Everything in it was allowed."""
 
@@ -106,6 +131,7 @@ class Ready(NamedTuple):
     homes: Mapping[str, str]
     warnings: tuple[str, ...] = ()
     egress: Egress | None = None
+    seen: Seen | None = None
 
 
 class Workbench:
@@ -260,7 +286,19 @@ class Workbench:
 
         RunRefused when the skill is not any more what was asked for.
         """
-        check_unchanged(ready.workspace, ready.staged, self.settings.limits)
+        with ready.workspace.running() as others:
+            check_unchanged(ready.workspace, ready.staged, self.settings.limits)
+            if ready.seen is not None:
+                ready.seen.check(ready.call, alone=not others)
+            return self._started(skill, ready, listener, started)
+
+    def _started(
+        self,
+        skill: Skill,
+        ready: Ready,
+        listener: Listener | None,
+        started: Callable[[Running], None] | None,
+    ) -> Outcome:
         self._say(f"running {skill.name}: {ready.call.shown}")
         secrets = secrets_of(ready.call.env)
         heard = RedactingListener(listener, secrets) if listener and secrets else None
@@ -321,19 +359,22 @@ class Workbench:
                 sandbox.name,
                 self.settings.limits,
                 f", in the sandbox {sandbox.name} alone" if lowered else "",
+                workspace.has_others(),
             )
             # A single script is no use of a shell: what it may start, the grant says.
             tools = () if grant else SHELL_TOOLS
-            asked = run_request(skill, call, wish, _asker(who, staged.hash, tools))
-            self._require_use(skill, who, staged.hash, asked)
-            request = self.gate_of(who).require(asked)
+            request = run_request(skill, call, wish, _asker(who, staged.hash, tools))
+            self._require_use(skill, who, staged.hash, request)
+            answered = self._answered(request, who)
             if call.editor_text is not None:
                 write_editor(workspace, run, call.editor_text)
+            put = inputs.place(self._permitting(skill, request, who))
             warnings = (
                 *lowered,
                 *environment_warnings(call, self.policy.active),
-                *_warned(inputs.place(self._permitting(skill, request, who))),
+                *_warned(put),
             )
+            seen = _seen(request, call, wish, answered, (run, *(one.to for one in put)))
             packages = self._packages(needs_packages, request, who, stack)
             granted = grant(request) if grant else _command(skill)
             hosts = tuple(host for host in granted.hosts if self._reaches(request, host, who))
@@ -351,7 +392,7 @@ class Workbench:
             )
             yield Ready(
                 workspace, staged, run, job, request, call, wanted, sandbox, place.homes,
-                warnings, egress,
+                warnings, egress, seen,
             )  # fmt: skip
 
     def _require_use(self, skill: Skill, who: Who, hash: str, run: Request | None = None) -> None:
@@ -375,6 +416,13 @@ class Workbench:
             permit(host)
 
         return permit_host
+
+    def _answered(self, request: Request, who: Who) -> str:
+        """How the run was allowed; PermissionDenied when it was not."""
+        decision = self.gate_of(who).check(request)
+        if not decision.allowed:
+            raise PermissionDenied(request.skill or request.type, decision.reason)
+        return decision.by
 
     def _argv(self, call: RunCall) -> tuple[str, ...]:
         check_vector(() if isinstance(call.command, str) else call.command, call.env)
@@ -518,6 +566,24 @@ def _asker(who: Who, hash: str, tools: tuple[str, ...]) -> Request:
         hash=hash,
         tools=tools,
     )
+
+
+def _seen(
+    request: Request, call: RunCall, wish: Wish, answered: str, put: Iterable[str]
+) -> Seen | None:
+    """What an answer is bound to; nothing where a rule allowed it, whatever lies there.
+
+    What the run itself was given there meanwhile, the answer held by other facts.
+    """
+    if answered not in ("once", "always", "remembered"):
+        return None
+    facts = request.metadata["call"]
+    told = facts.get("files", {}) if isinstance(facts, Mapping) else {}
+    fresh = touched(told, wish.ground, put)
+    if fresh:
+        now = loose_files(call, wish.line, wish.ground, wish.script).files
+        told = {**told, **{name: now[name] for name in fresh if name in now}}
+    return Seen(wish, told, answered == "remembered")
 
 
 def _warned(staged: Iterable[StagedInput]) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ _VARIABLES = {
     "RUN_DIR": RUNS,
 }
 _OWN_RUN = ("$RUN_DIR", "${RUN_DIR}")
+_RUNNING = "running-"  # begins the mark of a command, in the private folder, held while it runs
 _SPARE = "spare-"  # before the name of the folder of a run that left nothing in it
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -257,6 +258,27 @@ class Workspace:
                 os.close(handle)
             if empty:
                 self._move(run, f"{PRIVATE}/{_SPARE}{posixpath.basename(run)}")
+
+    @contextmanager
+    def running(self) -> Iterator[bool]:
+        """While a command may write here; gives whether that of another run may as well."""
+        mark = f"{_RUNNING}{os.urandom(8).hex()}"
+        private = os.path.join(self.path, PRIVATE)
+        # It is locked before anybody can take it for one that was left behind.
+        lock = hold(os.path.join(private, f"new-{mark}"), fcntl.LOCK_EX)
+        try:
+            self._move(f"{PRIVATE}/new-{mark}", f"{PRIVATE}/{mark}")
+            yield self.has_others(mark)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(private, mark))
+            release(lock)
+
+    def has_others(self, own: str = "") -> bool:
+        """Whether a command runs in this workspace, of this process or another."""
+        private = os.path.join(self.path, PRIVATE)
+        marks = (name for name in os.listdir(private) if name.startswith(_RUNNING) and name != own)
+        return any(_is_held(os.path.join(private, name)) for name in marks)
 
     def results(self) -> list[str]:
         """What lies in the folder for results, by its paths in the workspace."""
@@ -564,6 +586,19 @@ def _ensure(parent: int, name: str, owner: Owner | None, mode: int) -> None:
         os.fchmod(handle, mode)
     finally:
         os.close(handle)
+
+
+def _is_held(path: str) -> bool:
+    """Whether whoever made the mark is still there."""
+    with suppress(FileNotFoundError):
+        handle = os.open(path, _READ)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+    return False
 
 
 # Metadata

@@ -8,7 +8,7 @@ import pytest
 
 from skillbelt.cli.asking import question
 from skillbelt.permission import Request
-from tests.terminal import CHOICE, REASON, on_terminal
+from tests.terminal import CHOICE, REASON, Paste, on_terminal
 from tests.tree import Tree
 
 AT_ONCE = "What comes all at once"
@@ -103,6 +103,8 @@ def test_what_was_typed_before_the_question_is_no_answer(asked: Tree, ahead: str
         "\x1b[200~text\na\n\x1b[201~",
         "text\na\n",
         "always\n",
+        Paste("a\n"),
+        Paste("o\r"),
         "a\na\n",
         "\na\n",
         "oa\n",

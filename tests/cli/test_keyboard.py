@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from skillbelt.cli.keyboard import _at_once, somebody_is_there
-from tests.terminal import Screen, on_terminal
+from tests.terminal import Paste, Screen, on_terminal
 from tests.tree import Tree
 
 ASKS = """
@@ -29,10 +29,12 @@ def program(tree: Tree, code: str, *answers: tuple[str, str], ahead: str = "") -
     ("data", "at_once"),
     [
         (b"a", False),
-        (b"a\n", False),
+        (b"a\n", True),
         (b"\n", False),
-        (b"a\r", False),
-        ("é\n".encode(), False),
+        (b"a\r", True),
+        ("é".encode(), False),
+        ("é\n".encode(), True),
+        (b"\r\n", False),
         (b"\x1b[A", False),  # an arrow
         (b"\x1b", False),
         (b"ab", True),
@@ -44,9 +46,7 @@ def program(tree: Tree, code: str, *answers: tuple[str, str], ahead: str = "") -
         (b"\x1b[201~\n", True),
     ],
 )
-def test_one_key_and_the_end_of_a_line_is_all_that_a_person_types_at_once(
-    data: bytes, at_once: bool
-) -> None:
+def test_one_key_is_all_that_a_person_types_at_once(data: bytes, at_once: bool) -> None:
     assert _at_once(data) is at_once
 
 
@@ -64,7 +64,7 @@ with Keyboard() as keys:
     import select; select.select([0], [], [])
     print('second', repr(keys.line('two? ')))
 """
-    screen = program(tree, code, ("one? ", "x\n"), ("READY", "a\n"), ("two? ", "o\n"))
+    screen = program(tree, code, ("one? ", "x\n"), ("READY", Paste("a\n")), ("two? ", "o\n"))
     assert "first 'x'" in screen.lines
     assert "second 'o'" in screen.lines
 

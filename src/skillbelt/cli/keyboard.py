@@ -220,11 +220,9 @@ def _terminal() -> int:
 
 
 def _at_once(data: bytes) -> bool:
-    """Whether it is more than one key and the end of a line."""
+    """Whether it is more than one key: a letter with its Enter comes from no finger."""
     if _PASTE_BEGINS in data or _PASTE_ENDS in data:
         return True
     if _KEY.fullmatch(data):
         return False
-    line = data.removesuffix(b"\n").removesuffix(b"\r")
-    text = line.decode("utf-8", "replace")
-    return len(text) > 1 or "\n" in text or "\r" in text
+    return len(data.decode("utf-8", "replace").replace("\r\n", "\n")) > 1

@@ -105,7 +105,7 @@ class Walker:
             # The folders on the way here were looked at, so only the file itself can lead out.
             status = os.lstat(path) if self.rules.fence else os.stat(path)
             if stat.S_ISLNK(status.st_mode):
-                if self._leads_out(path):
+                if self._strays(path):
                     return True
                 status = os.stat(path)
         except OSError as error:
@@ -227,6 +227,17 @@ class Walker:
         self.diagnostics.append(link_outside(path, self.rules.fence))
         return True
 
+    def _strays(self, path: str) -> bool:
+        """Whether the link leads to what is no file of a skill, which is then said."""
+        if not self.rules.fence:
+            return False
+        from skillbelt.reach import astray
+
+        why = astray(path, self.rules.fence)
+        if why:
+            self.diagnostics.append(link_outside(path, self.rules.fence, why))
+        return bool(why)
+
     def _see_above(self) -> None:
         """A link to a folder above the root is a circle too, though the walk never came there."""
         if self._linked:
@@ -265,7 +276,7 @@ class Walker:
         )
         if self.rules.loose_file_name:
             try:
-                if not (entry.is_symlink() and self._leads_out(entry.path)):
+                if not (entry.is_symlink() and self._strays(entry.path)):
                     self._take(entry.path, entry.stat(), identity)
             except OSError as error:
                 self._say_error("unreadable", entry.path, error)
@@ -305,9 +316,9 @@ class Walker:
         self.diagnostics.append(Diagnostic(code, severity, path, None, message, remedy))  # type: ignore[arg-type]
 
 
-def link_outside(path: str, fence: str) -> Diagnostic:
-    """What there is to say of a link that leads out of a project."""
-    message = f"is or lies behind a link that leads out of {fence}, so it is not read"
+def link_outside(path: str, fence: str, why: str = "") -> Diagnostic:
+    """What there is to say of a link that leads out of a project, or to another file of it."""
+    message = f"{why or f'is or lies behind a link that leads out of {fence}'}, so it is not read"
     remedy = "put the file itself there, or keep the skill in a folder of your own"
     return Diagnostic("link-outside", "error", path, None, message, remedy)
 
