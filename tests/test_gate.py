@@ -26,6 +26,7 @@ from skillbelt import (
 )
 from skillbelt.conversation import RuntimeSession
 from skillbelt.gate import ASKER
+from skillbelt.trust import Trust
 from tests.tree import Tree
 
 pytestmark = pytest.mark.usefixtures("closed_runtimes")
@@ -449,3 +450,14 @@ def test_a_host_finds_its_own_mark_in_what_is_asked_for(pdf: Tree) -> None:
     anyio.run(main)
     belt.session("ada", "c").call_sync("skill_load", {"skill": "pdf"})
     assert sorted(map(str, seen)) == ["{'chat': 'a'}", "{'chat': 'b'}", "{}"]
+
+
+@pytest.mark.parametrize("table", ["permission", "agent.review.permission"])
+def test_a_trusted_project_does_not_loosen_what_the_user_denies(tree: Tree, table: str) -> None:
+    tree.write("home/.config/skillbelt/config.toml", '[permission.run]\n"rm *" = "deny"\n')
+    tree.write("project/skillbelt.toml", f'[{table}]\nrun = "allow"\n')
+    gate = Runtime(tree.project).gate
+    Trust(gate.settings.state_dir).add(gate.settings.project)
+    asked = Request("run", ("rm x",), agent="review")
+    assert gate.explain(asked).action == "deny"
+    assert gate.explain(asked._replace(patterns=("ls",))).action == "allow"
