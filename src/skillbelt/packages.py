@@ -99,4 +99,6 @@ def rule_patterns(pattern: str, *, allows: bool) -> tuple[str, ...]:
         return exact, f"{exact} *"
     if rest not in ("", "*") and allows:
         return ()
+    if head.endswith("*"):  # it matches whatever comes behind a name
+        return tuple(dict.fromkeys((python, node)))
     return tuple(dict.fromkeys((python, f"{python}==*", node, f"{node}@*")))

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from skillbelt.packages import rule_patterns
 from skillbelt.shell import WHOLE
+from skillbelt.wrappers import NOTHING, started
 
 Action = Literal["allow", "ask", "deny"]
 Initiator = Literal["model", "user"]
@@ -206,7 +207,7 @@ class RuleSet:
                 rule = self._found[at if at > least else least]
                 if request.type == "run":
                     rule = self._run(view, text, rule)
-                elif request.type == "host_file" and LOOKING_TOOLS.intersection(request.tools):
+                elif request.type == "host_file" and not LOOKING_TOOLS.isdisjoint(request.tools):
                     rule = self._stricter(rule, self._below(view, text))
             if decisive is None or _weight(rule) > _weight(decisive):
                 decisive = rule
@@ -227,11 +228,11 @@ class RuleSet:
 
         What may start anything is asked for where a later rule asks for or denies some of that.
         """
-        from skillbelt.wrappers import started
-
         if "/" in text:
             rule = self._by_name(view, text, rule)
         begun = started(text)
+        if begun is NOTHING:
+            return rule
         for inner in begun.commands:
             if depth < _MAX_DEPTH and not inner.startswith(OPAQUE):
                 found = self._found[view.last(inner)]

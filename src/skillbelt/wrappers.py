@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from skillbelt.shell import WHOLE, read_line
@@ -29,7 +30,7 @@ class _Prefix(NamedTuple):
     operands: int = 0
 
 
-_NOTHING = Started()
+NOTHING = Started()
 _UNCLEAR = Started((), True)
 # An option that is not listed makes the line unclear: it may take the next word, or do more.
 _PREFIXES: Mapping[str, _Prefix] = {
@@ -162,13 +163,20 @@ _SED_FLAGS = ("--quiet", "--silent", "--regexp-extended")
 
 def started(text: str) -> Started:
     """What a command starts besides itself. `text` is one command as `read_line` gives it."""
-    program = text.partition(" ")[0].rpartition("/")[2].strip("'\"")
-    name = program if program in _KNOWN else _plain(program)
-    how = _KNOWN.get(name)
-    if how is None:
-        return _NOTHING
+    name = _known_name(text.partition(" ")[0])
+    if not name:
+        return NOTHING
+    how = _KNOWN[name]
     words = _split(text)
     return _UNCLEAR if words is None else how(name, words[1:])
+
+
+@lru_cache(maxsize=4096)
+def _known_name(word: str) -> str:
+    """The name in the table of the program that a word starts; "" for any other."""
+    program = word.rpartition("/")[2].strip("'\"")
+    name = program if program in _KNOWN else _plain(program)
+    return name if name in _KNOWN else ""
 
 
 def _plain(program: str) -> str:
@@ -248,7 +256,7 @@ def _shell(_name: str, words: list[str]) -> Started:
     while at < len(words):
         word = words[at]
         if word in _ASKS_ONLY:
-            return _NOTHING
+            return NOTHING
         if word[:1] not in ("-", "+"):
             break  # the file that it runs
         if word[1:2] != "-" and "c" in word:
@@ -260,7 +268,7 @@ def _shell(_name: str, words: list[str]) -> Started:
         unclear = unclear or bool(reads)
         at += 1 + takes_word
     # Without a file it reads from somewhere else what to run.
-    return _UNCLEAR if unclear or at >= len(words) or not words[at] else _NOTHING
+    return _UNCLEAR if unclear or at >= len(words) or not words[at] else NOTHING
 
 
 def _interpreter(name: str, words: list[str]) -> Started:
@@ -269,12 +277,12 @@ def _interpreter(name: str, words: list[str]) -> Started:
     while at < len(words):
         word = words[at]
         if word in _ASKS_ONLY:
-            return _NOTHING
+            return NOTHING
         if word[:1] != "-":
-            return _UNCLEAR if word in _VERBS.get(name, ()) or not word else _NOTHING
+            return _UNCLEAR if word in _VERBS.get(name, ()) or not word else NOTHING
         if name in ("python", "pypy") and word == "-m":
             module = words[at + 1] if at + 1 < len(words) else ""
-            return _UNCLEAR if module.partition(".")[0] in _CODE_MODULES or not module else _NOTHING
+            return _UNCLEAR if module.partition(".")[0] in _CODE_MODULES or not module else NOTHING
         if f"{word[1:2]}:" in known:
             at += len(word) == 2
         elif word not in known:
@@ -289,7 +297,7 @@ def _awk(_name: str, words: list[str]) -> Started:
     marks = ("system", "|", "@")
     read = [word for word in words if not word.startswith("-F")]
     unclear = any(word.startswith(loads) or any(mark in word for mark in marks) for word in read)
-    return _UNCLEAR if unclear else _NOTHING
+    return _UNCLEAR if unclear else NOTHING
 
 
 def _sed(_name: str, words: list[str]) -> Started:
@@ -305,11 +313,11 @@ def _sed(_name: str, words: list[str]) -> Started:
         elif word[:1] != "-":
             operands.append(word)
         elif word not in _SED_FLAGS and not re.fullmatch(r"-[nErzsu]+|-i[.~\w]*", word):
-            return _NOTHING if word in _ASKS_ONLY else _UNCLEAR
+            return NOTHING if word in _ASKS_ONLY else _UNCLEAR
         at += 1
     scripts += [] if named else operands[:1]
     plain = all(_SED_PLAIN.fullmatch(part.strip()) for one in scripts for part in one.split(";"))
-    return _NOTHING if plain else _UNCLEAR
+    return NOTHING if plain else _UNCLEAR
 
 
 def _by_word(name: str, words: list[str]) -> Started:
@@ -317,7 +325,7 @@ def _by_word(name: str, words: list[str]) -> Started:
     for at, word in enumerate(words):
         if any(_is_mark(word, mark) for mark in marks):
             return Started(_inner(words[at + 1 :]), True)
-    return _NOTHING
+    return NOTHING
 
 
 def _is_mark(word: str, mark: str) -> bool:
