@@ -208,7 +208,9 @@ def _outside(bench: Bench) -> Iterator[str]:
         if os.path.basename(os.path.dirname(folder)) == "workspaces":
             names[:] = [name for name in names if name in ("private", "skills")]
         names[:] = [name for name in names if name != ".venv"]
-        yield from (os.path.join(folder, name) for name in (*names, *files))
+        # The folder of a run that left nothing is kept for the next, under the name it has.
+        known = ("spare" if name.startswith("spare-") else name for name in (*names, *files))
+        yield from (os.path.join(folder, name) for name in known)
 
 
 def marked(mark: str) -> list[int]:

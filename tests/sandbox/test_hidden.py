@@ -290,6 +290,7 @@ if __name__ == "__main__":
         pairs = [socket.socketpair() for _ in range(20)]
         [one.send(bytes(2**12)) for one, _ in pairs]
         socket.send_fds(pairs[0][0], [b"x"], [file.fileno()])
+        socket.recv_fds(pairs[0][1], 2**13, 1)  # on its way for long, others would count as well
         time.sleep(0.8)  # so that somebody looks
 """
 _AS_USER = f"""

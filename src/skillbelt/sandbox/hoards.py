@@ -121,7 +121,6 @@ broke("600 MiB")
 """, """
 one, other = socket.socketpair()
 socket.send_fds(one, [b"x"], [os.open("own", os.O_CREAT | os.O_RDWR)])
-time.sleep(0.5)
 os.write(socket.recv_fds(other, 9, 9)[1][0], b"x")
 """, ends=("max_workspace_bytes",), limits=_DISK),
 )  # fmt: skip
