@@ -57,7 +57,6 @@ rooms = [mmap.mmap(-1, 2**20) for _ in range(8)]
 assert os.fork() or os._exit(rooms[0].write(b"x") and 0) or True
 os.wait()
 assert rooms[0][0] == 120
-time.sleep(1)
 """, ends=("max_memory_bytes",), limits=_MEMORY),
     Probe("fill socket buffers", (84,), "memory beside processes", """
 kept, size, piece = [], 0, bytes(2**14)
