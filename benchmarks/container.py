@@ -22,9 +22,9 @@ from tests.sandbox.engines import NAMES, Keeper
 
 from benchmarks.run import interleaved
 from benchmarks.sandbox import Row, as_json, table
-from skillbelt.sandbox.container import ContainerSandbox
-from skillbelt.sandbox.container_engine import LABEL
-from skillbelt.sandbox.identity import current_identity
+from skillbelt.sandbox.container.engine import LABEL
+from skillbelt.sandbox.container.sandbox import ContainerSandbox
+from skillbelt.sandbox.linux.identity import current_identity
 from skillbelt.sandbox.protocol import Job, Mount, run
 from skillbelt.settings import Settings
 
@@ -45,7 +45,9 @@ class Place(NamedTuple):
 
     def job(self) -> Job:
         mounts = (Mount(self.folder, self.folder, True),)
-        return Job(COMMAND, ENVIRONMENT, self.folder, mounts, self.folder)
+        return Job(
+            argv=COMMAND, env=ENVIRONMENT, cwd=self.folder, mounts=mounts, workspace=self.folder
+        )
 
 
 class Bare:

@@ -7,18 +7,18 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from skillbelt.catalog import Catalog
-from skillbelt.definitions import PROFILES
-from skillbelt.disclose import default_budget, overview, visible
+from skillbelt.conversation.messages import Material, Message, Placement, materialize
+from skillbelt.conversation.state import LoadMode, Session
+from skillbelt.disclosure.body import list_docs, load_resource, load_skill_body
+from skillbelt.disclosure.overview import default_budget, overview, visible
+from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import LoadError, PathEscape
-from skillbelt.load import list_docs, load_resource, load_skill_body
-from skillbelt.materialize import Material, Message, Placement, materialize
-from skillbelt.session import LoadMode, Session
-from skillbelt.skill import Skill
+from skillbelt.format.skill import Skill
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.protocol import SessionKey
 from skillbelt.text import tokens
-from skillbelt.tools import Call, ToolResult, build, offered_names, render
+from skillbelt.tools.definitions import PROFILES
+from skillbelt.tools.schema import Call, ToolResult, build, offered_names, render
 
 HOST = (
     "You are a careful assistant in a software project. Say what you did and what you left out. "

@@ -43,7 +43,7 @@ CHANGED_ROUNDS = 15
 # left out of every figure, so what is loaded late is loaded before.
 SETUP = """
 import sqlite3, yaml
-import skillbelt.parse, skillbelt.repair
+import skillbelt.format.frontmatter, skillbelt.format.yaml_repair
 from skillbelt import Catalog
 """
 CALL = "found = len(Catalog(paths=[root], standard_roots=False).discover())"
@@ -303,7 +303,12 @@ def _options(arguments: Sequence[str] | None) -> tuple[Options, argparse.Namespa
     parser.add_argument("--markdown", metavar="FILE", help="renew the tables of this page")
     given = parser.parse_args(arguments)
     options = Options(
-        tuple(given.sizes), given.rounds, given.bars, given.peers, tuple(given.peer), given.quick
+        sizes=tuple(given.sizes),
+        rounds=given.rounds,
+        bars=given.bars,
+        peers=given.peers,
+        peer=tuple(given.peer),
+        quick=given.quick,
     )
     if given.quick:
         options = options._replace(sizes=(100, 1_000), rounds=3, peers=False)

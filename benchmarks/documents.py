@@ -127,7 +127,13 @@ def document(number: int, *, strict: bool = False, seed: int = SEED) -> Document
     head = _DAMAGE[mistake](lines) if mistake else _block(lines)
     body = _body(rng, name, len(head.encode()))
     data = _line_ends(rng, f"{head}\n{body}", strict)
-    return Document(name, data, mistake, text, len(head.encode()))
+    return Document(
+        name=name,
+        data=data,
+        mistake=mistake,
+        description=text,
+        frontmatter_bytes=len(head.encode()),
+    )
 
 
 def _line_ends(rng: Random, text: str, strict: bool) -> bytes:

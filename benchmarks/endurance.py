@@ -20,14 +20,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from skillbelt.background import Background
 from skillbelt.errors import RunRefused
-from skillbelt.run import RunCall, RunResult
-from skillbelt.sandbox.cgroups import MOUNT
+from skillbelt.format.skill import Skill
+from skillbelt.running.background import Background
+from skillbelt.running.call import RunCall, RunResult
+from skillbelt.running.executor import Who, Workbench
+from skillbelt.sandbox.linux.cgroups import MOUNT
 from skillbelt.sandbox.protocol import Running
-from skillbelt.skill import Skill
 from skillbelt.store import SessionKey
-from skillbelt.workbench import Who, Workbench
 
 SESSIONS, THREADS = 3, 4
 SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/run")

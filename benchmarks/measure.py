@@ -133,7 +133,14 @@ def once(subject: Subject, root: str, timeout: float = HANG_SECONDS) -> Run:
     if done.returncode:
         raise Stopped(_reason(done.stderr) or f"exit code {done.returncode}")
     found, cpu, wall, peak, imported, before = done.stdout.split()
-    return Run(int(found), float(cpu), float(wall), _mb(peak), float(imported), _mb(before))
+    return Run(
+        found=int(found),
+        cpu=float(cpu),
+        wall=float(wall),
+        peak_mb=_mb(peak),
+        import_cpu=float(imported),
+        import_mb=_mb(before),
+    )
 
 
 def _nowhere() -> str:

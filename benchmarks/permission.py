@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from benchmarks.tree import ensure
-from skillbelt.catalog import Catalog
-from skillbelt.permission import DEFAULT_RULES, TYPES, Action, Request, Rule, RuleSet
-from skillbelt.skill import Skill
+from skillbelt.discovery.catalog import Catalog
+from skillbelt.format.skill import Skill
+from skillbelt.permission.rules import DEFAULT_RULES, TYPES, Action, Request, Rule, RuleSet
 
 RULES, SKILLS, REQUESTS = 1_000, 10_000, 2_000
 ROUNDS, PASSES, LISTINGS = 21, 5, 9

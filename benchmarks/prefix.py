@@ -18,8 +18,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from benchmarks.conversation import KEY, Belt, Request, Step, progressive, read, serialised
-from skillbelt.materialize import Material, Message, Placement, materialize
-from skillbelt.session import LoadMode, Session
+from skillbelt.conversation.messages import Material, Message, Placement, materialize
+from skillbelt.conversation.state import LoadMode, Session
 from skillbelt.store.memory import MemoryStore
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "examples")
@@ -86,7 +86,13 @@ def measured(belt: Belt, placement: Placement, mode: LoadMode) -> Row:
     requests = progressive(SCRIPT, belt, placement=placement, mode=mode)
     systems = {serialised(request.messages[:1]) for request in requests}
     pairs = tuple(_pair(one, two) for one, two in pairwise(requests))
-    return Row(placement, mode, len(requests), len(systems), pairs)
+    return Row(
+        placement=placement,
+        mode=mode,
+        requests=len(requests),
+        system_texts=len(systems),
+        pairs=pairs,
+    )
 
 
 def _pair(one: Request, two: Request) -> Pair:

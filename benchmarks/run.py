@@ -23,14 +23,14 @@ from contextlib import contextmanager
 from benchmarks import endurance
 from benchmarks.sandbox import Row, as_json, table
 from skillbelt import Rule, Runtime
-from skillbelt.run import RunCall
-from skillbelt.sandbox import linux
-from skillbelt.sandbox.identity import trusted_program
+from skillbelt.files.remove import remove_tree
+from skillbelt.format.skill import Skill
+from skillbelt.running.call import RunCall
+from skillbelt.running.executor import Who, Workbench
+from skillbelt.sandbox.linux import bubblewrap
+from skillbelt.sandbox.linux.identity import trusted_program
 from skillbelt.sandbox.protocol import Job
-from skillbelt.skill import Skill
 from skillbelt.store import SessionKey
-from skillbelt.trees import remove_tree
-from skillbelt.workbench import Who, Workbench
 
 RUNS, MIXED_RUNS, TRIES = 200, 2_000, 200
 USER = 61_998  # nobody else's, so that what it leaves is seen
@@ -101,7 +101,7 @@ def interleaved(count: int, *calls: Callable[[], None]) -> list[float]:
 
 
 def _bubblewrap(job: Job) -> None:
-    arguments, fds = linux.bubblewrap_arguments(job)
+    arguments, fds = bubblewrap.bubblewrap_arguments(job)
     argv = [str(trusted_program("bwrap")), *arguments, "--", "/bin/true"]
     try:
         subprocess.run(argv, env={}, capture_output=True, check=True, pass_fds=fds)

@@ -26,7 +26,7 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from skillbelt.agent import Agent, Final, Runner
-from skillbelt.runtime import Runtime
+from skillbelt.runtime.runtime import Runtime
 from skillbelt.store import Store
 from skillbelt.store.memory import MemoryStore
 

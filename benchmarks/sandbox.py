@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from skillbelt.sandbox import linux
-from skillbelt.sandbox.identity import trusted_program
+from skillbelt.sandbox.linux import bubblewrap
+from skillbelt.sandbox.linux.identity import trusted_program
 from skillbelt.sandbox.protocol import Job, Mount, run
 
 COMMAND = ("python3", "-c", "pass")
@@ -46,40 +46,50 @@ class Row(NamedTuple):
 
 def job(folder: str, *argv: str) -> Job:
     """A job with one mount, as small as a real one gets."""
-    return Job(argv, ENVIRONMENT, folder, (Mount(folder, folder, True),), folder)
+    return Job(
+        argv=argv,
+        env=ENVIRONMENT,
+        cwd=folder,
+        mounts=(Mount(folder, folder, True),),
+        workspace=folder,
+    )
 
 
 def overhead(folder: str, runs: int) -> Row:
     """A start of Python in the sandbox over a bare one."""
-    sandbox, work = linux.LinuxSandbox(), job(folder, *COMMAND)
+    sandbox, work = bubblewrap.LinuxSandbox(), job(folder, *COMMAND)
     bare, inside = _interleaved(
         runs, lambda: _bare(list(COMMAND)), lambda: _checked(run(sandbox, work).exit_code)
     )
     detail = f"{inside * 1000:.1f} ms, bare {bare * 1000:.1f} ms"
-    return Row("overhead", inside / bare, 1.6, "times bare", detail)
+    return Row(name="overhead", value=inside / bare, bar=1.6, unit="times bare", detail=detail)
 
 
 def throughput(folder: str, rounds: int, runs: int) -> Row:
     """Runs a second, two at a time, over those of bubblewrap alone with the same flags."""
-    sandbox, work = linux.LinuxSandbox(), job(folder, *COMMAND)
+    sandbox, work = bubblewrap.LinuxSandbox(), job(folder, *COMMAND)
     alone, ours = _interleaved(
         rounds,
         lambda: _two_at_a_time(runs, lambda: _bubblewrap(work)),
         lambda: _two_at_a_time(runs, lambda: _checked(run(sandbox, work).exit_code)),
     )
     detail = f"{runs / ours:.0f} a second, bubblewrap alone {runs / alone:.0f}"
-    return Row("throughput", alone / ours, 0.9, "times bubblewrap alone", detail)
+    return Row(
+        name="throughput", value=alone / ours, bar=0.9, unit="times bubblewrap alone", detail=detail
+    )
 
 
 def growth(folder: str, size: int) -> Row:
     """How much the runtime grows while a command writes a lot."""
-    sandbox = linux.LinuxSandbox()
+    sandbox = bubblewrap.LinuxSandbox()
     run(sandbox, job(folder, "true"))
     before = _peak_bytes()
     outcome = run(sandbox, job(folder, "head", "-c", str(size), "/dev/zero"))
     assert outcome.stdout.total_bytes == size
     value = (_peak_bytes() - before) / 10**6
-    return Row("growth", value, 32.0, "MB", f"{size / 2**20:.0f} MiB on stdout")
+    return Row(
+        name="growth", value=value, bar=32.0, unit="MB", detail=f"{size / 2**20:.0f} MiB on stdout"
+    )
 
 
 def _interleaved(count: int, *calls: Callable[[], None]) -> list[float]:
@@ -106,7 +116,7 @@ def _bare(argv: list[str], fds: Sequence[int] = ()) -> None:
 
 
 def _bubblewrap(work: Job) -> None:
-    arguments, fds = linux.bubblewrap_arguments(work)
+    arguments, fds = bubblewrap.bubblewrap_arguments(work)
     try:
         _bare([str(trusted_program("bwrap")), *arguments, "--", *work.argv], fds)
     finally:

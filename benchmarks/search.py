@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.tree import ensure
-from skillbelt.catalog import Catalog
+from skillbelt.discovery.catalog import Catalog
 from skillbelt.search.evaluate import DEPTH, Labelled, Report, evaluate, read_labelled
 from skillbelt.search.words import forget, ids
 

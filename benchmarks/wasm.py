@@ -21,10 +21,10 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.run import interleaved
 from benchmarks.sandbox import USER, Row, as_json, leave_root, table
-from skillbelt.sandbox.linux import LinuxSandbox
+from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
+from skillbelt.sandbox.process.spawn import descendants
 from skillbelt.sandbox.protocol import Job, Mount, run
-from skillbelt.sandbox.spawn import descendants
-from skillbelt.sandbox.wasm import WasmSandbox
+from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
 
 RUNS, MANY, FIRST = 100, 1000, 100
@@ -68,7 +68,14 @@ class Place:
     def job(self, *argv: str, seconds: float = 60.0) -> Job:
         mounts = (Mount(self.folder, self.folder, True), Mount(self.skill, self.skill))
         env = {"PATH": "/usr/bin:/bin"}
-        return Job(argv, env, self.folder, mounts, self.folder, timeout_seconds=seconds)
+        return Job(
+            argv=argv,
+            env=env,
+            cwd=self.folder,
+            mounts=mounts,
+            workspace=self.folder,
+            timeout_seconds=seconds,
+        )
 
     def module(self) -> Job:
         path = os.path.join(self.skill, "skill.wasm")

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from math import log
 from pathlib import Path
 
+from skillbelt.format.skill import Skill
 from skillbelt.search.document import DESCRIBED, Document, document
-from skillbelt.search.rarity import STEP
-from skillbelt.search.read import parts_of
-from skillbelt.skill import Skill
+from skillbelt.search.idf import STEP
+from skillbelt.search.text import parts_of
 from skillbelt.values import Limits
 
 LEAST = 12  # skills that must have a word before it is worth its bytes

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from skillbelt import Answer, Pending, Rule, Runtime
-from skillbelt.artifacts.memory import MemoryArtifacts
-from skillbelt.run import RunCall, RunResult
+from skillbelt.running.artifacts.memory import MemoryArtifacts
+from skillbelt.running.call import RunCall, RunResult
+from skillbelt.running.executor import Who, Workbench
 from skillbelt.store import SessionKey
-from skillbelt.workbench import Who, Workbench
 from tests.tree import Tree
 
 KEY = SessionKey("app", "me", "one")

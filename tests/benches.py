@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from skillbelt import Rule, Runtime
-from skillbelt.run import RunResult
+from skillbelt.running.call import RunResult
 from skillbelt.sandbox.registry import native_sandboxes, sandboxes
-from skillbelt.tools import ToolResult
+from skillbelt.tools.schema import ToolResult
 from tests.tree import Tree
 
 SKILL = "kit"
@@ -36,9 +36,9 @@ import _posixsubprocess, yaml
 import skillbelt
 from skillbelt import Rule, Runtime, Skill
 # Frameworks and mcp take seconds to import and run nothing; guests are for another Python.
-apart = ("__main__", "agent", "guests", "integrations", "serve")
+apart = {{"__main__", "agent", "guests", "integrations", "mcp"}}
 for module in pkgutil.walk_packages(skillbelt.__path__, "skillbelt."):
-    if module.name.split(".")[1] not in apart and ".mcp" not in module.name:
+    if not apart & set(module.name.split(".")) and ".mcp" not in module.name:
         with contextlib.suppress(ImportError):
             importlib.import_module(module.name)
 Skill.from_text("---\\na: [\\n---\\n").frontmatter

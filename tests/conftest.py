@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from skillbelt import Runtime
-from skillbelt.cleanup import BELONGS
+from skillbelt.files.remove import remove_tree
+from skillbelt.running.cleanup import BELONGS
+from skillbelt.running.workspace import SHELTERS
 from skillbelt.store import Store
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.sqlite import SqliteStore
-from skillbelt.trees import remove_tree
-from skillbelt.workspace import SHELTERS
 from tests.benches import Bench
 from tests.outputs import workspace as workspace
 from tests.tree import Tree

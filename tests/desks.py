@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from skillbelt.desk import Desk, Pending, Settled
-from skillbelt.permission import Answer, Request
+from skillbelt.permission.rules import Answer, Request
+from skillbelt.permission.waiting import Desk, Pending, Settled
 
 HANG_SECONDS = 40
 PDF = Request("skill", ("pdf",), ("pdf",), skill="pdf", hash="h1", origin="local", session="s1")

@@ -52,7 +52,7 @@ def _shape(
         with open(os.path.join(folder, "SKILL.md"), "wb") as file:
             file.write(data)
 
-    return Shape(name, write, description, code, rule)
+    return Shape(name=name, write=write, description=description, code=code, rule=rule)
 
 
 MENDED = "yaml-repaired"

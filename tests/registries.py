@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tests.sources.server import Server
+from tests.discovery.sources.server import Server
 
 GREETING = "module.exports = () => 'hello'"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from skillbelt import Rule
-from skillbelt.artifacts.memory import MemoryArtifacts
+from skillbelt.running.artifacts.memory import MemoryArtifacts
 from tests.benches import SKILL, Bench
 from tests.registries import wheel
-from tests.test_environments import GREET
+from tests.running.test_packages_environments import GREET
 
 EVERYTHING = [Rule("*", "*", "allow")]
 CONTENT = "what-only-the-user-may-read"

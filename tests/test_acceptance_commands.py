@@ -14,7 +14,7 @@ import pytest
 
 from skillbelt.errors import ConfigError, RunRefused, SandboxUnavailable
 from skillbelt.sandbox import registry
-from skillbelt.sandbox.linux import LinuxSandbox
+from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
 from tests.benches import GUARDING, SKILL, Bench, need
 

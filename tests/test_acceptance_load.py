@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from skillbelt.disclosure.body import load_resource, load_skill_body
+from skillbelt.disclosure.overflow import Storage
 from skillbelt.errors import FileTooLarge, PathEscape, SectionNotFound
-from skillbelt.load import load_resource, load_skill_body
-from skillbelt.skill import Skill
-from skillbelt.storage import Storage
+from skillbelt.format.skill import Skill
 from tests.tree import Tree
 
 FOLDER = "project/.agents/skills/pdf"

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from skillbelt import Catalog, Skill
-from skillbelt.disclose import Format, Overview, compact, merge, overview, visible
+from skillbelt.disclosure.overview import Format, Overview, compact, merge, overview, visible
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"

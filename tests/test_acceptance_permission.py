@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from skillbelt import Runtime
-from skillbelt.desk import Pending
-from skillbelt.permission import Answer, Request, Rule
+from skillbelt.permission.rules import Answer, Request, Rule
+from skillbelt.permission.waiting import Pending
 from tests.tree import Tree
 
 ALLOW_ALL = Rule("skill", "*", "allow")

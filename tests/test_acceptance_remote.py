@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from skillbelt import Catalog
-from tests.sources.archives import SKILL, member, tarred, tree_of, zipped
-from tests.sources.server import Reply, Server, running
+from tests.discovery.sources.archives import SKILL, member, tarred, tree_of, zipped
+from tests.discovery.sources.server import Reply, Server, running
 from tests.tree import Tree
 
 OTHER = b"---\nname: text\ndescription: Reads text.\n---\nBody.\n"

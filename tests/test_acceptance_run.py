@@ -11,9 +11,9 @@ import pytest
 
 from skillbelt import Rule
 from skillbelt.errors import RunRefused, SkillNotFound
-from skillbelt.run import RunCall
+from skillbelt.running.call import RunCall
+from skillbelt.running.executor import Who
 from skillbelt.store import SessionKey
-from skillbelt.workbench import Who
 from tests.benches import GUARDING, SKILL, Bench, alive, need
 
 KIB = 2**10

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from skillbelt import Rule
-from skillbelt.catalog import Filters
-from skillbelt.runtime import Runtime
+from skillbelt.discovery.catalog import Filters
+from skillbelt.runtime.runtime import Runtime
 from skillbelt.store.memory import MemoryStore
 from tests.tree import Tree
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from skillbelt.conversation.messages import HEADER, Material, Message, Placement, materialize
+from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
 from skillbelt.errors import SkillNotFound
-from skillbelt.materialize import HEADER, Material, Message, Placement, materialize
-from skillbelt.session import LoadedSkill, LoadRequest, Session
 from skillbelt.store.protocol import SessionKey, Store
 from skillbelt.store.sqlite import SqliteStore
 

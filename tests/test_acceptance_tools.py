@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from skillbelt import SkillNotFound
-from skillbelt.permission import Rule
-from skillbelt.runtime import Runtime
-from skillbelt.session import LoadRequest
+from skillbelt.conversation.state import LoadRequest
+from skillbelt.permission.rules import Rule
+from skillbelt.runtime.runtime import Runtime
 from skillbelt.store.memory import MemoryStore
-from skillbelt.tools import FORMATS
+from skillbelt.tools.schema import FORMATS
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"

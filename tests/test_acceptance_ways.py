@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from skillbelt import Rule, Runtime
-from skillbelt.execute import Execution
+from skillbelt.running.json_call import Execution
 from tests.sandbox.engines import engine as engine
 from tests.sandbox.guests import hosts
 from tests.tree import Tree

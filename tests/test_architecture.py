@@ -1,4 +1,4 @@
-"""The rules that hold the repository together: module order, public names, sizes, start-up."""
+"""The rules that hold the repository together: the order of rooms, public names, start-up."""
 
 from __future__ import annotations
 
@@ -28,41 +28,22 @@ MAX_LINES = 1000
 NOT_EVERYWHERE = ("google-adk", "langchain", "openai-agents")
 MAX_IMPORT_CPU_SECONDS = 0.15
 
-# A module may import only from those above it. A package counts as one; inside it there may be no
-# circle. Names of parts that do not exist yet hold their place.
+# A room may import only from rooms before it. Inside a room modules may know each other, without
+# circles. A module at the top is a room of its own.
 ORDER = [
-    "errors", "values", "private", "paths", "sensitive", "reach", "locks", "owners", "trust",
-    "settings", "lines", "events", "chain", "audit", "text", "hosts", "roots", "sources", "quick",
-    "strict", "repair", "fields", "parse", "head", "skill", "rules", "keys", "references",
-    "entries", "check", "mend", "fixes", "sarif", "manifest", "foreign", "fingerprint", "index",
-    "scan", "watch", "search", "catalog", "store", "packages", "shell", "wrappers", "permission",
-    "capabilities", "spelling", "policy", "rulebook", "ledger", "board", "desk", "disclose",
-    "sections", "excerpt", "files", "storage", "arguments", "load", "gate", "session",
-    "materialize", "tracing", "commands", "dependencies", "lockfiles", "indexes", "fetching",
-    "shelves", "installers", "environments", "trees", "sizes", "cleanup", "workspace", "staging",
-    "artifacts", "inputs", "globs", "collect", "guests", "wasm_hosts", "sandbox", "room",
-    "redact", "facts", "run", "exact", "consent", "provisions", "job", "workbench", "execute",
-    "background", "testing", "build", "definitions", "tools", "running", "answers", "handlers",
-    "turns", "shelf", "threads", "conversation", "runtime", "agent", "integrations", "serve",
-    "cli", "__main__",
+    "errors", "values", "text", "hosts", "events", "tracing", "files", "trust", "settings",
+    "format", "check",
+    "search", "discovery", "store", "permission", "disclosure", "sandbox", "running",
+    "conversation", "tools", "runtime", "agent", "integrations", "mcp", "testing", "cli",
+    "__main__",
 ]  # fmt: skip
-
-# Tests of the whole rather than of one module; `acceptance_remote` is a part of `acceptance`.
-WHOLE = [
-    "acceptance",
-    "architecture",
-    "benchmarks",
-    "docs",
-    "endurance",
-    "examples",
-    "fuzz",
-    "hostile",
-    "init",
-    "public_interface",
-]
 
 AT_IMPORT = ("yaml", "httpx2", "rich", "sqlite3", "json", "asyncio", "dataclasses", "threading")
 AT_LIST = ("wasmtime", "mcp", "httpx2", "rich", "yaml")
+
+# What still runs backwards: building an interpreter for the WASM sandbox installs packages, which
+# is the work of a later room. See design/layout.md.
+KNOTS = {("sandbox.wasm.sandbox", "running"), ("sandbox.wasm.interpreters", "running")}
 
 # Written in pieces, so that this file does not name them either.
 REGISTRIES = tuple(
@@ -115,7 +96,7 @@ def absolute(node: ast.ImportFrom, package: str) -> str:
 
 
 def module_of(name: str) -> str:
-    """`skillbelt.parse.split` -> `parse`; a bare public name -> the empty name."""
+    """`skillbelt.format.frontmatter.split` -> `parse`; a bare public name -> the empty name."""
     parts = name.split(".")[1:]
     while parts and ".".join(parts) not in MODULES:
         parts.pop()
@@ -140,14 +121,15 @@ def python(code: str, *options: str, **environ: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_module_imports_only_from_above_itself(module: str) -> None:
+def test_module_imports_only_from_earlier_rooms(module: str) -> None:
     top = module.partition(".")[0]
     assert top in ORDER, f"{module}: give it a place in ORDER and in design/layout.md"
     for line, target in edges(module):
         above = target.partition(".")[0]
         where = f"{MODULES[module]}:{line}"
         assert target, f"{where}: import the module that has the name, not the package"
-        assert above == top or ORDER.index(above) < ORDER.index(top), f"{where}: imports {target}"
+        earlier = above == top or ORDER.index(above) < ORDER.index(top)
+        assert earlier or (module, above) in KNOTS, f"{where}: imports {target}"
 
 
 def test_no_circle_of_imports() -> None:
@@ -159,8 +141,8 @@ def test_no_circle_of_imports() -> None:
 def test_the_order_is_the_one_in_the_design() -> None:
     text = (ROOT / "design" / "layout.md").read_text("utf-8")
     listed = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
-    assert listed == [name for name in ORDER if name in listed]
-    assert {module.partition(".")[0] for module in MODULES} <= set(listed)
+    assert listed == [name for name in ORDER if name != "__main__"]
+    assert {module.partition(".")[0] for module in MODULES} == set(ORDER)
 
 
 def bound_names() -> set[str]:
@@ -198,43 +180,6 @@ def test_every_exported_name_is_documented_and_tested(name: str) -> None:
     word = re.compile(rf"\b{re.escape(name)}\b")
     tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)]
     assert any(word.search(path.read_text("utf-8")) for path in tests), f"no test uses {name}"
-
-
-def test_no_file_passes_the_line_limit() -> None:
-    long = {
-        str(path.relative_to(ROOT)): lines
-        for folder in ("src", "tests", "benchmarks", "scripts", "examples")
-        for path in (ROOT / folder).rglob("*.py")
-        if (lines := len(path.read_text("utf-8").splitlines())) > MAX_LINES
-    }
-    assert long == {}
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_every_module_has_its_test(module: str) -> None:
-    package, _, name = module.rpartition(".")
-    path = MODULES[module]
-    if module == "__main__":  # one line, run by the tests of the command line
-        name = "cli"
-    if path.name == "__init__.py":
-        if len(ast.parse(path.read_text("utf-8")).body) <= 1:
-            return
-        wanted = [f"{module}/test_{name}.py", f"test_{name}.py"]
-    else:
-        wanted = [f"{package.replace('.', '/')}/test_{name}.py".lstrip("/")]
-    assert any((ROOT / "tests" / one).is_file() for one in wanted), f"write tests/{wanted[0]}"
-
-
-def test_every_test_is_of_a_module() -> None:
-    """`test_parse_properties.py` is a second test of `parse`."""
-    strays = []
-    for path in (ROOT / "tests").rglob("test_*.py"):
-        package = ".".join(path.parent.relative_to(ROOT / "tests").parts)
-        name = path.stem.removeprefix("test_")
-        subjects = [m.removeprefix(f"{package}.") for m in MODULES if m.startswith(package)] + WHOLE
-        if not any(f"{name}_".startswith(f"{known}_") for known in subjects):
-            strays.append(str(path.relative_to(ROOT)))
-    assert strays == []
 
 
 def test_no_folder_of_tests_is_passed_over(pytestconfig: pytest.Config) -> None:

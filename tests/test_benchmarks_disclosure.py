@@ -12,7 +12,7 @@ import pytest
 from benchmarks import prefix, tokens, turns
 from benchmarks.conversation import OUTPUT, Belt, Step, injected, progressive, read, serialised
 
-from skillbelt.materialize import Material, materialize
+from skillbelt.conversation.messages import Material, materialize
 
 BELT = Belt(
     "Skills: a, b, c",

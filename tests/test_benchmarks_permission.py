@@ -10,7 +10,7 @@ import pytest
 from benchmarks import permission
 from benchmarks.permission import Row
 
-from skillbelt.permission import DEFAULT_RULES, TYPES, RuleSet
+from skillbelt.permission.rules import DEFAULT_RULES, TYPES, RuleSet
 
 
 def kind(pattern: str) -> str:

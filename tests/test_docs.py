@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from skillbelt.cli import _split, parser
+from skillbelt.files.remove import remove_tree
 from skillbelt.settings import DEFAULTS, USER_ONLY
-from skillbelt.trees import remove_tree
 from tests.openai_server import Answer, Server, called, said, serving
 
 ROOT = Path(__file__).parents[1]

@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from skillbelt.sandbox.probes import PROBES
 from skillbelt.sandbox.registry import sandboxes
+from skillbelt.testing.probes import PROBES
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "scripts" / "security_matrix.py"

@@ -15,6 +15,6 @@ def test_the_data_that_events_share_can_not_be_changed() -> None:
 
 
 def test_an_event_has_the_fields_of_the_log() -> None:
-    event = Event(1, 2.0, "note", "root", {"x": 1})
+    event = Event(seq=1, time=2.0, type="note", agent="root", data={"x": 1})
     assert event._fields == ("seq", "time", "type", "agent", "data")
     assert event._replace(seq=2) == (2, 2.0, "note", "root", {"x": 1})

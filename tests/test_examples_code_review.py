@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from skillbelt import Skill
-from skillbelt.build.make import check
-from skillbelt.sandbox.conformance import Place
+from skillbelt.running.build.make import check
 from skillbelt.sandbox.protocol import Outcome, run
-from skillbelt.sandbox.wasm import WasmSandbox
-from tests.guests.conftest import place as place
-from tests.guests.conftest import sandbox as sandbox
+from skillbelt.sandbox.wasm.sandbox import WasmSandbox
+from skillbelt.testing.sandbox_suite import Place
 from tests.sandbox.guests import hosts
+from tests.sandbox.wasm_guests.conftest import place as place
+from tests.sandbox.wasm_guests.conftest import sandbox as sandbox
 
 FOLDER = Path(__file__).parents[1] / "examples" / "skills" / "code-review"
 SOURCE = Path(__file__).parents[1] / "src" / "skillbelt"
@@ -141,7 +141,13 @@ def test_few_things_are_said_about_good_code(sandbox: WasmSandbox, place: Place)
     """The runtime's own modules: nothing is said that is not so."""
     files = [
         {"path": name, "content": (SOURCE / name).read_text("utf-8")}
-        for name in ("paths.py", "settings.py", "audit.py", "hosts.py", "sandbox/process.py")
+        for name in (
+            "files/contain.py",
+            "settings.py",
+            "permission/audit.py",
+            "hosts.py",
+            "sandbox/process/run.py",
+        )
     ]
     assert rules(reviewed(sandbox, place, {"files": files})) == []
 

@@ -7,12 +7,22 @@ from skillbelt.values import OriginKind
 
 
 def test_a_diagnostic_prints_where_what_and_how_to_mend_it() -> None:
-    found = Diagnostic("no-name", "error", "/x/SKILL.md", 3, "has no name", "add one")
+    found = Diagnostic(
+        code="no-name",
+        severity="error",
+        path="/x/SKILL.md",
+        line=3,
+        message="has no name",
+        remedy="add one",
+    )
     assert str(found) == "/x/SKILL.md:3: error no-name: has no name (add one)"
 
 
 def test_a_diagnostic_without_line_and_remedy_prints_neither() -> None:
-    assert str(Diagnostic("c", "info", "/x", None, "m")) == "/x: info c: m"
+    assert (
+        str(Diagnostic(code="c", severity="info", path="/x", line=None, message="m"))
+        == "/x: info c: m"
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,7 +49,7 @@ def test_an_origin_prints_its_url() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        Diagnostic("c", "info", "/x", None, "m"),
+        Diagnostic(code="c", severity="info", path="/x", line=None, message="m"),
         FileEntry("SKILL.md", 1, "00", "text/markdown"),
         Frontmatter(),
         Limits(),

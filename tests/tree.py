@@ -25,7 +25,8 @@ _AS_USER = """
 import ctypes, difflib, json, mimetypes, os, sqlite3, sys, tomllib, zlib
 from pathlib import Path
 import yaml
-from skillbelt import Catalog, Skill, build_manifest, repair, strict
+from skillbelt import Catalog, Skill, build_manifest
+from skillbelt.format import yaml as strict, yaml_repair
 Skill.from_text("---\\na: [\\n---\\n").frontmatter
 if os.getuid() == 0:
     os.setgroups([])

@@ -28,13 +28,20 @@ if TYPE_CHECKING:
         ToolResponse,
         Usage,
     )
-    from skillbelt.artifacts import Artifact, ArtifactStore, open_artifacts
-    from skillbelt.audit import AuditEvent, AuditLog
-    from skillbelt.catalog import Catalog, Changes, Filters, discover_skills
-    from skillbelt.check import check_all, check_file
-    from skillbelt.conversation import Command, RuntimeSession
-    from skillbelt.desk import Pending
-    from skillbelt.disclose import Overview, overview
+    from skillbelt.check.check import check_all, check_file
+    from skillbelt.conversation.state import LoadedSkill, Session
+    from skillbelt.disclosure.body import (
+        Loaded,
+        Report,
+        injection_block,
+        list_docs,
+        load_resource,
+        load_skill_body,
+        sample_files,
+    )
+    from skillbelt.disclosure.overflow import Page, Storage
+    from skillbelt.disclosure.overview import Overview, overview
+    from skillbelt.discovery.catalog import Catalog, Changes, Filters, discover_skills
     from skillbelt.errors import (
         ArchiveRefused,
         ArtifactError,
@@ -55,29 +62,22 @@ if TYPE_CHECKING:
         SourceError,
     )
     from skillbelt.events import Event, NewEvent
-    from skillbelt.execute import Execution, ExitStatus
-    from skillbelt.gate import Gate
-    from skillbelt.load import (
-        Loaded,
-        Report,
-        injection_block,
-        list_docs,
-        load_resource,
-        load_skill_body,
-        sample_files,
-    )
-    from skillbelt.manifest import build_manifest
-    from skillbelt.permission import Answer, Decision, Request, Rule
-    from skillbelt.run import RunCall, RunResult
-    from skillbelt.runtime import Runtime
+    from skillbelt.files.manifest import build_manifest
+    from skillbelt.format.sections import Section
+    from skillbelt.format.skill import Skill
+    from skillbelt.permission.audit import AuditEvent, AuditLog
+    from skillbelt.permission.gate import Gate
+    from skillbelt.permission.rules import Answer, Decision, Request, Rule
+    from skillbelt.permission.waiting import Pending
+    from skillbelt.running.artifacts import Artifact, ArtifactStore, open_artifacts
+    from skillbelt.running.call import RunCall, RunResult
+    from skillbelt.running.json_call import Execution, ExitStatus
+    from skillbelt.runtime.runtime import Runtime
+    from skillbelt.runtime.session import Command, RuntimeSession
     from skillbelt.search.protocol import Ranked, Ranker, Result
-    from skillbelt.sections import Section
-    from skillbelt.session import LoadedSkill, Session
     from skillbelt.settings import Settings, load_settings
-    from skillbelt.skill import Skill
-    from skillbelt.storage import Page, Storage
     from skillbelt.store import SessionInfo, SessionKey, Store, open_store
-    from skillbelt.tools import Tool, ToolResult
+    from skillbelt.tools.schema import Tool, ToolResult
     from skillbelt.trust import Trust
     from skillbelt.values import (
         Capabilities,
@@ -95,33 +95,34 @@ __version__ = "0.1.0"
 _HOMES = {
     "agent": "Agent Called Compaction Final HostTool Model ModelFailure PermissionRequest Prompt "
     "Reply Retry RunOutput Runner TextDelta ThinkingDelta ToolCall ToolResponse Usage",
-    "artifacts": "Artifact ArtifactStore open_artifacts",
-    "run": "RunCall RunResult",
-    "audit": "AuditEvent AuditLog",
-    "desk": "Pending",
-    "execute": "Execution ExitStatus",
-    "gate": "Gate",
-    "permission": "Answer Decision Request Rule",
+    "running.artifacts": "Artifact ArtifactStore open_artifacts",
+    "running.call": "RunCall RunResult",
+    "permission.audit": "AuditEvent AuditLog",
+    "permission.waiting": "Pending",
+    "running.json_call": "Execution ExitStatus",
+    "permission.gate": "Gate",
+    "permission.rules": "Answer Decision Request Rule",
     "trust": "Trust",
-    "catalog": "Catalog Changes Filters discover_skills",
-    "check": "check_all check_file",
+    "discovery.catalog": "Catalog Changes Filters discover_skills",
+    "check.check": "check_all check_file",
     "errors": "ArchiveRefused ArtifactError ConfigError FileTooLarge FileTypeRefused "
     "FileUnreadable InvalidFrontmatter LoadError MissingExtra PathEscape PermissionDenied "
     "RunRefused SandboxUnavailable SectionNotFound SkillbeltError SkillNotFound SourceError",
-    "manifest": "build_manifest",
+    "files.manifest": "build_manifest",
     "settings": "Settings load_settings",
-    "skill": "Skill",
-    "conversation": "Command RuntimeSession",
-    "disclose": "Overview overview",
+    "format.skill": "Skill",
+    "runtime.session": "Command RuntimeSession",
+    "disclosure.overview": "Overview overview",
     "events": "Event NewEvent",
-    "load": "Loaded Report injection_block list_docs load_resource load_skill_body sample_files",
-    "runtime": "Runtime",
+    "disclosure.body": "Loaded Report injection_block list_docs load_resource load_skill_body "
+    "sample_files",
+    "runtime.runtime": "Runtime",
     "search.protocol": "Ranked Ranker Result",
-    "sections": "Section",
-    "session": "LoadedSkill Session",
-    "storage": "Page Storage",
+    "format.sections": "Section",
+    "conversation.state": "LoadedSkill Session",
+    "disclosure.overflow": "Page Storage",
     "store": "SessionInfo SessionKey Store open_store",
-    "tools": "Tool ToolResult",
+    "tools.schema": "Tool ToolResult",
     "values": "Capabilities Diagnostic FileEntry Frontmatter Limits Manifest Origin Requirements",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

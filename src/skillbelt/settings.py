@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
-from skillbelt.paths import inside
+from skillbelt.files.contain import inside
 from skillbelt.trust import Neighbours
 from skillbelt.values import SCOPES, Limits
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
-from skillbelt.owners import folder_identity, stranger
-from skillbelt.private import make_folder
+from skillbelt.files.owners import folder_identity, stranger
+from skillbelt.files.private import make_folder
 from skillbelt.values import Diagnostic, Origin
 
 FILE = "trust.json"
@@ -115,7 +115,16 @@ class Trust:
         if not self._trouble:
             return ()
         message = f"{self._trouble}; nothing is trusted"
-        return (Diagnostic("trust-unusable", "error", self.path, None, message, _REMEDY),)
+        return (
+            Diagnostic(
+                code="trust-unusable",
+                severity="error",
+                path=self.path,
+                line=None,
+                message=message,
+                remedy=_REMEDY,
+            ),
+        )
 
     def exchanged(self, folder: str | None = None) -> tuple[Diagnostic, ...]:
         """What is listed and yet not trusted, as another folder lies there now; of all by default.
@@ -165,7 +174,7 @@ class Trust:
     @contextmanager
     def _changing(self) -> Iterator[list[TrustEntry]]:
         """The entries, while nobody else changes them."""
-        from skillbelt.locks import locked
+        from skillbelt.files.locks import locked
 
         try:
             make_folder(os.path.dirname(self.path))
@@ -263,7 +272,14 @@ def _exchanged(entry: TrustEntry, path: str) -> Diagnostic:
     else:
         message = f"{entry.value} was trusted by its path alone, which another folder may have"
     remedy = f"look at it, then trust it again with `{trust_command(entry.value)}`"
-    return Diagnostic("trust-exchanged", "warning", path, None, f"{message}; not trusted", remedy)
+    return Diagnostic(
+        code="trust-exchanged",
+        severity="warning",
+        path=path,
+        line=None,
+        message=f"{message}; not trusted",
+        remedy=remedy,
+    )
 
 
 def normal_url(url: str) -> str:

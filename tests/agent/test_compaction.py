@@ -8,15 +8,8 @@ import pytest
 
 from skillbelt import Runtime
 from skillbelt.agent import Agent, Compaction, HostTool, ModelFailure, Prompt, Reply, Runner
-from skillbelt.agent.compaction import (
-    HEADER,
-    kept_from,
-    lost,
-    shortened,
-    size_of,
-    summary_of,
-)
-from skillbelt.materialize import Message
+from skillbelt.agent.compaction import HEADER, kept_from, lost, shortened, size_of, summary_of
+from skillbelt.conversation.messages import Message
 from skillbelt.values import Limits
 from tests.agent.scripted import Scripted, called, final, of, play, said
 from tests.tree import Tree

@@ -55,7 +55,9 @@ def test_output_that_is_no_text_is_still_told() -> None:
 
 
 def test_usages_add_up() -> None:
-    assert Usage(1, 2, 3, 4).plus(Usage(10, 20, 30, 40)) == Usage(11, 22, 33, 44, 2)
+    assert Usage(1, 2, 3, 4).plus(Usage(10, 20, 30, 40)) == Usage(
+        input_tokens=11, output_tokens=22, cached_tokens=33, cache_write_tokens=44, requests=2
+    )
 
 
 def test_events_are_frozen() -> None:

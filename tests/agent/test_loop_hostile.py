@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from skillbelt import Runtime
 from skillbelt.agent import Agent, Called, Final, Reply, Usage
-from skillbelt.agent.place import mended
-from skillbelt.agent.wire import history
-from skillbelt.definitions import DEFINITIONS
+from skillbelt.agent.history import mended
+from skillbelt.agent.provider import history
 from skillbelt.store.memory import MemoryStore
+from skillbelt.tools.definitions import DEFINITIONS
 from tests.agent.scripted import Scripted, play
 
 TEXT = st.text(max_size=20)

@@ -305,7 +305,9 @@ def test_the_newer_protocol_of_openai_does_as_well(belt: Runtime) -> None:
         sent = server.requests[1]["input"]
     assert results(events) == ["loaded: greet"]
     assert final(events).text == "mellifluous"
-    assert final(events).usage == Usage(200, 20, 160, 0, 2)
+    assert final(events).usage == Usage(
+        input_tokens=200, output_tokens=20, cached_tokens=160, cache_write_tokens=0, requests=2
+    )
     assert [item.get("type") for item in sent[-2:]] == ["function_call", "function_call_output"]
     assert sent[-1]["output"].startswith("[Loaded] greet")
 

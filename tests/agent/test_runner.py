@@ -73,7 +73,9 @@ def test_the_usage_of_every_request_is_told_and_summed(belt: Runtime) -> None:
     model = Scripted(called(("skill_list", {})), said("done"))
     events = play(Agent(belt, model))
     assert of(events, Usage) == [Usage(100, 10, 80, 0)] * 2
-    assert final(events).usage == Usage(200, 20, 160, 0, 2)
+    assert final(events).usage == Usage(
+        input_tokens=200, output_tokens=20, cached_tokens=160, cache_write_tokens=0, requests=2
+    )
 
 
 def test_a_session_goes_on_with_the_next_message(belt: Runtime) -> None:

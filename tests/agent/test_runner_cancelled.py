@@ -13,8 +13,8 @@ import pytest
 
 from skillbelt import Runtime
 from skillbelt.agent import Agent, HostTool, Reply, Runner
+from skillbelt.agent.history import mended
 from skillbelt.agent.models import provided
-from skillbelt.agent.place import mended
 from skillbelt.store.memory import MemoryStore
 from tests.agent.scripted import Scripted, final
 from tests.openai_server import Answer, Broken, Calls, Server, called, said, serving

@@ -28,7 +28,7 @@ from skillbelt.agent import (
     TextDelta,
     ToolCall,
 )
-from skillbelt.agent.place import mended
+from skillbelt.agent.history import mended
 from tests.agent.scripted import Scripted, called, final, messages, of, play, results, roles, said
 from tests.benches import alive
 from tests.tree import Tree

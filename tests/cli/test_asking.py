@@ -7,7 +7,7 @@ import json
 import pytest
 
 from skillbelt.cli.asking import question
-from skillbelt.permission import Request
+from skillbelt.permission.rules import Request
 from tests.terminal import CHOICE, REASON, Paste, on_terminal
 from tests.tree import Tree
 

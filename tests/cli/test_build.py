@@ -8,7 +8,7 @@ import pytest
 
 from skillbelt.cli import build
 from skillbelt.errors import ConfigError, SkillNotFound
-from tests.build.skills import WAT, skill
+from tests.running.build.skills import WAT, skill
 from tests.sandbox.guests import hosts
 from tests.tree import Tree
 

@@ -18,8 +18,8 @@ import pytest
 
 from skillbelt.cli import main
 from tests.benches import alive
+from tests.discovery.sources.server import eventually
 from tests.openai_server import Slow, called, said, serving
-from tests.sources.server import eventually
 from tests.tree import Done, Tree
 
 SKILLS = "project/.agents/skills"

@@ -7,13 +7,15 @@ import pytest
 
 from skillbelt.cli import doctor as cli_doctor
 from skillbelt.cli import main
-from skillbelt.sandbox import cgroups, probes, registry
-from skillbelt.sandbox.landlock import LandlockSandbox
+from skillbelt.sandbox import registry
+from skillbelt.sandbox.linux import cgroups
+from skillbelt.sandbox.linux.landlock import LandlockSandbox
 from skillbelt.sandbox.none import NoSandbox
-from skillbelt.sandbox.probes import FILES, PROBES, Probe
-from skillbelt.sandbox.process import Run
+from skillbelt.sandbox.process.run import Run
+from skillbelt.sandbox.process.supervised import supervised_plan
 from skillbelt.sandbox.protocol import Job, Listener, Running, Sandbox
-from skillbelt.sandbox.supervised import supervised_plan
+from skillbelt.testing import probes
+from skillbelt.testing.probes import FILES, PROBES, Probe
 from tests.terminal import on_terminal
 from tests.tree import Tree
 
@@ -291,7 +293,7 @@ def test_a_sandbox_that_holds_nothing_back_is_not_attacked(
 
 # What the interpreter of the command runs first.
 SOME = """
-from skillbelt.sandbox import probes
+from skillbelt.testing import probes
 probes.PROBES = probes.PROBES[::6]
 """
 
@@ -317,7 +319,9 @@ def test_every_sandbox_of_this_machine_is_attacked(tree: Tree) -> None:
 PROGRAM = """
 import sys
 from skillbelt.cli import doctor as cli_doctor
-from skillbelt.sandbox import cgroups, probes, registry
+from skillbelt.sandbox import registry
+from skillbelt.sandbox.linux import cgroups
+from skillbelt.testing import probes
 probes.PROBES = probes.FILES[:2]
 registry.sandboxes = lambda *_: (registry.LandlockSandbox(),)
 """

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from skillbelt import Catalog
-from tests.sources.archives import SKILL, zipped
+from tests.discovery.sources.archives import SKILL, zipped
 from tests.terminal import on_terminal
 from tests.tree import Tree
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.audit import AuditEvent, AuditLog, open_audit
 from skillbelt.cli.log import since
 from skillbelt.errors import ConfigError
+from skillbelt.permission.audit import AuditEvent, AuditLog, open_audit
 from tests.printing import Printing, printing
 from tests.terminal import on_terminal
 from tests.tree import Tree
@@ -190,9 +190,17 @@ def test_nothing_from_a_skill_reaches_the_terminal(tree: Tree) -> None:
     data = dict.fromkeys(("type", "by", "reason", "value", "outcome"), HOSTILE)
     rule = {HOSTILE: HOSTILE, "pattern": HOSTILE}
     event = AuditEvent(
-        NOW, "decision", HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE,
-        {**data, "patterns": [HOSTILE], "rule": rule},
-    )  # fmt: skip
+        time=NOW,
+        type="decision",
+        project=HOSTILE,
+        user=HOSTILE,
+        session=HOSTILE,
+        agent=HOSTILE,
+        initiator=HOSTILE,
+        skill=HOSTILE,
+        hash=HOSTILE,
+        data={**data, "patterns": [HOSTILE], "rule": rule},
+    )
     open_audit(tree.settings()).append(event)
     screen = on_terminal(tree, "log", columns=300)
     assert screen.exit_code == 0

@@ -12,8 +12,10 @@ from skillbelt.values import Diagnostic
 from tests.terminal import on_terminal
 from tests.tree import Tree
 
-INFO = Diagnostic("a", "info", "/x", None, "said")
-WARNING = Diagnostic("b", "warning", "/x\x1b", 2, "two\nlines", "mend it")
+INFO = Diagnostic(code="a", severity="info", path="/x", line=None, message="said")
+WARNING = Diagnostic(
+    code="b", severity="warning", path="/x\x1b", line=2, message="two\nlines", remedy="mend it"
+)
 
 
 def arguments(**given: object) -> argparse.Namespace:

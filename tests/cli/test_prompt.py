@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from skillbelt.disclose import Format, overview
+from skillbelt.disclosure.overview import Format, overview
 from tests.terminal import on_terminal
 from tests.tree import Tree
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from tests.sources.archives import SKILL, zipped
-from tests.sources.server import running
+from tests.discovery.sources.archives import SKILL, zipped
+from tests.discovery.sources.server import running
 from tests.tree import Tree
 
 

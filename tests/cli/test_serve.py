@@ -11,7 +11,7 @@ import sys
 import httpx2
 import pytest
 
-from tests.serve.clients import SERVE
+from tests.mcp.clients import SERVE
 from tests.tree import Tree
 
 TOKEN = re.compile(r"Authorization: Bearer (\S+)\n")

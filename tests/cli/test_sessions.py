@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 
 from skillbelt.events import NewEvent
-from skillbelt.ledger import Ledger
-from skillbelt.permission import Request
+from skillbelt.permission.remembered import Ledger
+from skillbelt.permission.rules import Request
 from skillbelt.store import SessionKey, open_store
 from skillbelt.store.sqlite import SqliteStore
 from tests.terminal import on_terminal

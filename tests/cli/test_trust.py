@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from skillbelt.audit import AuditEvent, open_audit, user_name
-from skillbelt.owners import folder_identity
+from skillbelt.files.owners import folder_identity
+from skillbelt.permission.audit import AuditEvent, open_audit, user_name
 from skillbelt.trust import Trust
 from tests.terminal import on_terminal
 from tests.tree import Tree

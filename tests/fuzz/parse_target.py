@@ -14,7 +14,7 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports(include=["skillbelt"]):
-    from skillbelt import fields, parse, quick, repair, strict
+    from skillbelt.format import fields, frontmatter, yaml, yaml_fast, yaml_repair
     from skillbelt.values import Limits
 
 LIMITS = Limits()
@@ -24,27 +24,27 @@ STATES = ("strict", "repaired", "derived", "skipped")
 def one_input(data: bytes) -> None:
     """Every promise that holds for any bytes at all."""
     for derive in (True, False):
-        parsed = parse.parse(data, path="x/SKILL.md", folder="x", derive=derive)
+        parsed = frontmatter.parse(data, path="x/SKILL.md", folder="x", derive=derive)
         assert parsed.state in STATES
         assert 0 <= parsed.body_offset <= len(data)
         assert parsed.diagnostics or parsed.state == "strict"
         json.dumps(parsed.fields, allow_nan=False).encode()
         fields.to_frontmatter(parsed.fields)
         assert fields.skill_name(parsed.fields, "x").id
-    assert isinstance(parse.needs_more(data, LIMITS), bool)
-    parse.key_lines(data)
+    assert isinstance(frontmatter.needs_more(data, LIMITS), bool)
+    frontmatter.key_lines(data)
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-    repair.read(text, LIMITS)
-    repair.find(text)
+    yaml_repair.read(text, LIMITS)
+    yaml_repair.find(text)
     agree(text + "\n")
 
 
 def agree(text: str) -> None:
     """The fast reader says what libyaml says, or nothing."""
-    fast = quick.read(text)
+    fast = yaml_fast.read(text)
     if fast is not None:
-        full = strict.full(text, LIMITS)
-        assert isinstance(full, strict.Loaded), full
+        full = yaml.full(text, LIMITS)
+        assert isinstance(full, yaml.Loaded), full
         assert repr(full.fields) == repr(fast), (full.fields, fast)
 
 

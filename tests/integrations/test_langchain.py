@@ -21,7 +21,7 @@ from langgraph.prebuilt import ToolNode
 from pydantic import Field, SecretStr
 
 from skillbelt import Runtime
-from skillbelt.integrations.kit import Kit
+from skillbelt.integrations.common import Kit
 from skillbelt.integrations.langchain import SkillMiddleware, skill_tools
 from tests.openai_server import called, said, serving
 

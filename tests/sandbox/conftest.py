@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from skillbelt.sandbox.conformance import Place
-from skillbelt.sandbox.identity import current_identity
+from skillbelt.sandbox.linux.identity import current_identity
+from skillbelt.testing.sandbox_suite import Place
 
 
 @pytest.fixture

@@ -22,11 +22,11 @@ from typing import NamedTuple, NoReturn
 
 import pytest
 
-from skillbelt.sandbox.conformance import Place
-from skillbelt.sandbox.container_engine import LABEL
-from skillbelt.sandbox.identity import current_identity
+from skillbelt.files.remove import remove_tree
+from skillbelt.sandbox.container.engine import LABEL
+from skillbelt.sandbox.linux.identity import current_identity
 from skillbelt.sandbox.protocol import Outcome
-from skillbelt.trees import remove_tree
+from skillbelt.testing.sandbox_suite import Place
 
 NAMES = ("docker", "podman")
 START_SECONDS, STOP_SECONDS = 30.0, 15.0

@@ -7,9 +7,9 @@ import tempfile
 from functools import lru_cache
 from typing import Any
 
-from skillbelt.sandbox.conformance import Place
 from skillbelt.sandbox.protocol import Job, Mount
 from skillbelt.settings import Settings
+from skillbelt.testing.sandbox_suite import Place
 
 _IMPORTS = {
     "args_get": "(param i32 i32) (result i32)",

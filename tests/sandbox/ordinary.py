@@ -14,10 +14,13 @@ USER = 61_999
 _CHILD = f"""
 import encodings.idna, encodings.ascii, gc, json, os, random, shutil, sys, tempfile, traceback
 import _posixsubprocess, concurrent.futures.thread, ctypes, fcntl, inspect, pty, resource, signal
-from skillbelt.sandbox import attacks, cgroups, conformance, egress, identity, landlock, linux
-from skillbelt.sandbox import limits, none, probes, process, registry, seccomp, spawn
-from skillbelt.sandbox import supervised, usage, watch
-from skillbelt.sandbox.conformance import Place
+from skillbelt.sandbox import none, registry
+from skillbelt.sandbox.linux import bubblewrap as linux
+from skillbelt.sandbox.linux import cgroups, identity, landlock, seccomp
+from skillbelt.sandbox.network import proxy as egress
+from skillbelt.sandbox.process import limits, run as process, spawn, supervised, usage, watch
+from skillbelt.testing import attacks, probes, sandbox_suite as conformance
+from skillbelt.testing.sandbox_suite import Place
 from skillbelt.sandbox.protocol import Job, Mount, run
 from skillbelt.values import Capabilities, Limits
 try:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-from skillbelt.sandbox.conformance import Place
-from skillbelt.sandbox.egress import Egress, bridge
-from skillbelt.sandbox.identity import current_identity, interpreter
+from skillbelt.sandbox.linux.identity import current_identity, interpreter
+from skillbelt.sandbox.network.proxy import Egress, bridge
 from skillbelt.sandbox.protocol import Mount, Outcome, Sandbox, run
+from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Capabilities
 
 THROUGH_THE_PROXY_ALONE = b"from outside\nshut\nshut\nshut\n"

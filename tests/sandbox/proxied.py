@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from skillbelt.sandbox.bridge import open_port
-from skillbelt.sandbox.egress import Egress
-from tests.sources.server import Server
+from skillbelt.sandbox.inside.bridge import open_port
+from skillbelt.sandbox.network.proxy import Egress
+from tests.discovery.sources.server import Server
 
 NAMES = {
     "example.com": ["127.0.0.1"],

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.sandbox.container_channel import Channel, Lost
-from skillbelt.sandbox.container_keeper import HEADER
+from skillbelt.sandbox.container.channel import Channel, Lost
+from skillbelt.sandbox.inside.container import HEADER
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.sandbox import container_counters
-from skillbelt.sandbox.conformance import Place
-from skillbelt.sandbox.container_counters import (
+from skillbelt.sandbox.container import counters
+from skillbelt.sandbox.container.counters import (
     ContainerWatch,
     Counts,
     Group,
     in_group,
     limits_enforced,
 )
+from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Limits
 
 
@@ -57,9 +57,9 @@ def group(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     request.param(tmp_path / "cgroup")
     table = tmp_path / "table"
     table.write_text(TABLES[request.param])
-    monkeypatch.setattr(container_counters, "MOUNT", str(tmp_path / "cgroup"))
-    monkeypatch.setattr(container_counters, "_UNIFIED", (str(tmp_path / "cgroup"),))
-    monkeypatch.setattr(container_counters, "_TABLE", str(table))
+    monkeypatch.setattr(counters, "MOUNT", str(tmp_path / "cgroup"))
+    monkeypatch.setattr(counters, "_UNIFIED", (str(tmp_path / "cgroup"),))
+    monkeypatch.setattr(counters, "_TABLE", str(table))
     return Group(1)
 
 

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.sandbox import container_engine
-from skillbelt.sandbox.conformance import Place
-from skillbelt.sandbox.container import ContainerSandbox, _faults
-from skillbelt.sandbox.container_engine import LABEL, Engine, Shape, check_socket, engine_url
-from skillbelt.sandbox.container_image import find_image
-from skillbelt.sandbox.container_keeper import NAMESPACES, about_me
+from skillbelt.sandbox.container import engine as container_engine
+from skillbelt.sandbox.container.engine import LABEL, Engine, Shape, check_socket, engine_url
+from skillbelt.sandbox.container.image import find_image
+from skillbelt.sandbox.container.sandbox import ContainerSandbox, _faults
+from skillbelt.sandbox.inside.container import NAMESPACES, about_me
 from skillbelt.sandbox.protocol import run
 from skillbelt.settings import Settings
+from skillbelt.testing.sandbox_suite import Place
 from tests.sandbox.engines import OTHER_RUNTIME, url_of
 from tests.sandbox.engines import any_engine as any_engine
 from tests.sandbox.engines import engine as engine
@@ -99,7 +99,7 @@ def test_a_socket_of_others_is_told() -> None:
     code = f"""
 import os
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.sandbox.container_engine import check_socket
+from skillbelt.sandbox.container.engine import check_socket
 if os.getuid() == 0:
     os.setuid({USER})
 try:
@@ -186,7 +186,7 @@ def test_without_the_library_the_extra_is_named(
 def test_importing_the_sandbox_imports_no_library() -> None:
     """Whoever lists skills does not pay for it."""
     code = (
-        "import sys; from skillbelt.sandbox import container\n"
+        "import sys; from skillbelt.sandbox.container import sandbox as container\n"
         "print([name for name in ('docker', 'requests', 'urllib3') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
@@ -253,7 +253,7 @@ def test_what_was_never_started_is_cleared_away(engine: str, place: Place) -> No
     """A runtime can be killed between the two; what is younger may be just about to start."""
     maker = Engine(engine, {})
     image = find_image(maker, "", lambda text: None)
-    shape = Shape((), False, 2**28, 16, 2**20)
+    shape = Shape(mounts=(), network=False, memory_bytes=2**28, processes=16, temporary_bytes=2**20)
     with maker._seccomp(False) as filter_text:
         config = maker._config(image.id, shape, ["true"], [], filter_text)
         made = maker.client.create_container_from_config(config)["Id"]

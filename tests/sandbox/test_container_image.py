@@ -12,18 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.sandbox.conformance import Place
-from skillbelt.sandbox.container import ContainerSandbox
-from skillbelt.sandbox.container_engine import Engine
-from skillbelt.sandbox.container_image import (
-    REPOSITORY,
-    find_image,
-    system_archive,
-    system_mounts,
-)
-from skillbelt.sandbox.identity import interpreter, trusted_program
+from skillbelt.sandbox.container.engine import Engine
+from skillbelt.sandbox.container.image import REPOSITORY, find_image, system_archive, system_mounts
+from skillbelt.sandbox.container.sandbox import ContainerSandbox
+from skillbelt.sandbox.linux.identity import interpreter, trusted_program
 from skillbelt.sandbox.protocol import run
 from skillbelt.settings import Settings
+from skillbelt.testing.sandbox_suite import Place
 from tests.sandbox.engines import any_engine as any_engine
 from tests.sandbox.engines import engine as engine
 from tests.sandbox.engines import place as place
@@ -185,7 +180,7 @@ except OSError as error:
 def test_where_no_python_can_be_used_nothing_runs(
     any_engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from skillbelt.sandbox import container_image
+    from skillbelt.sandbox.container import image as container_image
 
     assert interpreter() is not None
     monkeypatch.setattr(container_image, "interpreter", lambda: None)

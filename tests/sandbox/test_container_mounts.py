@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
-from skillbelt.sandbox import container_mounts
-from skillbelt.sandbox.container_mounts import exposed, identities, with_submounts
+from skillbelt.sandbox.container import mounts as container_mounts
+from skillbelt.sandbox.container.mounts import exposed, identities, with_submounts
 from skillbelt.sandbox.protocol import Mount
 
 

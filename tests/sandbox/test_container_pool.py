@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.sandbox.container_pool import Container, Pool
+from skillbelt.sandbox.container.pool import Container, Pool
 
 HANG_SECONDS = 20.0
 

@@ -12,13 +12,13 @@ from contextlib import suppress
 import pytest
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.sandbox import container_keeper as keeper
-from skillbelt.sandbox.conformance import Place
-from skillbelt.sandbox.container_channel import Channel
-from skillbelt.sandbox.container_counters import ContainerWatch, Group
-from skillbelt.sandbox.container_pool import Container, Pool
-from skillbelt.sandbox.container_run import ContainerRun, Given, Heard
+from skillbelt.sandbox.container.channel import Channel
+from skillbelt.sandbox.container.counters import ContainerWatch, Group
+from skillbelt.sandbox.container.pool import Container, Pool
+from skillbelt.sandbox.container.run import ContainerRun, Given, Heard
+from skillbelt.sandbox.inside import container as keeper
 from skillbelt.sandbox.protocol import Captured, Job, Outcome
+from skillbelt.testing.sandbox_suite import Place
 
 HANG_SECONDS = 20.0
 
@@ -67,7 +67,15 @@ class Stage:
         job: Job = self._place.job("true", **fields)
         self.theirs.sendall(first)
         watch = ContainerWatch(job, "/tmp", Group(0), os.getpid())
-        return ContainerRun(job, {}, self.container, self.pool, {"a": "b"}, watch, None)
+        return ContainerRun(
+            job=job,
+            task={},
+            container=self.container,
+            pool=self.pool,
+            enforced={"a": "b"},
+            watch=watch,
+            listener=None,
+        )
 
     def outcome(self, *said: bytes, **fields: object) -> Outcome:
         running = self.start(STARTED, **fields)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from skillbelt.sandbox import seccomp, syscalls
-from skillbelt.sandbox.container_seccomp import profile
-from tests.sandbox.test_seccomp import AUDIT, answer
+from skillbelt.sandbox.container.seccomp import profile
+from skillbelt.sandbox.linux import seccomp, syscalls
+from tests.sandbox.test_linux_seccomp import AUDIT, answer
 
 COLUMNS = {"x86_64": 0, "aarch64": 1}
 # The calls whose arguments decide: where those are, and what is worth trying there.

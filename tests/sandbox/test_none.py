@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from skillbelt.sandbox.conformance import Place, SandboxConformance
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.protocol import run
+from skillbelt.testing.sandbox_suite import Place, SandboxConformance
 
 
 class TestNone(SandboxConformance):

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from skillbelt.sandbox.conformance import Place
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.protocol import Captured, Outcome, run
+from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Capabilities
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from skillbelt.errors import ConfigError, RunRefused, SandboxUnavailable
-from skillbelt.sandbox import linux
-from skillbelt.sandbox.landlock import LandlockSandbox
-from skillbelt.sandbox.linux import LinuxSandbox
+from skillbelt.format.skill import Skill
+from skillbelt.sandbox.linux import bubblewrap
+from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
+from skillbelt.sandbox.linux.landlock import LandlockSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.registry import choice_of, choose, name_for, native_sandboxes, sandboxes
 from skillbelt.settings import Settings
-from skillbelt.skill import Skill
 
 
 def broken(self: object) -> str:
@@ -80,8 +80,8 @@ def test_an_unknown_name_is_a_wrong_setting() -> None:
 
 def test_without_bubblewrap_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack 68."""
-    monkeypatch.setattr(linux, "trusted_program", lambda name: None)
-    linux._preflight.cache_clear()
+    monkeypatch.setattr(bubblewrap, "trusted_program", lambda name: None)
+    bubblewrap._preflight.cache_clear()
     with pytest.raises(SandboxUnavailable, match="install the package 'bubblewrap'"):
         choose("bubblewrap")
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.sandbox.conformance import Place
 from skillbelt.sandbox.protocol import run
-from skillbelt.sandbox.wasm import WasmSandbox
-from skillbelt.sandbox.wasm_cache import Cache
+from skillbelt.sandbox.wasm.cache import Cache
+from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
+from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Limits
 from tests.sandbox import guests
 
@@ -243,7 +243,7 @@ def test_without_a_usable_folder_it_runs_all_the_same(
 _AT_ONCE = """
 import sys
 from skillbelt.sandbox.protocol import Job, Mount, run
-from skillbelt.sandbox.wasm import WasmSandbox
+from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
 cache, folder, work = sys.argv[1:]
 told = []

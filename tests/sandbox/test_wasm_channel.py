@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from skillbelt.sandbox.wasm_channel import Broken, Channel, EngineGone, Worker
-from skillbelt.sandbox.wasm_pool import EngineProcess, Pool
+from skillbelt.sandbox.wasm.channel import Broken, Channel, EngineGone, Worker
+from skillbelt.sandbox.wasm.pool import EngineProcess, Pool
 from skillbelt.values import Limits
 
 
@@ -64,11 +64,11 @@ def test_what_is_no_message_is_told(ends: tuple[socket.socket, socket.socket], d
 
 
 def test_what_is_sent_is_what_a_worker_reads(ends: tuple[socket.socket, socket.socket]) -> None:
-    from skillbelt.sandbox import wasm_worker
+    from skillbelt.sandbox.wasm import worker
 
     Channel(ends[0], 0).send({"status": 200}, b"body")
-    assert wasm_worker.read_frame(ends[1]) == ({"status": 200}, b"body")
-    ends[1].sendall(wasm_worker.frame({"result": {}}, b"x"))
+    assert worker.read_frame(ends[1]) == ({"status": 200}, b"body")
+    ends[1].sendall(worker.frame({"result": {}}, b"x"))
     channel = Channel(ends[0], 1)
     channel.receive()
     assert channel.message() == ({"result": {}}, b"x")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillbelt.sandbox.wasm_command import NotHere, program_of
+from skillbelt.sandbox.wasm.command import NotHere, program_of
 
 
 @pytest.mark.parametrize(

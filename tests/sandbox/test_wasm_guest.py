@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from skillbelt.sandbox.conformance import Place
-from skillbelt.sandbox.identity import current_identity
+from skillbelt.sandbox.linux.identity import current_identity
 from skillbelt.sandbox.protocol import Mount, Outcome, run
-from skillbelt.sandbox.wasm import WasmSandbox
+from skillbelt.sandbox.wasm.sandbox import WasmSandbox
+from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Limits
 from tests.sandbox import guests
 
@@ -428,8 +428,8 @@ def test_it_holds_without_landlock_too(
     sandbox: WasmSandbox, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine alone then keeps the guest in its folders; nobody is told otherwise."""
-    for module in ("wasm", "wasm_run", "wasm_modules"):
-        monkeypatch.setattr(f"skillbelt.sandbox.{module}.version", lambda: 0)
+    for module in ("sandbox", "run", "modules"):
+        monkeypatch.setattr(f"skillbelt.sandbox.wasm.{module}.version", lambda: 0)
     outcome = outcome_of(sandbox, place, guests.opening("../../../../../../../etc/passwd"))
     assert outcome.enforced["files"] == "WASI folders"
     assert b"root:" not in outcome.stdout.data and b"00" not in outcome.stdout.data.split(b"\n")

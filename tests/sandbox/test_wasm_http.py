@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from skillbelt.sandbox.conformance import Place
-from skillbelt.sandbox.egress import Egress, bridge
-from skillbelt.sandbox.identity import current_identity
+from skillbelt.sandbox.linux.identity import current_identity
+from skillbelt.sandbox.network.proxy import Egress, bridge
 from skillbelt.sandbox.protocol import Mount, Outcome, run
-from skillbelt.sandbox.wasm import WasmSandbox
-from skillbelt.sandbox.wasm_http import Fetcher, door_of
+from skillbelt.sandbox.wasm.http import Fetcher, door_of
+from skillbelt.sandbox.wasm.sandbox import WasmSandbox
+from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Capabilities, Limits
 from tests.sandbox import guests
 

@@ -10,14 +10,8 @@ from typing import Any
 
 import pytest
 
-from skillbelt.sandbox.wasm_cache import Cache
-from skillbelt.sandbox.wasm_modules import (
-    Modules,
-    Ready,
-    Unusable,
-    compile_limits,
-    worker_limits,
-)
+from skillbelt.sandbox.wasm.cache import Cache
+from skillbelt.sandbox.wasm.modules import Modules, Ready, Unusable, compile_limits, worker_limits
 from skillbelt.values import Limits
 
 MODULE = b"\0asm\1\0\0\0"

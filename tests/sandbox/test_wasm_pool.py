@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.sandbox import wasm_pool
-from skillbelt.sandbox.identity import current_identity
-from skillbelt.sandbox.spawn import descendants
-from skillbelt.sandbox.wasm_pool import EngineProcess, Pool
+from skillbelt.sandbox.linux.identity import current_identity
+from skillbelt.sandbox.process.spawn import descendants
+from skillbelt.sandbox.wasm import pool as wasm_pool
+from skillbelt.sandbox.wasm.pool import EngineProcess, Pool
 from skillbelt.values import Limits
 
 
@@ -88,7 +88,7 @@ def test_the_engine_may_lie_where_only_root_can_read(
     packages = closed / "packages"
     packages.symlink_to(wasm_pool.packages())
     here = closed / "here"
-    here.symlink_to(Path(wasm_pool.__file__).parent)
+    here.symlink_to(Path(wasm_pool.__file__).parents[1])
     monkeypatch.setattr(wasm_pool, "packages", lambda: str(packages))
     monkeypatch.setattr(wasm_pool, "_HERE", str(here))
     pool = Pool(Limits())
@@ -143,7 +143,7 @@ def test_a_folder_that_nobody_uses_is_removed() -> None:
 
 _FORKS = """
 import os, sys
-from skillbelt.sandbox.wasm_pool import Pool
+from skillbelt.sandbox.wasm.pool import Pool
 from skillbelt.values import Limits
 pool = Pool(Limits())
 engine = pool.engine()

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.sandbox import wasm_pool
-from skillbelt.sandbox.conformance import HANG_SECONDS, Place
+from skillbelt.sandbox.process.spawn import descendants
 from skillbelt.sandbox.protocol import Outcome, Running, run
-from skillbelt.sandbox.spawn import descendants
-from skillbelt.sandbox.wasm import WasmSandbox
+from skillbelt.sandbox.wasm import pool
+from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
+from skillbelt.testing.sandbox_suite import HANG_SECONDS, Place
 from skillbelt.values import Limits
 from tests.sandbox import guests
 from tests.sandbox.guests import ECHO, SLEEP, SPIN
@@ -183,15 +183,16 @@ def test_an_engine_that_can_not_fork_is_replaced(
 ) -> None:
     """And what it runs goes on."""
     here = Path(place.beside("here"))
-    for name in ("launch.py", "wasm_worker.py", "wasm_guest.py"):
-        shutil.copy(Path(wasm_pool.__file__).with_name(name), here)
-    with (here / "wasm_worker.py").open("a") as file:
+    for name in ("inside/launch.py", "wasm/worker.py", "wasm/guest.py"):
+        (here / name).parent.mkdir(exist_ok=True)
+        shutil.copy(Path(pool.__file__).parents[1] / name, here / name)
+    with (here / "wasm" / "worker.py").open("a") as file:
         file.write(_NO_ROOM)
-    monkeypatch.setattr(wasm_pool, "_HERE", str(here))
+    monkeypatch.setattr(pool, "_HERE", str(here))
     made = WasmSandbox()
     running = begun(made, place, "1.wasm")
     before = engine(made)
-    (here / "full").write_text(str(before))
+    (here / "wasm" / "full").write_text(str(before))
     outcome = run(made, guests.job(place, guests.hello("fresh"), name="2.wasm"))
     assert outcome.exit_code == 0, outcome
     assert engine(made) != before
@@ -260,7 +261,7 @@ def test_an_idle_engine_ends_and_is_started_again(place: Place) -> None:
 
 _FORGOTTEN = """
 import sys
-from skillbelt.sandbox.wasm import WasmSandbox
+from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 sandbox = WasmSandbox()
 assert sandbox.unavailable() is None
 print(sandbox._pool.engine().pid, sandbox._pool.place())
@@ -283,7 +284,7 @@ def test_one_that_was_never_closed_leaves_nothing_either() -> None:
 _KILLED = """
 import os, sys, threading, time
 from skillbelt.sandbox.protocol import Job, Mount
-from skillbelt.sandbox.wasm import WasmSandbox
+from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 folder, work = sys.argv[1:]
 sandbox = WasmSandbox()
 mounts = (Mount(folder, "/guests"), Mount(work, work, True))
@@ -329,10 +330,10 @@ def alive(pid: int) -> bool:
 # The engine and the interpreter may lie where only root can read: all is loaded before.
 _AS_USER = """
 import ctypes, encodings.idna, json, os, random, shutil, sys, tempfile, traceback
-import _posixsubprocess, skillbelt.wasm_hosts
-from skillbelt.sandbox import wasm
-from skillbelt.sandbox.conformance import Place
-from skillbelt.sandbox.identity import current_identity
+import _posixsubprocess, skillbelt.sandbox.wasm.interpreters
+from skillbelt.sandbox.wasm import sandbox as wasm
+from skillbelt.testing.sandbox_suite import Place
+from skillbelt.sandbox.linux.identity import current_identity
 from skillbelt.sandbox.protocol import run
 modules = json.loads(sys.argv[1])
 os.chdir("/")

@@ -7,9 +7,9 @@ import os
 import pytest
 
 from skillbelt.errors import PathEscape, SandboxUnavailable
-from skillbelt.sandbox.conformance import Place
 from skillbelt.sandbox.protocol import Job, Mount
-from skillbelt.sandbox.wasm_view import View
+from skillbelt.sandbox.wasm.view import View
+from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Capabilities
 
 

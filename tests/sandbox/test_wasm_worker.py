@@ -13,16 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.sandbox import landlock, wasm_pool
-from skillbelt.sandbox.conformance import Place
-from skillbelt.sandbox.identity import current_identity
+from skillbelt.sandbox.linux import landlock
+from skillbelt.sandbox.linux.identity import current_identity
 from skillbelt.sandbox.protocol import Outcome, run
-from skillbelt.sandbox.wasm import WasmSandbox
+from skillbelt.sandbox.wasm import pool
+from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
+from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Limits
 from tests.sandbox import guests
 
-SOURCE = Path(wasm_pool.__file__).parent
+SOURCE = Path(pool.__file__).parents[1]
 # In place of the guest, this is what runs in the worker; what it says comes back as the outcome.
 _BROKEN_OUT = """
 import resource, signal, socket, stat, struct, sys, time
@@ -72,13 +73,14 @@ def broken() -> Iterator[Broken]:
     os.chmod(folder, 0o755)
     here = Path(folder, "here")
     here.mkdir()
-    for name in ("launch.py", "wasm_worker.py"):
-        shutil.copy(SOURCE / name, here)
-    text = (SOURCE / "wasm_guest.py").read_text()
-    (here / "wasm_guest.py").write_text(text + _BROKEN_OUT)
+    for name in ("inside/launch.py", "wasm/worker.py", "wasm/guest.py"):
+        (here / name).parent.mkdir(exist_ok=True)
+        shutil.copy(SOURCE / name, here / name)
+    with open(here / "wasm" / "guest.py", "a", encoding="utf-8") as guest:
+        guest.write(_BROKEN_OUT)
     sandbox = WasmSandbox(Settings(cache_dir=os.path.join(folder, "cache")))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wasm_pool, "_HERE", str(here))
+        patch.setattr(pool, "_HERE", str(here))
         patch.setenv("A_TOKEN", "secret")
         place = Place(folder, current_identity())
         yield Broken(sandbox, place, os.path.join(folder, "cache", "wasm"))

@@ -22,7 +22,15 @@ def code(made: Document, word: str) -> int:
 
 
 def test_a_word_is_known_by_where_it_stands() -> None:
-    made = document(Parts("csv-report", "Makes charts.", "", "# Usage\n\nOpen the table.", "plot"))
+    made = document(
+        Parts(
+            name="csv-report",
+            description="Makes charts.",
+            head="",
+            body="# Usage\n\nOpen the table.",
+            files="plot",
+        )
+    )
     assert code(made, "csv") == 1 << NAMED
     assert code(made, "charts") == 1 << DESCRIBED
     assert code(made, "usage") == 1 << HEADED | 1

@@ -96,7 +96,7 @@ def test_another_process_need_not_read_the_skills_again(skills: Tree) -> None:
     before = names(first.search("qpdf"))
     first.close()
     program = (
-        "import skillbelt.search.upkeep as e\n"
+        "import skillbelt.search.indexer as e\n"
         "def no(*_): raise AssertionError('read again')\n"
         "e.parts_of = no\n"
         "from skillbelt import Catalog\n"

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
 from skillbelt.search.document import Parts, document
-from skillbelt.search.facts import facts
 from skillbelt.search.lexical import Candidate, hits, score
 from skillbelt.search.query import query
+from skillbelt.search.statistics import facts
 from skillbelt.search.words import number
 
 
 def candidate(name: str, description: str = "", body: str = "", id: int = 1) -> Candidate:
     made = document(Parts(name, description, "", body))
-    return Candidate(id, made.terms, made.codes, made.described, made.length, facts(made))
+    return Candidate(
+        id=id,
+        terms=made.terms,
+        codes=made.codes,
+        described=made.described,
+        length=made.length,
+        facts=facts(made),
+    )
 
 
 PDF = candidate("pdf-merge", "Merges PDF files into one.", "Use qpdf to merge the pages.")

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from skillbelt.format.skill import Skill
 from skillbelt.search.protocol import Ranked, Ranker, Result
 from skillbelt.search.query import Query
-from skillbelt.skill import Skill
 
 
 class Longest:

@@ -5,7 +5,7 @@ import pytest
 from skillbelt.events import NewEvent
 from skillbelt.store import SessionKey, Store
 from skillbelt.store.memory import MemoryStore
-from skillbelt.testing import StoreConformance
+from skillbelt.testing.suites import StoreConformance
 
 
 class TestMemoryStore(StoreConformance):

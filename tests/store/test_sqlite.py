@@ -22,7 +22,7 @@ from skillbelt.errors import ConfigError
 from skillbelt.events import NewEvent
 from skillbelt.store import SessionKey, Store
 from skillbelt.store.sqlite import SqliteStore
-from skillbelt.testing import StoreConformance
+from skillbelt.testing.suites import StoreConformance
 
 KEY = SessionKey("app", "ada", "chat")
 PROCESSES = 8

@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skillbelt.agent.models import OFFLINE, Model
-from skillbelt.definitions import Schema
-from skillbelt.handlers import failed
-from skillbelt.permission import Rule
-from skillbelt.runtime import Runtime
-from skillbelt.shelf import Visible
-from skillbelt.tools import Tool, ToolResult
+from skillbelt.permission.rules import Rule
+from skillbelt.runtime.runtime import Runtime
+from skillbelt.runtime.shelf import Visible
+from skillbelt.tools.definitions import Schema
+from skillbelt.tools.handlers import failed
+from skillbelt.tools.schema import Tool, ToolResult
 from skillbelt.values import Limits
 
 if TYPE_CHECKING:
@@ -36,7 +36,13 @@ class HostTool(NamedTuple):
 
     def offered(self) -> Tool:
         """The tool as a model is told of it."""
-        return Tool(self.name, self.description, self.schema, runner_only, "")
+        return Tool(
+            name=self.name,
+            description=self.description,
+            schema=self.schema,
+            handler=runner_only,
+            kind="",
+        )
 
 
 class Agent(NamedTuple):

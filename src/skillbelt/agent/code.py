@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from skillbelt.conversation import RuntimeSession
 from skillbelt.errors import SkillbeltError
-from skillbelt.handlers import failed
-from skillbelt.run import RunCall
-from skillbelt.skill import Skill
-from skillbelt.tools import ToolResult, Watch
-from skillbelt.workbench import Who
+from skillbelt.format.skill import Skill
+from skillbelt.running.call import RunCall
+from skillbelt.running.executor import Who
+from skillbelt.runtime.session import RuntimeSession
+from skillbelt.tools.handlers import failed
+from skillbelt.tools.schema import ToolResult, Watch
 
 _FENCE = re.compile(r"(`{3,}|~{3,})(\w*)")
 _PROGRAMS = {

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from skillbelt.agent.models import NONE, Model, ModelFailure, Prompt, Reply, asking
-from skillbelt.materialize import Message
+from skillbelt.conversation.messages import Message
 from skillbelt.text import shorten, tokens_of_bytes
-from skillbelt.tools import Tool
+from skillbelt.tools.schema import Tool
 from skillbelt.values import Limits
 
 EVENT = "compacted"

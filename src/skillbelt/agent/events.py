@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from skillbelt.desk import Pending
-from skillbelt.facts import facts
+from skillbelt.permission.waiting import Pending
+from skillbelt.running.facts import facts
 from skillbelt.sandbox.protocol import Stream
 
 # Why a run ended: with an answer, because it was bounded, or because the model could not be used.

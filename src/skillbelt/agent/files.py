@@ -7,9 +7,9 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError
-from skillbelt.materialize import Message
-from skillbelt.permission import Rule
+from skillbelt.permission.rules import Rule
 from skillbelt.text import one_line, xml
 from skillbelt.values import Limits
 

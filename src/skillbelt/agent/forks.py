@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from skillbelt.agent.agents import Agent
-from skillbelt.agent.channel import Listening
 from skillbelt.agent.events import AgentEvent, Final, PermissionRequest, Usage
+from skillbelt.agent.history import Place
 from skillbelt.agent.models import NONE
-from skillbelt.agent.place import Place
+from skillbelt.agent.stream import Listening
 from skillbelt.errors import SkillbeltError
 from skillbelt.events import NewEvent
-from skillbelt.gate import session_id
-from skillbelt.skill import Skill
+from skillbelt.format.skill import Skill
+from skillbelt.permission.gate import session_id
 from skillbelt.store import SessionKey
-from skillbelt.tools import ToolResult, check_arguments
+from skillbelt.tools.schema import ToolResult, check_arguments
 
 FORK = "fork"
 _LOADING = {"skill": "name", "skill_load": "skill"}  # the tools that load, and what names the skill

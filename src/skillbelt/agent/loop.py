@@ -13,8 +13,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from anyio import CancelScope
 
 from skillbelt.agent import code, compaction
-from skillbelt.agent.calls import Outlet
-from skillbelt.agent.channel import Listening
 from skillbelt.agent.events import (
     AgentEvent,
     Compaction,
@@ -26,6 +24,7 @@ from skillbelt.agent.events import (
     Usage,
 )
 from skillbelt.agent.forks import Fork, Relay, fork, forks, returned
+from skillbelt.agent.history import CANCELLED, INTERRUPTED, Place, answer_to
 from skillbelt.agent.models import (
     NONE,
     Called,
@@ -36,18 +35,19 @@ from skillbelt.agent.models import (
     asking,
     keepable,
 )
-from skillbelt.agent.place import CANCELLED, INTERRUPTED, Place, answer_to
-from skillbelt.agent.work import Job, Own, Workshop
-from skillbelt.conversation import Command
+from skillbelt.agent.stream import Listening
+from skillbelt.agent.tool_calls import Outlet
+from skillbelt.agent.tool_results import Job, Own, Workshop
+from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError, SkillbeltError
-from skillbelt.gate import session_id
-from skillbelt.handlers import failed
-from skillbelt.materialize import Message
+from skillbelt.format.skill import Skill
+from skillbelt.permission.gate import session_id
+from skillbelt.runtime.session import Command
+from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
-from skillbelt.skill import Skill
 from skillbelt.text import one_line, shorten
-from skillbelt.threads import in_thread
-from skillbelt.tools import Tool, ToolResult, Watch
+from skillbelt.tools.handlers import failed
+from skillbelt.tools.schema import Tool, ToolResult, Watch
 
 _RUNS = ("skill_run",)  # what is not done twice without anybody having seen how the first ended
 _SHOWN = 300
@@ -346,7 +346,13 @@ class Turn:
     def _outlet(self) -> Outlet:
         gate, session = self.place.session.gate, session_id(self.place.key)
         seconds = self._limits.cancel_timeout_seconds
-        return Outlet(self._told, lambda: gate.desk, session, self._answered, seconds)
+        return Outlet(
+            told=self._told,
+            desk=lambda: gate.desk,
+            session=session,
+            answered=self._answered,
+            end_seconds=seconds,
+        )
 
     async def _carry_out(
         self, calls: Sequence[Called], finished: bool = True, *, again: bool = False

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 from urllib.parse import urlsplit
 
 from skillbelt.agent.events import TextDelta, ThinkingDelta, Usage
+from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError, MissingExtra, SkillbeltError
-from skillbelt.materialize import Message
 from skillbelt.settings import process_environment
 from skillbelt.text import one_line, shorten
-from skillbelt.tools import Tool
+from skillbelt.tools.schema import Tool
 from skillbelt.values import Limits
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Provided:
         from pydantic_ai.exceptions import AgentRunError, UserError
         from pydantic_ai.models import ModelRequestParameters
 
-        from skillbelt.agent.wire import history
+        from skillbelt.agent.provider import history
 
         sent = history(prompt.messages)
         parameters = ModelRequestParameters(
@@ -189,7 +189,7 @@ class Provided:
 
     def _defined(self, tools: Sequence[Tool]) -> list[Any]:
         """The tools as the layer takes them, made once for as long as they last."""
-        from skillbelt.agent.wire import definition
+        from skillbelt.agent.provider import definition
 
         if self._tools[0] != tools:
             self._tools = (tools, [definition(tool) for tool in tools])
@@ -254,28 +254,28 @@ def _size(event: ModelResponseStreamEvent) -> int:
 
 def _reply(response: ModelResponse, remote: bool) -> Reply:
     """The answer as it was given; ModelFailure for one that broke off."""
-    from skillbelt.agent.wire import kept
+    from skillbelt.agent.provider import kept
 
     if response.state != "complete":
         raise ModelFailure("the answer broke off before its end", again=True)
     counted, reason = response.usage, response.finish_reason or ""
     finished = _is_finished(response, remote) and reason != "length"
     return Reply(
-        "".join(part.content for part in response.parts if part.part_kind == "text"),
-        tuple(
+        text="".join(part.content for part in response.parts if part.part_kind == "text"),
+        calls=tuple(
             Called(part.tool_call_id, part.tool_name, part.args)
             for part in response.parts
             if part.part_kind == "tool-call"
         ),
-        Usage(
+        usage=Usage(
             counted.input_tokens,
             counted.output_tokens,
             counted.cache_read_tokens,
             counted.cache_write_tokens,
         ),
-        kept(response),
-        finished,
-        _FAULTS.get(reason, "" if finished else _UNFINISHED),
+        kept=kept(response),
+        finished=finished,
+        fault=_FAULTS.get(reason, "" if finished else _UNFINISHED),
     )
 
 

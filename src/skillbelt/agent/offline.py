@@ -13,18 +13,18 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from skillbelt.agent.agents import runner_only
 from skillbelt.agent.events import TextDelta
 from skillbelt.agent.files import attached
+from skillbelt.agent.history import Place
 from skillbelt.agent.models import NONE, OFFLINE, Called, Piece, Prompt, Reply
-from skillbelt.agent.place import Place
 from skillbelt.agent.ranking import ranked
-from skillbelt.agent.work import Own
+from skillbelt.agent.tool_results import Own
+from skillbelt.conversation.messages import FOOTER, Message
 from skillbelt.errors import SkillbeltError
-from skillbelt.execute import Execution, detect, execute
-from skillbelt.handlers import failed
-from skillbelt.materialize import FOOTER, Message
-from skillbelt.skill import Skill
+from skillbelt.format.skill import Skill
+from skillbelt.running.executor import Who
+from skillbelt.running.json_call import Execution, detect, execute
 from skillbelt.text import one_line, shorten
-from skillbelt.tools import Tool, ToolResult, Watch
-from skillbelt.workbench import Who
+from skillbelt.tools.handlers import failed
+from skillbelt.tools.schema import Tool, ToolResult, Watch
 
 HONEST = "No language model was used."
 EXECUTE = "execute_skill"
@@ -42,7 +42,13 @@ class Offline:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        tool = Tool(EXECUTE, "Run a skill's own script.", {"type": "object"}, runner_only, "")
+        tool = Tool(
+            name=EXECUTE,
+            description="Run a skill's own script.",
+            schema={"type": "object"},
+            handler=runner_only,
+            kind="",
+        )
         self.tools: Mapping[str, tuple[Tool, Own]] = {EXECUTE: (tool, self._execute)}
 
     async def ask(self, prompt: Prompt) -> AsyncIterator[Piece]:

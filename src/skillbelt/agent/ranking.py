@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from skillbelt.conversation import RuntimeSession
-from skillbelt.skill import Skill
+from skillbelt.format.skill import Skill
+from skillbelt.runtime.session import RuntimeSession
 
 _MOST = 10
 

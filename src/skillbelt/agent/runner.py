@@ -26,19 +26,19 @@ from typing import Concatenate, ParamSpec, Self, cast
 from anyio import CancelScope
 
 from skillbelt.agent.agents import Agent, HostTool
-from skillbelt.agent.channel import Channel, begun, settled
 from skillbelt.agent.events import AgentEvent, Final
 from skillbelt.agent.files import attached, message_with, rules_for
+from skillbelt.agent.history import Place
 from skillbelt.agent.loop import Turn
 from skillbelt.agent.models import OFFLINE, Model, Provided, provided
-from skillbelt.agent.place import Place
-from skillbelt.agent.work import Own
+from skillbelt.agent.stream import Channel, begun, settled
+from skillbelt.agent.tool_results import Own
+from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError
-from skillbelt.materialize import Message
-from skillbelt.permission import Answer, Rule
-from skillbelt.runtime import APP
+from skillbelt.permission.rules import Answer, Rule
+from skillbelt.runtime.runtime import APP
 from skillbelt.store import SessionKey, Store
-from skillbelt.tools import Tool, ToolResult, Watch
+from skillbelt.tools.schema import Tool, ToolResult, Watch
 
 _Given = ParamSpec("_Given")
 _BUSY = "another run goes on in this session; wait for its end, or end it"

@@ -6,12 +6,18 @@ import argparse
 import sys
 import time
 
-from skillbelt.artifacts import Artifact, ArtifactStore, open_artifacts, parse_reference, read
-from skillbelt.artifacts.protocol import SCHEME
 from skillbelt.cli.load import print_text
 from skillbelt.cli.output import CLI_SESSION, count, print_json, print_table, say
 from skillbelt.cli.sessions import parse_id, session_id
 from skillbelt.errors import ArtifactError, ConfigError
+from skillbelt.running.artifacts import (
+    Artifact,
+    ArtifactStore,
+    open_artifacts,
+    parse_reference,
+    read,
+)
+from skillbelt.running.artifacts.protocol import SCHEME
 from skillbelt.settings import Settings, load_settings
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line
@@ -52,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _open(settings: Settings) -> ArtifactStore:
-    from skillbelt.workbench import NO_ARTIFACTS
+    from skillbelt.running.executor import NO_ARTIFACTS
 
     if settings.artifacts_url == NO_ARTIFACTS:
         raise ArtifactError("there is no store of artifacts: the setting artifacts_url says so")

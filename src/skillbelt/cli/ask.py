@@ -18,8 +18,8 @@ from skillbelt.text import one_line, shorten
 
 if TYPE_CHECKING:
     from skillbelt.agent import AgentEvent, Final, Runner, ToolCall, ToolResponse
-    from skillbelt.permission import Answer
-    from skillbelt.runtime import Runtime
+    from skillbelt.permission.rules import Answer
+    from skillbelt.runtime.runtime import Runtime
 
 USER = CLI_SESSION[1]
 OFFLINE = "offline"
@@ -111,9 +111,9 @@ def _quiet() -> Iterator[None]:
 def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
     """The runtime of the options: with `--yes` it says yes once, on a terminal it asks."""
     from skillbelt.cli.asking import ask
-    from skillbelt.desk import Pending
-    from skillbelt.permission import Answer
-    from skillbelt.runtime import Runtime
+    from skillbelt.permission.rules import Answer
+    from skillbelt.permission.waiting import Pending
+    from skillbelt.runtime.runtime import Runtime
     from skillbelt.settings import load_settings
 
     def answer(pending: Pending) -> Answer | None:

@@ -9,10 +9,10 @@ from typing import Literal
 
 from skillbelt.cli.keyboard import Burst, Gone, Keyboard, somebody_is_there
 from skillbelt.cli.output import show_progress
-from skillbelt.desk import Desk, Pending
-from skillbelt.facts import Fact, covered, facts, shown
-from skillbelt.gate import Gate
-from skillbelt.permission import TYPES, Answer, Request
+from skillbelt.permission.gate import Gate
+from skillbelt.permission.rules import TYPES, Answer, Request
+from skillbelt.permission.waiting import Desk, Pending
+from skillbelt.running.facts import Fact, covered, facts, shown
 from skillbelt.settings import Settings
 from skillbelt.store import open_store
 from skillbelt.text import one_line

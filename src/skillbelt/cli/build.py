@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 
-from skillbelt.build.make import Built, build, check
-from skillbelt.catalog import Catalog
 from skillbelt.cli.output import open_catalog, print_json, say, show_progress, wants_progress
+from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
+from skillbelt.format.skill import Skill
+from skillbelt.running.build.make import Built, build, check
 from skillbelt.settings import resolve
-from skillbelt.skill import Skill
 from skillbelt.text import one_line
 from skillbelt.values import SKILL_FILE
 

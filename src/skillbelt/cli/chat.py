@@ -24,7 +24,7 @@ from skillbelt.cli.ask import (
 from skillbelt.cli.keyboard import somebody_is_there
 from skillbelt.cli.output import CLI_SESSION, count, print_table
 from skillbelt.errors import SkillbeltError
-from skillbelt.private import create_file, make_folder
+from skillbelt.files.private import create_file, make_folder
 from skillbelt.text import one_line, shorten
 
 if TYPE_CHECKING:

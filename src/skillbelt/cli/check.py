@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from skillbelt.check import check_all
+from skillbelt.check.check import check_all
+from skillbelt.check.fix_files import Fixed, diff, fix_file
+from skillbelt.check.rules import finding, harden
 from skillbelt.cli.output import diagnostics_json, print_json, say
+from skillbelt.discovery.clients import fence_of, local_roots
+from skillbelt.discovery.scan import rules
+from skillbelt.discovery.sources.folder import Pulse, Walker
 from skillbelt.errors import ConfigError
-from skillbelt.fixes import Fixed, diff, fix_file
-from skillbelt.roots import fence_of, local_roots
-from skillbelt.rules import finding, harden
-from skillbelt.scan import rules
 from skillbelt.settings import Settings, load_settings
-from skillbelt.sources.folder import Pulse, Walker
 from skillbelt.text import one_line
 from skillbelt.values import SKILL_FILE, Diagnostic, Severity
 
@@ -133,7 +133,7 @@ def _show(found: Sequence[Diagnostic], files: int, form: str, args: argparse.Nam
     counts = Counter(diagnostic.severity for diagnostic in found)
     if form == "sarif":
         from skillbelt import __version__
-        from skillbelt.sarif import log
+        from skillbelt.check.sarif import log
 
         root = args.project or os.getcwd()
         print_json(log(found, root=root, version=__version__, strict=args.strict))

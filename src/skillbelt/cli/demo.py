@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 
 from skillbelt.agent.ranking import ranked
 from skillbelt.cli.output import print_json, say, show_progress, wants_progress, width
-from skillbelt.environments import can_be_written
 from skillbelt.errors import RunRefused, SkillbeltError
-from skillbelt.execute import Execution
-from skillbelt.permission import Answer
-from skillbelt.run import RunResult
-from skillbelt.runtime import Runtime
+from skillbelt.files.remove import remove_tree
+from skillbelt.format.skill import Skill
+from skillbelt.permission.rules import Answer
+from skillbelt.running.call import RunResult
+from skillbelt.running.json_call import Execution
+from skillbelt.running.packages.environments import can_be_written
+from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
-from skillbelt.skill import Skill
 from skillbelt.text import one_line, shorten, tokens
-from skillbelt.trees import remove_tree
 
 _REVIEW = "Review app.py: is it safe to merge?"
 _PDF = "What does the PDF say about the lighthouse?"

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from skillbelt.catalog import Catalog
 from skillbelt.cli.output import (
     count,
     diagnostics_json,
@@ -17,16 +16,17 @@ from skillbelt.cli.output import (
     show_progress,
     wants_progress,
 )
+from skillbelt.discovery.catalog import Catalog
+from skillbelt.discovery.scan import Scan
 from skillbelt.errors import SkillbeltError
-from skillbelt.scan import Scan
 from skillbelt.text import one_line
 from skillbelt.values import Diagnostic
 
 if TYPE_CHECKING:
-    from skillbelt.sandbox.attacks import AttackResult
-    from skillbelt.sandbox.probes import Probe
     from skillbelt.sandbox.protocol import Sandbox
     from skillbelt.settings import Settings
+    from skillbelt.testing.attacks import AttackResult
+    from skillbelt.testing.probes import Probe
 
 UNAVAILABLE = 5
 # An attack that could not be carried out has shown nothing, so it is not taken for stopped.
@@ -219,7 +219,7 @@ def _print_sandboxes(states: Sequence[State], settings: Settings) -> None:
 
 def _print_groups() -> None:
     """Whether the kernel itself keeps the memory of a run, and how to have it do so."""
-    from skillbelt.sandbox.cgroups import HOW_TO_HAVE_ONE, hierarchy
+    from skillbelt.sandbox.linux.cgroups import HOW_TO_HAVE_ONE, hierarchy
 
     if sys.platform == "linux" and hierarchy() is None:
         print(
@@ -229,8 +229,8 @@ def _print_groups() -> None:
 
 
 def _attack(states: Sequence[State], args: argparse.Namespace) -> Matrix:
-    from skillbelt.sandbox.attacks import run_attacks
-    from skillbelt.sandbox.probes import PROBES
+    from skillbelt.testing.attacks import run_attacks
+    from skillbelt.testing.probes import PROBES
 
     wanted = wants_progress(args)
     matrix = {}

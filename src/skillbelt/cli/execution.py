@@ -10,7 +10,7 @@ from skillbelt.cli.live import Live
 from skillbelt.cli.output import SANDBOX_HELP, SESSION_HELP, open_catalog, print_json
 from skillbelt.cli.run import TIMED_OUT, open_workbench, tell_end, whose
 from skillbelt.errors import ConfigError, PermissionDenied
-from skillbelt.execute import Execution, denied, execute
+from skillbelt.running.json_call import Execution, denied, execute
 from skillbelt.text import one_line, shorten
 
 

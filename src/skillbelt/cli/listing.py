@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection
 
-from skillbelt.catalog import Catalog
 from skillbelt.cli.output import (
     count,
     diagnostics_json,
@@ -15,7 +14,8 @@ from skillbelt.cli.output import (
     say,
     skill_json,
 )
-from skillbelt.skill import Skill
+from skillbelt.discovery.catalog import Catalog
+from skillbelt.format.skill import Skill
 from skillbelt.text import one_line
 from skillbelt.values import SCOPES
 

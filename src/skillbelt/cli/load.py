@@ -8,11 +8,11 @@ import sys
 
 from skillbelt.cli.asking import open_gate
 from skillbelt.cli.output import open_catalog, print_json, say
+from skillbelt.disclosure.body import Loaded, Report, list_docs, load_resource, load_skill_body
+from skillbelt.disclosure.overflow import Storage
 from skillbelt.errors import LoadError, PathEscape
-from skillbelt.load import Loaded, Report, list_docs, load_resource, load_skill_body
+from skillbelt.format.skill import Skill
 from skillbelt.settings import Settings
-from skillbelt.skill import Skill
-from skillbelt.storage import Storage
 from skillbelt.text import hidden, one_line
 
 _REPORTED = (

@@ -10,10 +10,10 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from skillbelt.audit import TYPES, AuditEvent, AuditLog, open_audit
-from skillbelt.chain import Verified
 from skillbelt.cli.output import count, print_json, print_table, say
 from skillbelt.errors import ConfigError
+from skillbelt.permission.audit import TYPES, AuditEvent, AuditLog, open_audit
+from skillbelt.permission.audit_chain import Verified
 from skillbelt.settings import load_settings
 from skillbelt.text import one_line
 

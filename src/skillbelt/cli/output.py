@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Literal, TextIO
 
-from skillbelt.catalog import Catalog
+from skillbelt.discovery.catalog import Catalog
+from skillbelt.format.skill import Skill
 from skillbelt.settings import load_settings
-from skillbelt.skill import Skill
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Diagnostic
 

@@ -10,7 +10,6 @@ import threading
 import time
 from typing import get_args
 
-from skillbelt.catalog import Catalog
 from skillbelt.cli.asking import ask
 from skillbelt.cli.keyboard import somebody_is_there
 from skillbelt.cli.output import (
@@ -21,12 +20,13 @@ from skillbelt.cli.output import (
     print_table,
     say,
 )
-from skillbelt.desk import Pending
+from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
-from skillbelt.facts import facts
-from skillbelt.gate import Explanation, Gate, rule_json
-from skillbelt.ledger import Remembered
-from skillbelt.permission import (
+from skillbelt.permission.command_lines import simple_commands
+from skillbelt.permission.gate import Explanation, Gate, rule_json
+from skillbelt.permission.remembered import Remembered
+from skillbelt.permission.rule_writer import add_rule, remove_rules, rulebook_file
+from skillbelt.permission.rules import (
     SHELL_TOOLS,
     TYPES,
     Answer,
@@ -35,10 +35,10 @@ from skillbelt.permission import (
     Request,
     Rule,
 )
-from skillbelt.rulebook import add_rule, remove_rules, rulebook_file
+from skillbelt.permission.spelling import host_text, path_texts
+from skillbelt.permission.waiting import Pending
+from skillbelt.running.facts import facts
 from skillbelt.settings import load_settings
-from skillbelt.shell import simple_commands
-from skillbelt.spelling import host_text, path_texts
 from skillbelt.store import open_store
 from skillbelt.text import one_line
 
@@ -192,11 +192,11 @@ def _because(one: Explanation) -> str:
 def _add(gate: Gate, args: argparse.Namespace) -> int:
     path = rulebook_file(gate.settings)
     rule = Rule(
-        args.type,
-        args.subject,
-        args.action,
-        "user",
-        path,
+        type=args.type,
+        pattern=args.subject,
+        action=args.action,
+        source="user",
+        path=path,
         agent=args.agent,
         initiator=args.initiator or "",
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from skillbelt.cli.output import open_catalog, print_json, say
-from skillbelt.disclose import Overview, default_budget, overview, visible
-from skillbelt.gate import Gate
+from skillbelt.disclosure.overview import Overview, default_budget, overview, visible
+from skillbelt.permission.gate import Gate
 from skillbelt.settings import CHOICES
 from skillbelt.store import open_store
 

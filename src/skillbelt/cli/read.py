@@ -7,8 +7,8 @@ import argparse
 from skillbelt.cli.asking import open_gate
 from skillbelt.cli.load import open_storage, print_text, report_json, tell_cut
 from skillbelt.cli.output import open_catalog, print_json, say
+from skillbelt.disclosure.body import Loaded, load_resource
 from skillbelt.errors import ConfigError
-from skillbelt.load import Loaded, load_resource
 from skillbelt.text import one_line
 
 

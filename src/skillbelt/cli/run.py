@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from skillbelt.catalog import Catalog
 from skillbelt.cli.asking import open_gate
 from skillbelt.cli.live import Live
 from skillbelt.cli.output import (
@@ -20,15 +19,16 @@ from skillbelt.cli.output import (
     say,
     wants_progress,
 )
+from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
-from skillbelt.run import RunCall, RunResult
+from skillbelt.running.call import RunCall, RunResult
+from skillbelt.running.executor import Who, Workbench
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line
-from skillbelt.workbench import Who, Workbench
 
 if TYPE_CHECKING:
-    from skillbelt.execute import Execution
+    from skillbelt.running.json_call import Execution
 
 TIMED_OUT = 124
 NO_SANDBOX = "none"
@@ -115,12 +115,12 @@ def open_workbench(catalog: Catalog, args: argparse.Namespace, live: Live) -> Wo
 
 def _call(args: argparse.Namespace, most: int) -> RunCall:
     return RunCall(
-        tuple(args.words),
-        args.cwd,
-        dict(_pair(text, "--env", "K=V") for text in args.env),
-        args.timeout,
-        [_input(text) for text in args.input],
-        tuple(args.output),
+        command=tuple(args.words),
+        cwd=args.cwd,
+        env=dict(_pair(text, "--env", "K=V") for text in args.env),
+        timeout_seconds=args.timeout,
+        inputs=[_input(text) for text in args.input],
+        output_files=tuple(args.output),
         save_as_artifacts=args.save,
         stdin=_stdin(most),
     )

@@ -6,7 +6,6 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from skillbelt.catalog import Catalog, Filters
 from skillbelt.cli.output import (
     open_catalog,
     positive,
@@ -16,8 +15,9 @@ from skillbelt.cli.output import (
     show_progress,
     wants_progress,
 )
+from skillbelt.discovery.catalog import Catalog, Filters
 from skillbelt.errors import ConfigError
-from skillbelt.gate import Gate
+from skillbelt.permission.gate import Gate
 from skillbelt.store import open_store
 from skillbelt.text import one_line
 

@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from skillbelt.errors import ConfigError, MissingExtra
-from skillbelt.runtime import Runtime
+from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
 
 if TYPE_CHECKING:
-    from skillbelt.serve.wire import Wire
+    from skillbelt.mcp.streams import Wire
 
 _DEFAULT = "127.0.0.1:8765"
 _MAX_TOKEN_BYTES = 4_096
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--token and --origin are for HTTP; give --http too")
     if args.http is not None:
         return _serve(args, partial(_http, args=args))
-    from skillbelt.serve.wire import taken
+    from skillbelt.mcp.streams import taken
 
     with taken() as wire:
         return _serve(args, partial(_stdio, wire=wire))
@@ -73,14 +73,14 @@ def _need_extra() -> None:
 
 
 def _stdio(belt: Runtime, wire: Wire) -> Serving:
-    from skillbelt.serve.stdio import serve_stdio
+    from skillbelt.mcp.stdio import serve_stdio
 
     return partial(serve_stdio, belt, wire)
 
 
 def _http(belt: Runtime, args: argparse.Namespace) -> Serving:
-    from skillbelt.serve.http import Address, address_of, check_token, new_token, open_socket
-    from skillbelt.serve.http import serve_http as serve
+    from skillbelt.mcp.http import Address, address_of, check_token, new_token, open_socket
+    from skillbelt.mcp.http import serve_http as serve
 
     given = _read(args.token) if args.token is not None else ""
     token = check_token(given) if args.token is not None else new_token()

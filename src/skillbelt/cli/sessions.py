@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 from skillbelt.cli.output import print_json, print_table, say
 from skillbelt.errors import ConfigError
-from skillbelt.ledger import APP as PERMISSIONS
+from skillbelt.permission.remembered import APP as PERMISSIONS
 from skillbelt.settings import load_settings
 from skillbelt.store import SessionInfo, SessionKey, Store, open_store
 from skillbelt.text import one_line

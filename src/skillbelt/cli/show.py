@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from skillbelt.check import check_file
+from skillbelt.check.check import check_file
 from skillbelt.cli.output import (
     count,
     diagnostics_json,
@@ -13,8 +13,8 @@ from skillbelt.cli.output import (
     print_table,
     skill_json,
 )
-from skillbelt.fingerprint import manifest_of
-from skillbelt.skill import Skill
+from skillbelt.discovery.fingerprint import manifest_of
+from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, tokens, tokens_of_bytes
 from skillbelt.values import SKILL_FILE, Diagnostic, Manifest
 

@@ -6,9 +6,9 @@ import argparse
 import sys
 import time
 
-from skillbelt.audit import AuditEvent, open_audit, user_name
 from skillbelt.cli.output import print_diagnostics, print_json, print_table, say
 from skillbelt.errors import ConfigError
+from skillbelt.permission.audit import AuditEvent, open_audit, user_name
 from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
 from skillbelt.trust import Record, Trust, TrustEntry

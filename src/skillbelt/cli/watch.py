@@ -6,8 +6,8 @@ import argparse
 import signal
 import threading
 
-from skillbelt.catalog import Catalog, Changes
 from skillbelt.cli.output import count, open_catalog, positive, say
+from skillbelt.discovery.catalog import Catalog, Changes
 from skillbelt.text import one_line
 
 

@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from skillbelt.integrations.kit import Kit
-from skillbelt.integrations.live import Output
+from skillbelt.integrations.common import Kit
+from skillbelt.integrations.following import Output
 from skillbelt.sandbox.protocol import Stream
-from skillbelt.tools import Tool
+from skillbelt.tools.schema import Tool
 
 if TYPE_CHECKING:
-    from skillbelt.conversation import RuntimeSession
+    from skillbelt.runtime.session import RuntimeSession
 
 _TYPES: dict[object, Any] = {
     "string": str,

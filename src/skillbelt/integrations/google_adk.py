@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import MissingExtra
-from skillbelt.integrations.kit import Kit, Kits
-from skillbelt.integrations.live import Output
+from skillbelt.integrations.common import Kit, Kits
+from skillbelt.integrations.following import Output
 from skillbelt.sandbox.protocol import Stream
-from skillbelt.tools import Tool
+from skillbelt.tools.schema import Tool
 
 try:
     from google.adk.agents.readonly_context import ReadonlyContext
@@ -23,7 +23,7 @@ except ImportError as error:
     raise MissingExtra("google-adk", "using skills in Google ADK") from error
 
 if TYPE_CHECKING:
-    from skillbelt.runtime import Runtime
+    from skillbelt.runtime.runtime import Runtime
 
 OnOutput = Callable[[ToolContext, Output], Awaitable[None] | None]
 # What is loaded, in the state of ADK's session: for callbacks and other agents to look at. A name

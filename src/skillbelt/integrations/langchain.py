@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import MissingExtra
-from skillbelt.integrations.kit import Answer, Kit, Kits
+from skillbelt.integrations.common import Answer, Kit, Kits
 from skillbelt.sandbox.protocol import Stream
-from skillbelt.tools import Tool
+from skillbelt.tools.schema import Tool
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -38,7 +38,7 @@ except ImportError as error:
     raise MissingExtra("langchain", "using skills in LangChain") from error
 
 if TYPE_CHECKING:
-    from skillbelt.runtime import Runtime
+    from skillbelt.runtime.runtime import Runtime
 
 Find = Callable[[Sequence[AnyMessage]], Kit]
 # What `type` says in what is written to the `custom` stream.

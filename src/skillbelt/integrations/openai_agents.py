@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import MissingExtra
-from skillbelt.integrations.kit import Kit
-from skillbelt.integrations.live import Output
+from skillbelt.integrations.common import Kit
+from skillbelt.integrations.following import Output
 from skillbelt.sandbox.protocol import Stream
-from skillbelt.tools import Tool
+from skillbelt.tools.schema import Tool
 
 try:
     from agents import Agent, FunctionTool, RunContextWrapper
@@ -18,7 +18,7 @@ except ImportError as error:
     raise MissingExtra("openai-agents", "using skills in the OpenAI Agents SDK") from error
 
 if TYPE_CHECKING:
-    from skillbelt.conversation import RuntimeSession
+    from skillbelt.runtime.session import RuntimeSession
 
 Instructions = Callable[[RunContextWrapper[Any], Agent[Any]], str]
 OnStream = Callable[[Output], Awaitable[None] | None]

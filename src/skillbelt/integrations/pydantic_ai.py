@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import MissingExtra
-from skillbelt.integrations.kit import Kit, Kits
+from skillbelt.integrations.common import Kit, Kits
 from skillbelt.sandbox.protocol import Stream
-from skillbelt.tools import Tool
+from skillbelt.tools.schema import Tool
 
 try:
     from pydantic_ai import CustomEvent, RunContext, ToolFailed
@@ -20,7 +20,7 @@ except ImportError as error:
     raise MissingExtra("agent", "using skills in Pydantic AI") from error
 
 if TYPE_CHECKING:
-    from skillbelt.runtime import Runtime
+    from skillbelt.runtime.runtime import Runtime
 
 # A call that does not fit is answered by the tool itself, in words a model can act on.
 _ANYTHING = SchemaValidator(

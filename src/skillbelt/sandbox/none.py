@@ -3,9 +3,9 @@
 import sys
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.sandbox.process import Run
+from skillbelt.sandbox.process.run import Run
+from skillbelt.sandbox.process.supervised import supervised_plan
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running
-from skillbelt.sandbox.supervised import supervised_plan
 
 _ENFORCED = {
     "files": "not enforced: no sandbox",

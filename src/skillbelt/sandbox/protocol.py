@@ -1,6 +1,6 @@
 """What a sandbox promises, and the values that go in and come out.
 
-`skillbelt.testing.SandboxConformance` holds each of these promises as a test.
+`skillbelt.testing.suites.SandboxConformance` holds each of these promises as a test.
 """
 
 from collections.abc import Callable, Mapping

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.errors import ConfigError, RunRefused, SandboxUnavailable
-from skillbelt.sandbox.landlock import NOT_HELD, LandlockSandbox
-from skillbelt.sandbox.linux import LinuxSandbox
+from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
+from skillbelt.sandbox.linux.landlock import NOT_HELD, LandlockSandbox
+from skillbelt.sandbox.macos.seatbelt import SeatbeltSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.protocol import Sandbox
-from skillbelt.sandbox.seatbelt import SeatbeltSandbox
 from skillbelt.text import one_line
 
 if TYPE_CHECKING:
+    from skillbelt.format.skill import Skill
     from skillbelt.settings import Settings
-    from skillbelt.skill import Skill
 
 AUTO, WASM, CONTAINER = "auto", "wasm", "container"
 # What a skill may ask for itself: never less than it would get anyway.
@@ -41,8 +41,8 @@ def sandboxes(
     `auto` is for the native ones. The others need what not every command brings: a module or a
     script in a language they know, or an engine with all the rights of root.
     """
-    from skillbelt.sandbox.container import ContainerSandbox
-    from skillbelt.sandbox.wasm import WasmSandbox
+    from skillbelt.sandbox.container.sandbox import ContainerSandbox
+    from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 
     others = WasmSandbox(settings, progress), ContainerSandbox(settings, progress)
     return *native_sandboxes(), *others, NoSandbox()

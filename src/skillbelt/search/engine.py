@@ -7,16 +7,16 @@ from heapq import nlargest
 from itertools import compress
 from typing import NamedTuple
 
-from skillbelt.search.fold import fold
+from skillbelt.format.skill import Skill
+from skillbelt.search.indexer import WHOLE, Groups, Kept, Progress, Upkeep
 from skillbelt.search.lexical import score
+from skillbelt.search.near_copies import fold
 from skillbelt.search.protocol import Ranked, Ranker, Result
 from skillbelt.search.query import Query, query
-from skillbelt.search.read import split, text_of
 from skillbelt.search.snippet import Reason, snippet
 from skillbelt.search.store import MOST_POSTINGS, Root
-from skillbelt.search.upkeep import WHOLE, Groups, Kept, Progress, Upkeep
+from skillbelt.search.text import split, text_of
 from skillbelt.settings import Settings
-from skillbelt.skill import Skill
 
 _CANDIDATES = 100
 _READ_POSTINGS = 16_000  # in all for one request, shared by its words
@@ -129,7 +129,13 @@ class Searcher:
         told = field in ("name", "description") and skill.description
         text = skill.description if told else _body(skill, self._settings)
         variants = dict.fromkeys((*skill.shadows, *(copy.skill.location for copy in copies)))
-        return Result(skill, best.score, field, snippet(text, reason.words()), tuple(variants))
+        return Result(
+            skill=skill,
+            score=best.score,
+            field=field,
+            snippet=snippet(text, reason.words()),
+            variants=tuple(variants),
+        )
 
 
 def _made_view(skills: Mapping[str, Skill], kept: Mapping[str, Kept]) -> _View:

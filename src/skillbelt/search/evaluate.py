@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import log2
 from typing import NamedTuple
 
-from skillbelt.entries import Unusable, read
+from skillbelt.check.folder import Unusable, read
 from skillbelt.errors import ConfigError
 from skillbelt.text import one_line, shorten
 

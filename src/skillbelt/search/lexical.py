@@ -15,8 +15,8 @@ from math import log1p
 from typing import NamedTuple
 
 from skillbelt.search.document import DESCRIBED, HEADED, LEVELS, NAMED, TEXT
-from skillbelt.search.facts import USUAL_DESCRIPTION, USUAL_LENGTH, Facts, saturated
 from skillbelt.search.query import Query
+from skillbelt.search.statistics import USUAL_DESCRIPTION, USUAL_LENGTH, Facts, saturated
 
 
 class Weights(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
+from skillbelt.format.skill import Skill
 from skillbelt.search.lexical import Candidate
 from skillbelt.search.query import Query
-from skillbelt.skill import Skill
 
 Field = Literal["name", "description", "heading", "text"]
 

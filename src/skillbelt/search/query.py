@@ -6,7 +6,7 @@ import re
 from math import sqrt
 from typing import NamedTuple
 
-from skillbelt.search.rarity import UNSEEN, UNSEEN_DESCRIBED, rarity
+from skillbelt.search.idf import UNSEEN, UNSEEN_DESCRIBED, rarity
 from skillbelt.search.words import ids, runs
 from skillbelt.values import Limits
 
@@ -69,7 +69,9 @@ def query(text: str, limits: Limits = _LIMITS) -> Query:
         found = {term: word for term, word in found.items() if word.rarity >= _COMMON} or found
     weights = [word.weight for word in found.values()]
     norm = sqrt(sum(weight * weight for weight in weights)) + 1e-9
-    return Query(text, found, spelt, sum(weights), norm, _kinds(text))
+    return Query(
+        text=text, words=found, spelt=spelt, total=sum(weights), norm=norm, kinds=_kinds(text)
+    )
 
 
 def _kinds(text: str) -> frozenset[int]:

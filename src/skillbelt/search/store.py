@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from skillbelt.private import create_file, make_folder
+from skillbelt.files.private import create_file, make_folder
 from skillbelt.search.document import Document
-from skillbelt.search.facts import Facts, facts, impacts
 from skillbelt.search.lexical import Candidate
+from skillbelt.search.statistics import Facts, facts, impacts
 from skillbelt.search.words import NUMBERS
 
 if TYPE_CHECKING:
@@ -321,7 +321,9 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 def _candidate(row: tuple[int, bytes, int, int, float, float, float, float]) -> Candidate:
     id, words, described, length, *sums = row
     terms, codes = unpacked(words)
-    return Candidate(id, terms, codes, described, length, Facts._make(sums))
+    return Candidate(
+        id=id, terms=terms, codes=codes, described=described, length=length, facts=Facts._make(sums)
+    )
 
 
 def _row(root: Root, fresh: Fresh) -> tuple[object, ...]:

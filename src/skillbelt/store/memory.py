@@ -6,14 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from skillbelt.events import Event, NewEvent
-from skillbelt.store.protocol import (
-    NO_CHANGE,
-    SessionInfo,
-    SessionKey,
-    changes,
-    decoded,
-    encoded,
-)
+from skillbelt.store.protocol import NO_CHANGE, SessionInfo, SessionKey, changes, decoded, encoded
 
 
 class _Kept(NamedTuple):

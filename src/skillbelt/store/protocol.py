@@ -1,6 +1,6 @@
 """What a store of sessions promises, and what every store needs to keep the promise.
 
-`skillbelt.testing.StoreConformance` holds each of these promises as a test.
+`skillbelt.testing.suites.StoreConformance` holds each of these promises as a test.
 """
 
 import json

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from skillbelt.errors import ConfigError
 from skillbelt.events import Event, NewEvent
-from skillbelt.private import create_file, make_folder
+from skillbelt.files.private import create_file, make_folder
 from skillbelt.store.protocol import (
     NO_CHANGE,
     Scope,
@@ -268,7 +268,7 @@ def _append(
 
 def _event(row: tuple[Any, ...]) -> Event:
     seq, at, kind, agent, data = row
-    return Event(seq, at, _text(kind), _text(agent), decoded(_text(data)))
+    return Event(seq=seq, time=at, type=_text(kind), agent=_text(agent), data=decoded(_text(data)))
 
 
 def _session(db: sqlite3.Connection, key: SessionKey, now: float) -> tuple[int, int]:

@@ -1,0 +1,1 @@
+"""The rules of the format, and the fixes for what breaks them."""

@@ -1,0 +1,444 @@
+"""Every rule of the format, as functions that yield diagnostics.
+
+What the parser says is passed on as it is; the rules here add what takes more than reading to
+know. `rules.py` holds the levels and the words that explain each rule.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+from unicodedata import normalize
+
+from skillbelt.check.folder import Unusable, check_entries, read
+from skillbelt.check.rules import finding, harden
+from skillbelt.files.contain import inside
+from skillbelt.format import field_names, yaml_repair
+from skillbelt.format import yaml as strict
+from skillbelt.format.fields import skill_name
+from skillbelt.format.frontmatter import Parsed, key_lines, parse, split
+from skillbelt.format.links import references
+from skillbelt.text import hidden, one_line, shorten, tokens
+from skillbelt.values import SKILL_FILE, Diagnostic, Limits
+
+MAX_NAME_CHARS = 64
+MAX_DESCRIPTION_CHARS = 1_024
+MAX_COMPATIBILITY_CHARS = 500
+ADVISED_BODY_LINES = 500
+ADVISED_BODY_TOKENS = 5_000
+_LIMITS = Limits()
+_SHOWN_CHARS = 60
+_BOM = b"\xef\xbb\xbf"
+_VENDORS = frozenset(("anthropic", "claude"))
+_DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])\Z", re.IGNORECASE)
+
+
+class Subject(NamedTuple):
+    """One SKILL.md as the rules see it. `raw` holds the fields before they were typed."""
+
+    path: str
+    folder: str
+    data: bytes
+    parsed: Parsed
+    raw: Mapping[str, object]
+    body: str
+    lines: Mapping[str, int]
+    strict: bool
+    limits: Limits
+
+    def text(self, field: str) -> str:
+        """The field as text; empty when it is absent or no text."""
+        value = self.parsed.fields.get(field)
+        return value if isinstance(value, str) else ""
+
+    def says(self, code: str, field: str, message: str, remedy: str = "") -> Diagnostic:
+        """A finding at the line of a field."""
+        return finding(code, self.path, self.lines.get(field), message, remedy)
+
+
+class Checked(NamedTuple):
+    """What a check of one skill found, and the id the skill goes by (empty when it has none)."""
+
+    path: str
+    name: str
+    diagnostics: tuple[Diagnostic, ...]
+
+
+# --- what callers use ----------------------------------------------------------------------------
+
+
+def check_all(
+    paths: Iterable[str],
+    *,
+    strict: bool = False,
+    limits: Limits = _LIMITS,
+    fence: Callable[[str], str] = lambda _: "",
+) -> tuple[Diagnostic, ...]:
+    """The findings in all these SKILL.md files, and those about their names together.
+
+    `fence` gives for each the folder that no link may lead out of to be read; empty for none.
+    """
+    checked = [check_file(path, strict=strict, limits=limits, fence=fence(path)) for path in paths]
+    together = tuple(check_duplicates(checked))
+    found = tuple(diagnostic for one in checked for diagnostic in one.diagnostics)
+    return found + (harden(together) if strict else together)
+
+
+def check_file(
+    path: str, *, strict: bool = False, limits: Limits = _LIMITS, fence: str = ""
+) -> Checked:
+    """What is wrong with the skill of this SKILL.md. Never raises, never waits.
+
+    Nothing is read that lies outside the fence, if there is one.
+    """
+    path = os.path.abspath(path)
+    try:
+        content = read(path, limits.max_checked_bytes, fence)
+    except Unusable as error:
+        message = f"{os.path.basename(path)} can not be read: {error}"
+        unusable = finding(error.code, path, None, message)
+        return Checked(path, "", (unusable._replace(severity="error"),))
+    subject = _subject(content.data, path, strict, limits)
+    found = [*_check_subject(subject), *check_references(subject)]
+    if content.size > len(content.data):
+        message = f"only the first {len(content.data):,} of {content.size:,} bytes were checked"
+        found.append(finding("file-cut", path, None, message))
+    found += check_entries(subject.folder, limits)
+    return _checked(subject, found)
+
+
+def check_bytes(
+    data: bytes, path: str, *, strict: bool = False, limits: Limits = _LIMITS
+) -> Checked:
+    """What is wrong with these bytes as the SKILL.md at `path`; nothing on disk is looked at."""
+    subject = _subject(data, os.path.abspath(path), strict, limits)
+    return _checked(subject, list(_check_subject(subject)))
+
+
+def check_duplicates(checked: Iterable[Checked]) -> Iterator[Diagnostic]:
+    """A finding for every skill whose name an earlier one has."""
+    first: dict[str, str] = {}
+    for one in checked:
+        if one.name and first.setdefault(one.name, one.path) != one.path:
+            message = f"the name {one.name!r} is taken by {one_line(first[one.name])}"
+            yield finding("name-duplicate", one.path, None, message)
+
+
+def raw_fields(data: bytes, limits: Limits = _LIMITS) -> dict[str, object]:
+    """The fields of a well-placed block as they are written, before any is brought to its type."""
+    found = split(data)
+    if not found or found.end - found.start > limits.max_frontmatter_bytes:
+        return {}
+    text = data[found.start : found.end].decode("utf-8", "replace").replace("\r\n", "\n")
+    text = yaml_repair.without_controls(text)
+    loaded = strict.load(text, limits)
+    return (
+        loaded.fields
+        if isinstance(loaded, strict.Loaded)
+        else yaml_repair.read(text, limits).fields
+    )
+
+
+def _subject(data: bytes, path: str, to_the_letter: bool, limits: Limits) -> Subject:
+    folder = os.path.dirname(path)
+    parsed = parse(data, path=path, folder=os.path.basename(folder), limits=limits)
+    usable = parsed.state in ("strict", "repaired")
+    return Subject(
+        path=path,
+        folder=folder,
+        data=data,
+        parsed=parsed,
+        raw=(raw_fields(data, limits) or parsed.fields) if usable else {},
+        body=data[parsed.body_offset :].decode("utf-8", "replace"),
+        lines=key_lines(data) if usable else {},
+        strict=to_the_letter,
+        limits=limits,
+    )
+
+
+def _check_subject(subject: Subject) -> Iterator[Diagnostic]:
+    for said in subject.parsed.diagnostics:
+        # A wrong type is told without its line; the message begins with the field.
+        line = subject.lines.get(said.message.partition(" ")[0])
+        yield said._replace(line=line) if said.line is None else said
+    for rule in FILE_RULES:
+        yield from rule(subject)
+    if subject.parsed.state in ("strict", "repaired"):
+        for rule in FIELD_RULES:
+            yield from rule(subject)
+    if subject.parsed.state != "skipped":
+        for rule in BODY_RULES:
+            yield from rule(subject)
+
+
+def _checked(subject: Subject, found: list[Diagnostic]) -> Checked:
+    found.sort(key=lambda one: (one.path != subject.path, one.path, one.line or 0))
+    folder = os.path.basename(subject.folder)
+    skipped = subject.parsed.state == "skipped"
+    name = "" if skipped else skill_name(subject.parsed.fields, folder).id
+    return Checked(subject.path, name, harden(found) if subject.strict else tuple(found))
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def check_file_name(subject: Subject) -> Iterator[Diagnostic]:
+    """The file is named exactly SKILL.md."""
+    name = os.path.basename(subject.path)
+    if name != SKILL_FILE:
+        message = f"the file is called {one_line(name)}, not {SKILL_FILE}"
+        yield finding("file-name", subject.path, None, message)
+
+
+def check_encoding(subject: Subject) -> Iterator[Diagnostic]:
+    """No byte-order mark, LF endings, and a body that is UTF-8 as well."""
+    if subject.data.startswith(_BOM):
+        yield finding("byte-order-mark", subject.path, 1, "the file begins with a byte-order mark")
+    ends, lines = subject.data.count(b"\r\n"), subject.data.count(b"\n")
+    if ends:
+        message = f"{ends:,} of {lines:,} lines end with CR LF"
+        yield finding("line-endings", subject.path, 1, message)
+    if subject.parsed.state != "skipped":
+        yield from _check_body_bytes(subject)
+
+
+def _check_body_bytes(subject: Subject) -> Iterator[Diagnostic]:
+    from codecs import utf_8_decode
+
+    try:
+        utf_8_decode(subject.data, "strict", len(subject.data) < subject.limits.max_checked_bytes)
+    except UnicodeDecodeError as error:
+        line = subject.data.count(b"\n", 0, error.start) + 1
+        message = f"byte {error.start:,} of the file is not UTF-8"
+        yield finding("body-encoding", subject.path, line, message)
+
+
+# --- name and description ------------------------------------------------------------------------
+
+
+def check_name(subject: Subject) -> Iterator[Diagnostic]:
+    """The name is there, has 1 to 64 allowed characters, and is the folder's."""
+    name, folder = subject.text("name"), os.path.basename(subject.folder)
+    if not name:
+        yield subject.says("name-missing", "name", f"there is no name; {folder!r} is used")
+        return
+    if len(name) > MAX_NAME_CHARS:
+        message = f"the name has {len(name)} characters; the limit is {MAX_NAME_CHARS}"
+        yield subject.says("name-length", "name", message)
+    yield from _check_name_characters(subject, name)
+    if name.startswith("-") or name.endswith("-") or "--" in name:
+        message = f"the name {_shown(name)} begins or ends with a hyphen, or has two in a row"
+        yield subject.says("name-hyphens", "name", message)
+    if normalize("NFC", name) != normalize("NFC", folder):
+        message = f"the name {_shown(name)} differs from its folder {_shown(folder)}"
+        yield subject.says("name-folder", "name", message)
+
+
+def _check_name_characters(subject: Subject, name: str) -> Iterator[Diagnostic]:
+    allowed = _ascii_name_character if subject.strict else _name_character
+    written = name if subject.strict else normalize("NFKC", name)
+    wrong = sorted({character for character in written if not allowed(character)})
+    if not wrong:
+        return
+    listed = " ".join(ascii(character) for character in wrong[:8])
+    more = " and more" if len(wrong) > 8 else ""
+    used = skill_name(subject.parsed.fields, os.path.basename(subject.folder)).id
+    called = "" if used == name else f"; the skill is called {used!r}"
+    message = f"the name {_shown(name)} holds {listed}{more}{called}"
+    yield subject.says("name-characters", "name", message)
+
+
+def _ascii_name_character(character: str) -> bool:
+    return character in "abcdefghijklmnopqrstuvwxyz0123456789-"
+
+
+def _name_character(character: str) -> bool:
+    """Whether a lenient reader takes it: a letter of any script that has no lower case form."""
+    return character == "-" or (character.isalnum() and character == character.lower())
+
+
+def check_reserved(subject: Subject) -> Iterator[Diagnostic]:
+    """The name holds no word that a client or a system keeps for itself."""
+    name = subject.text("name")
+    words = sorted(_VENDORS & set(re.split(r"[\W_]+", name.lower())))
+    if words or _DEVICES.match(name):
+        reserved = words[0] if words else name
+        message = f"the name {_shown(name)} uses the reserved word {reserved!r}"
+        yield subject.says("name-reserved", "name", message)
+
+
+def check_description(subject: Subject) -> Iterator[Diagnostic]:
+    """At most 1,024 characters, and no angle brackets."""
+    description = subject.text("description")
+    if len(description) > MAX_DESCRIPTION_CHARS:
+        size = f"{len(description):,} characters; the limit is {MAX_DESCRIPTION_CHARS:,}"
+        yield subject.says("description-length", "description", f"the description has {size}")
+    if "<" in description or ">" in description:
+        at = min(place for mark in "<>" if (place := description.find(mark)) >= 0)
+        message = f"the description holds an angle bracket at {_shown(description[at:], 20)}"
+        yield subject.says("description-tags", "description", message)
+
+
+def check_hidden(subject: Subject) -> Iterator[Diagnostic]:
+    """Name and description hold nothing that a person can not see."""
+    for field in ("name", "description"):
+        found = sorted(set(hidden(subject.text(field))))
+        if found:
+            listed = ", ".join(f"U+{ord(character):04X}" for character in found[:8])
+            yield subject.says("hidden-text", field, f"the {field} holds hidden text: {listed}")
+
+
+# --- other fields --------------------------------------------------------------------------------
+
+
+def check_compatibility(subject: Subject) -> Iterator[Diagnostic]:
+    """When it is given, 1 to 500 characters."""
+    if "compatibility" not in subject.parsed.fields:
+        return
+    size = len(subject.text("compatibility"))
+    if size > MAX_COMPATIBILITY_CHARS:
+        limit = f"the limit is {MAX_COMPATIBILITY_CHARS}"
+        message = f"compatibility has {size:,} characters; {limit}"
+        yield subject.says("compatibility-length", "compatibility", message)
+    elif not size and subject.parsed.fields["compatibility"] in ("", None):
+        yield subject.says("compatibility-length", "compatibility", "compatibility is empty")
+
+
+def check_metadata(subject: Subject) -> Iterator[Diagnostic]:
+    """A map whose values are all text."""
+    metadata = subject.parsed.fields.get("metadata")
+    if not isinstance(metadata, dict):
+        return
+    wrong = [key for key, value in metadata.items() if not isinstance(value, str)]
+    if wrong:
+        listed = ", ".join(_shown(key, 30) for key in wrong[:5]) + (", …" if len(wrong) > 5 else "")
+        yield subject.says("metadata-values", "metadata", f"metadata values are not text: {listed}")
+
+
+def check_tools(subject: Subject) -> Iterator[Diagnostic]:
+    """The tools are one string with blanks between them."""
+    value = subject.raw.get("allowed-tools")
+    if isinstance(value, list):
+        yield subject.says("allowed-tools-form", "allowed-tools", "allowed-tools is a list")
+    elif isinstance(value, str) and "," in re.sub(r"\([^()]*\)", "", value):
+        message = "allowed-tools has commas between the tools"
+        yield subject.says("allowed-tools-form", "allowed-tools", message)
+
+
+def check_fields(subject: Subject) -> Iterator[Diagnostic]:
+    """Every field is one the format has; in normal mode also one this runtime knows."""
+    known = field_names.SPECIFIED if subject.strict else field_names.KNOWN
+    for key in subject.parsed.fields:
+        if key in known:
+            continue
+        fields = subject.parsed.fields
+        meant = field_names.respelled(key, fields) or field_names.resembled(key, fields)
+        if meant and key not in field_names.KNOWN:
+            message = f"the field {_shown(key)} looks like `{meant}` spelled wrongly"
+            yield subject.says("field-misspelled", key, message, f"write `{meant}`")
+        else:
+            message = f"the field {_shown(key)} is not part of the specification"
+            yield subject.says("field-unknown", key, message)
+
+
+# --- body ----------------------------------------------------------------------------------------
+
+
+def check_body(subject: Subject) -> Iterator[Diagnostic]:
+    """There is one, of at most 500 lines and about 5,000 tokens."""
+    line = subject.parsed.body_line
+    if not subject.body.strip():
+        yield finding("body-empty", subject.path, None, "there is no text after the frontmatter")
+        return
+    lines, cost = len(subject.body.rstrip().splitlines()), tokens(subject.body)
+    if lines > ADVISED_BODY_LINES or cost > ADVISED_BODY_TOKENS:
+        size = f"{lines:,} lines and about {cost:,} tokens"
+        advice = f"{ADVISED_BODY_LINES} lines and {ADVISED_BODY_TOKENS:,} tokens are advised"
+        yield finding("body-long", subject.path, line, f"the body has {size}; at most {advice}")
+
+
+def check_references(subject: Subject) -> Iterator[Diagnostic]:
+    """What the body points at is there, inside the skill, and not behind a second document."""
+    if subject.parsed.state == "skipped":
+        return
+    linked: dict[str, int] = {}
+    for target, line, link in references(
+        subject.body, subject.parsed.body_line, most=subject.limits.max_references
+    ):
+        path = os.path.normpath(os.path.join(subject.folder, target))
+        if path in linked:
+            continue
+        linked[path] = line
+        if fault := _fault(path, target, subject.folder, link):
+            yield finding(fault, subject.path, line, _FAULTS[fault].format(_shown(target)))
+    yield from _check_chains(subject, linked)
+
+
+_FAULTS = {
+    "reference-outside": "the link {} leads out of the skill",
+    "reference-missing": "the link {} leads to a file that is not there",
+    "mention-missing": "the text names {}, which is not there",
+}
+
+
+def _fault(path: str, target: str, folder: str, link: bool) -> str:
+    """The code of what is wrong with a reference; nothing outside the folder is asked for."""
+    if os.path.isabs(target) or not (path == folder or path.startswith(os.path.join(folder, ""))):
+        return "reference-outside" if link else ""
+    if not os.path.lexists(path):
+        return "reference-missing" if link else "mention-missing"
+    return ""
+
+
+def _check_chains(subject: Subject, linked: Mapping[str, int]) -> Iterator[Diagnostic]:
+    limits = subject.limits
+    documents = [path for path in linked if path.lower().endswith(".md")]
+    for path in documents[: limits.max_linked_documents]:
+        if path == subject.path:
+            continue
+        try:
+            text = read(path, limits.max_linked_bytes, subject.folder).data.decode(
+                "utf-8", "replace"
+            )
+        except Unusable:
+            continue
+        for target, line, link in references(text, most=limits.max_references):
+            further = _document(target, path, subject.folder) if link else ""
+            if further and further not in linked and further != subject.path:
+                here = os.path.relpath(path, subject.folder)
+                message = (
+                    f"{one_line(here)} leads on to {_shown(target)}, which SKILL.md does not name"
+                )
+                yield finding("reference-chain", path, line, message)
+
+
+def _document(target: str, source: str, folder: str) -> str:
+    """The Markdown file a link in a document means: next to it, or below the skill's folder."""
+    if not target.lower().endswith(".md"):
+        return ""
+    for base in (os.path.dirname(source), folder):
+        path = os.path.normpath(os.path.join(base, target))
+        if inside(path, folder) and os.path.isfile(path):
+            return path
+    return ""
+
+
+def _shown(text: str, width: int = _SHOWN_CHARS) -> str:
+    return repr(shorten(one_line(text), width))
+
+
+Check = Callable[[Subject], Iterator[Diagnostic]]
+FILE_RULES: tuple[Check, ...] = (check_file_name, check_encoding)
+FIELD_RULES: tuple[Check, ...] = (
+    check_name,
+    check_reserved,
+    check_description,
+    check_hidden,
+    check_compatibility,
+    check_metadata,
+    check_tools,
+    check_fields,
+)
+BODY_RULES: tuple[Check, ...] = (check_body,)

@@ -1,0 +1,173 @@
+"""Files on disk that are mended where they lie, and what was changed in them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from skillbelt.check.fix import mend
+from skillbelt.check.rules import finding
+from skillbelt.errors import PathEscape
+from skillbelt.files.contain import create_beneath, open_beneath
+from skillbelt.files.reach import open_dir, read_handle
+from skillbelt.values import SKILL_FILE, Diagnostic, Limits
+
+_LIMITS = Limits()
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Fixed(NamedTuple):
+    """What became of one file on disk. `path` is where it lies now."""
+
+    path: str
+    was: str
+    before: bytes
+    after: bytes
+    done: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def fix_file(
+    path: str, *, dry_run: bool = False, limits: Limits = _LIMITS, fence: str = ""
+) -> Fixed:
+    """Mend one SKILL.md where it lies, and give it its right name. Never raises.
+
+    The new bytes are put in place in one step, in the folder that was opened for it, which lies
+    inside the fence if there is one. A link, anything but a regular file, and a file that changes
+    meanwhile are left alone.
+    """
+    path = os.path.abspath(path)
+    try:
+        folder = open_dir(os.path.dirname(path), fence)
+    except (OSError, PathEscape):
+        return Fixed(path, path, b"", b"")
+    try:
+        return _fixed(folder, path, dry_run, limits)
+    finally:
+        os.close(folder)
+
+
+def _fixed(folder: int, path: str, dry_run: bool, limits: Limits) -> Fixed:
+    name = os.path.basename(path)
+    try:
+        data = _read(folder, name, limits.max_checked_bytes + 1)
+    except PathEscape:
+        said = _dropped(path, "not mended: the file is a link; mend the one it leads to")
+        return Fixed(path=path, was=path, before=b"", after=b"", done=(), diagnostics=(said,))
+    except OSError:
+        return Fixed(path, path, b"", b"")
+    if len(data) > limits.max_checked_bytes:
+        data = data[: limits.max_checked_bytes]
+        said = _dropped(path, f"not mended: the file has more than {len(data):,} bytes")
+        return Fixed(path=path, was=path, before=data, after=data, done=(), diagnostics=(said,))
+    mended = mend(data, folder=os.path.basename(os.path.dirname(path)), limits=limits)
+    dropped = [
+        _dropped(path, f"not done, as it would change the meaning: {t}") for t in mended.dropped
+    ]
+    fixed = Fixed(
+        path=path,
+        was=path,
+        before=data,
+        after=mended.data,
+        done=mended.done,
+        diagnostics=tuple(dropped),
+    )
+    fixed = _renamed(folder, fixed)
+    return fixed if dry_run else _put(folder, fixed)
+
+
+def _read(folder: int, name: str, most: int) -> bytes:
+    """The beginning of a regular file; PathEscape for a link, OSError for all else."""
+    handle = open_beneath(folder, name, _READ)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file", name)
+    return read_handle(handle, most)
+
+
+def _dropped(path: str, reason: str) -> Diagnostic:
+    return finding("fix-dropped", path, None, reason)
+
+
+def _renamed(folder: int, fixed: Fixed) -> Fixed:
+    """With the right name, when the present one differs in case alone and the right one is free."""
+    above, name = os.path.split(fixed.path)
+    if name == SKILL_FILE or name.lower() != SKILL_FILE.lower():
+        return fixed
+    if not _is_free(folder, name):
+        said = _dropped(fixed.path, f"not renamed: there is a {SKILL_FILE} beside it")
+        return fixed._replace(diagnostics=(*fixed.diagnostics, said))
+    right = os.path.join(above, SKILL_FILE)
+    return fixed._replace(path=right, done=(*fixed.done, f"renamed {name} to {SKILL_FILE}"))
+
+
+def _is_free(folder: int, name: str) -> bool:
+    """Whether the right name is nobody's, or this file's own on a disk that folds case."""
+    try:
+        there = os.stat(SKILL_FILE, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return os.path.samestat(there, os.stat(name, dir_fd=folder, follow_symlinks=False))
+
+
+def _put(folder: int, fixed: Fixed) -> Fixed:
+    name, right = os.path.basename(fixed.was), os.path.basename(fixed.path)
+    try:
+        if fixed.after != fixed.before:
+            _replace(folder, name, fixed.before, fixed.after)
+        if right != name:
+            os.rename(name, right, src_dir_fd=folder, dst_dir_fd=folder)
+    except (OSError, PathEscape) as error:
+        said = (*fixed.diagnostics, _dropped(fixed.was, f"not mended: {error}"))
+        return Fixed(
+            path=fixed.was,
+            was=fixed.was,
+            before=fixed.before,
+            after=fixed.before,
+            done=(),
+            diagnostics=said,
+        )
+    return fixed
+
+
+def _replace(folder: int, name: str, before: bytes, after: bytes) -> None:
+    """Swap the file for one with the new bytes and the same mode and owner, in one step."""
+    info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    part = f".skillbelt-{os.urandom(8).hex()}"
+    try:
+        with open(create_beneath(folder, part), "wb") as file:
+            file.write(after)
+            file.flush()
+            with suppress(OSError):
+                os.fchown(file.fileno(), info.st_uid, info.st_gid)
+            os.fchmod(file.fileno(), stat.S_IMODE(info.st_mode))
+            os.fsync(file.fileno())
+        if _read(folder, name, len(before) + 1) != before:
+            raise OSError(errno.EBUSY, "the file was changed meanwhile")
+        os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part, dir_fd=folder)
+        raise
+
+
+def diff(fixed: Fixed, root: str) -> Iterator[str]:
+    """The change as a unified diff, line by line, with paths relative to the root."""
+    from difflib import unified_diff
+
+    old, new = (os.path.relpath(path, root) for path in (fixed.was, fixed.path))
+    before, after = (_lines(data) for data in (fixed.before, fixed.after))
+    changed = list(unified_diff(before, after, f"a/{old}", f"b/{new}", n=2, lineterm=""))
+    if old != new:
+        yield from (f"rename from {old}", f"rename to {new}")
+    yield from changed
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode("utf-8", "replace").removesuffix("\n").split("\n")

@@ -1,0 +1,441 @@
+"""A history and what is loaded now -> the messages a model receives. Pure: same in, same out.
+
+Text stays in the answer where it first landed, so that a request begins with the whole of the
+request before it. Nothing made here is written back: the stored history keeps its short answers.
+"""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from operator import itemgetter, length_hint
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from skillbelt.disclosure.overview import Overview, merge
+from skillbelt.text import one_line
+
+Message = dict[str, Any]
+Placement = Literal["tool", "system"]
+_Found = tuple[int, Any, Any]  # a call that loads: where its answers begin, its id, its skill
+
+HEADER = "Loaded skill context:"
+FOOTER = "End of loaded skill context."
+# The calls whose answers say what is loaded, under both sets of names.
+LOADING = frozenset({"skill_load", "load_skill", "skill_select_docs"})
+_STUB = "loaded: "
+_ARGUMENTS = ("skill", "name", "skill_name")
+_SYSTEM = ("system", "developer")
+_NONE: Mapping[str, str] = MappingProxyType({})
+_FALLBACK = -1
+_OURS = (f"{HEADER}\n\n[Loaded] ", f"{HEADER}\n\n[Docs] ")
+_OURS_END = f"\n\n{FOOTER}"
+_FIRST = itemgetter(0)
+_line = lru_cache(maxsize=1024)(one_line)  # the same few paths, in every request
+
+
+class _Texts(NamedTuple):
+    name: str
+    body: str
+    docs: tuple[tuple[str, str], ...] = ()
+
+
+class Material(_Texts):
+    """A skill that is loaded now: its body, and the documents selected, as (path, text)."""
+
+    @cached_property
+    def text(self) -> str:
+        """All of it as a model reads it. It can not change, so it is made once."""
+        return _block(*self)
+
+
+class _Calls(NamedTuple):
+    """Where the answers to calls are in a history."""
+
+    loading: dict[tuple[str, str], int]
+    others: dict[str, int]
+
+    def answer(self, call: str, skill: str) -> int | None:
+        """The answer to a call that loaded the skill. Some hosts use an id more than once."""
+        found = self.loading.get((call, skill))
+        return self.others.get(call) if found is None else found
+
+
+def materialize(
+    messages: Sequence[Message],
+    loaded: Sequence[Material],
+    *,
+    placement: Placement = "tool",
+    overview: str = "",
+    note: str = "",
+    landed: Mapping[str, str] = _NONE,
+) -> list[Message]:
+    """The messages to send. The input stays as it is; untouched messages are shared with it.
+
+    `landed` names the tool call whose answer first held a skill's body (`name`), one of its
+    documents (`name#path`) or all of them (`name#*`); an empty id means that no answer did. A
+    skill it does not name is put into the last answer to a loading call for it. What has no
+    answer in this history goes into one message of its own behind the system message.
+    """
+    result = _without_ours(messages)
+    materials = sorted(loaded, key=_FIRST)
+    homes: dict[str, int | None] = dict.fromkeys(map(_FIRST, materials))
+    found = _loading_calls(result)
+    skills = _answers(found, result, homes, landed)
+    if None in homes.values():
+        _find_homes(homes, _calls(found, result, landed), result, skills, landed)
+    in_system = placement == "system"
+    taken: set[int | None] = set() if in_system else {*homes.values()}
+    left = [] if in_system else materials
+    if len(taken) == len(materials) and "#" not in "".join(landed):
+        left = _put_alone(result, materials, homes)
+    places = _places(left, homes, _calls(found, result, landed), landed) if left else {}
+    _tell_unloaded(result, skills, homes, taken.union(places), landed)
+    _put_blocks(result, places)
+    _put_note(result, note)
+    context = "\n\n".join(map(block, materials)) if in_system else ""
+    _put_system(result, [text for text in (overview, context) if text])
+    _put_fallback(result, places)
+    return result
+
+
+def block(material: Material) -> str:
+    """A skill as a model reads it: its name, its body, the documents with it."""
+    return material.text
+
+
+def _block(name: str, body: str, docs: Sequence[tuple[str, str]]) -> str:
+    return _with_documents(["[Loaded] " + name, body, "Docs loaded: none"], docs)
+
+
+def _with_documents(parts: list[str], docs: Sequence[tuple[str, str]]) -> str:
+    """The parts and the documents as one text; the last part is to name the documents."""
+    if not docs:
+        return "\n\n".join(parts)
+    named, paths = len(parts) - 1, []
+    for path, text in docs:
+        # A file may be named with a line break in it; its name must not forge a line of its own.
+        path = _line(path)
+        paths.append(path)
+        parts += ("[Doc] " + path, text)
+    parts[named] = "Docs loaded: " + ", ".join(paths)
+    return "\n\n".join(parts)
+
+
+def _is_stub(line: str, names: Container[str]) -> bool:
+    return line.startswith(_STUB) and line[len(_STUB) :] in names
+
+
+def unloaded_line(name: str) -> str:
+    """What the answer that once held a skill says when the skill is no longer loaded."""
+    return f"unloaded since: {name} (load it again if it is needed)"
+
+
+def _without_ours(messages: Sequence[Message]) -> list[Message]:
+    """The history without a fallback message of an earlier request, should it have been kept."""
+    result = list(messages)
+    for index in range(_head(result) - 1, -1, -1):
+        if _is_ours(result[index]):
+            del result[index]
+    return result
+
+
+def _head(messages: Sequence[Message]) -> int:
+    """How many system messages the history begins with."""
+    for index, message in enumerate(messages):
+        if message.get("role") not in _SYSTEM:
+            return index
+    return len(messages)
+
+
+def _is_ours(message: Message) -> bool:
+    content = message.get("content")
+    return isinstance(content, str) and content.startswith(_OURS) and content.endswith(_OURS_END)
+
+
+def _answers(
+    found: Sequence[_Found],
+    messages: Sequence[Message],
+    homes: dict[str, int | None],
+    landed: Mapping[str, str],
+) -> dict[int, str]:
+    """The skill of each answer to a loading call, by its index; where each landed goes to homes."""
+    skills: dict[int, str] = {}
+    count = len(messages)
+    for index, call, skill in found:
+        # Most calls are answered right behind them.
+        if not (call and index < count and messages[index].get("tool_call_id") == call):
+            index = _answer(messages, index, call)
+        if index and skill and type(skill) is str:
+            skills[index] = skill
+            if skill in homes and landed.get(skill) == call:
+                homes[skill] = index
+    return skills
+
+
+def _loading_calls(messages: Sequence[Message]) -> list[_Found]:
+    """The calls that load: the index of the message behind each, its id, the skill it names.
+
+    Every request looks at every call, and this is most of its time. So the usual history, with one
+    plain call in a message, comes first, and how far it got is asked only where a call was found.
+    """
+    count, rest = len(messages), iter(messages)
+    try:
+        return [
+            (count - length_hint(rest), call["id"], call["arguments"]["skill"])
+            for message in rest
+            if "tool_calls" in message
+            for [call] in [message["tool_calls"]]
+            if call["name"] in LOADING
+        ]
+    except (KeyError, TypeError, ValueError):
+        return [
+            (index, call.get("id"), _skill(function.get("arguments")))
+            for index, message in enumerate(messages, 1)
+            if "tool_calls" in message
+            for call in message["tool_calls"] or ()
+            for function in [call if "name" in call else call.get("function") or call]
+            if function.get("name") in LOADING
+        ]
+
+
+def _answer(messages: Sequence[Message], index: int, call: object) -> int:
+    """The answer to a call, 0 without one.
+
+    An id may be used again later, so it is looked for right behind the call.
+    """
+    count = len(messages)
+    while call and index < count and "tool_call_id" in (message := messages[index]):
+        if message["tool_call_id"] == call:
+            return index
+        index += 1
+    return 0
+
+
+def _calls(
+    found: Sequence[_Found], messages: Sequence[Message], landed: Mapping[str, str]
+) -> _Calls:
+    """Answers by their calls. Of one that did not load, or was cut, the id alone is known."""
+    loading = {
+        (call, skill): index
+        for after, call, skill in found
+        if skill and type(skill) is str and (index := _answer(messages, after, call))
+    }
+    wanted = {*landed.values()}.difference(call for call, _ in loading)
+    others = {
+        message["tool_call_id"]: index
+        for index, message in enumerate(messages if wanted else ())
+        if message.get("tool_call_id") and message["tool_call_id"] in wanted
+    }
+    return _Calls(loading, others)
+
+
+def _skill(arguments: object) -> str:
+    """The skill that the arguments of a call name, empty when they name none."""
+    if isinstance(arguments, str):
+        import json
+
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return ""
+    if not isinstance(arguments, Mapping):
+        return ""
+    for key in _ARGUMENTS:
+        if key in arguments:
+            return arguments[key] if isinstance(arguments[key], str) else ""
+    return ""
+
+
+def _find_homes(
+    homes: dict[str, int | None],
+    calls: _Calls,
+    messages: Sequence[Message],
+    skills: Mapping[int, str],
+    landed: Mapping[str, str],
+) -> None:
+    """Look elsewhere for the answers that are to hold the bodies without a home."""
+    for name, home in homes.items():
+        if home is None:
+            homes[name] = _home(name, messages, skills, calls, landed)
+
+
+def _home(
+    name: str,
+    messages: Sequence[Message],
+    skills: Mapping[int, str],
+    calls: _Calls,
+    landed: Mapping[str, str],
+) -> int | None:
+    if name in landed:
+        return calls.answer(landed[name], name)
+    for index in reversed([*skills]):
+        if skills[index] == name and f"{_STUB}{name}" in _lines(messages[index]):
+            return index
+    return None
+
+
+def _put_alone(
+    messages: list[Message], materials: Sequence[Material], homes: Mapping[str, int | None]
+) -> list[Material]:
+    """Put each skill whose answer is its stub and nothing else there; those that are left.
+
+    Nearly every skill is put so, unless two share an answer or documents lie apart from a body.
+    """
+    left = []
+    for material in materials:
+        name = material[0]
+        home = homes[name]
+        if home is None or (message := messages[home]).get("content") != _STUB + name:
+            left.append(material)
+        else:
+            messages[home] = changed = message.copy()
+            changed["content"] = material.text
+    return left
+
+
+def _places(
+    materials: Sequence[Material],
+    homes: Mapping[str, int | None],
+    calls: _Calls,
+    landed: Mapping[str, str],
+) -> dict[int, dict[str, str]]:
+    """The block of each skill in each answer, by its index; without one, under `_FALLBACK`."""
+    places: dict[int, dict[str, str]] = {}
+    apart = {key.partition("#")[0] for key in landed if "#" in key}
+    for material in materials:
+        name = material.name
+        home = homes[name]
+        at = _FALLBACK if home is None else home
+        split = _split(material, at, calls, landed) if name in apart else {at: material.text}
+        for index, text in split.items():
+            places.setdefault(index, {})[name] = text
+    return places
+
+
+def _split(
+    material: Material, home: int, calls: _Calls, landed: Mapping[str, str]
+) -> dict[int, str]:
+    """The text of a skill whose documents landed in other answers than its body, by answer."""
+    name, body, all_docs = material
+    docs: dict[int, list[tuple[str, str]]] = {home: []}
+    for doc in all_docs:
+        docs.setdefault(_doc_home(name, doc[0], home, calls, landed), []).append(doc)
+    texts = {home: _block(name, body, docs.pop(home))}
+    for index, some in docs.items():
+        texts[index] = _with_documents(["[Docs] " + name, ""], some)
+    return texts
+
+
+def _put_blocks(messages: list[Message], places: Mapping[int, Mapping[str, str]]) -> None:
+    for index, blocks in places.items():
+        if index != _FALLBACK:
+            _amend(messages, index, blocks, "\n\n".join(blocks.values()))
+
+
+def _doc_home(name: str, path: str, body: int, calls: _Calls, landed: Mapping[str, str]) -> int:
+    call = landed.get(f"{name}#{path}", landed.get(f"{name}#*"))
+    if call is None:
+        return body
+    found = calls.answer(call, name)
+    return _FALLBACK if found is None else found
+
+
+def _tell_unloaded(
+    messages: list[Message],
+    skills: Mapping[int, str],
+    homes: Mapping[str, int | None],
+    taken: Iterable[int | None],
+    landed: Mapping[str, str],
+) -> None:
+    """Let every answer whose skill has gone since say so, for good.
+
+    Answers before the one where a skill lies now are of an earlier load. They must not turn back
+    into `loaded`: that would change a request's beginning once more.
+    """
+    for index in skills.keys() - taken:
+        name = skills[index]
+        home = homes.get(name) if name in landed else None
+        gone = name not in homes or (home is not None and index < home)
+        if gone:
+            lines = _lines(messages[index])
+            if f"{_STUB}{name}" in lines or any('"selected_docs"' in line for line in lines):
+                _amend(messages, index, (name,), unloaded_line(name))
+
+
+def _part(text: str) -> Message:
+    return {"type": "text", "text": text}
+
+
+def _text(part: object) -> str:
+    text = part.get("text") if isinstance(part, Mapping) else part
+    return text if isinstance(text, str) else ""
+
+
+def _whole(message: Message) -> str:
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(map(_text, content))
+
+
+def _lines(message: Message) -> list[str]:
+    return _whole(message).split("\n")
+
+
+def _amend(messages: list[Message], index: int, names: Container[str], text: str) -> None:
+    """Put the text at the end of a message, once, and in place of the stub of those skills."""
+    content = messages[index].get("content") or ""
+    changed: object
+    if isinstance(content, str):
+        changed = text if _is_stub(content, names) else _after(content, names, text)
+    else:
+        part = _part(text)
+        kept = [each for each in content if each != part and not _is_stub(_text(each), names)]
+        changed = [*kept, part]
+    messages[index] = {**messages[index], "content": changed}
+
+
+def _after(content: str, names: Container[str], text: str) -> str:
+    if content.endswith(text):
+        return content
+    if _STUB in content:
+        lines = [line for line in content.split("\n") if not _is_stub(line, names)]
+        content = "\n".join(lines).rstrip("\n")
+    return f"{content}\n\n{text}" if content else text
+
+
+def _put_system(messages: list[Message], texts: Sequence[str]) -> None:
+    """Put each text at the end of the system message, once."""
+    if texts and _head(messages) == 0:
+        messages.insert(0, {"role": "system", "content": ""})
+    for text in texts:
+        content = messages[0].get("content") or ""
+        whole = _whole(messages[0])
+        merged = merge(whole, Overview(text=text, tokens=0, shown=0, names_only=0, omitted=0))
+        if merged != whole:
+            changed = merged if isinstance(content, str) else [*content, _part(text)]
+            messages[0] = {**messages[0], "content": changed}
+
+
+def _put_note(messages: list[Message], note: str) -> None:
+    """Put the note before the text of the last user message."""
+    for index in range(len(messages) - 1 if note else -1, -1, -1):
+        if messages[index].get("role") == "user":
+            content = messages[index].get("content") or ""
+            changed = _before(content, note)
+            messages[index] = {**messages[index], "content": changed}
+            return
+
+
+def _before(content: str | list[Message], note: str) -> object:
+    if not isinstance(content, str):
+        part = _part(note)
+        return [part, *(each for each in content if each != part)]
+    if content == note or content.startswith(f"{note}\n\n"):
+        return content
+    return f"{note}\n\n{content}" if content else note
+
+
+def _put_fallback(messages: list[Message], places: Mapping[int, Mapping[str, str]]) -> None:
+    if _FALLBACK in places:
+        content = "\n\n".join([HEADER, *places[_FALLBACK].values(), FOOTER])
+        messages.insert(_head(messages), {"role": "system", "content": content})

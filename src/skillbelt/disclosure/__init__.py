@@ -1,0 +1,1 @@
+"""What a model sees of a skill: the overview, the body, single documents."""

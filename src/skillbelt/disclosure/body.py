@@ -1,0 +1,346 @@
+"""Tiers two and three: the body of a skill and its documents, bounded, contained, with a report.
+
+A body is read whole only here. Every file is opened relative to a handle of the skill's folder, so
+that no name and no link, whenever it was put there, leads anywhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Literal, NamedTuple
+
+from skillbelt.disclosure.excerpt import Strategy, cut_body, head, key_area, line_count, pages
+from skillbelt.disclosure.overflow import Storage
+from skillbelt.discovery.reading import nameable, read_file, too_large, walk
+from skillbelt.errors import (
+    FileTooLarge,
+    FileTypeRefused,
+    FileUnreadable,
+    InvalidFrontmatter,
+    SectionNotFound,
+)
+from skillbelt.files.contain import check_relative
+from skillbelt.files.manifest import kind_of
+from skillbelt.format.arguments import appended, substitute
+from skillbelt.format.fields import to_frontmatter
+from skillbelt.format.frontmatter import Parsed, needs_more, parse
+from skillbelt.format.links import references
+from skillbelt.format.sections import find, sections
+from skillbelt.format.skill import Skill
+from skillbelt.text import one_line, shorten
+from skillbelt.values import SKILL_FILE, Limits
+
+Overflow = Literal["cut", "refuse"]
+
+MAX_BODY_FILE_BYTES = 4 * 2**20
+RESOURCE_ENDINGS = (".md", ".txt", ".json", ".yaml", ".yml")
+DOCUMENT_ENDINGS = (".md", ".txt")
+_LIMITS = Limits()
+_SLACK = 64  # room for both delimiter lines, as the catalogue reads a head
+_SNIFFED = 4096
+_MOST_TITLES = 10
+
+
+class Report(NamedTuple):
+    """What was read and what of it was given.
+
+    `sha256` is that of the whole file, `excerpt_sha256` that of the text given. `truncated` says
+    that a limit left something out; `storage_ref` is then where the whole text was kept, if it was.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    excerpt_sha256: str
+    bytes_read: int
+    chars_returned: int
+    truncated: bool
+    strategy: Strategy
+    references: tuple[str, ...]
+    storage_ref: str = ""
+    section_missed: bool = False
+
+
+class Loaded(NamedTuple):
+    """A text for a model, and the report on how it was come by. `path` is below the folder."""
+
+    name: str
+    path: str
+    text: str
+    report: Report
+
+
+class _Chosen(NamedTuple):
+    text: str
+    strategy: Strategy
+    truncated: bool
+    section_missed: bool = False
+
+
+# --- the body ------------------------------------------------------------------------------------
+
+
+def load_skill_body(
+    skill: Skill,
+    limits: Limits = _LIMITS,
+    *,
+    overflow: Overflow = "cut",
+    storage: Storage | None = None,
+    arguments: str | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Loaded:
+    """The text of a SKILL.md without its frontmatter, cut to the limits or refused beyond them.
+
+    With `arguments` or `variables` the placeholders in it are filled. Raises LoadError or
+    PathEscape when there is no text to give.
+    """
+    data = _body_data(skill)
+    parsed = _parsed(skill, data, limits)
+    path = os.path.basename(skill.location)
+    body = _decoded(data[parsed.body_offset :], path)
+    if overflow == "refuse" and _over(body, limits):
+        raise _refusal(path, body, limits)
+    text, tail = _filled(body, parsed, arguments, variables or {})
+    if not _over(text + tail, limits):
+        return _loaded(skill, path, data, _Chosen(text + tail, "whole", False), limits)
+    ref = _kept(storage, text + tail)
+    return _loaded(skill, path, data, _cut(text, tail, ref, limits), limits, ref)
+
+
+def _filled(
+    body: str, parsed: Parsed, arguments: str | None, variables: Mapping[str, str]
+) -> tuple[str, str]:
+    """The body with its placeholders filled, and what was added at its end."""
+    if arguments is None and not variables:
+        return body, ""
+    names = to_frontmatter(parsed.fields).arguments if arguments is not None else ()
+    text = substitute(body, arguments, names=names, variables=variables)
+    tail = appended(arguments) if arguments else ""
+    return (text.removesuffix(tail), tail) if tail and text.endswith(tail) else (text, "")
+
+
+def _body_data(skill: Skill) -> bytes:
+    if os.path.isabs(skill.location):
+        return read_file(skill, os.path.basename(skill.location), MAX_BODY_FILE_BYTES)
+    data = skill.source.encode("utf-8", "surrogatepass")
+    if len(data) > MAX_BODY_FILE_BYTES:
+        raise too_large(skill.location, len(data), MAX_BODY_FILE_BYTES)
+    return data
+
+
+def _parsed(skill: Skill, data: bytes, limits: Limits) -> Parsed:
+    """The frontmatter as the catalogue read it, though the file may have changed since."""
+    begin = data[: limits.head_bytes]
+    if needs_more(begin, limits):
+        begin = data[: limits.max_frontmatter_bytes + _SLACK]
+    folder = os.path.basename(skill.dir)
+    parsed = parse(begin, path=skill.location, folder=folder, limits=limits)
+    if parsed.state == "skipped":
+        reasons = [one.message for one in parsed.diagnostics if one.severity == "error"]
+        reason = "; ".join(reasons) or "the frontmatter can not be read"
+        raise InvalidFrontmatter(os.path.basename(skill.location), f"{reason}; mend the file")
+    return parsed
+
+
+def _over(text: str, limits: Limits) -> bool:
+    return len(text) > limits.max_skill_body_chars or line_count(text) > limits.max_skill_body_lines
+
+
+def _refusal(path: str, body: str, limits: Limits) -> FileTooLarge:
+    return FileTooLarge(
+        path,
+        f"the body has {line_count(body):,} lines and {len(body):,} characters; the limits are "
+        f"{limits.max_skill_body_lines:,} and {limits.max_skill_body_chars:,}: move what is not "
+        "always needed into files below reference/ and name them in the body",
+    )
+
+
+def _cut(text: str, tail: str, ref: str, limits: Limits) -> _Chosen:
+    """The text without its least needed sections; arguments are kept up to half of the limit."""
+    rows, chars = limits.max_skill_body_lines, limits.max_skill_body_chars
+    tail = head(pages(tail, 1, rows // 2), chars // 2)
+    rest = f"The whole text is stored: {one_line(ref)}" if ref else ""
+    kept = cut_body(text, rows - line_count(tail), chars - len(tail), rest)
+    return _Chosen(kept.text + tail, kept.strategy, truncated=True)
+
+
+# --- resources -----------------------------------------------------------------------------------
+
+
+def load_resource(
+    skill: Skill,
+    relative_path: str,
+    section_hint: str | None = None,
+    limits: Limits = _LIMITS,
+    *,
+    full: bool = False,
+    start_line: int | None = None,
+    lines: int | None = None,
+    strict_section: bool = False,
+    storage: Storage | None = None,
+    endings: Sequence[str] = RESOURCE_ENDINGS,
+) -> Loaded:
+    """One text file of a skill: all of a short one, an excerpt of a long one.
+
+    A `section_hint` gives that section (see `sections.find`), `start_line` and `lines` a range,
+    `full` the beginning up to the limit of a body. A hint that no heading answers gives what no
+    hint would, and says so in the report; with `strict_section` it is SectionNotFound. Raises
+    PathEscape for a path that leads out and LoadError for a file that can not be given.
+    """
+    path = check_relative(relative_path, skill.dir)
+    _check_ending(path, endings)
+    data = read_file(skill, path, limits.max_resource_file_bytes)
+    _check_kind(path, data)
+    text = _decoded(data, path)
+    if start_line is not None or lines is not None:
+        wanted = pages(text, start_line or 1, lines)
+        chosen = _excerpt(wanted, "lines", limits.max_resource_excerpt_chars)
+    elif section_hint and section_hint.strip():
+        chosen = _section(text, path, section_hint, strict_section, limits)
+    else:
+        chosen = _opening(text, limits, full)
+    ref = _kept(storage, text) if chosen.truncated else ""
+    return _loaded(skill, path, data, chosen, limits, ref)
+
+
+def _excerpt(wanted: str, strategy: Strategy, most: int) -> _Chosen:
+    given = head(wanted, most)
+    return _Chosen(given, strategy, truncated=len(given) < len(wanted))
+
+
+def _section(text: str, path: str, hint: str, strict: bool, limits: Limits) -> _Chosen:
+    found = find(text, hint)
+    if found is not None:
+        wanted = text[found.start : found.end]
+        return _excerpt(wanted, "section", limits.max_resource_excerpt_chars)
+    if strict:
+        titles = [shorten(one_line(one.title), 60) for one in sections(text)[:_MOST_TITLES]]
+        known = f"its headings begin with: {', '.join(titles)}" if titles else "it has no headings"
+        raise SectionNotFound(path, f"no heading matches {hint[:100]!r}; {known}")
+    return _opening(text, limits, full=False)._replace(section_missed=True)
+
+
+def _opening(text: str, limits: Limits, full: bool) -> _Chosen:
+    """The beginning; or the table of contents, where the beginning would not hold it."""
+    most = limits.max_skill_body_chars if full else limits.max_resource_excerpt_chars
+    if len(text) <= most:
+        return _Chosen(text, "whole", truncated=False)
+    area = None if full else key_area(text)
+    if area is not None and area.start > 0 and area.end > most:
+        return _Chosen(head(text[area.start : area.end], most), "section", truncated=True)
+    return _excerpt(text, "head", most)
+
+
+def _check_ending(path: str, endings: Sequence[str]) -> None:
+    ending = os.path.splitext(path)[1].lower()
+    if ending not in endings:
+        kind = f"a file ending in {ending!r}" if ending else "a file without an ending"
+        reason = f"{kind} is not given to a model; these are: {', '.join(endings)}"
+        raise FileTypeRefused(path, reason)
+
+
+def _check_kind(path: str, data: bytes) -> None:
+    """The name promises text; the content decides."""
+    kind = kind_of("", data[:_SNIFFED])
+    if kind != "text/plain":
+        raise FileTypeRefused(path, f"its content is {kind}, whatever its name says")
+    if b"\0" in data:
+        raise FileTypeRefused(path, "it is binary: it holds NUL bytes; save it as UTF-8 text")
+
+
+def _decoded(data: bytes, path: str) -> str:
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        reason = f"is not UTF-8 text (line {line}); save it in that encoding"
+        raise FileUnreadable(path, reason) from error
+
+
+# --- what is there -------------------------------------------------------------------------------
+
+
+def list_docs(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
+    """Every .md and .txt file of the skill but the SKILL.md, sorted; each can be loaded by it."""
+    own = os.path.basename(skill.location)
+    found = (path for path in walk(skill, limits) if path.lower().endswith(DOCUMENT_ENDINGS))
+    return sorted(path for path in found if path != own and os.path.basename(path) != SKILL_FILE)
+
+
+def sample_files(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
+    """Some files of the skill with their places, hidden ones too, none that names a SKILL.md."""
+    found = (path for path in walk(skill, limits) if SKILL_FILE not in path)
+    return [f"{place_of(skill)}/{path}" for path in islice(found, limits.max_sampled_files)]
+
+
+def place_of(skill: Skill) -> str:
+    """Where a model finds the skill's files: in its folder, or by name where they are fetched."""
+    return f"skill://{skill.name}" if skill.origin.kind == "mcp" else skill.dir
+
+
+# --- what is told --------------------------------------------------------------------------------
+
+
+def injection_block(skill: Skill, loaded: Loaded) -> str:
+    """The text as it goes into a prompt, after three lines that say where it is from."""
+    report = loaded.report
+    facts = {
+        "sha256": report.sha256,
+        "truncated": "true" if report.truncated else "false",
+        "bytes_read": str(report.bytes_read),
+        "storage_ref": report.storage_ref,
+    }
+    told = " ".join(f"{key}={one_line(value)}" for key, value in facts.items() if value)
+    source = skill.scope if not skill.origin.remote else str(skill.origin)
+    return "\n".join(
+        [
+            f"[Skill: {one_line(skill.name)} | source={one_line(source)}]",
+            f"[Skill Path: {one_line(report.path)}]",
+            f"[Load Report: {told}]",
+            loaded.text,
+        ]
+    )
+
+
+def _loaded(
+    skill: Skill, path: str, data: bytes, chosen: _Chosen, limits: Limits, ref: str = ""
+) -> Loaded:
+    text = _told_from(skill) + chosen.text
+    report = Report(
+        path=os.path.join(skill.dir, path),
+        size=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        excerpt_sha256=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+        bytes_read=len(data),
+        chars_returned=len(text),
+        truncated=chosen.truncated,
+        strategy=chosen.strategy,
+        references=tuple(_named_files(text, limits)),
+        storage_ref=ref,
+        section_missed=chosen.section_missed,
+    )
+    return Loaded(skill.name, path, text, report)
+
+
+def _told_from(skill: Skill) -> str:
+    """Whose text it is, where it is another server's; a model must be able to tell."""
+    if skill.origin.kind != "mcp":
+        return ""
+    return f"(Text of the MCP server {one_line(skill.origin.url)}, as it was sent.)\n\n"
+
+
+def _named_files(text: str, limits: Limits) -> list[str]:
+    """The files the text points at, each once, in the words of the text."""
+    targets = (one.target for one in references(text, most=limits.max_references))
+    return list(dict.fromkeys(one.removeprefix("./") for one in targets if nameable(one)))
+
+
+def _kept(storage: Storage | None, text: str) -> str:
+    """Where the text was stored; a disk that is full does not keep a skill from being loaded."""
+    try:
+        return storage.keep(text) if storage is not None else ""
+    except OSError:
+        return ""

@@ -1,0 +1,130 @@
+"""Texts that were too long to give, kept whole so that they can be read in pieces."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from contextlib import suppress
+from typing import NamedTuple
+
+from skillbelt.disclosure.excerpt import head, line_count, pages
+from skillbelt.errors import FileUnreadable, PathEscape
+from skillbelt.files.contain import create_beneath, open_beneath, open_folder
+from skillbelt.files.private import make_folder
+from skillbelt.files.reach import read_handle
+from skillbelt.values import Limits
+
+_NAME = re.compile(r"[0-9a-f]{64}\.txt")
+_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_BYTES = 2**30
+_MOST_CHARS = Limits().max_resource_excerpt_chars
+
+
+class Page(NamedTuple):
+    """Some lines of a stored text. `next_line` is where to go on; 0 at the end."""
+
+    text: str
+    start_line: int
+    next_line: int
+    total_lines: int
+
+
+class Storage:
+    """A private folder of texts, each named by its hash. Made when the first text is kept."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = os.path.abspath(folder)
+
+    def keep(self, text: str) -> str:
+        """The path of the text's file: written once, in one step, for this user alone."""
+        data = text.encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(data).hexdigest()
+        make_folder(self.folder)
+        name = f"{digest}.txt"
+        folder = open_folder(self.folder)
+        try:
+            if not _renewed(folder, name, len(data)):
+                _write(folder, name, data)
+        finally:
+            os.close(folder)
+        return os.path.join(self.folder, name)
+
+    def read(
+        self, ref: str, start_line: int = 1, lines: int | None = None, chars: int = _MOST_CHARS
+    ) -> Page:
+        """Lines of a kept text, at most `chars` characters; PathEscape for any other path."""
+        parent, name = os.path.split(ref)
+        if parent != self.folder or not _NAME.fullmatch(name):
+            raise PathEscape(ref, self.folder, "is not a stored text")
+        return page_of(self._text(ref, name), start_line, lines, chars)
+
+    def _text(self, ref: str, name: str) -> str:
+        try:
+            folder = open_folder(self.folder)
+            try:
+                data = read_handle(open_beneath(folder, name, _READ_FLAGS), _MOST_BYTES)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise FileUnreadable(ref, f"is not stored any more: {error.strerror}") from error
+        if hashlib.sha256(data).hexdigest() != name.removesuffix(".txt"):
+            raise FileUnreadable(ref, "was changed since it was stored; load the skill again")
+        return data.decode("utf-8", "surrogatepass")
+
+    def expire(self, before: float) -> int:
+        """Remove the texts not kept again since that time (seconds of the epoch); how many went."""
+        gone = 0
+        with suppress(FileNotFoundError), os.scandir(self.folder) as listing:
+            for entry in filter(_ours, listing):
+                # Another process may remove it first.
+                with suppress(FileNotFoundError):
+                    if entry.stat(follow_symlinks=False).st_mtime < before:
+                        os.unlink(entry.path)
+                        gone += 1
+        return gone
+
+
+def page_of(
+    text: str, start_line: int = 1, lines: int | None = None, chars: int = _MOST_CHARS
+) -> Page:
+    """Lines of a text, at most `chars` characters, and where to read on."""
+    start = max(start_line, 1)
+    wanted = pages(text, start, lines)
+    given = head(wanted, chars)
+    following = start + line_count(given)
+    if len(given) < len(wanted) and not given.endswith("\n"):
+        # A line of which only a part came is given again, unless it is too long for any page.
+        following = max(following - 1, start + 1)
+    total = line_count(text)
+    return Page(given, start, following if following <= total else 0, total)
+
+
+def _ours(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a text, or the part of one whose writer was killed."""
+    return _NAME.match(entry.name.removeprefix(".")) is not None
+
+
+def _renewed(folder: int, name: str, size: int) -> bool:
+    """Whether the text is there already; its time is then set to now, so that it is not expired."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+            return False
+        os.utime(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _write(folder: int, name: str, data: bytes) -> None:
+    part = f".{name}.{os.urandom(8).hex()}"
+    try:
+        with open(create_beneath(folder, part), "wb") as file:
+            file.write(data)
+        os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(part, dir_fd=folder)
+        raise

@@ -1,0 +1,414 @@
+"""Tier 1: what a model is told of the skills there are, in a budget and in four formats.
+
+Pure: the same skills give the same bytes, in whatever order they come. Everything a skill says is
+escaped: it can not open a line, close a tag, or look like a part of the frame around it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Literal, NamedTuple, assert_never
+
+from skillbelt.errors import SkillNotFound
+from skillbelt.format.skill import Skill
+from skillbelt.settings import Settings
+from skillbelt.text import bytes_of_tokens, json_string, one_line, shorten, tokens, xml
+
+Format = Literal["xml", "markdown", "plain", "json"]
+
+XML_INTRO = (
+    "Skills provide specialized instructions and workflows for specific tasks.\n"
+    "Use the skill tool to load a skill when a task matches its description."
+)
+MARKDOWN_HEADER = "## Available Skills"
+PLAIN_HEADER = "Available skills:"
+GUIDANCE_HEADER = "Tooling and workspace guidance:"
+# Names no tool: it holds whichever tools are offered.
+GUIDANCE = (
+    f"{GUIDANCE_HEADER}\n"
+    "- When a task matches a skill's description, load the skill before you start: its line above "
+    "is not its instructions.\n"
+    "- Of a skill's documents load only those the task needs.\n"
+    "- Relative paths in a skill are relative to the skill's folder."
+)
+CHANGES_HEADER = "Note from the skill catalogue, not from the user: the available skills changed."
+# What opens a tag of the host's prompt, or one of a model's own marks; `a < b` does not.
+_TAG = re.compile(r"<(?=[/!?|A-Za-z])")
+_MAGIC = re.compile(r"[*?\[]")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+# Where room is short nobody takes more of it than this: one skill must not silence all others.
+_LONG_DESCRIPTION_CHARS = 1536
+_MAX_GLOBS = 64  # of one skill, braces spelt out
+_MAX_GLOB_CHARS = 4096
+
+
+class Overview(NamedTuple):
+    """The text for the system message, what it costs, and how many skills are in it in which way.
+
+    `shown` have their descriptions, `names_only` their names, `omitted` are only counted.
+    """
+
+    text: str
+    tokens: int
+    shown: int
+    names_only: int
+    omitted: int
+
+
+def overview(
+    skills: Iterable[Skill],
+    *,
+    format: Format = "xml",
+    budget_tokens: int = 10_000,
+    most_full: int | None = None,
+    guidance: str | None = None,
+    search: str = "",
+    suggested: Collection[str] = (),
+) -> Overview:
+    """The skills in name order, within the budget; empty when there are none.
+
+    All with their descriptions if that fits (but at most `most_full`); else the first ones, very
+    long descriptions cut, and the names of the others; else the names that fit and a count of the
+    others, with a pointer to the tool `search` names. Where not all descriptions fit, those of the
+    `suggested` skills come first. `guidance` is for `plain`: None the usual text, "" none, else
+    verbatim.
+    """
+    ordered = sorted(skills, key=_order)
+    if not ordered:
+        return Overview(text="", tokens=0, shown=0, names_only=0, omitted=0)
+    most = len(ordered) if most_full is None else min(max(most_full, 0), len(ordered))
+    guidance = GUIDANCE if guidance is None else guidance
+    for longest in (sys.maxsize, _LONG_DESCRIPTION_CHARS):
+        page = _page(ordered, format, budget_tokens, longest, guidance, search)
+        full, names = _fitting(page, most, budget_tokens)
+        if full == most:
+            break
+    if full < most and suggested:
+        ordered.sort(key=lambda skill: skill.name not in suggested)
+        first = sum(skill.name in suggested for skill in ordered)
+        page = _page(ordered, format, budget_tokens, _LONG_DESCRIPTION_CHARS, guidance, search)
+        full, names = _fitting(page, most, budget_tokens, min(first, most))
+    text = page.text(full, names)
+    if not names and not full and tokens(text) > budget_tokens:
+        text = page.least()
+    return Overview(
+        text=text,
+        tokens=tokens(text),
+        shown=full,
+        names_only=names,
+        omitted=page.total - full - names,
+    )
+
+
+def compact(skills: Iterable[Skill], *, budget_tokens: int = 10_000, search: str = "") -> str:
+    """The list for a tool's description; empty when there are no skills."""
+    return overview(skills, format="markdown", budget_tokens=budget_tokens, search=search).text
+
+
+def default_budget(settings: Settings) -> int:
+    """The tokens an overview may take of the context window that the settings state."""
+    share = settings.limits.overview_share * settings.context_window_tokens
+    return min(settings.limits.max_overview_tokens, int(share))
+
+
+def merge(system: str, overview: Overview) -> str:
+    """The host's system text with the overview after it, once, however often it is merged.
+
+    It counts as there only when it stands there whole, on its own lines: a host may well speak of
+    the header.
+    """
+    text = overview.text.strip("\n")
+    if not text or f"\n{text}\n" in f"\n{system}\n":
+        return system
+    if not system:
+        return overview.text
+    ends = len(system) - len(system.rstrip("\n"))
+    return system + "\n" * max(2 - ends, 0) + overview.text
+
+
+def visible(
+    skills: Iterable[Skill],
+    *,
+    files: Iterable[str] | None = None,
+    keep: Callable[[Skill], bool] | None = None,
+) -> list[Skill]:
+    """The skills a model may be shown, in the order given.
+
+    `keep` is the caller's own filter. With `files`, the paths in play relative to the project, a
+    skill whose frontmatter has `paths` is there only when one of those globs matches one of them.
+    """
+    shown = [skill for skill in skills if skill.model_visible and skill.description]
+    if keep is not None:
+        shown = [skill for skill in shown if keep(skill)]
+    if files is None:
+        return shown
+    in_play = [file.removeprefix("./").split("/") for file in files]
+    return [skill for skill in shown if _touches(skill, in_play)]
+
+
+def changes_note(
+    before: Mapping[str, Skill],
+    after: Mapping[str, Skill],
+    *,
+    budget_tokens: int = 1_000,
+    search: str = "",
+) -> str:
+    """What to tell the model with the next user message; empty when it sees no change.
+
+    The mappings hold what the model may use, by name. Only what an overview shows counts: a skill
+    whose body changed is the same skill to it.
+    """
+    lines = list(_changes(_seen(before), _seen(after)))
+    if not lines:
+        return ""
+
+    def over(count: int) -> bool:
+        return tokens(_note(lines, count, search)) > budget_tokens
+
+    if not over(len(lines)):
+        return _note(lines, len(lines), search)
+    return _note(lines, bisect_right(range(1, len(lines)), False, key=over), search)
+
+
+# The page: what is there before it is known how much of it fits
+
+
+class _Page(NamedTuple):
+    """Rendered lines and names, as many as the budget could hold at the most, of `total` skills."""
+
+    format: Format
+    lines: Sequence[str]
+    names: Sequence[str]
+    total: int
+    guidance: str
+    search: str
+
+    def text(self, full: int, names: int) -> str:
+        """The first `full` skills with descriptions, the next `names` by name, and a note."""
+        lines, named = self.lines[:full], self.names[full : full + names]
+        complete = full == self.total
+        match self.format:
+            case "xml":
+                note = [] if complete else [f"  <note>{xml(self._note(full, named))}</note>"]
+                tags = ("<available_skills>", *lines, *note, "</available_skills>")
+                return "\n".join((XML_INTRO, *tags))
+            case "markdown" | "plain":
+                header = MARKDOWN_HEADER if self.format == "markdown" else PLAIN_HEADER
+                note = [] if complete else [f"({self._note(full, named)})"]
+                block = "\n".join((header, *lines, *note))
+                guided = self.format == "plain" and self.guidance
+                return f"{block}\n\n{self.guidance}" if guided else block
+            case "json":
+                return self._json(full, named)
+        assert_never(self.format)
+
+    def least(self) -> str:
+        """The least there is to say."""
+        return self._json(0, ()) if self.format == "json" else self._note(0, ())
+
+    def _json(self, full: int, named: Sequence[str]) -> str:
+        skills = ",\n".join(self.lines[:full])
+        text = f'{{"skills": [\n{skills}\n]' if full else '{"skills": []'
+        if named:
+            text += f',\n"names": [{", ".join(named)}]'
+        if full < self.total:
+            text += f',\n"note": {json_string(self._note(full, named, listed=False))}'
+        return text + "}"
+
+    def _note(self, full: int, named: Sequence[str], *, listed: bool = True) -> str:
+        left = self.total - full - len(named)
+        names = ": " + ", ".join(named) if listed and named else ""
+        where = _pointer(self.search)
+        if full:
+            shown = f"showing {full} of {self.total} with descriptions"
+            if not left:
+                return f"{shown}; the others by name{names}"
+            by_name = f", {len(named)} by name{names}" if named else ""
+            return f"{shown}{by_name}; {left} more: {where}"
+        if not named:
+            return f"{left} skill{'s' * (left > 1)}: {where}"
+        shown = f"showing {len(named)} of {self.total}, by name only{names}"
+        return f"{shown}; {left} more: {where}" if left else shown
+
+
+def _page(
+    skills: Sequence[Skill],
+    format: Format,
+    budget_tokens: int,
+    longest: int,
+    guidance: str,
+    search: str,
+) -> _Page:
+    room = bytes_of_tokens(budget_tokens)
+    # XML is escaped with the note it stands in.
+    clean: dict[Format, Callable[[str], str]] = {"xml": str, "json": json_string}
+    names = _within(map(clean.get(format, _line), (skill.name for skill in skills)), room)
+    lines = _within((_full(skill, format, longest) for skill in skills), room)
+    return _Page(
+        format=format, lines=lines, names=names, total=len(skills), guidance=guidance, search=search
+    )
+
+
+def _within(parts: Iterator[str], size: int) -> list[str]:
+    """The parts up to the one that passes the size: beyond it nothing can be used."""
+    taken: list[str] = []
+    for part in parts:
+        taken.append(part)
+        size -= len(part)
+        if size < 0:
+            break
+    return taken
+
+
+def _fitting(page: _Page, most: int, budget_tokens: int, first: int = 0) -> tuple[int, int]:
+    """How many skills fit with their descriptions, and how many by name.
+
+    The `first` ones have their descriptions before others have their names.
+    """
+
+    def over(full: int, names: int) -> bool:
+        return tokens(page.text(full, names)) > budget_tokens
+
+    # The last line and the last name of a page that could not take all are beyond the budget, so
+    # a text of more than the page holds is over it too.
+    total = page.total
+    if not over(most, total - most):
+        return most, total - most
+    if not over(0, total):
+        tried = range(1, min(most, len(page.lines)))
+        full = bisect_right(tried, False, key=lambda count: over(count, total - count))
+        return full, total - full
+    full = bisect_right(range(1, first + 1), False, key=lambda count: over(count, 0))
+    others = range(1, max(len(page.names) - full, 1))
+    return full, bisect_right(others, False, key=lambda count: over(full, count))
+
+
+def _full(skill: Skill, format: Format, longest: int) -> str:
+    about = shorten(_about(skill), longest)
+    match format:
+        case "xml":
+            return (
+                f"  <skill>\n    <name>{xml(skill.name)}</name>\n"
+                f"    <description>{xml(about)}</description>\n"
+                f"    <location>{xml(skill.location)}</location>\n  </skill>"
+            )
+        case "markdown":
+            return f"- **{_line(skill.name)}**: {_line(about)}"
+        case "plain":
+            return f"- {_line(skill.name)}: {_line(about)}"
+        case "json":
+            name, what, where = map(json_string, (skill.name, about, skill.location))
+            return f'{{"name": {name}, "description": {what}, "location": {where}}}'
+    assert_never(format)
+
+
+def _order(skill: Skill) -> tuple[str, ...]:
+    return skill.name, skill.location, skill.description, skill.when_to_use
+
+
+def _about(skill: Skill) -> str:
+    return " ".join(filter(None, (skill.description, skill.when_to_use)))
+
+
+def _line(text: str) -> str:
+    return _TAG.sub("&lt;", one_line(text))
+
+
+def _pointer(search: str) -> str:
+    tool = _line(search)
+    return f"find them with the {tool} tool" if tool else "`skillbelt list` shows them"
+
+
+# What changed
+
+
+def _seen(skills: Mapping[str, Skill]) -> dict[str, Skill]:
+    return {skill.name: skill for skill in visible(skills.values())}
+
+
+def _changes(before: Mapping[str, Skill], after: Mapping[str, Skill]) -> Iterator[str]:
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name), after.get(name)
+        if new is None:
+            yield f"- removed {_line(name)}"
+        elif old is None:
+            yield f"- added {_line(name)}: {_line(shorten(_about(new), _LONG_DESCRIPTION_CHARS))}"
+        else:
+            if _about(old) != _about(new):
+                about = shorten(_about(new), _LONG_DESCRIPTION_CHARS)
+                yield f"- changed {_line(name)}: {_line(about)}"
+            if old.location != new.location:
+                yield f"- moved {_line(name)}: {_line(new.location)}"
+
+
+def _note(lines: Sequence[str], count: int, search: str) -> str:
+    left = len(lines) - count
+    more = [f"- {left} more: {_pointer(search)}"] if left else []
+    return "\n".join((CHANGES_HEADER, *lines[:count], *more))
+
+
+# Which files a skill is for
+
+
+def _touches(skill: Skill, files: Sequence[Sequence[str]]) -> bool:
+    try:
+        globs = skill.frontmatter.paths
+    except SkillNotFound:  # gone since it was found; the next scan says so
+        return True
+    if not globs:
+        return True
+    return any(_matches(glob, file) for glob in _spelt_out(globs) for file in files)
+
+
+def _spelt_out(globs: Sequence[str]) -> list[list[str]]:
+    """The parts of each glob, one for each choice in braces; no more than anybody would write."""
+    done: list[str] = []
+    waiting = [glob for glob in _rejoined(globs[:_MAX_GLOBS]) if len(glob) <= _MAX_GLOB_CHARS]
+    while waiting:
+        glob = waiting.pop()
+        found = _BRACES.search(glob)
+        if not found or found[1].count(",") + len(waiting) + len(done) >= _MAX_GLOBS:
+            done.append(glob)
+            continue
+        before, after = glob[: found.start()], glob[found.end() :]
+        waiting += (before + choice + after for choice in found[1].split(","))
+    return [_parts(glob) for glob in done]
+
+
+def _rejoined(globs: Iterable[str]) -> list[str]:
+    """A list of globs that was written on one line was split at the commas in braces too."""
+    whole: list[str] = []
+    for glob in globs:
+        if whole and whole[-1].count("{") > whole[-1].count("}"):
+            whole[-1] += f",{glob}"
+        else:
+            whole.append(glob)
+    return whole
+
+
+def _parts(glob: str) -> list[str]:
+    """A glob without a slash is for every folder; one that ends in a plain name, for all below."""
+    parts = [part for part in glob.split("/") if part not in ("", ".")]
+    if "/" not in glob:
+        parts.insert(0, "**")
+    return parts if parts and _MAGIC.search(parts[-1]) else [*parts, "**"]
+
+
+def _matches(glob: Sequence[str], file: Sequence[str]) -> bool:
+    """Whether the parts match, `**` for any number of them.
+
+    Walks all places at once, so that no glob takes longer than its parts times the file's.
+    """
+    places = {0}
+    for part in glob:
+        if part == "**":
+            places = set(range(min(places), len(file) + 1))
+        else:
+            places = {at + 1 for at in places if at < len(file) and fnmatchcase(file[at], part)}
+        if not places:
+            return False
+    return len(file) in places

@@ -1,0 +1,1 @@
+"""Where skills live: clients' folders, remote sources, trust, the index and the catalogue."""

@@ -1,0 +1,526 @@
+"""The catalogue: every skill from every root, merged by precedence, and kept true."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from skillbelt.discovery import sources
+from skillbelt.discovery.clients import Root, fence_of, local_roots
+from skillbelt.discovery.index import Index, MemoryIndex, SqliteIndex
+from skillbelt.discovery.scan import Progress, Scan, scan
+from skillbelt.errors import SkillNotFound
+from skillbelt.format.skill import Skill
+from skillbelt.settings import Settings, load_settings, resolve
+from skillbelt.values import Diagnostic, Scope
+
+if TYPE_CHECKING:
+    from skillbelt.search.engine import Searcher
+    from skillbelt.search.protocol import Result
+
+# The limits that change what is read from a SKILL.md, so entries made under others do not count.
+_READING_LIMITS = (
+    "head_bytes",
+    "max_frontmatter_bytes",
+    "max_yaml_depth",
+    "max_yaml_aliases",
+    "derived_description_chars",
+)
+# A scan that takes no longer is done whenever somebody asks.
+_CHEAP_SECONDS = 0.1
+_MAX_FILTERS = 64  # whose skills are kept by name
+# Whether an agent (None: nobody in particular) may use a skill at all.
+Permit = Callable[[str | None, Skill], bool]
+
+
+class Changes(NamedTuple):
+    """What a refresh found, by name."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.removed)
+
+
+class Merged(NamedTuple):
+    """The winners by name, in name order; the losers; and what there is to say."""
+
+    skills: dict[str, Skill]
+    shadowed: tuple[Skill, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+class Filters(NamedTuple):
+    """Which skills may be found at all; nothing else has any part in a search.
+
+    `agent` leaves those that a model working as this agent may be shown ("" for nobody in
+    particular), None all that are not hidden. `scopes` are those to look in, none for all, and
+    `keep` is the caller's own filter.
+    """
+
+    agent: str | None = None
+    scopes: tuple[Scope, ...] = ()
+    keep: Callable[[Skill], bool] | None = None
+
+
+EVERYTHING = Filters()
+
+
+class Catalog(Mapping[str, Skill]):
+    """Every skill by name. Nothing is read until it is asked for, and never a body.
+
+    As a mapping it is the state of the last scan; `all()` looks again first. A skill that can not
+    be read is a diagnostic, never an exception.
+    """
+
+    def __init__(
+        self,
+        project: str | os.PathLike[str] | None = None,
+        *,
+        settings: Settings | None = None,
+        permit: Permit | None = None,
+        index: Index | None = None,
+        progress: Progress | None = None,
+        **overrides: object,
+    ) -> None:
+        """Settings are loaded for the project folder unless given; `overrides` are settings too."""
+        if settings is None:
+            settings = load_settings(project, overrides=_plain(overrides))
+        elif project is not None or overrides:
+            raise TypeError("give settings, or a project and single settings, not both")
+        self.settings = settings
+        self._permit = permit
+        self._progress = progress
+        self._index = index or _index(settings)
+        self._scans: list[Scan] = []
+        self._merged: Merged | None = None
+        self._lock = threading.Lock()  # one scan at a time, whoever asks
+        self._scanned_at = 0.0
+        self._searcher: Searcher | None = None
+        self._searched: Merged | None = None
+        self._findable: dict[object, tuple[Merged, dict[str, Skill]]] = {}
+
+    # What it holds
+
+    def __getitem__(self, name: str) -> Skill:
+        return self._state().skills[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state().skills)
+
+    def __len__(self) -> int:
+        return len(self._state().skills)
+
+    def __repr__(self) -> str:
+        count = f"{len(self._merged.skills)} skills" if self._merged else "not scanned yet"
+        return f"<Catalog of {self.settings.project}: {count}>"
+
+    def find(self, name: str) -> Skill:
+        """The skill of that name; raises SkillNotFound with the closest names."""
+        try:
+            return self[name]
+        except KeyError:
+            raise SkillNotFound(name, self) from None
+
+    def all(self) -> list[Skill]:
+        """Every skill there is now, in name order."""
+        return list(self.current().values())
+
+    def current(self) -> Mapping[str, Skill]:
+        """Every skill there is now by name: the state itself, no copy.
+
+        Another scan gives another mapping, so that its identity tells whether to look closer.
+        """
+        age = time.monotonic() - self._scanned_at
+        if self._merged is None or age >= max(self.settings.rescan_seconds, self._pause()):
+            self._rescan(refresh=False)
+        return self._state().skills
+
+    def available(self, agent: str | None = None) -> list[Skill]:
+        """What a model working as this agent may be shown."""
+        seen = [skill for skill in self.all() if skill.model_visible]
+        return [s for s in seen if self._permit(agent, s)] if self._permit else seen
+
+    def dirs(self) -> list[str]:
+        """The folders of all skills, sorted."""
+        return sorted({skill.dir for skill in self.values()})
+
+    @property
+    def shadowed(self) -> tuple[Skill, ...]:
+        """The skills that another one of the same name stands before."""
+        return self._state().shadowed
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """What each root gave, in order of precedence."""
+        self._state()
+        return tuple(self._scans)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Everything that was skipped, mended, shadowed or is wrong."""
+        return self._state().diagnostics
+
+    @property
+    def problems(self) -> tuple[Diagnostic, ...]:
+        """The diagnostics that somebody should act on: errors and warnings."""
+        return tuple(d for d in self.diagnostics if d.severity != "info")
+
+    # What is found in it
+
+    def search(
+        self,
+        query: str,
+        limit: int = 10,
+        filters: Filters = EVERYTHING,
+        *,
+        wait_seconds: float | None = None,
+    ) -> list[Result]:
+        """The best skills for a request of any length, best first, and why.
+
+        The whole text counts. The index is made on first use; `wait_seconds` bounds how long that
+        is waited for, and what is not in it yet can not be found.
+        """
+        self.current()
+        searcher = self.searcher
+        self.index_for_search(wait_seconds)
+        return searcher.search(query, self.findable(filters), limit)
+
+    @property
+    def searcher(self) -> Searcher:
+        """What searches; made when first asked for."""
+        if self._searcher is None:
+            from skillbelt.search.engine import Searcher
+
+            self._searcher = Searcher(self.settings, progress=self._progress)
+        return self._searcher
+
+    def close(self) -> None:
+        """Let go of the search index, and stop making it; the next search opens it again."""
+        searcher, self._searcher, self._searched = self._searcher, None, None
+        if searcher is not None:
+            searcher.close()
+
+    def index_for_search(self, wait_seconds: float | None = None) -> bool:
+        """Bring the search index to the last scan; whether it is there already."""
+        merged = self._state()
+        if self._searched is merged:
+            return True
+        groups: dict[str, list[Skill]] = {}
+        for scanned in self._scans:
+            mine = groups.setdefault(scanned.root.path, [])
+            for skill in scanned.skills:
+                winner = merged.skills.get(skill.name)
+                if winner is not None and winner.location == skill.location:
+                    mine.append(winner)
+        done = self.searcher.sync(groups, wait_seconds)
+        if done:
+            self._searched = merged
+        return done
+
+    def findable(self, filters: Filters = EVERYTHING) -> Mapping[str, Skill]:
+        """The skills that a search with these filters goes through, as of the last scan."""
+        merged = self._state()
+        of, found = self._findable.get(filters, (None, {}))
+        if of is not merged:
+            found = {name: s for name, s in merged.skills.items() if self._may_find(s, filters)}
+            if len(self._findable) >= _MAX_FILTERS:
+                self._findable.clear()
+            if filters.keep is None:  # a caller's own filter may change its mind
+                self._findable[filters] = (merged, found)
+        return found
+
+    def _may_find(self, skill: Skill, filters: Filters) -> bool:
+        if filters.scopes and skill.scope not in filters.scopes:
+            return False
+        shown = not skill.hidden if filters.agent is None else skill.model_visible
+        if not shown or (self._permit and not self._permit(filters.agent or None, skill)):
+            return False
+        return filters.keep is None or filters.keep(skill)
+
+    # How it is kept true
+
+    def discover(self) -> list[Skill]:
+        """Scan every root now; the skills in name order."""
+        self._rescan(refresh=False)
+        return list(self._state().skills.values())
+
+    def refresh(self) -> Changes:
+        """Scan again, ask remotes again, and say what changed."""
+        before = self._merged.skills if self._merged else {}
+        self._rescan(refresh=True)
+        return _changes(before, self._state().skills)
+
+    def watch(self, stop: threading.Event | None = None) -> Iterator[Changes]:
+        """Yield what changes on disk, as it happens, until `stop` is set."""
+        from skillbelt.discovery.watch import ticks
+
+        before = self._state().skills
+        signalled, followed = False, -float("inf")
+        for changed in ticks(self._watched, self.settings.watch_seconds, stop):
+            # Looking for its own sake does not keep a change that was signalled waiting.
+            signalled = signalled or changed
+            now = time.monotonic()
+            if now - (followed if signalled else self._scanned_at) < self._pause():
+                continue  # a later tick looks, so that watching takes no more than its share
+            if signalled:
+                signalled, followed = False, now
+            self._rescan(refresh=False)
+            changes = _changes(before, self._state().skills)
+            before = self._state().skills
+            if changes:
+                yield changes
+
+    def _pause(self) -> float:
+        """How long a scan is good for: so long that scanning takes no more than its share."""
+        cost = sum(scanned.cpu_seconds for scanned in self._scans)
+        if cost <= _CHEAP_SECONDS:
+            return 0.0
+        share = self.settings.max_scan_share
+        return cost / share if share else float("inf")
+
+    def _watched(self) -> list[str]:
+        return [s.root.path for s in self._scans if s.exists and not s.stalled]
+
+    def _state(self) -> Merged:
+        if self._merged is None:
+            self._rescan(refresh=False)
+        assert self._merged is not None
+        return self._merged
+
+    def _rescan(self, *, refresh: bool) -> None:
+        with self._lock:
+            self._scan(refresh=refresh)
+
+    def _scan(self, *, refresh: bool) -> None:
+        said: list[Diagnostic] = []
+        said += [_strange(path, owner) for path, owner in self.settings.strangers]
+        roots = self._roots(said, refresh=refresh)
+        # A root that stalled is not waited for again until somebody asks for a refresh.
+        stalled = {s.root: s for s in self._scans if s.stalled and not refresh}
+        waiting = [root for root in roots if root not in stalled]
+        try:
+            fresh = iter(scan(waiting, self.settings, self._index, self._progress))
+        finally:
+            self._index.close()
+        if self._index.trouble:
+            message = f"the index can not be used now: {self._index.trouble}"
+            remedy = "everything is read anew each time until it can; see cache_dir"
+            said.append(
+                Diagnostic(
+                    code="index-unusable",
+                    severity="info",
+                    path=self.settings.cache_dir,
+                    line=None,
+                    message=message,
+                    remedy=remedy,
+                )
+            )
+        self._scans = [stalled[root] if root in stalled else next(fresh) for root in roots]
+        self._merged = merge(self._scans, said)
+        self._scanned_at = time.monotonic()
+
+    def _roots(self, said: list[Diagnostic], *, refresh: bool) -> list[Root]:
+        settings = self.settings
+        named = [path for path in (*settings.paths, settings.skills_root) if path]
+        explicit = [path if "://" in path else resolve(path, settings) for path in named]
+        remote = [path for path in explicit if sources.is_remote(path)] + list(settings.urls)
+        remote = self._with_commands(remote, said)
+        roots = local_roots(settings, [path for path in explicit if not sources.is_remote(path)])
+        remote = self._without_strangers(remote, said)
+        if remote and settings.remote_roots:
+            roots += self._remote_roots(remote, said, refresh=refresh)
+        place = settings.scope_order.index
+        return sorted(roots, key=lambda root: place(root.scope))
+
+    def _with_commands(self, remote: list[str], said: list[Diagnostic]) -> list[str]:
+        """The sources and the MCP servers to be started, which stand in a setting of their own."""
+        wrong = [url for url in remote if url.lower().startswith(sources.MCP_COMMAND)]
+        commands = []
+        for text in self.settings.mcp_commands:
+            label, _, command = text.partition("=")
+            made = sources.command_source(label.strip(), command.strip())
+            commands += [made] if made else []
+            wrong += [] if made else [text]
+        for text in wrong:
+            message = f"{text!r} is no MCP server to be started"
+            remedy = "write it into mcp_commands as NAME=COMMAND"
+            said.append(
+                Diagnostic(
+                    code="mcp-command-wrong",
+                    severity="error",
+                    path="mcp_commands",
+                    line=None,
+                    message=message,
+                    remedy=remedy,
+                )
+            )
+        return [url for url in remote if url not in wrong] + commands
+
+    def _without_strangers(self, remote: list[str], said: list[Diagnostic]) -> list[str]:
+        """The sources, but for what the files of a project that nobody trusts want to be asked.
+
+        Otherwise a checkout could have this machine call any host.
+        """
+        settings, theirs = self.settings, self._named_by_project()
+        asked = [url for url in remote if url in theirs]
+        if not asked or self._project_is_trusted():
+            return remote
+        message = f"the project names {len(asked)} remote sources; they are not asked"
+        remedy = "trust it with `skillbelt trust add`, or set them in your own config file"
+        said.append(
+            Diagnostic(
+                code="untrusted-source",
+                severity="warning",
+                path=settings.project,
+                line=None,
+                message=message,
+                remedy=remedy,
+            )
+        )
+        return [url for url in remote if url not in theirs]
+
+    def _named_by_project(self) -> set[str]:
+        """The sources that a file of the project names, and nobody else."""
+        settings = self.settings
+        return {
+            url
+            for key, urls in (("paths", settings.paths), ("urls", settings.urls))
+            if settings.by_project(key)
+            for url in urls
+        }
+
+    def _project_is_trusted(self) -> bool:
+        from skillbelt.trust import Trust
+
+        return Trust(self.settings.state_dir).project(self.settings.project)
+
+    def _remote_roots(
+        self, remote: Sequence[str], said: list[Diagnostic], *, refresh: bool
+    ) -> Iterator[Root]:
+        if self._progress:
+            self._progress(f"asking {len(set(remote))} remote sources")
+        theirs = self._named_by_project()
+        pulled = sources.pull_all(
+            list(dict.fromkeys(remote)),
+            cache_dir=os.path.join(self.settings.cache_dir, "remote"),
+            limits=self.settings.limits,
+            refresh=refresh,
+            offline=self.settings.offline,
+            private=self.settings.private_sources,
+            strangers=theirs,
+        )
+        for source, (located, diagnostics) in zip(dict.fromkeys(remote), pulled, strict=True):
+            said += diagnostics
+            for folder, origin in located:
+                scope: Scope = "remote" if _over_network(source) else "explicit"
+                own = origin.kind == "local" and source not in theirs
+                fence = fence_of(folder, self.settings) if own else folder
+                yield Root(folder, scope, "", origin, fence=fence)
+
+
+def _strange(path: str, owner: str) -> Diagnostic:
+    from skillbelt.trust import trust_command
+
+    message = f"belongs to {owner}, so it is not taken as your project"
+    remedy = f"look at it, then take it as yours with `{trust_command(path)}`"
+    return Diagnostic(
+        code="foreign-project",
+        severity="warning",
+        path=path,
+        line=None,
+        message=message,
+        remedy=remedy,
+    )
+
+
+def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Merged:
+    """The first skill of each name wins; every other one is shadowed and says by whom."""
+    winners: dict[str, Skill] = {}
+    losers: dict[str, list[Skill]] = {}
+    folders: set[int] = set()
+    diagnostics = list(said)
+    scanned_roots = list(scans)
+    # One walk visits each folder once; only several can come to the same one.
+    several = sum(bool(scanned.skills) for scanned in scanned_roots) > 1
+    for scanned in scanned_roots:
+        diagnostics += scanned.diagnostics
+        for skill, identity in zip(scanned.skills, scanned.identities, strict=True):
+            if several:
+                if identity in folders:
+                    diagnostics.append(_same(skill))
+                    continue
+                folders.add(identity)
+            if winners.setdefault(skill.name, skill) is not skill:
+                losers.setdefault(skill.name, []).append(skill)
+    for name, shadowed in losers.items():
+        diagnostics += (_shadowed(loser, winners[name]) for loser in shadowed)
+        winners[name] = winners[name]._replace(shadows=tuple(s.location for s in shadowed))
+    names = sorted(winners)
+    ordered = winners if names == list(winners) else {name: winners[name] for name in names}
+    return Merged(ordered, tuple(s for n in sorted(losers) for s in losers[n]), tuple(diagnostics))
+
+
+def discover_skills(
+    project: str | os.PathLike[str] | None = None, *, settings: Settings | None = None
+) -> list[Skill]:
+    """Every skill for a project folder, in name order: descriptors only, no body is read."""
+    return Catalog(project, settings=settings).discover()
+
+
+def _same(skill: Skill) -> Diagnostic:
+    message = f"is the folder {os.path.realpath(skill.dir)}, reached before; it counts once"
+    return Diagnostic(
+        code="same-folder", severity="info", path=skill.location, line=None, message=message
+    )
+
+
+def _shadowed(loser: Skill, winner: Skill) -> Diagnostic:
+    return Diagnostic(
+        code="shadowed",
+        severity="warning",
+        path=loser.location,
+        line=None,
+        message=f"duplicate skill name {loser.name!r}: {winner.location} ({winner.scope}) stands "
+        f"before "
+        f"{loser.location} ({loser.scope})",
+        remedy="rename one of them, or remove the one you do not need",
+    )
+
+
+def _changes(before: Mapping[str, Skill], after: Mapping[str, Skill]) -> Changes:
+    return Changes(
+        tuple(name for name in after if name not in before),
+        tuple(name for name in after if name in before and after[name] != before[name]),
+        tuple(name for name in before if name not in after),
+    )
+
+
+def _index(settings: Settings) -> Index:
+    if not settings.use_index:
+        return MemoryIndex()
+    limits = settings.limits
+    rules = [getattr(limits, name) for name in _READING_LIMITS]
+    return SqliteIndex(settings.index_file, "-".join(map(str, (*rules, int(settings.strict)))))
+
+
+def _plain(overrides: Mapping[str, object]) -> dict[str, object]:
+    """Overrides with path objects and single paths brought to what settings hold."""
+    plain = dict(overrides)
+    paths = plain.get("paths")
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    if isinstance(paths, Iterable):
+        plain["paths"] = [os.fspath(path) for path in paths]
+    if isinstance(plain.get("cache_dir"), os.PathLike):
+        plain["cache_dir"] = os.fspath(plain["cache_dir"])  # type: ignore[call-overload]
+    return plain
+
+
+def _over_network(source: str) -> bool:
+    return source.startswith(("http://", "https://", "mcp+"))

@@ -1,0 +1,175 @@
+"""Where skills may lie: the table of clients' folders, and which of them count, in which order."""
+
+import os
+from collections.abc import Container, Iterable, Iterator
+from typing import NamedTuple
+
+from skillbelt.files.contain import below
+from skillbelt.settings import Settings, resolve, upward
+from skillbelt.values import Origin, Scope
+
+
+class Client(NamedTuple):
+    """One program that reads skills: its folders in a project and in a home.
+
+    In `user`, `~/` is the home, `$config/` the user's config folder, `@/` the client's own home as
+    its environment variable gives it (`~/<rest of the first folder>` unless set), `*` any folder.
+    """
+
+    name: str
+    project: tuple[str, ...]
+    user: tuple[str, ...]
+
+
+class Root(NamedTuple):
+    """One folder to search, with what its skills are to be called."""
+
+    path: str
+    scope: Scope
+    client: str = ""
+    origin: Origin = Origin()
+    required: bool = False  # somebody asked for this very folder, so its absence is worth a word
+    fence: str = ""  # the folder that no link in it may lead out of; empty for the user's own
+    by_project: bool = False  # the project's own settings name it
+
+
+def _both(*names: str) -> tuple[Client, ...]:
+    return tuple(Client(n, (f".{n}/skills",), (f"~/.{n}/skills",)) for n in names)
+
+
+CLIENTS: tuple[Client, ...] = (
+    Client(
+        "skillbelt",
+        (".skillbelt/skill", ".skillbelt/skills"),
+        ("~/.skillbelt/skills", "$config/skillbelt/skill", "$config/skillbelt/skills"),
+    ),
+    Client("agents", (".agents/skills",), ("~/.agents/skills", "$config/agents/skills")),
+    Client("claude", (".claude/skills",), ("@.claude/skills", "/etc/claude-code/.claude/skills")),
+    Client("codex", (".codex/skills",), ("@.codex/skills", "/etc/codex/skills")),
+    Client(
+        "opencode",
+        (".opencode/skill", ".opencode/skills"),
+        ("$config/opencode/skill", "$config/opencode/skills"),
+    ),
+    Client("copilot", (".github/skills",), ("~/.copilot/skills",)),
+    Client("cursor", (".cursor/skills",), ("~/.cursor/skills",)),
+    Client("gemini", (".gemini/skills",), ("~/.gemini/skills",)),
+    Client("goose", (".goose/skills",), ("$config/goose/skills",)),
+    Client("deepagents", (".deepagents/skills",), ("~/.deepagents/*/skills",)),
+    Client(
+        "openclaw",
+        ("skills",),
+        ("~/.openclaw/skills", "~/.clawdbot/skills", "~/.moltbot/skills"),
+    ),
+    Client("windsurf", (".windsurf/skills",), ("~/.codeium/windsurf/skills",)),
+    Client("antigravity", (".agent/skills",), ("~/.gemini/antigravity/skills",)),
+    Client("crush", (".crush/skills",), ("$config/crush/skills",)),
+    Client("devin", (".devin/skills",), ("$config/devin/skills",)),
+    Client("pi", (".pi/skills",), ("~/.pi/agent/skills",)),
+    Client("tabnine", (".tabnine/agent/skills",), ("~/.tabnine/agent/skills",)),
+    Client("cortex", (".cortex/skills",), ("~/.snowflake/cortex/skills",)),
+    *_both(
+        "adal", "aider-desk", "augment", "autohand", "bob", "codeartsdoer", "codebuddy",
+        "codemaker", "codestudio", "commandcode", "continue", "factory", "forge", "hermes",
+        "iflow", "inferencesh", "jazz", "junie", "kilocode", "kiro", "kode", "lingma", "mcpjam",
+        "moxby", "mux", "neovate", "ona", "openhands", "pochi", "qoder", "qwen", "reasonix",
+        "roo", "rovodev", "terramind", "tinycloud", "trae", "vibe", "zcode", "zencoder",
+    ),
+)  # fmt: skip
+NATIVE = "skillbelt"
+
+
+def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
+    """Every local folder to search, strongest scope first; they need not exist."""
+    user = list(_user(settings))
+    own = {root.path for root in user}
+    theirs = {resolve(path, settings) for path in settings.paths if settings.by_project("paths")}
+    named = [resolve(path, settings) for path in explicit]
+    found = {
+        "explicit": [
+            Root(
+                path,
+                "explicit",
+                required=True,
+                fence=_named(path, settings, own, theirs),
+                by_project=path in theirs,
+            )
+            for path in named
+        ],
+        "project": [
+            # Whoever works in their home has it for a project; its folders are theirs all the same.
+            root._replace(fence="") if root.path in own else root
+            for root in _project(settings)
+        ],
+        "user": user,
+    }
+    first: dict[str, Root] = {}
+    for scope in settings.scope_order:
+        for root in found.get(scope, ()):
+            first.setdefault(root.path, root)
+    return list(first.values())
+
+
+def clients(settings: Settings) -> list[Client]:
+    """The clients whose folders count, in the configured order and then the table's."""
+    on = [c for c in CLIENTS if c.name not in settings.disabled_clients]
+    if not settings.external_roots:
+        on = [c for c in on if c.name == NATIVE]
+    rank = {name: place for place, name in enumerate(settings.client_order)}
+    return sorted(on, key=lambda client: rank.get(client.name, len(rank)))
+
+
+def _project(settings: Settings) -> Iterator[Root]:
+    if not (settings.standard_roots and settings.project_roots):
+        return
+    searched = clients(settings)
+    for folder in upward(settings.project, settings.worktree):
+        for client in searched:
+            for name in client.project:
+                path = f"{folder.rstrip('/')}/{name}"
+                fence = fence_of(path, settings) or folder
+                yield Root(path, "project", client.name, fence=fence)
+
+
+def fence_of(path: str, settings: Settings) -> str:
+    """The project that the path lies in, out of which no link may lead; empty for none.
+
+    A worktree with the user's home in it says nothing about whose files lie there.
+    """
+    for folder in (settings.worktree, settings.project):
+        if folder and below(path, folder) and not below(settings.home, folder):
+            return folder
+    return ""
+
+
+def _named(path: str, settings: Settings, own: Container[str], theirs: Container[str]) -> str:
+    """The fence of a folder that somebody named; the folder itself where only a project did."""
+    if path in own:
+        return ""
+    return fence_of(path, settings) or (path if path in theirs else "")
+
+
+def _user(settings: Settings) -> Iterator[Root]:
+    if not (settings.standard_roots and settings.user_roots):
+        return
+    for client in clients(settings):
+        for pattern in client.user:
+            for path in _expanded(pattern, client.name, settings):
+                yield Root(path, "user", client.name)
+
+
+def _expanded(pattern: str, client: str, settings: Settings) -> list[str]:
+    if pattern.startswith("@"):
+        own = settings.client_homes.get(client)
+        rest = pattern[1:]
+        return [f"{own}/{rest.split('/', 1)[1]}" if own else f"{settings.home}/{rest}"]
+    path = pattern.replace("~/", settings.home + "/").replace(
+        "$config/", settings.config_home + "/"
+    )
+    before, star, after = path.partition("*")
+    if not star:
+        return [path]
+    try:
+        return [before + name + after for name in sorted(os.listdir(before))]
+    except OSError:
+        return []

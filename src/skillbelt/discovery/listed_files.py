@@ -1,0 +1,173 @@
+"""The files of skills that another MCP server serves: fetched when they are read, verified always.
+
+An entry that the server listed is held for as long as the skill is in the catalogue. A file that it
+does not name, or that is not what it says, is not given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+from skillbelt.discovery.sources.cache import ENTRIES
+from skillbelt.discovery.sources.mcp import BLOBS, fetch
+from skillbelt.discovery.sources.mcp_entries import Entry, Listed, held
+from skillbelt.discovery.sources.remote import SERVERS
+from skillbelt.errors import FileTooLarge, FileUnreadable, SourceError
+from skillbelt.files.contain import create_beneath, open_folder
+from skillbelt.files.manifest import hash_of, kind_of
+from skillbelt.format.frontmatter import written
+from skillbelt.format.skill import Skill
+from skillbelt.values import SKILL_FILE, FileEntry, Manifest
+
+WHOLE = "whole"
+_MAX_BYTES = 64 * 2**20
+
+
+def read(skill: Skill, path: str, most: int) -> bytes:
+    """A file of the skill, as the server listed it; FileUnreadable when it can not be had so."""
+    entry = _entry(skill)
+    listed = entry.files.get(path)
+    if listed is None:
+        raise FileUnreadable(path, "is not among the files that its server lists")
+    if listed.size > most:
+        raise FileTooLarge(path, f"has {listed.size:,} bytes; the limit is {most:,}")
+    [data] = _brought(skill, entry, [path])
+    return data
+
+
+def manifest(skill: Skill) -> Manifest:
+    """Every file of the skill, as the server lists them; nothing is fetched for it."""
+    files = sorted(
+        FileEntry(path, one.size, one.sha256, kind_of(path, b""))
+        for path, one in _entry(skill).files.items()
+    )
+    return Manifest(tuple(files), hash_of(files))
+
+
+def folder(skill: Skill) -> str:
+    """A folder with all of the skill's files, fetched and verified; FileUnreadable if not all."""
+    entry = _entry(skill)
+    place = os.path.join(_generation(skill), WHOLE, os.path.basename(os.path.dirname(skill.dir)))
+    if not os.path.isdir(place):
+        _fill(place, zip(entry.files, _brought(skill, entry, entry.files), strict=True))
+    return place
+
+
+def _fill(place: str, files: Iterable[tuple[str, bytes]]) -> None:
+    """Make the folder, whole or not at all."""
+    import shutil
+
+    aside = f"{place}.{os.urandom(8).hex()}"
+    os.makedirs(aside, 0o700)
+    handle = open_folder(aside)
+    try:
+        for path, data in files:
+            with os.fdopen(create_beneath(handle, path), "wb") as file:
+                file.write(data)
+        os.rename(aside, place)
+    except OSError:
+        # Another may have been quicker; what it made is the same.
+        shutil.rmtree(aside, ignore_errors=True)
+        if not os.path.isdir(place):
+            raise
+    finally:
+        os.close(handle)
+
+
+def _brought(skill: Skill, entry: Entry, paths: Iterable[str]) -> list[bytes]:
+    """The files, from the cache or from their server."""
+    wanted = {path: entry.files[path] for path in paths}
+    found = {path: data for path, one in wanted.items() if (data := _kept(skill, one)) is not None}
+    missing = {path: one for path, one in wanted.items() if path not in found}
+    if missing:
+        fetched = _fetched(skill, missing)
+        for path, one in missing.items():
+            found[path] = _verified(entry, path, one, fetched[one.uri])
+            _keep(skill, one, found[path])
+    return [found[path] for path in wanted]
+
+
+def _fetched(skill: Skill, missing: dict[str, Listed]) -> dict[str, bytes]:
+    first = next(iter(missing))
+    job = SERVERS.get(os.path.dirname(_generation(skill)))
+    if job is None or job.offline:
+        reason = "was not fetched yet, and its server may not be asked now"
+        raise FileUnreadable(first, reason)
+    try:
+        wanted = [(one.uri, one.size) for one in missing.values()]
+        return fetch(job.url, job.limits, wanted, job.door())
+    except SourceError as error:
+        raise FileUnreadable(first, f"can not be fetched: {error.reason}") from error
+
+
+def _verified(entry: Entry, path: str, listed: Listed, data: bytes) -> bytes:
+    if len(data) != listed.size or hashlib.sha256(data).hexdigest() != listed.sha256:
+        reason = "is not what its server listed; `skillbelt refresh` asks for the list again"
+        raise FileUnreadable(path, reason)
+    if path == SKILL_FILE and not _says(data, entry):
+        raise FileUnreadable(path, "has another frontmatter than its server listed")
+    return data
+
+
+def _says(data: bytes, entry: Entry) -> bool:
+    """Whether the frontmatter is the one listed; servers type values by either version of YAML."""
+    return any(written(data, core=core) == entry.frontmatter for core in (True, False))
+
+
+# The cache
+
+
+def _generation(skill: Skill) -> str:
+    """The folder of the copy that the skill lies in: `<generation>/skills/<id>/<name>`."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(skill.dir)))
+
+
+def _entry(skill: Skill) -> Entry:
+    name = os.path.basename(os.path.dirname(skill.dir))
+    entry = held(_records(_generation(skill)).get(name))
+    if entry is None:
+        raise FileUnreadable(SKILL_FILE, "is not listed by its server any more")
+    return entry
+
+
+@lru_cache(maxsize=32)
+def _records(generation: str) -> dict[str, Any]:
+    """What a copy holds. It never changes; the next one has another name."""
+    try:
+        with open(os.path.join(generation, ENTRIES), "rb") as file:
+            found = json.loads(file.read(_MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _kept(skill: Skill, listed: Listed) -> bytes | None:
+    """The file as it was fetched before, if those are the very bytes."""
+    path = os.path.join(_generation(skill), BLOBS, listed.sha256)
+    try:
+        with open(path, "rb") as file:
+            data = file.read(listed.size + 1)
+    except OSError:
+        return None
+    if hashlib.sha256(data).hexdigest() == listed.sha256:
+        return data
+    with suppress(OSError):
+        os.unlink(path)
+    return None
+
+
+def _keep(skill: Skill, listed: Listed, data: bytes) -> None:
+    """A disk that is full is no reason not to read a file."""
+    folder = os.path.join(_generation(skill), BLOBS)
+    part = os.path.join(folder, f"new-{os.urandom(8).hex()}")
+    with suppress(OSError):
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.rename(part, os.path.join(folder, listed.sha256))

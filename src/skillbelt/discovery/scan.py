@@ -1,0 +1,349 @@
+"""Scan roots: walk each, take what the index knows, read the heads of what changed.
+
+The work happens in a thread of its own, because a call into a dead mount may never return; whoever
+asked waits only while there is progress.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from skillbelt.discovery.clients import Root
+from skillbelt.discovery.index import Entry, Index, Row
+from skillbelt.discovery.sources.folder import LARGEST, Found, Pulse, Rules, Walker, link_outside
+from skillbelt.errors import PathEscape
+from skillbelt.format.skill import Skill
+from skillbelt.settings import Settings
+from skillbelt.values import DERIVED, INTERNAL, MODEL, SKILL_FILE, SKIPPED, USER, Diagnostic, Limits
+
+if TYPE_CHECKING:
+    from skillbelt.files.reach import Fence
+    from skillbelt.trust import Trust
+
+POLICY_FILE = "agents/openai.yaml"
+_NAME = -len(f"/{SKILL_FILE}")  # every spelling of the file's name has that length
+# How many entries are written to the index at once.
+_BATCH = 10_000
+# How often the one who waits looks for progress.
+_LOOK_SECONDS = 0.25
+# Told now and then what is being done, for a person who waits.
+Progress = Callable[[str], None]
+
+
+class Scan(NamedTuple):
+    """What one root gave. `identities` are those of the skills' folders, in the same order."""
+
+    root: Root
+    exists: bool = False
+    skills: tuple[Skill, ...] = ()
+    identities: tuple[int, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    files_read: int = 0
+    files_gone: int = 0
+    stalled: bool = False
+    cpu_seconds: float = 0.0
+
+
+def scan(
+    roots: Sequence[Root], settings: Settings, index: Index, progress: Progress | None = None
+) -> list[Scan]:
+    """What each root gave, in the order given. A root that makes no progress is left behind."""
+    results: list[Scan] = []
+    while len(results) < len(roots):
+        worker = _Worker(roots[len(results) :], settings, index)
+        worker.start()
+        results += worker.wait(settings.limits.scan_timeout_seconds, progress)
+    return results
+
+
+class _Worker(threading.Thread):
+    """Scans roots one after another until it is done or told to stop."""
+
+    def __init__(self, roots: Sequence[Root], settings: Settings, index: Index) -> None:
+        super().__init__(name="skillbelt-scan", daemon=True)
+        self._roots, self._settings, self._index = roots, settings, index
+        self._pulse, self._judge = Pulse(), _Judge(settings)
+        self._results: list[Scan] = []
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            for root in self._roots:
+                began = time.thread_time()
+                scanned = _scan_root(root, self._settings, self._index, self._pulse, self._judge)
+                if self._pulse.stopped:
+                    return
+                self._results.append(scanned._replace(cpu_seconds=time.thread_time() - began))
+        except BaseException as error:  # handed to the one who waits, not lost with the thread
+            self._failure = error
+
+    def wait(self, patience: float, progress: Progress | None) -> list[Scan]:
+        """The results so far: all, or up to and including a root that stalled."""
+        beats, idle = -1, 0.0
+        while self.is_alive():
+            self.join(_LOOK_SECONDS)
+            idle = 0.0 if self._pulse.beats != beats else idle + _LOOK_SECONDS
+            beats = self._pulse.beats
+            if progress is not None and self.is_alive():
+                progress(f"{beats} folders, at {self._pulse.path}")
+            if idle >= patience and self.is_alive():
+                self._pulse.stopped = True
+                done = list(self._results)
+                return [*done, _stalled(self._roots[len(done)], self._pulse.path, patience)]
+        if self._failure is not None:
+            raise self._failure
+        return self._results
+
+
+def _stalled(root: Root, path: str, patience: float) -> Scan:
+    problem = Diagnostic(
+        code="root-stalled",
+        severity="error",
+        path=root.path,
+        line=None,
+        message=f"no answer within {patience:g} s at {path}; the folder was left out",
+        remedy="bring the mount back or take the folder out, then refresh",
+    )
+    return Scan(root, exists=True, diagnostics=(problem,), stalled=True)
+
+
+def _scan_root(root: Root, settings: Settings, index: Index, pulse: Pulse, judge: "_Judge") -> Scan:
+    pulse.beat(root.path)
+    how = rules(settings)._replace(collection=bool(root.client), fence=root.fence)
+    walker = Walker(root.path, how, pulse)
+    walker.walk()
+    if not walker.exists or pulse.stopped:
+        return Scan(root, diagnostics=(*walker.diagnostics, *_missing(root, walker.diagnostics)))
+    known = index.load(root.path) if walker.found else {}
+    reader = _Reader(root, settings, pulse, judge.trusts(root))
+    reader.diagnostics += judge.said()
+    try:
+        # What was used is let go at once: of a hundred thousand skills, two copies are too many.
+        walker.found.reverse()
+        while walker.found:
+            found = walker.found.pop()
+            reader.take(found, known.pop(found.location, None))
+            if len(reader.fresh) >= _BATCH:
+                index.save(reader.fresh, ())
+                reader.fresh.clear()
+    finally:
+        reader.close()
+    if not pulse.stopped:
+        index.save(reader.fresh, known if walker.complete else ())
+    return Scan(
+        root=root,
+        exists=True,
+        skills=tuple(reader.skills),
+        identities=tuple(reader.identities),
+        diagnostics=(*walker.diagnostics, *reader.diagnostics),
+        files_read=reader.files_read,
+        files_gone=len(known) if walker.complete else 0,
+    )
+
+
+def rules(settings: Settings) -> Rules:
+    """How the settings want folders to be walked."""
+    return Rules(
+        limits=settings.limits,
+        follow_symlinks=settings.follow_symlinks,
+        nested=settings.nested,
+        loose_file_name=settings.loose_file_name,
+        skip_directories=frozenset(settings.skip_directories),
+    )
+
+
+def _missing(root: Root, said: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
+    if root.required and not any(True for _ in said):
+        message = "skill path not found: there is no such folder"
+        remedy = "create it, or take it out of the settings"
+        yield Diagnostic(
+            code="root-missing",
+            severity="warning",
+            path=root.path,
+            line=None,
+            message=message,
+            remedy=remedy,
+        )
+
+
+class _Judge:
+    """Whether the skills of a root are trusted.
+
+    What the user trusts is read when a root would not be, and never kept for the next scan.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._trust: Trust | None = None
+        self._told = False
+
+    def trusts(self, root: Root) -> bool:
+        theirs = root.scope == "project" or root.by_project
+        foreign = any(path == self._settings.project for path, _ in self._settings.strangers)
+        gated = theirs and (foreign or self._settings.trust_project == "ask")
+        if not (root.origin.remote or gated):
+            return True
+        if self._trust is None:
+            from skillbelt.trust import Trust
+
+            self._trust = Trust(self._settings.state_dir)
+        if root.origin.remote:
+            return self._trust.origin(root.origin)
+        # What a project names is as trusted as the project is, wherever it lies.
+        return self._trust.project(self._settings.project if root.by_project else root.path)
+
+    def said(self) -> tuple[Diagnostic, ...]:
+        """What is wrong with the file, once."""
+        if self._trust is None or self._told:
+            return ()
+        self._told = True
+        return (*self._trust.diagnostics, *self._trust.exchanged(self._settings.project))
+
+
+class _Reader:
+    """Turns what a walk found into skills, reading only what changed."""
+
+    def __init__(self, root: Root, settings: Settings, pulse: Pulse, trusted: bool) -> None:
+        self._root, self._pulse, self._trusted = root, pulse, trusted
+        self._limits: Limits = settings.limits
+        self._derive = not settings.strict
+        self._hides = INTERNAL * (not settings.internal_skills)
+        self._hides |= DERIVED * (settings.derived_descriptions == "hide")
+        self.skills: list[Skill] = []
+        self.identities: list[int] = []
+        self.diagnostics: list[Diagnostic] = []
+        self.fresh: list[Entry] = []
+        self.files_read = 0
+        self._fence: Fence | None = None
+
+    def close(self) -> None:
+        """Let go of what reading took."""
+        if self._fence is not None:
+            self._fence.close()
+
+    def take(self, found: Found, known: Row | None) -> None:
+        """One skill more, or a diagnostic that says why not."""
+        location, size, mtime_ns, inode, _ = found
+        folder = location[:_NAME]
+        policy = f"{folder}/{POLICY_FILE}"
+        policy_ns = _changed_at(policy) if os.access(policy, os.F_OK) else 0
+        entry = said = None
+        if known is not None and known[1:5] == (size, mtime_ns, inode, policy_ns):
+            entry = Entry._make(known)
+            said = _load(entry)
+        if entry is None or said is None:
+            self._pulse.beat(location)
+            entry = self._read(found, folder, policy_ns)
+            if entry is None:
+                return
+            said = _load(entry) or ()
+        self._add(found, entry, said)
+
+    def _read(self, found: Found, folder: str, policy_ns: int) -> Entry | None:
+        from skillbelt.files import reach
+        from skillbelt.format import head
+
+        fence = self._fence = self._fence or reach.Fence(self._root.fence)
+        try:
+            data = head.read_head(found.location, self._limits, fence)
+        except PathEscape as escape:
+            said = link_outside(found.location, self._root.fence, escape.reason)
+            self.diagnostics.append(said)
+            return None
+        except OSError as error:
+            message = f"can not be read: {error.strerror or error}"
+            remedy = "mend its permissions, or remove it"
+            self.diagnostics.append(
+                Diagnostic(
+                    code="unreadable",
+                    severity="error",
+                    path=found.location,
+                    line=None,
+                    message=message,
+                    remedy=remedy,
+                )
+            )
+            return None
+        self.files_read += 1
+        name = folder[folder.rindex("/") + 1 :]
+        # A link to something that was never meant as a skill tells nothing of it.
+        derive = self._derive and not os.path.islink(found.location)
+        card = head.read_card(data, found.location, name, self._limits, derive=derive)
+        if policy_ns:
+            policy = f"{folder}/{POLICY_FILE}"
+            card = head.with_policy(card, found.location, policy, self._limits, fence)
+        stored = _dump(card.diagnostics) if card.diagnostics else ""
+        entry = Entry._make((*found[:4], policy_ns, *card[:-1], stored))
+        self.fresh.append(entry)
+        return entry
+
+    def _add(self, found: Found, entry: Entry, diagnostics: tuple[Diagnostic, ...]) -> None:
+        root, flags = self._root, entry.flags
+        self.diagnostics += diagnostics
+        if flags & SKIPPED:
+            return
+        hidden = bool(flags & self._hides)
+        self.identities.append(found.identity)
+        name = entry.name if root.origin.kind != "mcp" else _labelled(entry.path)
+        self.skills.append(
+            Skill(
+                name=name,
+                title=name if entry.title == name else entry.title,  # one string, not two
+                description=entry.description,
+                location=entry.path,
+                scope=root.scope,
+                origin=root.origin,
+                when_to_use=entry.when_to_use,
+                model_visible=bool(flags & MODEL and entry.description and not hidden),
+                user_invocable=bool(flags & USER),
+                hidden=hidden,
+                trusted=self._trusted,
+                derived=bool(flags & DERIVED),
+                body_offset=entry.body_offset,
+                mtime_ns=entry.mtime_ns,
+                diagnostics=diagnostics,
+                fence=root.fence,
+            )
+        )
+
+
+def _labelled(path: str) -> str:
+    """What a skill of an MCP server is called here: as the folder that its own one lies in."""
+    return path.split("/")[-3]
+
+
+def _changed_at(path: str) -> int:
+    try:
+        return min(os.stat(path).st_mtime_ns, LARGEST)
+    except OSError:
+        return 0
+
+
+def _dump(diagnostics: Iterable[Diagnostic]) -> str:
+    import json
+
+    return json.dumps([(d.code, d.severity, d.line, d.message, d.remedy) for d in diagnostics])
+
+
+def _load(entry: Entry) -> tuple[Diagnostic, ...] | None:
+    """What there was to say about a file; None when the index no longer makes sense."""
+    if not entry.diagnostics:
+        return ()
+    import json
+
+    try:
+        return tuple(
+            Diagnostic(
+                code=code,
+                severity=severity,
+                path=entry.path,
+                line=line,
+                message=message,
+                remedy=remedy,
+            )
+            for code, severity, line, message, remedy in json.loads(entry.diagnostics)
+        )
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,75 @@
+"""What one source may spend: time, bytes and files, counted while they are spent."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from skillbelt.discovery.sources.failure import OutOfTime
+from skillbelt.files.contain import create_beneath
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from skillbelt.values import Limits
+
+
+class Refusal(Exception):
+    """A bound or a safety rule was broken; the text says which."""
+
+
+class Deadline:
+    """The moment at which a source must be done."""
+
+    def __init__(self, source: str, seconds: float) -> None:
+        self._source, self._seconds = source, seconds
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds until then, never below zero."""
+        return max(self._end - time.monotonic(), 0.0)
+
+    def check(self) -> None:
+        """Raise OutOfTime when the moment has passed."""
+        if self.left() <= 0:
+            raise self.expired()
+
+    def expired(self) -> OutOfTime:
+        """The exception that says so."""
+        return OutOfTime(self._source, f"not done after {self._seconds:g} s")
+
+
+class Budget:
+    """What may still be written for one source. Shared by all of its files."""
+
+    def __init__(self, limits: Limits, deadline: Deadline) -> None:
+        self.deadline = deadline
+        self._file_bytes = limits.max_extracted_file_bytes
+        self._all_bytes = self._left = limits.max_extracted_bytes
+
+    def spend(self, count: int) -> None:
+        """Take bytes off what is left; raises Refusal when there is not enough."""
+        self.deadline.check()
+        self._left -= count
+        if self._left < 0:
+            raise Refusal(f"more than {self._all_bytes} bytes in all")
+
+    @contextmanager
+    def file(
+        self, dir_fd: int, relative: str, *, executable: bool = False
+    ) -> Iterator[Callable[[bytes], None]]:
+        """A new file below the folder, as the function that writes to it within the bounds."""
+        with os.fdopen(create_beneath(dir_fd, relative, executable=executable), "wb") as file:
+            written = 0
+
+            def write(data: bytes) -> None:
+                nonlocal written
+                written += len(data)
+                if written > self._file_bytes:
+                    raise Refusal(f"{relative!r} has more than {self._file_bytes} bytes")
+                self.spend(len(data))
+                file.write(data)
+
+            yield write

@@ -1,0 +1,84 @@
+"""Why a source gave nothing new: one exception with a code and a remedy, and its diagnostic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+from skillbelt.discovery.sources.located import MCP_COMMAND
+from skillbelt.errors import ArchiveRefused, SourceError
+from skillbelt.text import one_line, shorten
+from skillbelt.values import Diagnostic
+
+if TYPE_CHECKING:
+    from skillbelt.values import Severity
+
+_MESSAGE_CHARS = 400
+
+
+class SourceFailure(SourceError):
+    """A source can not be read now. `code` is the diagnostic's, `status` the HTTP answer or 0."""
+
+    def __init__(
+        self, source: str, reason: str, *, code: str, remedy: str = "", status: int = 0
+    ) -> None:
+        self.code, self.remedy, self.status = code, remedy, status
+        super().__init__(redact(source), reason)
+
+
+class OutOfTime(SourceFailure):
+    """A source was not done when its time was up."""
+
+    def __init__(self, source: str, reason: str) -> None:
+        remedy = "check the server, or raise source_timeout_seconds or http_timeout_seconds"
+        super().__init__(source, reason, code="remote-timeout", remedy=remedy)
+
+
+def redact(url: str) -> str:
+    """The URL without a user name or password, for everything that is shown or stored.
+
+    Of an MCP server that is started, the name alone: its command may hold secrets as well.
+    """
+    if url.lower().startswith(MCP_COMMAND):
+        return url.partition("?")[0]
+    try:
+        parts = urlsplit(url)
+        if "@" not in parts.netloc:
+            return url
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    except ValueError:
+        return url.rpartition("@")[2]
+
+
+def diagnose(error: Exception, source: str, *, copy: bool) -> Diagnostic:
+    """What to tell about the error; a warning while an earlier copy is still in use."""
+    code, reason, remedy = _facts(error, redact(source))
+    if copy:
+        reason += "; the last good copy is in use"
+    return report(code, "warning" if copy else "error", source, reason, remedy)
+
+
+def report(code: str, severity: Severity, source: str, message: str, remedy: str) -> Diagnostic:
+    """A diagnostic about a source, with whatever the other side wrote made safe to print."""
+    text = shorten(one_line(message), _MESSAGE_CHARS)
+    return Diagnostic(
+        code=code,
+        severity=severity,
+        path=one_line(redact(source)),
+        line=None,
+        message=text,
+        remedy=remedy,
+    )
+
+
+def _facts(error: Exception, source: str) -> tuple[str, str, str]:
+    if isinstance(error, SourceFailure):
+        # A source may fail at another address than its own.
+        elsewhere = "" if error.source == source else f"{error.source}: "
+        return error.code, elsewhere + error.reason, error.remedy
+    if isinstance(error, ArchiveRefused):
+        remedy = "nothing of it was kept; ask its publisher for an archive of plain files"
+        return "archive-refused", error.reason, remedy
+    if isinstance(error, OSError):
+        return "cache-unusable", str(error), "check the folder given as cache_dir"
+    return "remote-failed", f"{type(error).__name__}: {error}", "check the address"

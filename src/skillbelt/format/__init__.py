@@ -1,0 +1,1 @@
+"""SKILL.md: YAML, frontmatter, sections, links, and a skill as a value."""

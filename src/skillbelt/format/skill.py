@@ -1,0 +1,172 @@
+"""One skill as it was found: a frozen value, and the ways to make one.
+
+The parser is imported when a file is read: with a warm index, none is.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from skillbelt.errors import PathEscape, SkillNotFound
+from skillbelt.text import one_line, shorten
+from skillbelt.values import (
+    DERIVED,
+    INTERNAL,
+    MODEL,
+    SKILL_FILE,
+    SKIPPED,
+    USER,
+    Diagnostic,
+    Frontmatter,
+    Origin,
+    Requirements,
+    Scope,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skillbelt.format.head import Card
+
+LOCAL = Origin()
+
+
+class Skill(NamedTuple):
+    """A skill's descriptor: what the head of its SKILL.md says, never the body.
+
+    `name` is the id: safe as a path, a pattern, a shell word and a tag. `title` is the name as it
+    was written. The rest of the frontmatter is read from the file when it is asked for; `source`
+    holds the text of a skill that has no file. `fence` is the folder that no link of the skill may
+    lead out of to be read: the project's, empty for what the user keeps in folders of their own.
+    """
+
+    name: str
+    title: str
+    description: str
+    location: str
+    scope: Scope = "explicit"
+    origin: Origin = LOCAL
+    when_to_use: str = ""
+    model_visible: bool = True
+    user_invocable: bool = True
+    hidden: bool = False
+    trusted: bool = True
+    derived: bool = False
+    body_offset: int = 0
+    mtime_ns: int = 0
+    source: str = ""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    shadows: tuple[str, ...] = ()
+    fence: str = ""
+
+    @property
+    def dir(self) -> str:
+        """The skill's folder."""
+        return os.path.dirname(self.location)
+
+    @property
+    def path(self) -> "Path":
+        """The SKILL.md itself."""
+        from pathlib import Path
+
+        return Path(self.location)
+
+    @property
+    def frontmatter(self) -> Frontmatter:
+        """The frontmatter, typed."""
+        from skillbelt.format.fields import to_frontmatter
+
+        return to_frontmatter(self.fields)
+
+    def told(self, key: str) -> object:
+        """What the skill says to this product: `metadata.skillbelt.KEY`, or the flat key."""
+        metadata = self.frontmatter.metadata
+        ours = metadata.get("skillbelt")
+        nested = ours.get(key) if isinstance(ours, Mapping) else None
+        return metadata.get(f"skillbelt.{key}") if nested is None else nested
+
+    @property
+    def requirements(self) -> Requirements:
+        """What it says it needs on the machine."""
+        from skillbelt.format.fields import requirements
+
+        return requirements(self.frontmatter)
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """The frontmatter's keys as they are written, unknown ones included."""
+        from skillbelt.format.frontmatter import parse
+
+        on_disk = os.path.isabs(self.location)
+        data = (
+            _head(self.location, self.fence)
+            if on_disk
+            else self.source.encode("utf-8", "surrogatepass")
+        )
+        parsed = parse(data, path=self.location, folder=_folder_name(self.location))
+        return {} if parsed.state == "derived" else parsed.fields
+
+    def __repr__(self) -> str:
+        about = shorten(one_line(self.description), 40)
+        return shorten(f"<Skill {one_line(self.name)} ({self.scope}): {about!r}>", 100)
+
+    @classmethod
+    def from_card(cls, card: "Card", location: str) -> "Skill":
+        """A skill that stands alone, in no catalogue."""
+        flags = card.flags
+        return cls(
+            card.name,
+            card.title,
+            card.description,
+            location,
+            when_to_use=card.when_to_use,
+            model_visible=bool(flags & MODEL and card.description),
+            user_invocable=bool(flags & USER),
+            hidden=bool(flags & (INTERNAL | SKIPPED)),
+            derived=bool(flags & DERIVED),
+            body_offset=card.body_offset,
+            diagnostics=card.diagnostics,
+        )
+
+    @classmethod
+    def from_text(cls, text: str | bytes, *, folder: str = "") -> "Skill":
+        """A skill from the text of a SKILL.md; `folder` names it when the text does not."""
+        from skillbelt.format.head import read_card
+
+        data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        made = cls.from_card(read_card(data, SKILL_FILE, folder), SKILL_FILE)
+        return made._replace(source=data.decode("utf-8", "replace"))
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> "Skill":
+        """A skill from a SKILL.md; raises SkillNotFound when there is no such file to read."""
+        from skillbelt.format.head import read_card
+
+        location = os.path.abspath(os.fspath(path))
+        data = _head(location)
+        return cls.from_card(read_card(data, location, _folder_name(location)), location)
+
+    @classmethod
+    def from_folder(cls, path: str | os.PathLike[str]) -> "Skill":
+        """A skill from the folder that holds its SKILL.md."""
+        return cls.from_file(os.path.join(path, SKILL_FILE))
+
+
+def _head(location: str, fence: str = "") -> bytes:
+    """The head of a skill's file; SkillNotFound when there is no regular file to read."""
+    from skillbelt.files.reach import Fence
+    from skillbelt.format.head import read_head
+
+    try:
+        if not stat.S_ISREG(os.stat(location).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", location)
+        with Fence(fence) as opener:
+            return read_head(location, fence=opener)
+    except (OSError, PathEscape) as error:
+        raise SkillNotFound(location, ()) from error
+
+
+def _folder_name(location: str) -> str:
+    return os.path.basename(os.path.dirname(location))

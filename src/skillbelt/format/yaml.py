@@ -1,0 +1,320 @@
+"""YAML as it stands: the quick reader where it answers, libyaml for all the rest.
+
+Nothing here ever builds a Python object from a tag, and nothing recurses before the depth of the
+text is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from skillbelt.format import yaml_fast
+from skillbelt.format.yaml_fast import CONSTANTS, TEXT_KEYS
+from skillbelt.values import Limits
+
+_Node = Any  # yaml's nodes: telling them apart by `id` spares an import on every call
+_CUTS_MATTER = ("name", "description")
+_REPORTED = 8  # more of the same kind say nothing new
+_CORE = "tag:yaml.org,2002:"
+_SCALARS = {"str", "int", "float", "bool", "null", "timestamp", "merge", "value"}
+_HARMLESS = {_CORE + tag for tag in _SCALARS | {"seq", "map", "set", "omap", "pairs"}}
+_LARGEST = 2**63  # beyond it not every JSON reader keeps the digits
+_CORE_WORDS: dict[str, object] = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("null", "Null", "NULL", "~")),
+}
+_EXPANSION = 16  # how many times its own size a block may grow through aliases
+
+
+class Problem(NamedTuple):
+    """Something odd in a block; `line` counts from 1 inside the block."""
+
+    code: str
+    line: int
+    message: str
+    remedy: str
+
+
+class Loaded(NamedTuple):
+    """A mapping that YAML could read."""
+
+    fields: dict[str, object]
+    problems: tuple[Problem, ...] = ()
+
+
+class Broken(NamedTuple):
+    """Why there is no mapping. A `guard` means hostile: nothing more may be tried on the text."""
+
+    problem: Problem
+    guard: bool = False
+
+
+class _Guarded(Exception):
+    """A bound was hit; holds the code and what is wrong."""
+
+
+def load(text: str, limits: Limits) -> Loaded | Broken:
+    """The mapping in the block, or why there is none. Never raises."""
+    fields = yaml_fast.read(text)
+    return full(text, limits) if fields is None else Loaded(fields)
+
+
+def full(text: str, limits: Limits) -> Loaded | Broken:
+    """As `load`, by libyaml alone."""
+    import yaml
+
+    try:
+        _guard(text, limits)
+        node = yaml.compose(text, Loader=_loader())
+        if node is None:
+            return Loaded({})
+        if not isinstance(node, yaml.MappingNode):
+            return Broken(Problem("yaml-syntax", 1, "the block is not a list of keys", ""))
+        return _Reader(text, limits).document(node)
+    except _Guarded as error:
+        code, message, remedy = error.args
+        return Broken(Problem(code, 1, message, remedy), guard=True)
+    except yaml.YAMLError as error:
+        return Broken(_syntax(error))
+    except (RecursionError, ValueError, OverflowError) as error:
+        return Broken(Problem("yaml-syntax", 1, f"{type(error).__name__}: {error}", ""))
+
+
+def verbatim(text: str, limits: Limits, *, core: bool = True) -> dict[str, object] | None:
+    """The mapping with every value as YAML types it; None where readers could disagree on it.
+
+    By the core schema of YAML 1.2, in which `yes` is a text; without `core` by YAML 1.1.
+    """
+    import yaml
+
+    try:
+        _guard(text, limits)
+        node = yaml.compose(text, Loader=_loader())
+        if not isinstance(node, yaml.MappingNode):
+            return None
+        reader = (_Core if core else _Reader)(text, limits)
+        found = reader.mapping(node, 1)
+        return None if reader.problems else found
+    except (_Guarded, yaml.YAMLError, RecursionError, ValueError, OverflowError):
+        return None
+
+
+def _loader() -> Any:
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _syntax(error: Exception) -> Problem:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    said = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+    return Problem("yaml-syntax", mark.line + 1 if mark else 1, str(said), "")
+
+
+def _guard(text: str, limits: Limits) -> None:
+    """Raises _Guarded for what must not be composed.
+
+    Composing recurses in C, so the depth is read off the event stream first, which does not. A
+    block collection needs a column of its own, so only these texts can nest that deep.
+    """
+    steep = re.search(rf"(?m)^[ \t?:-]{{{max(limits.max_yaml_depth // 2, 1)}}}", text)
+    flows = text.count("[") + text.count("{")
+    if not steep and flows <= limits.max_yaml_depth // 2 and not ("*" in text and "&" in text):
+        return
+    import yaml
+
+    depth = aliases = 0
+    for event in yaml.parse(text, Loader=_loader()):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.AliasEvent):
+            aliases += 1
+        _bounded(depth, aliases, limits)
+
+
+def _bounded(depth: int, aliases: int, limits: Limits) -> None:
+    if depth > limits.max_yaml_depth:
+        raise _Guarded(
+            "yaml-depth",
+            f"the frontmatter nests deeper than {limits.max_yaml_depth} levels",
+            "flatten it, or raise max_yaml_depth",
+        )
+    if aliases > limits.max_yaml_aliases:
+        _bomb(f"the frontmatter uses more than {limits.max_yaml_aliases} YAML aliases")
+
+
+def _bomb(message: str) -> None:
+    raise _Guarded("yaml-aliases", message, "write the values out instead of using `*` aliases")
+
+
+class _Reader:
+    """Builds JSON values from nodes, and counts what aliases make of them."""
+
+    def __init__(self, text: str, limits: Limits) -> None:
+        from yaml.constructor import SafeConstructor
+
+        self.text = text
+        self.limits = limits
+        self.numbers = SafeConstructor()
+        self.problems: list[Problem] = []
+        self.doubled: set[str] = set()
+        self.left = _EXPANSION * max(len(text), 256)
+
+    def document(self, node: _Node) -> Loaded:
+        """The top level, where fields that are text by specification keep their source."""
+        fields: dict[str, object] = {}
+        for key, value in self.pairs(node, 1):
+            name = self.key(key, 1)
+            if name in fields:
+                self.duplicate(name, key)
+            fields[name] = self.field(name, value)
+        return Loaded(fields, self.distinct())
+
+    def distinct(self) -> tuple[Problem, ...]:
+        """The problems, each kind of them a few times at most."""
+        kept: list[Problem] = []
+        for problem in self.problems:
+            if sum(problem.code == other.code for other in kept) < _REPORTED:
+                kept.append(problem)
+        return tuple(kept)
+
+    def field(self, name: str, node: _Node) -> object:
+        if name not in TEXT_KEYS:
+            return self.value(node, 2)
+        if node.id == "scalar":
+            self.tagged(node)
+            if name in _CUTS_MATTER and not node.style:
+                self.cut(name, node)
+            return "" if node.tag == _CORE + "null" else self.text_of(node)
+        if name in ("argument-hint", "argument_hint") and node.flow_style:
+            return self.text[node.start_mark.index : node.end_mark.index]
+        return self.value(node, 2)
+
+    def cut(self, name: str, node: _Node) -> None:
+        """Reports a plain value that YAML ended at a hash."""
+        rest = self.text[node.end_mark.index :].partition("\n")[0]
+        if node.value and re.match(r"[ \t]+#", rest):
+            message = f"YAML drops {rest.strip()[:40]!r} from {name} as a comment"
+            line = node.end_mark.line + 1
+            self.problems.append(Problem("comment-cut", line, message, "put the value in quotes"))
+
+    def value(self, node: _Node, depth: int) -> object:
+        """The node as JSON."""
+        self.spend(1, depth)
+        self.tagged(node)
+        if node.id == "scalar":
+            return self.scalar(node)
+        if node.id == "sequence":
+            return [self.value(item, depth + 1) for item in node.value]
+        return self.mapping(node, depth)
+
+    def spend(self, amount: int, depth: int) -> None:
+        self.left -= amount
+        if self.left < 0 or depth > 2 * self.limits.max_yaml_depth:
+            _bomb("the YAML aliases in the frontmatter expand without bound")
+
+    def mapping(self, node: _Node, depth: int) -> dict[str, object]:
+        result: dict[str, object] = {}
+        for key, value in self.pairs(node, depth):
+            name = self.key(key, depth)
+            if name in result:
+                self.duplicate(name, key)
+            result[name] = self.value(value, depth + 1)
+        return result
+
+    def pairs(self, node: _Node, depth: int) -> Iterable[tuple[_Node, _Node]]:
+        """The pairs of a mapping: merged ones first where the mapping does not say otherwise."""
+        own = [pair for pair in node.value if pair[0].tag != _CORE + "merge"]
+        if len(own) == len(node.value):
+            return own
+        merged: dict[object, tuple[_Node, _Node]] = {}
+        for key, value in node.value:
+            if key.tag == _CORE + "merge":
+                for pair in self.merged(value, depth + 1):
+                    merged.setdefault(self.key(pair[0], depth), pair)
+        taken = {self.key(key, depth) for key, _ in own}
+        return [*(pair for name, pair in merged.items() if name not in taken), *own]
+
+    def merged(self, node: _Node, depth: int) -> Iterable[tuple[_Node, _Node]]:
+        self.spend(1 + len(node.value), depth)
+        if node.id == "mapping":
+            return self.pairs(node, depth)
+        if node.id == "sequence":
+            return [pair for item in node.value for pair in self.merged(item, depth + 1)]
+        raise ValueError("`<<` takes a mapping or a list of mappings")
+
+    def key(self, node: _Node, depth: int) -> str:
+        """A key as it is written; keys that are collections become JSON text."""
+        if node.id == "scalar":
+            return self.text_of(node)
+        import json
+
+        return json.dumps(self.value(node, depth + 1), ensure_ascii=False)
+
+    def duplicate(self, name: str, node: _Node) -> None:
+        if name in self.doubled:
+            return
+        self.doubled.add(name)
+        line = node.start_mark.line + 1
+        message = f"the key {name[:60]!r} stands twice; the last one counts"
+        self.problems.append(Problem("duplicate-key", line, message, "remove one of them"))
+
+    def tagged(self, node: _Node) -> None:
+        """Reports a tag that nothing is built from."""
+        if node.tag not in _HARMLESS and node.tag != "!":
+            line = node.start_mark.line + 1
+            message = f"the tag {node.tag[:60]!r} is ignored; the plain value is used"
+            self.problems.append(Problem("yaml-tag", line, message, "remove the tag"))
+
+    def text_of(self, node: _Node) -> str:
+        value: str = node.value
+        self.spend(len(value), 0)
+        # Only the pure-Python scanner lets an escaped surrogate through; no encoder takes one.
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+
+    def scalar(self, node: _Node) -> object:
+        text = self.text_of(node)
+        kind = node.tag.removeprefix(_CORE)
+        if kind == "null":
+            return None
+        if kind == "bool":
+            return CONSTANTS.get(text.lower(), text)
+        return self.number(node, kind, text) if kind in ("int", "float") else text
+
+    def number(self, node: _Node, kind: str, text: str) -> object:
+        """The number, or its text where JSON has no such number."""
+        convert = getattr(self.numbers, f"construct_yaml_{kind}")
+        try:
+            number: int | float = convert(node)
+        except (ValueError, OverflowError, IndexError, RecursionError):
+            return text
+        finite = number == number and abs(number) != float("inf")
+        return number if finite and (kind == "float" or abs(number) < _LARGEST) else text
+
+
+class _Core(_Reader):
+    """Values by the core schema of YAML 1.2."""
+
+    def pairs(self, node: _Node, depth: int) -> Iterable[tuple[_Node, _Node]]:
+        if any(key.tag == _CORE + "merge" for key, _ in node.value):
+            self.problems.append(Problem("yaml-merge", 1, "`<<` is not in every YAML", ""))
+        return super().pairs(node, depth)
+
+    def scalar(self, node: _Node) -> object:
+        text = self.text_of(node)
+        if node.style or not text:
+            return text if node.style else None
+        if text in _CORE_WORDS:
+            return _CORE_WORDS[text]
+        if re.fullmatch(r"[-+]?[0-9]+", text) and len(text) < 16:
+            return int(text)
+        if re.fullmatch(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,2})?", text):
+            return float(text)
+        if re.fullmatch(r"0o[0-7]+|0x[0-9a-fA-F]+|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", text):
+            self.problems.append(Problem("yaml-number", 1, "not in every YAML, or not in JSON", ""))
+        return text

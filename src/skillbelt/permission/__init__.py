@@ -1,0 +1,1 @@
+"""Who may do what: rules, questions, remembered answers, and the audit log."""

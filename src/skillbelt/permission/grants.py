@@ -1,0 +1,172 @@
+"""From a skill's `allowed-tools` to what a run may do: one table for every sandbox.
+
+A skill declares, the host grants; a run gets what is in both, never what is in one alone.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from skillbelt.errors import ConfigError
+from skillbelt.files.contain import inside
+from skillbelt.values import Capabilities
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from skillbelt.hosts import Rule
+
+Kind = Literal["read", "write", "network", "processes"]
+KINDS: dict[str, Kind] = {
+    "Read": "read",
+    "Grep": "read",
+    "Glob": "read",
+    "LS": "read",
+    "Write": "write",
+    "Edit": "write",
+    "WebSearch": "network",
+    "Fetch": "network",
+    "WebFetch": "network",
+    "Bash": "processes",
+    "Terminal": "processes",
+}
+_FOLDED = {name.lower(): name for name in KINDS}
+_WILD = "*?[{"
+
+
+class Grants(NamedTuple):
+    """What the host's own policy gives at most. Roots are absolute; hosts are rules (`hosts`)."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    processes: bool = True
+
+
+_NO_GRANTS = Grants()
+
+
+def tool_name(tool: str) -> str:
+    """`Bash(git add *)` -> `Bash`; a known name in its usual spelling."""
+    name = tool.partition("(")[0].strip()
+    return _FOLDED.get(name.lower(), name)
+
+
+def tool_pattern(tool: str) -> str:
+    """`Bash(git add *)` -> `git add *`; empty without one."""
+    _, opened, rest = tool.partition("(")
+    return rest.strip().removesuffix(")").strip() if opened else ""
+
+
+def named_hosts(tools: Iterable[str]) -> tuple[str, ...]:
+    """The hosts that the tools name, each once; a tool that names none opens none."""
+    network = [tool_pattern(tool) for tool in tools if KINDS.get(tool_name(tool)) == "network"]
+    patterns = [pattern for pattern in network if pattern]
+    if not patterns:
+        return ()
+    from skillbelt.hosts import parse_rule
+
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        with suppress(ValueError):  # what can not be read opens nothing
+            found[str(parse_rule(host_of(pattern)))] = None
+    return tuple(found)
+
+
+def capabilities_of(
+    tools: Iterable[str],
+    grants: Grants = _NO_GRANTS,
+    *,
+    empty_allowed_tools: Literal["allow", "deny"] = "allow",
+) -> Capabilities:
+    """What a run may do: what both the tools declare and the grants give.
+
+    No tools at all: the baseline of the sandbox with child processes, and nothing of the host; with
+    `deny` no child processes either. ConfigError when a granted host is not a rule.
+    """
+    patterns: dict[Kind, list[str]] = {}
+    listed = tuple(tools)
+    for tool in listed:
+        if kind := KINDS.get(tool_name(tool)):
+            patterns.setdefault(kind, []).append(tool_pattern(tool))
+    processes = "processes" in patterns or (not listed and empty_allowed_tools == "allow")
+    return Capabilities(
+        read=_roots(patterns.get("read", ()), grants.read),
+        write=_roots(patterns.get("write", ()), grants.write),
+        hosts=_hosts(patterns.get("network", ()), grants.hosts),
+        processes=processes and grants.processes,
+    )
+
+
+def _roots(patterns: Iterable[str], granted: tuple[str, ...]) -> tuple[str, ...]:
+    """A tool without a pattern opens every granted root; with one, what of the roots it names."""
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        found.update(dict.fromkeys(granted if not pattern else _below(pattern, granted)))
+    return tuple(found)
+
+
+def _below(pattern: str, granted: tuple[str, ...]) -> list[str]:
+    """The parts of the roots below the pattern's fixed beginning.
+
+    A relative pattern speaks of the workspace, which needs no grant. Links are resolved, so that a
+    link in a root opens nothing outside it.
+    """
+    folder = _fixed(pattern)
+    if not folder.startswith("/"):
+        return []
+    try:
+        real = os.path.realpath(folder)
+    except ValueError:  # a NUL, or no Unicode
+        return []
+    roots = [root for root in granted if inside(root, real)]
+    if not roots and any(inside(real, root) for root in granted):
+        roots = [real]
+    return roots
+
+
+def _fixed(pattern: str) -> str:
+    """`/a/b/*.txt` -> `/a/b`: what stands before the first part that is not literal."""
+    parts = pattern.split("/")
+    wild = next((at for at, part in enumerate(parts) if set(part) & set(_WILD)), len(parts))
+    fixed = "/".join(parts[:wild])
+    return f"/{fixed.lstrip('/')}" if pattern.startswith("/") else fixed
+
+
+def _hosts(patterns: Iterable[str], granted: tuple[str, ...]) -> tuple[str, ...]:
+    patterns = list(patterns)
+    if not patterns or not granted:
+        return ()
+    from skillbelt.hosts import parse_rule
+
+    rules: dict[Rule, None] = {}
+    wide = [_granted_rule(text) for text in granted]
+    for pattern in patterns:
+        if pattern in ("", "*", "domain:*"):
+            rules.update(dict.fromkeys(wide))
+            continue
+        try:
+            narrow = parse_rule(host_of(pattern))
+        except ValueError:
+            continue  # what can not be read opens nothing
+        rules.update(dict.fromkeys(both for rule in wide if (both := narrow.common(rule))))
+    return tuple(map(str, rules))
+
+
+def host_of(pattern: str) -> str:
+    """`domain:example.com`, `https://example.com/*` and `example.com` all name example.com."""
+    pattern = pattern.removeprefix("domain:").strip()
+    _, scheme, rest = pattern.partition("://")
+    return (rest if scheme else pattern).partition("/")[0]
+
+
+def _granted_rule(text: str) -> Rule:
+    from skillbelt.hosts import parse_rule
+
+    try:
+        return parse_rule(text)
+    except ValueError as error:
+        message = f"hosts: {text!r} is not a host that can be granted: {error}"
+        raise ConfigError(f"{message}; write a name, *.name or an address, with :port") from error

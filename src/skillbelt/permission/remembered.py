@@ -1,0 +1,172 @@
+"""Decisions that were remembered, in a store that all processes of the user share.
+
+An entry is one key of the store, so that two processes that remember at once lose nothing. The
+keys belong to the project and not to a session: deleting or expiring sessions leaves them alone.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from skillbelt.permission.rules import Request
+from skillbelt.store.protocol import SessionKey, Store
+
+APP = "skillbelt:permission"
+_PREFIX = "user:remembered:"
+_ID_DIGITS = 12
+
+
+class Remembered(NamedTuple):
+    """One text that was approved for good, and everything that approval is bound to.
+
+    `pattern` says it in words and is compared to the letter, whatever is in it; `exact` is the
+    digest over all that was asked for with it. `id` follows from what it is bound to.
+    """
+
+    id: str
+    type: str
+    pattern: str
+    skill: str
+    hash: str
+    origin: str
+    project: str
+    time: float
+    by: str
+    exact: str = ""
+
+
+class Ledger:
+    """What was approved for good in a project. ConfigError when the store can not be used."""
+
+    def __init__(self, store: Store, project: str) -> None:
+        self.project = project
+        self._store = store
+
+    def remember(self, request: Request, by: str = "") -> list[Remembered]:
+        """Approve each of the request's `always` texts; none when nothing can be remembered.
+
+        What was approved for another content of the same skill is revoked with it.
+        """
+        if not memorable(request):
+            return []
+        now = time.time()
+        made = [self._entry(request, text, now, by) for text in dict.fromkeys(request.always)]
+        self._change(_outdated(request, self.all()), made)
+        return made
+
+    def covering(self, request: Request) -> Remembered | None:
+        """The first entry of those that cover the request; None unless all of it is covered.
+
+        What was approved for another content of the same skill is revoked now, so that a skill
+        which changed and changed back is asked for again.
+        """
+        wanted = texts(request)
+        if not wanted or not known(request):
+            return None
+        entries = self.all()
+        self._change(_outdated(request, entries))
+        held = {entry.pattern: entry for entry in entries if _bound(entry) == binding(request)}
+        found = [held.get(text) for text in wanted]
+        return found[0] if None not in found else None
+
+    def all(self, project: str | None = None) -> list[Remembered]:
+        """Every entry of the project, or of another one, in order of time."""
+        project = self.project if project is None else project
+        state = self._store.state(_place(project))
+        return sorted(_entries(state, project), key=lambda entry: (entry.time, entry.id))
+
+    def revoke(self, id: str) -> Remembered | None:
+        """Forget one entry; None when there is none of that id."""
+        for entry in self.all():
+            if entry.id == id:
+                self._change([entry])
+                return entry
+        return None
+
+    def revoke_skill(self, skill: str) -> list[Remembered]:
+        """Forget everything that was approved for a skill."""
+        revoked = [entry for entry in self.all() if entry.skill == skill]
+        self._change(revoked)
+        return revoked
+
+    def _entry(self, request: Request, text: str, now: float, by: str) -> Remembered:
+        bound = (request.type, text, request.skill, request.hash, request.origin, self.project)
+        return Remembered(_id((*bound, request.exact)), *bound, now, by, request.exact)
+
+    def _change(self, gone: Iterable[Remembered], made: Iterable[Remembered] = ()) -> None:
+        delta: dict[str, str | None] = {_PREFIX + entry.id: None for entry in gone}
+        delta |= {_PREFIX + entry.id: _encoded(entry) for entry in made}
+        if delta:
+            self._store.append(_place(self.project), [], delta)
+
+
+def texts(request: Request) -> tuple[str, ...]:
+    """The texts that must all be remembered for the request to be covered."""
+    return request.always or request.patterns
+
+
+def known(request: Request) -> bool:
+    """Whether it is known what the request is about: a skill without a hash may be any skill."""
+    return bool(request.hash or not request.skill)
+
+
+def memorable(request: Request) -> bool:
+    """Whether "always" can be remembered for the request."""
+    return bool(request.always) and known(request)
+
+
+def binding(request: Request) -> tuple[str, str, str, str, str]:
+    """What a remembered text is bound to, besides the project."""
+    return request.type, request.skill, request.hash, request.origin, request.exact
+
+
+def _bound(entry: Remembered) -> tuple[str, str, str, str, str]:
+    return entry.type, entry.skill, entry.hash, entry.origin, entry.exact
+
+
+def _outdated(request: Request, entries: Iterable[Remembered]) -> Iterator[Remembered]:
+    """The entries for another content of the request's skill."""
+    for entry in entries:
+        same = entry.skill == request.skill and entry.origin == request.origin
+        if request.skill and same and entry.hash != request.hash:
+            yield entry
+
+
+def _place(project: str) -> SessionKey:
+    return SessionKey(APP, project, "ledger")
+
+
+def _id(bound: tuple[str, ...]) -> str:
+    """A name for what an entry is bound to. JSON, so that no two of them run into one text."""
+    import hashlib
+    import json
+
+    text = json.dumps(bound, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(text).hexdigest()[:_ID_DIGITS]
+
+
+def _encoded(entry: Remembered) -> str:
+    import json
+
+    return json.dumps(entry._asdict(), ensure_ascii=False, separators=(",", ":"))
+
+
+def _entries(state: dict[str, str], project: str) -> Iterator[Remembered]:
+    """What in the state is an entry of the project. Whatever else is there is not ours to judge."""
+    for key, value in state.items():
+        if key.startswith(_PREFIX):
+            entry = _decoded(key.removeprefix(_PREFIX), value)
+            if entry is not None and entry.project == project:
+                yield entry
+
+
+def _decoded(id: str, value: str) -> Remembered | None:
+    import json
+
+    try:
+        fields = json.loads(value)
+        entry = Remembered(**{**fields, "id": id, "time": float(fields["time"])})
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return None
+    whole = all(isinstance(field, str) for field in (*entry[:7], entry.by, entry.exact))
+    return entry if whole and abs(entry.time) < float("inf") else None

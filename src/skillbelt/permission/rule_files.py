@@ -1,0 +1,403 @@
+"""Reading rules: from settings files, each with its line, and from what a skill declares.
+
+Later is stronger: the built-in rules, the system's file, the user's, the project's, those of
+agents in all of them, and what the host adds for a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from skillbelt.errors import ConfigError
+from skillbelt.permission.rules import (
+    DEFAULT_RULES,
+    MAX_PATTERN_CHARS,
+    SOURCES,
+    TYPES,
+    Action,
+    Request,
+    Rule,
+    RuleSet,
+    Source,
+    forms,
+    meet,
+)
+from skillbelt.permission.spelling import host_pattern, path_pattern
+from skillbelt.permission.toml_lines import Key, key_lines
+from skillbelt.settings import FileSource, RuleTables, Settings, read_rules
+from skillbelt.values import Diagnostic
+
+_ACTIONS: tuple[Action, ...] = ("allow", "ask", "deny")
+# What a rule may say in place of the mere action word.
+_FIELDS = {
+    "action": "one of allow, ask, deny",
+    "initiator": "model or user",
+    "agent": "text",
+    "trusted": "true or false",
+}
+_TOOLS = {
+    "Skill": "skill",
+    **dict.fromkeys(("Bash", "Terminal"), "run"),
+    **dict.fromkeys(("WebFetch", "Fetch", "WebSearch"), "network"),
+    **dict.fromkeys(("Read", "Write", "Edit", "Glob", "Grep", "LS"), "host_file"),
+}
+_MAX_SHOWN_CHARS = 80
+
+
+class Policy(NamedTuple):
+    """The rules, weakest first, and what there is to say about them."""
+
+    rules: tuple[Rule, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def read_policy(
+    settings: Settings,
+    *,
+    project_trusted: bool,
+    session_rules: Iterable[Rule] = (),
+    files: Iterable[tuple[FileSource, str]] | None = None,
+) -> Policy:
+    """Every rule that counts under these settings; ConfigError if one can not be understood.
+
+    `files` are read in place of those the settings came from.
+    """
+    rules, agents = list(DEFAULT_RULES), list[Rule]()
+    said, strict = list[Diagnostic](), list[Rule]()
+    chosen = settings.files if files is None else files
+    for source, path in sorted(chosen, key=lambda file: SOURCES.index(file[0])):
+        read = settings.rule_tables.get(path) if files is None else read_rules(path)
+        for rule in _File(source, path, read, settings.home).rules() if read else ():
+            # The project's file comes with the checkout: whoever wrote it may forbid things, but
+            # nobody is given a right by text that was merely downloaded, and no deny of the user's
+            # own is turned into a question that something else may answer.
+            loosens = _loosened(rule, strict) if source == "project" and not project_trusted else ""
+            if loosens:
+                said.append(_untrusted(rule, loosens))
+                continue
+            (agents if rule.source == "agent" else rules).append(rule)
+            if rule.action == "deny" and source != "project":
+                strict.append(rule)
+    said += _idle([*rules, *agents])
+    session = [
+        spread._replace(source="session")
+        for rule in session_rules
+        for spread in _spread(rule, settings.home)
+    ]
+    return Policy((*rules, *agents, *session), tuple(dict.fromkeys(said)))
+
+
+def parse_rule(
+    text: str,
+    action: Action,
+    *,
+    source: Source = "session",
+    path: str = "",
+    line: int = 0,
+    agent: str = "",
+    initiator: str = "",
+    trusted: bool | None = None,
+) -> list[Rule]:
+    """The rules that `Tool` or `Tool(pattern)` stands for; none if it can not be understood."""
+    name, opened, rest = (part.strip() for part in text.strip().partition("("))
+    if not _is_name(name) or len(text) > MAX_PATTERN_CHARS:
+        return []
+    if opened:
+        pattern = _pattern(type_of(name), rest[:-1].strip()) if rest.endswith(")") else ""
+        found = [(type_of(name), pattern)] if pattern else []
+    else:
+        # A bare `Write` is about the tool; it does not open every file of the machine.
+        whole = [(type_of(name), "*")] if type_of(name) not in ("host_file", "tool") else []
+        found = [*whole, ("tool", name)]
+    return [
+        Rule(
+            type=type,
+            pattern=pattern,
+            action=action,
+            source=source,
+            path=path,
+            line=line,
+            agent=agent,
+            initiator=initiator,
+            trusted=trusted,
+        )
+        for type, pattern in found
+    ]
+
+
+def type_of(tool: str) -> str:
+    """What is asked for when a tool of that name is used on something; `tool` if that is unknown"""
+    return _TOOLS.get(tool, "tool")
+
+
+def _is_name(text: str) -> bool:
+    return bool(text) and text.isprintable() and not any(char in " ,;()[]{}'\"`" for char in text)
+
+
+def _pattern(type: str, text: str) -> str:
+    """The pattern of a rule of the type; empty if such a rule could never match."""
+    if type == "network":
+        text = text.removeprefix("domain:")
+        return "" if "/" in text else text
+    if type == "host_file" and text.startswith("//"):
+        return text[1:]
+    return "" if type == "tool" else text
+
+
+class _File:
+    """One settings file: its rules, and the line of each."""
+
+    def __init__(self, source: FileSource, path: str, read: RuleTables, home: str) -> None:
+        self._source, self._path, self._read, self._home = source, path, read, home
+        self._lines = key_lines(read.text)
+
+    def rules(self) -> Iterator[Rule]:
+        """The rules in the order in which they count."""
+        tables = self._read.tables
+        like = Rule(type="*", pattern="*", action="ask", source=self._source, path=self._path)
+        if "permission" in tables:
+            yield from self._table(("permission",), tables["permission"], like)
+        for name, agent in self._mapping(("agent",), tables.get("agent", {})).items():
+            at = ("agent", name)
+            for key, table in self._mapping(at, agent).items():
+                if key != "permission":
+                    said = f"unknown key {_shown(key)} of agent {_shown(name)}"
+                    raise self._wrong((*at, key), f"{said}; only 'permission' is known")
+                yield from self._table((*at, key), table, like._replace(source="agent", agent=name))
+
+    def _table(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
+        table = self._mapping(at, value)
+        for key, rules in table.items():
+            if key not in _ACTIONS and key != "rules":
+                typed = like._replace(type=self._type((*at, key), key))
+                yield from self._typed((*at, key), rules, typed)
+        yield from self._ordered((*at, "rules"), table.get("rules", []), like)
+        for action in _ACTIONS:
+            if action in table:
+                yield from self._listed((*at, action), table[action], action, like)
+
+    def _type(self, at: Key, value: object) -> str:
+        type = value.replace("-", "_") if isinstance(value, str) else ""
+        if type != "*" and type not in TYPES:
+            known = f"; known are {', '.join(TYPES)} and *"
+            raise self._wrong(at, f"unknown type {_shown(value)}{_closest(type, TYPES) or known}")
+        return type
+
+    def _typed(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
+        if not isinstance(value, dict):
+            yield like._replace(action=self._action(at, value), line=self._line(at))
+            return
+        for pattern, said in value.items():
+            place = (*at, pattern)
+            fields = said if isinstance(said, dict) else {"action": said}
+            yield from self._rules(place, place, fields, like._replace(pattern=pattern))
+
+    def _ordered(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
+        for number, block in enumerate(self._list(at, value)):
+            place = (*at, number)
+            fields = dict(self._mapping(place, block))
+            type = self._type((*place, "type"), fields.pop("type", None))
+            pattern = fields.pop("pattern", "*")
+            if not isinstance(pattern, str):
+                raise self._wrong(
+                    (*place, "pattern"), f"pattern must be text, not {_shown(pattern)}"
+                )
+            named = like._replace(type=type, pattern=pattern)
+            yield from self._rules(place, (*place, "pattern"), fields, named)
+
+    def _rules(
+        self, at: Key, written: Key, fields: Mapping[str, object], like: Rule
+    ) -> Iterator[Rule]:
+        if len(like.pattern) > MAX_PATTERN_CHARS:
+            most = f"a pattern may have {MAX_PATTERN_CHARS} characters"
+            raise self._wrong(written, f"{most}, this one has {len(like.pattern)}")
+        for key, value in fields.items():
+            like = self._narrowed((*at, key), key, value, like)
+        self._check_host(written, like)
+        action = self._action((*at, "action"), fields.get("action"))
+        yield from _spread(like._replace(action=action, line=self._line(written)), self._home)
+
+    def _check_host(self, at: Key, rule: Rule) -> None:
+        if rule.type != "network":
+            return
+        try:
+            host_pattern(rule.pattern.removesuffix(":*"))
+        except ValueError as error:
+            said = f"{_shown(rule.pattern)} is no host that could be asked for: {error}"
+            raise self._wrong(
+                at, f"{said}; write example.com, *.example.com or an address"
+            ) from None
+
+    def _narrowed(self, at: Key, key: str, value: object, like: Rule) -> Rule:
+        if key == "action":
+            return like
+        if key == "initiator" and value in ("model", "user"):
+            return like._replace(initiator=str(value))
+        if key == "trusted" and isinstance(value, bool):
+            return like._replace(trusted=value)
+        if key == "agent" and isinstance(value, str) and like.source != "agent":
+            return like._replace(agent=value)
+        raise self._wrong(at, self._unfit(key, value, like))
+
+    def _unfit(self, key: str, value: object, like: Rule) -> str:
+        if key not in _FIELDS:
+            known = f"; known are {', '.join(_FIELDS)}"
+            return f"unknown key {_shown(key)}{_closest(key, _FIELDS) or known}"
+        if key == "agent" and isinstance(value, str):
+            return (
+                f"these are the rules of agent {_shown(like.agent)} already; remove the key agent"
+            )
+        return f"{key} must be {_FIELDS[key]}, not {_shown(value)}"
+
+    def _listed(self, at: Key, value: object, action: Action, like: Rule) -> Iterator[Rule]:
+        for number, text in enumerate(self._list(at, value)):
+            place = (*at, number)
+            source, path, line, agent = like.source, like.path, self._line(place), like.agent
+            rules = (
+                parse_rule(text, action, source=source, path=path, line=line, agent=agent)
+                if isinstance(text, str)
+                else []
+            )
+            if not rules:
+                raise self._wrong(place, f"{_shown(text)} is no rule{_EXAMPLES}")
+            for rule in rules:
+                self._check_host(place, rule)
+                yield from _spread(rule, self._home)
+
+    def _action(self, at: Key, value: object) -> Action:
+        for action in _ACTIONS:
+            if value == action:
+                return action
+        raise self._wrong(at, f"action must be {_FIELDS['action']}, not {_shown(value)}")
+
+    def _mapping(self, at: Key, value: object) -> Mapping[str, object]:
+        if isinstance(value, dict):
+            return value
+        raise self._wrong(at, f"{'.'.join(map(str, at))} must be a table, not {_shown(value)}")
+
+    def _list(self, at: Key, value: object) -> list[object]:
+        if isinstance(value, list):
+            return value
+        raise self._wrong(at, f"{'.'.join(map(str, at))} must be a list, not {_shown(value)}")
+
+    def _line(self, at: Key) -> int:
+        key: Key = (*self._read.at, *at)
+        while key and key not in self._lines:
+            key = key[:-1]
+        return self._lines.get(key, 1)
+
+    def _wrong(self, at: Key, what: str) -> ConfigError:
+        return ConfigError(f"{self._path}:{self._line(at)}: {what}")
+
+
+_EXAMPLES = (
+    "; write a tool, as in Bash, or one with a pattern, as in Bash(git add *), Skill(pdf), "
+    "WebFetch(domain:example.com), Read(/srv/*)"
+)
+
+
+def _spread(rule: Rule, home: str) -> Iterator[Rule]:
+    """The rule, after what its pattern means besides in its type.
+
+    Paths and hosts are in the spelling that requests have, so that no other one gets by.
+    """
+    if rule.type == "host_file":
+        plain = path_pattern(rule.pattern, home)
+        if plain != rule.pattern:
+            yield rule._replace(pattern=plain)
+    if rule.type == "network":
+        yield from _host_rules(rule)
+    yield rule
+
+
+def _host_rules(rule: Rule) -> Iterator[Rule]:
+    every_port = rule.pattern.endswith(":*")
+    bare = rule.pattern[:-2] if every_port else rule.pattern
+    with suppress(ValueError):  # in a file it was refused; in code it matches nothing else
+        plain = host_pattern(bare)
+        if plain != bare:
+            yield rule._replace(pattern=plain)
+        bare = plain
+    if every_port or (rule.action != "allow" and bare.strip("*")):
+        # Of a host that is any port; everywhere else it is what follows a command. Who forbids a
+        # host, or wants to be asked, means it at every port.
+        yield rule._replace(pattern=f"{bare}:?*")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}..."
+
+
+def _closest(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(word[:_MAX_SHOWN_CHARS], list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _loosened(rule: Rule, strict: Iterable[Rule]) -> str:
+    """What the rule would loosen; empty if nothing."""
+    if rule.action == "allow":
+        return "what would be asked for"
+    for deny in strict if rule.action == "ask" else ():
+        if (deny.type == rule.type or "*" in (deny.type, rule.type)) and meet(
+            deny.pattern, rule.pattern
+        ):
+            return f"deny {deny.type} {_shown(deny.pattern)} of {deny.path}:{deny.line}"
+    return ""
+
+
+def _untrusted(rule: Rule, loosens: str) -> Diagnostic:
+    return Diagnostic(
+        code="untrusted-rule",
+        severity="warning",
+        path=rule.path,
+        line=rule.line,
+        message=f"{rule.action} {rule.type} {_shown(rule.pattern)} does not count: it would loosen "
+        f"{loosens}, and the project is not trusted",
+        remedy="`skillbelt trust add` trusts it, if you know who wrote this file",
+    )
+
+
+def _idle(rules: Iterable[Rule]) -> Iterator[Diagnostic]:
+    """What to say of rules that a later one of the same table leaves nothing to."""
+    tables: dict[tuple[str, str, str], list[Rule]] = {}
+    for rule in rules:
+        if rule.source != "default":
+            agent = rule.agent if rule.source == "agent" else ""
+            tables.setdefault((rule.path, rule.source, agent), []).append(rule)
+    for table in tables.values():
+        later = RuleSet(_covering(rule) for rule in table)
+        for number, rule in enumerate(table):
+            asked = Request(rule.type, ())
+            places = [later.last(asked, form) for form in forms(rule.pattern)]
+            if min(places) > number:
+                yield _never(rule, table[places[0]])
+
+
+def _covering(rule: Rule) -> Rule:
+    """The rule if it can cover others as a whole, one that matches nothing if it can not.
+
+    Only those without conditions and with one wildcard at an end, which are found by look-up: the
+    file may be long and anybody's.
+    """
+    agent = rule.agent if rule.source != "agent" else ""
+    free = not (agent or rule.initiator or rule.trusted is not None)
+    simple = "?" not in rule.pattern and "*" not in rule.pattern[1:-1]
+    both_ends = len(rule.pattern) > 1 and rule.pattern[0] == rule.pattern[-1] == "*"
+    return rule._replace(agent="", type=rule.type if free and simple and not both_ends else "")
+
+
+def _never(rule: Rule, later: Rule) -> Diagnostic:
+    return Diagnostic(
+        code="rule-never-decides",
+        severity="warning",
+        path=rule.path,
+        line=rule.line,
+        message=f"{rule.action} {rule.type} {_shown(rule.pattern)} never decides: "
+        f"{later.action} {later.type} {_shown(later.pattern)} in line {later.line} covers it",
+        remedy="put the general rule first, or remove this one",
+    )

@@ -1,0 +1,116 @@
+"""The one spelling of a host and of a path, for what is asked and for the rules about it.
+
+What can not be read for certain is told as `unclear: ...`, and no rule about one host or one path
+allows it.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from typing import TYPE_CHECKING
+
+from skillbelt.permission.grants import host_of
+from skillbelt.permission.rules import UNCLEAR
+
+if TYPE_CHECKING:
+    from skillbelt.hosts import Rule
+
+_WILD = frozenset("*?")
+
+
+def host_text(address: str) -> str:
+    """The host of an address as rules are matched against it, with a port that is not usual."""
+    try:
+        return _shown(_parsed(host_of(address)))
+    except ValueError:
+        return UNCLEAR + address
+
+
+def host_pattern(pattern: str) -> str:
+    """The pattern of a rule in that same spelling; ValueError when it can match no host."""
+    plain = pattern.strip().lower()
+    if pattern.startswith(UNCLEAR) or _WILD.intersection(plain.removeprefix("*.")):
+        return pattern if pattern.startswith(UNCLEAR) else plain
+    star = "*." if plain.startswith("*.") else ""
+    return star + _shown(_parsed(plain.removeprefix("*.")))
+
+
+def _parsed(text: str) -> Rule:
+    from skillbelt.hosts import parse_rule
+
+    host, colon, port = text.rpartition(":")
+    if not (colon and port.isdigit()):
+        host, colon, port = text, "", ""
+    return parse_rule(f"{host.removesuffix('.')}{colon}{port}")
+
+
+def _shown(rule: Rule) -> str:
+    from skillbelt.hosts import PORTS, address_of
+
+    address = address_of(rule.name)
+    mapped = getattr(address, "ipv4_mapped", None)
+    if mapped is not None:
+        rule = rule._replace(name=str(mapped))
+    # The usual ports are one and the same to a rule.
+    return str(rule._replace(ports=PORTS) if rule.ports <= PORTS else rule)
+
+
+def path_texts(path: str, home: str, folder: str) -> tuple[str, ...]:
+    """A path as rules are matched against it: as it is written, and with its links resolved."""
+    whole = at_home(_local(path), home)
+    if "\0" in whole or whole.startswith(UNCLEAR):
+        return (UNCLEAR + path,)
+    if whole.startswith(("~", "$")) or "${" in whole or "$(" in whole:
+        return (UNCLEAR + path,)
+    if not whole.startswith("/"):
+        if not folder:
+            return (UNCLEAR + path,)
+        whole = f"{folder}/{whole}"
+    written = plain_path(whole)
+    return tuple(dict.fromkeys((written, os.path.realpath(written))))
+
+
+def is_file_url(text: str) -> bool:
+    """Whether the text is the URL of a file."""
+    return text[:5].lower() == "file:"
+
+
+def _local(path: str) -> str:
+    """The path that a URL of a file means; one of another machine is unclear."""
+    if not is_file_url(path):
+        return path
+    from urllib.parse import unquote
+
+    rest = path[5:]
+    if rest.startswith("//"):
+        host, slash, below = rest[2:].partition("/")
+        if host.lower() not in ("", "localhost", "127.0.0.1"):
+            return UNCLEAR + path
+        rest = slash + below
+    return unquote(rest.partition("#")[0].partition("?")[0])
+
+
+def path_pattern(pattern: str, home: str) -> str:
+    """The pattern of a rule in that same spelling."""
+    whole = at_home(pattern[7:] if pattern.startswith("file:///") else pattern, home)
+    if not whole.startswith("/") or whole.startswith(UNCLEAR):
+        return whole
+    folder, slash, rest = whole.partition("*")
+    before, _, last = folder.rpartition("/") if slash else (folder, "", "")
+    if not slash:
+        return plain_path(folder)
+    return f"{plain_path(before or '/').rstrip('/')}/{last}{slash}{rest}"
+
+
+def at_home(path: str, home: str) -> str:
+    """The path with what stands for the home folder at its beginning replaced."""
+    for name in ("~", "$HOME", "${HOME}"):
+        if home and (path == name or path.startswith(f"{name}/")):
+            return home.rstrip("/") + path[len(name) :]
+    return path
+
+
+def plain_path(path: str) -> str:
+    """An absolute path without double slashes, dots and a slash at its end."""
+    return posixpath.normpath(f"/{path.lstrip('/')}")

@@ -1,0 +1,1 @@
+"""A run from the call to the result: workspace, staging, inputs, packages, outputs."""

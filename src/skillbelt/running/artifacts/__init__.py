@@ -1,0 +1,45 @@
+"""Artifacts: files of a conversation that outlive their workspace, every version of them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from skillbelt.running.artifacts.protocol import (
+    Artifact,
+    ArtifactStore,
+    SessionArtifacts,
+    parse_reference,
+    read,
+    reference,
+)
+
+if TYPE_CHECKING:
+    from skillbelt.settings import Settings
+
+__all__ = [
+    "ARTIFACT_FOLDER",
+    "Artifact",
+    "ArtifactStore",
+    "SessionArtifacts",
+    "open_artifacts",
+    "parse_reference",
+    "read",
+    "reference",
+]
+
+ARTIFACT_FOLDER = "artifacts"
+
+
+def open_artifacts(settings: Settings, url: str = "") -> ArtifactStore:
+    """The artifacts in the state folder, or in the object store at a URL such as `s3://bucket`.
+
+    Nothing is opened or made before it is needed.
+    """
+    if url:
+        from skillbelt.running.artifacts.objects import ObjectArtifacts
+
+        return ObjectArtifacts.from_url(url)
+    from skillbelt.running.artifacts.disk import DiskArtifacts
+
+    return DiskArtifacts(os.path.join(settings.state_dir, ARTIFACT_FOLDER))

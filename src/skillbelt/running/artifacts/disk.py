@@ -1,0 +1,303 @@
+"""Artifacts in a folder that all processes of a user share.
+
+Each version is a number claimed by making the link `<number>.data`, then the record
+`<number>.json` beside it, which makes it visible. The data is one more link to the blob of its
+hash, so the number of links says when nobody needs a blob any more: no locks, and whatever dies in
+between leaves nothing that can be seen.
+"""
+
+import errno
+import hashlib
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import BinaryIO
+
+from skillbelt.errors import ArtifactError
+from skillbelt.files.private import make_folder
+from skillbelt.running.artifacts.protocol import (
+    DEFAULT_MIME,
+    Artifact,
+    check_mime,
+    check_name,
+    chunks,
+    decoded,
+    digest,
+    encoded,
+    is_version,
+    missing,
+    owner,
+    owners,
+)
+from skillbelt.store.protocol import SessionKey
+
+# After so long, what was begun and not finished was left by a process that died.
+_STALE_SECONDS = 24 * 3600.0
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+class DiskArtifacts:
+    """Artifacts below a folder, which is made when the first is saved, for its user alone."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = os.path.abspath(folder)
+        self._swept = False
+
+    def save(
+        self, key: SessionKey, name: str, data: bytes | BinaryIO, mime: str = DEFAULT_MIME
+    ) -> Artifact:
+        """Keep the bytes, or what is left of the file, as the next version: whole or not at all."""
+        check_name(name)
+        check_mime(mime)
+        with _reported(f"artifact {name!r} can not be kept"):
+            self._prepare()
+            with self._part() as part:
+                sha256, size = _write(part, chunks(data))
+                with self._shared(part, sha256) as blob:
+                    known = Artifact(
+                        name=name, version=0, size=size, sha256=sha256, mime=mime, time=time.time()
+                    )
+                    return self._claimed(self._place(key, name), blob, known)
+
+    def find(self, key: SessionKey, name: str, version: int | None = None) -> Artifact:
+        """What is known of a version; of the newest when none is given."""
+        folder = self._place(key, check_name(name))
+        with _reported(f"artifact {name!r} can not be read"):
+            for found in _records(folder, _newest_first(folder) if version is None else [version]):
+                return found
+        raise missing(name, version)
+
+    def open(self, key: SessionKey, name: str, version: int | None = None) -> BinaryIO:
+        """A file with the bytes of a version, for reading. The caller closes it."""
+        found = self.find(key, name, version)
+        with _reported(f"artifact {name!r} can not be read"), suppress(FileNotFoundError):
+            path = f"{self._place(key, name)}/{found.version}.data"
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # An empty file keeps the place of a number that was deleted a moment ago.
+            if os.fstat(handle).st_size == found.size:
+                return os.fdopen(handle, "rb")
+            os.close(handle)
+        raise missing(name, found.version)
+
+    def latest(self, key: SessionKey) -> list[Artifact]:
+        """The newest version of each artifact the session sees, in order of their names."""
+        newest: list[Artifact] = []
+        with _reported("the artifacts can not be listed"):
+            for folder in self._folders(key):
+                newest += islice(_records(folder, _newest_first(folder)), 1)
+        return sorted(newest)
+
+    def versions(self, key: SessionKey, name: str) -> list[Artifact]:
+        """Every version that is there, oldest first; none for a name that does not exist."""
+        folder = self._place(key, check_name(name))
+        with _reported(f"artifact {name!r} can not be read"):
+            return list(_records(folder, _numbers(folder, ".json")))
+
+    def delete(self, key: SessionKey, name: str) -> bool:
+        """Forget every version of it; whether there was one."""
+        folder = self._place(key, check_name(name))
+        with _reported(f"artifact {name!r} can not be deleted"):
+            gone = list(_records(folder, _numbers(folder, ".json")))
+            # Not before: the last must be no lower than any that goes.
+            claims = _numbers(folder, ".data")
+            hashes = {found.version: found.sha256 for found in gone}
+            hashes |= _abandoned(folder, claims[:-1])
+            for number, sha256 in hashes.items():
+                self._forget(folder, number, last=number == claims[-1])
+                _drop(self._blob(sha256))
+        return bool(gone)
+
+    def _prepare(self) -> None:
+        make_folder(os.path.dirname(self.folder))
+        make_folder(self.folder)
+        for name in ("new", "kept", "blobs"):
+            _make_folder(f"{self.folder}/{name}")
+        if not self._swept:
+            self._swept = True
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what processes that died had begun."""
+        folder = f"{self.folder}/new"
+        for name in os.listdir(folder):
+            if _stale(f"{folder}/{name}"):
+                _unlink(f"{folder}/{name}")
+                _drop(self._blob(name.rpartition("-")[2]))
+
+    @contextmanager
+    def _part(self) -> Iterator[str]:
+        """The path of a file to begin; whatever is there in the end goes."""
+        path = f"{self.folder}/new/{os.urandom(16).hex()}"
+        try:
+            yield path
+        finally:
+            _unlink(path)
+
+    @contextmanager
+    def _shared(self, part: str, sha256: str) -> Iterator[tuple[str, str]]:
+        """The blob of these bytes, and a link to them of our own that nobody else removes."""
+        # The name tells `_sweep` which blob may be left without a user.
+        own, blob = f"{part}-{sha256}", self._blob(sha256)
+        try:
+            os.rename(part, own)
+            _make_folder(os.path.dirname(blob))
+            with suppress(FileExistsError):
+                os.link(own, blob)
+            yield blob, own
+        finally:
+            _unlink(own)
+
+    def _claimed(self, folder: str, sources: tuple[str, str], known: Artifact) -> Artifact:
+        """The artifact with the number it got."""
+        for path in (os.path.dirname(folder), folder):
+            _make_folder(path)
+        artifact = known._replace(version=_claim(folder, *sources))
+        try:
+            with self._part() as part:
+                _write(part, iter((encoded(artifact),)))
+                os.rename(part, f"{folder}/{artifact.version}.json")
+            _sync_folder(folder)
+        except BaseException:
+            with suppress(OSError):
+                self._forget(folder, artifact.version, last=True)
+            raise
+        return artifact
+
+    def _forget(self, folder: str, number: int, *, last: bool) -> None:
+        """Remove a version. An empty file keeps the last number, so that it is not given again."""
+        _unlink(f"{folder}/{number}.json")
+        if not last:
+            _unlink(f"{folder}/{number}.data")
+            return
+        with self._part() as part:
+            os.close(os.open(part, _NEW, 0o600))
+            os.rename(part, f"{folder}/{number}.data")
+
+    def _place(self, key: SessionKey, name: str) -> str:
+        return f"{self.folder}/kept/{digest(*owner(key, name))}/{digest(name)}"
+
+    def _folders(self, key: SessionKey) -> Iterator[str]:
+        for whose in owners(key):
+            folder = f"{self.folder}/kept/{digest(*whose)}"
+            with suppress(FileNotFoundError):
+                yield from [f"{folder}/{name}" for name in os.listdir(folder)]
+
+    def _blob(self, sha256: str) -> str:
+        return f"{self.folder}/blobs/{sha256[:2]}/{sha256}"
+
+
+@contextmanager
+def _reported(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ArtifactError(f"{what}: {error.strerror or error}") from error
+
+
+def _write(path: str, data: Iterator[bytes]) -> tuple[str, int]:
+    """The hash and the size of what is now on the disk."""
+    hashed, size = hashlib.sha256(), 0
+    with open(os.open(path, _NEW, 0o600), "wb", buffering=0) as file:
+        for chunk in data:
+            hashed.update(chunk)
+            size += len(chunk)
+            _write_all(file.fileno(), chunk)
+        os.fsync(file.fileno())
+    return hashed.hexdigest(), size
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(handle, left) :]
+
+
+def _claim(folder: str, blob: str, own: str) -> int:
+    """A number that nobody else has or had, with the data linked to it."""
+    number = _numbers(folder, ".data")[-1:] or [-1]
+    version, source = number[0] + 1, blob
+    while True:
+        try:
+            os.link(source, f"{folder}/{version}.data")
+        except FileExistsError:
+            version += 1
+        except OSError as error:
+            # The blob was just removed, or has as many links as the disk allows.
+            if source == own or error.errno not in (errno.ENOENT, errno.EMLINK):
+                raise
+            source = own
+        else:
+            return version
+
+
+def _numbers(folder: str, ending: str) -> list[int]:
+    """The numbers that have a file of that kind, in order."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = [name.removesuffix(ending) for name in names if name.endswith(ending)]
+    return sorted(int(number) for number in found if number.isdigit())
+
+
+def _newest_first(folder: str) -> list[int]:
+    return _numbers(folder, ".json")[::-1]
+
+
+def _records(folder: str, numbers: Iterable[int]) -> Iterator[Artifact]:
+    """The records of these numbers that are there; one may go at any time."""
+    for number in filter(is_version, numbers):
+        try:
+            with open(f"{folder}/{number}.json", "rb") as file:
+                yield decoded(file.read())
+        except FileNotFoundError:
+            continue
+
+
+def _abandoned(folder: str, claims: list[int]) -> dict[int, str]:
+    """Numbers without a record, whose writer is not at work any more, with the data's hash."""
+    found = {}
+    for number in set(claims) - set(_numbers(folder, ".json")):
+        path = f"{folder}/{number}.data"
+        if _stale(path):
+            with suppress(FileNotFoundError), open(path, "rb") as file:
+                found[number] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def _stale(path: str) -> bool:
+    try:
+        # Not the time of writing: the data may be far older than the link.
+        return os.stat(path).st_ctime < time.time() - _STALE_SECONDS
+    except FileNotFoundError:
+        return False
+
+
+def _drop(blob: str) -> None:
+    """Remove the blob when no version links to it. One that does so now keeps the data."""
+    with suppress(FileNotFoundError):
+        if os.stat(blob).st_nlink == 1:
+            os.unlink(blob)
+
+
+def _make_folder(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return
+    _sync_folder(os.path.dirname(path))
+
+
+def _sync_folder(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _unlink(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)

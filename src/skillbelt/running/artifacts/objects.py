@@ -1,0 +1,268 @@
+"""Artifacts in an object store: S3 and what speaks like it, through obstore.
+
+A number is claimed by a put that fails where something is. Below each name there are
+`versions/<number>`, the records, of which an empty one is the mark of a deletion, and
+`data/<epoch>/<hash>`, the bytes. The epoch is the number after the last mark.
+
+Saving and deleting need no lock. A saver looks for new marks once it has its number, and begins
+again when there is one. A deleter looks for new records once it has left its mark, and then takes
+only bytes of epochs up to that mark which no record needs. So one of the two always sees the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+
+from skillbelt.errors import ArtifactError, MissingExtra
+from skillbelt.running.artifacts.protocol import (
+    CHUNK,
+    DEFAULT_MIME,
+    Artifact,
+    check_mime,
+    check_name,
+    chunks,
+    decoded,
+    digest,
+    encoded,
+    is_version,
+    missing,
+    owner,
+    owners,
+)
+from skillbelt.store.protocol import SessionKey
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+_IN_MEMORY = 8 * CHUNK  # beyond that, what is uploaded waits in a file
+_READ_AHEAD = 4 * CHUNK
+_PARTS_AT_ONCE = 4  # each is 5 MiB in memory
+_DIGITS = 19  # so that names sort like numbers
+
+
+class _Claim(NamedTuple):
+    """A number that was given. `live` is false for the mark of a deletion."""
+
+    number: int
+    path: str
+    live: bool
+
+
+class ObjectArtifacts:
+    """Artifacts in a store of obstore's. Equal versions of one name share their bytes."""
+
+    def __init__(self, store: ObjectStore, prefix: str = "") -> None:
+        _need_obstore()
+        self._store = store
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+
+    @classmethod
+    def from_url(cls, url: str, **config: Any) -> ObjectArtifacts:
+        """The store at `s3://bucket/prefix` or the like; `config` is obstore's for its kind."""
+        _need_obstore()
+        from obstore.store import from_url
+
+        with _reported(f"{url} can not be used for artifacts"):
+            return cls(from_url(url, **config))
+
+    def save(
+        self, key: SessionKey, name: str, data: bytes | BinaryIO, mime: str = DEFAULT_MIME
+    ) -> Artifact:
+        """Keep the bytes, or what is left of the file, as the next version: whole or not at all."""
+        folder = self._place(key, check_name(name))
+        check_mime(mime)
+        with (
+            _reported(f"artifact {name!r} can not be kept"),
+            tempfile.SpooledTemporaryFile(_IN_MEMORY) as file,
+        ):
+            hashed, size = hashlib.sha256(), 0
+            for chunk in chunks(data):
+                hashed.update(chunk)
+                size += file.write(chunk)
+            known = Artifact(
+                name=name,
+                version=0,
+                size=size,
+                sha256=hashed.hexdigest(),
+                mime=mime,
+                time=time.time(),
+            )
+            return self._kept(folder, known, cast(BinaryIO, file))
+
+    def find(self, key: SessionKey, name: str, version: int | None = None) -> Artifact:
+        """What is known of a version; of the newest when none is given."""
+        return self._found(key, name, version)[1]
+
+    def open(self, key: SessionKey, name: str, version: int | None = None) -> BinaryIO:
+        """A file with the bytes of a version, for reading. The caller closes it."""
+        epoch, found = self._found(key, name, version)
+        blob = _Blob(self._store, _data(self._place(key, name), epoch, found.sha256), found)
+        return io.BufferedReader(blob, _READ_AHEAD)
+
+    def latest(self, key: SessionKey) -> list[Artifact]:
+        """The newest version of each artifact the session sees, in order of their names."""
+        newest: list[Artifact] = []
+        with _reported("the artifacts can not be listed"):
+            for folder in self._folders(key):
+                for _, found in self._records(reversed(self._claims(folder))):
+                    newest.append(found)
+                    break
+        return sorted(newest)
+
+    def versions(self, key: SessionKey, name: str) -> list[Artifact]:
+        """Every version that is there, oldest first; none for a name that does not exist."""
+        folder = self._place(key, check_name(name))
+        with _reported(f"artifact {name!r} can not be read"):
+            return [found for _, found in self._records(self._claims(folder))]
+
+    def delete(self, key: SessionKey, name: str) -> bool:
+        """Forget every version of it; whether there was one."""
+        folder = self._place(key, check_name(name))
+        with _reported(f"artifact {name!r} can not be deleted"):
+            claims = self._claims(folder)
+            if not claims:
+                return False
+            *others, last = claims
+            self._store.put(last.path, b"")
+            self._remove(claim.path for claim in others)
+            left = self._records(self._claims(folder))
+            needed = {_data(folder, epoch, found.sha256) for epoch, found in left}
+            blobs = [path for path, _ in self._listed(f"{folder}/data")]
+            passed = (path for path in blobs if int(path.split("/")[-2]) <= last.number)
+            self._remove(path for path in passed if path not in needed)
+        return any(claim.live for claim in claims)
+
+    def _kept(self, folder: str, known: Artifact, file: BinaryIO) -> Artifact:
+        while True:
+            claims = self._claims(folder)
+            epoch = _epoch(claims)
+            blob = _data(folder, epoch, known.sha256)
+            if self._size(blob) != known.size:
+                file.seek(0)
+                self._store.put(blob, file, max_concurrency=_PARTS_AT_ONCE)
+            first = claims[-1].number + 1 if claims else 0
+            artifact = self._claimed(folder, epoch, known._replace(version=first))
+            if _epoch(self._claims(folder)) == epoch:
+                return artifact
+            self._store.put(_record(folder, artifact.version), b"")
+
+    def _claimed(self, folder: str, epoch: int, wanted: Artifact) -> Artifact:
+        """The artifact with the first number from the wanted one on that nobody has."""
+        from obstore.exceptions import AlreadyExistsError
+
+        while True:
+            record = b"%d\n" % epoch + encoded(wanted)
+            try:
+                self._store.put(_record(folder, wanted.version), record, mode="create")
+            except AlreadyExistsError:
+                wanted = wanted._replace(version=wanted.version + 1)
+            else:
+                return wanted
+
+    def _found(self, key: SessionKey, name: str, version: int | None) -> tuple[int, Artifact]:
+        """The version, and the epoch of its bytes."""
+        folder = self._place(key, check_name(name))
+        with _reported(f"artifact {name!r} can not be read"):
+            if version is None:
+                wanted = self._claims(folder)[::-1]
+            else:
+                numbers = filter(is_version, [version])
+                wanted = [_Claim(number, _record(folder, number), True) for number in numbers]
+            for found in self._records(wanted):
+                return found
+        raise missing(name, version)
+
+    def _records(self, claims: Iterable[_Claim]) -> Iterator[tuple[int, Artifact]]:
+        """The records that are there, each with the epoch of its bytes."""
+        for claim in claims:
+            if claim.live:
+                with suppress(FileNotFoundError):
+                    epoch, _, record = bytes(self._store.get(claim.path).bytes()).partition(b"\n")
+                    if record:
+                        yield int(epoch), decoded(record)
+
+    def _claims(self, folder: str) -> list[_Claim]:
+        """Every number that was given and is still known, in order."""
+        listed = self._listed(f"{folder}/versions")
+        return sorted(_Claim(int(path[-_DIGITS:]), path, size > 0) for path, size in listed)
+
+    def _folders(self, key: SessionKey) -> Iterator[str]:
+        for whose in owners(key):
+            scope = f"{self._prefix}{digest(*whose)}"
+            yield from self._store.list_with_delimiter(scope)["common_prefixes"]
+
+    def _listed(self, prefix: str) -> Iterator[tuple[str, int]]:
+        for page in self._store.list(prefix, chunk_size=1000):
+            yield from ((one["path"], one["size"]) for one in page)
+
+    def _size(self, path: str) -> int | None:
+        try:
+            return self._store.head(path)["size"]
+        except FileNotFoundError:
+            return None
+
+    def _remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            with suppress(FileNotFoundError):
+                self._store.delete(path)
+
+    def _place(self, key: SessionKey, name: str) -> str:
+        return f"{self._prefix}{digest(*owner(key, name))}/{digest(name)}"
+
+
+class _Blob(io.RawIOBase):
+    """The bytes of an artifact, fetched as they are read."""
+
+    def __init__(self, store: ObjectStore, path: str, artifact: Artifact) -> None:
+        super().__init__()
+        self._store, self._path, self._artifact = store, path, artifact
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        length = min(len(buffer), self._artifact.size - self._at)
+        if length <= 0:
+            return 0
+        with _reported(f"artifact {self._artifact.name!r} can not be read"):
+            data = self._store.get_range(self._path, start=self._at, length=length)
+        buffer[: len(data)] = memoryview(data)
+        self._at += len(data)
+        return len(data)
+
+
+def _epoch(claims: list[_Claim]) -> int:
+    return max((claim.number + 1 for claim in claims if not claim.live), default=0)
+
+
+def _record(folder: str, number: int) -> str:
+    return f"{folder}/versions/{number:0{_DIGITS}}"
+
+
+def _data(folder: str, epoch: int, sha256: str) -> str:
+    return f"{folder}/data/{epoch}/{sha256}"
+
+
+def _need_obstore() -> None:
+    try:
+        import obstore.exceptions  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("s3", "keeping artifacts in an object store") from error
+
+
+@contextmanager
+def _reported(what: str) -> Iterator[None]:
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except (BaseError, OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ArtifactError(f"{what}: {reason}") from error

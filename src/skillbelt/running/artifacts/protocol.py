@@ -1,0 +1,206 @@
+"""What a store of artifacts promises, and what every store needs to keep the promise.
+
+`skillbelt.running.artifacts.conformance` holds each promise as a test.
+"""
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple, Protocol
+
+from skillbelt.errors import ArtifactError
+from skillbelt.store.protocol import SessionKey
+
+SCHEME = "artifact://"
+USER_PREFIX = "user:"
+DEFAULT_MIME = "application/octet-stream"
+MAX_NAME_BYTES = 1024
+MAX_MIME_BYTES = 255
+CHUNK = 2**20
+_MAX_VERSION = 2**63 - 1
+# Controls, surrogates, and the two characters that end a line without being a control.
+_REFUSED = frozenset(("Cc", "Cs", "Zl", "Zp"))
+_SHA256 = re.compile("[0-9a-f]{64}")
+_SHOWN = 200
+
+
+class Artifact(NamedTuple):
+    """One version of an artifact; `sha256` is that of its bytes, `time` in Unix seconds."""
+
+    name: str
+    version: int
+    size: int
+    sha256: str
+    mime: str
+    time: float
+
+
+class ArtifactStore(Protocol):
+    """Where files of a conversation are kept, by name, every version of them.
+
+    Versions count from 0. A version never changes, and its number is never given again, not even
+    after `delete`. A name that begins with `user:` is shared by all sessions of the user in the
+    app; every other name is the session's own. Safe to use from many threads. ArtifactError for a
+    name that is refused, for what is not there, and for what can not be kept or read.
+    """
+
+    def save(
+        self, key: SessionKey, name: str, data: bytes | BinaryIO, mime: str = DEFAULT_MIME
+    ) -> Artifact:
+        """Keep the bytes, or what is left of the file, as the next version: whole or not at all."""
+
+    def find(self, key: SessionKey, name: str, version: int | None = None) -> Artifact:
+        """What is known of a version; of the newest when none is given."""
+
+    def open(self, key: SessionKey, name: str, version: int | None = None) -> BinaryIO:
+        """A file with the bytes of a version, for reading. The caller closes it."""
+
+    def latest(self, key: SessionKey) -> list[Artifact]:
+        """The newest version of each artifact the session sees, in order of their names."""
+
+    def versions(self, key: SessionKey, name: str) -> list[Artifact]:
+        """Every version that is there, oldest first; none for a name that does not exist."""
+
+    def delete(self, key: SessionKey, name: str) -> bool:
+        """Forget every version of it; whether there was one."""
+
+
+def read(
+    store: ArtifactStore, key: SessionKey, name: str, version: int | None = None
+) -> tuple[Artifact, bytes]:
+    """A version and all its bytes; ArtifactError when they are not those that were saved."""
+    found = store.find(key, name, version)
+    with store.open(key, name, found.version) as file:
+        data = file.read()
+    if hashlib.sha256(data).hexdigest() != found.sha256:
+        raise ArtifactError(f"{reference(name, found.version)} was damaged since it was saved")
+    return found, data
+
+
+class SessionArtifacts:
+    """The artifacts of one session, for who need not know which session it is."""
+
+    def __init__(self, store: ArtifactStore, key: SessionKey) -> None:
+        self.store, self.key = store, key
+
+    def resolve(self, name: str, version: int | None = None) -> int:
+        """The number of the version that is meant; of the newest when none is given."""
+        return self.store.find(self.key, name, version).version
+
+    def open(self, name: str, version: int | None = None) -> BinaryIO:
+        """A file with the bytes of a version, for reading. The caller closes it."""
+        return self.store.open(self.key, name, version)
+
+    def save(self, name: str, data: bytes | BinaryIO, mime: str = DEFAULT_MIME) -> int:
+        """Keep the bytes; the number of their version."""
+        return self.store.save(self.key, name, data, mime).version
+
+
+def parse_reference(text: str) -> tuple[str, int | None]:
+    """The name and the version of `artifact://name[@version]`; ArtifactError for anything else.
+
+    Only a number after the last `@` is a version; anything else belongs to the name.
+    """
+    if not text.startswith(SCHEME):
+        raise ArtifactError(f"{text[:_SHOWN]!r} is not a reference such as {SCHEME}name@0")
+    rest = text.removeprefix(SCHEME)
+    name, mark, number = rest.rpartition("@")
+    if not (mark and number.isascii() and number.isdigit()):
+        return check_name(rest), None
+    check_name(name)
+    if len(number) > len(str(_MAX_VERSION)):
+        raise missing(name, number[:_SHOWN])
+    return name, int(number)
+
+
+def reference(name: str, version: int) -> str:
+    """The text that `parse_reference` reads."""
+    return f"{SCHEME}{name}@{version}"
+
+
+def check_name(name: str) -> str:
+    """The name, when an artifact may have it; ArtifactError with the reason otherwise."""
+    fault = _fault(name, MAX_NAME_BYTES)
+    if not name.removeprefix(USER_PREFIX).strip():
+        fault = "is empty"
+    if fault:
+        raise ArtifactError(f"{name[:_SHOWN]!r} can not name an artifact: it {fault}")
+    return name
+
+
+def check_mime(mime: str) -> str:
+    """The MIME type, when it can be kept; ArtifactError with the reason otherwise."""
+    if fault := _fault(mime, MAX_MIME_BYTES):
+        raise ArtifactError(f"{mime[:_SHOWN]!r} can not be a MIME type: it {fault}")
+    return mime
+
+
+def _fault(text: str, most: int) -> str:
+    if any(unicodedata.category(char) in _REFUSED for char in text[: most + 1]):
+        return "holds a control character, or one that is not valid"
+    return f"has more than {most} bytes" if len(text[: most + 1].encode()) > most else ""
+
+
+def owner(key: SessionKey, name: str) -> tuple[str, ...]:
+    """Whose artifact it is: the parts of the key that count."""
+    return key[:2] if name.startswith(USER_PREFIX) else key[:]
+
+
+def owners(key: SessionKey) -> tuple[tuple[str, ...], ...]:
+    """All whose artifacts the session sees."""
+    return key[:2], key[:]
+
+
+def digest(*parts: str) -> str:
+    """Letters and digits that stand for the texts, so that no text becomes part of a path."""
+    hashed = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        hashed.update(b"%d:" % len(data) + data)
+    return hashed.hexdigest()
+
+
+def chunks(data: bytes | BinaryIO) -> Iterator[bytes]:
+    """The bytes in pieces; a file is never read whole."""
+    if isinstance(data, bytes):
+        yield data
+        return
+    while chunk := _piece(data):
+        yield chunk
+
+
+def _piece(file: BinaryIO) -> bytes:
+    try:
+        return file.read(CHUNK)
+    except OSError as error:
+        raise ArtifactError(f"what is to be kept can not be read: {error}") from error
+
+
+def encoded(artifact: Artifact) -> bytes:
+    """The record of a version, as it is kept."""
+    return json.dumps(artifact._asdict()).encode()
+
+
+def decoded(data: bytes) -> Artifact:
+    """What `encoded` was given; ArtifactError when the record was damaged."""
+    try:
+        found = Artifact(**json.loads(data))
+        # The hash becomes part of a path.
+        if not _SHA256.fullmatch(found.sha256):
+            raise ValueError("it holds no hash")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ArtifactError(f"the record of an artifact was damaged: {error}") from error
+    return found
+
+
+def is_version(number: int) -> bool:
+    """Whether any artifact could have a version of that number."""
+    return 0 <= number <= _MAX_VERSION
+
+
+def missing(name: str, version: object = None) -> ArtifactError:
+    """The error for what is not there."""
+    which = "" if version is None else f" in version {version}"
+    return ArtifactError(f"there is no artifact {name[:_SHOWN]!r}{which}")

@@ -1,0 +1,43 @@
+"""C: clang and wasi-libc of the system make a module for WASI's first preview."""
+
+from __future__ import annotations
+
+import os
+
+from skillbelt.errors import RunRefused
+from skillbelt.running.build.protocol import Command, Progress, Source
+from skillbelt.sandbox.linux.identity import trusted_program
+from skillbelt.settings import Settings
+
+_LIBRARIES = "/usr/lib/wasm32-wasi"
+_PACKAGES = "clang, lld, wasi-libc and libclang-rt-14-dev-wasm32 (Debian's names)"
+_FLAGS = ("--target=wasm32-wasi", "--sysroot=/usr", "-O2", "-Wall", "-fno-ident",
+          "-ffile-prefix-map={skill}=.", "-Wl,--strip-all")  # fmt: skip
+
+
+class CBuilder:
+    """Builds all C files of the entry's folder into one module."""
+
+    name = "c"
+    endings: tuple[str, ...] = (".c",)
+    steady = True
+
+    def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
+        """The command that builds it; RunRefused when the compiler is not there."""
+        clang = trusted_program("clang")
+        if clang is None or not os.path.isfile(os.path.join(_LIBRARIES, "libc.a")):
+            raise RunRefused(f"C is built with clang and wasi-libc: install {_PACKAGES}")
+        folder = os.path.dirname(source.entry)
+        units = sorted(
+            path for path in source.files if path.endswith(".c") and os.path.dirname(path) == folder
+        )
+        named = [f"{{skill}}/{path}" for path in units]
+        return Command((clang, *_FLAGS, *named, "-o", "{out}/skill.wasm"), ("skill.wasm",))
+
+    def finish(self, made: tuple[bytes, ...]) -> bytes:
+        """The module as it was made."""
+        return made[0]
+
+    def recipe(self) -> bytes:
+        """The flags; which compiler it is shows in what it makes."""
+        return " ".join(_FLAGS).encode()

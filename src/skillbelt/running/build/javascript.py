@@ -1,0 +1,123 @@
+"""JavaScript and TypeScript: esbuild makes one file of it, componentize-qjs a component of that."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from functools import lru_cache
+from glob import glob
+
+from skillbelt.errors import RunRefused
+from skillbelt.running.build.binary import (
+    BinaryFault,
+    embedded_modules,
+    exports,
+    rename_import,
+    steady,
+    with_event_loop,
+    without_call,
+)
+from skillbelt.running.build.protocol import Command, Progress, Source
+from skillbelt.running.build.toolset import node_program, node_tools
+from skillbelt.sandbox.wasm.interpreters import GUESTS
+from skillbelt.settings import Settings
+
+OUTPUTS = ("one.wasm", "other.wasm")
+_RUN = "wasi:cli/run@0.2.0#run"
+# The seed of the engine's own tables is asked for once, while building, and would differ each time.
+_SEED = ("wasi:random/insecure-seed@0.2.9", "insecure-seed")
+_FIXED = ("wasi:clocks/wall-clock@0.2.0", "resolution")
+# What the engine says when it fails, about its own sources; a script has a stream of its own.
+_COMPLAINTS = ("wasi:cli/stderr@0.2.0", "get-stderr")
+# Where whoever compiled the engine kept its sources: of no use to anybody, and as long as before.
+_PLACES = re.compile(rb"/home/[\w/.-]*?/registry/src/[\w.-]+/")
+
+
+class JavaScriptBuilder:
+    """Builds with QuickJS: small, and quick to start."""
+
+    name = "javascript"
+    endings: tuple[str, ...] = (".ts", ".mts", ".js", ".mjs")
+    steady = True
+
+    def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
+        """The command that builds it, once the tools are there; RunRefused with the remedy."""
+        return command(node_tools(settings, progress), "skill.js", source.entry)
+
+    def finish(self, made: tuple[bytes, ...]) -> bytes:
+        """The component whose promises are kept, without what the clock left in it."""
+        return finished(*made)
+
+    def recipe(self) -> bytes:
+        """The lock and our own sources."""
+        return _recipe()
+
+
+def command(tools: str, entry: str, source: str = "") -> Command:
+    """The command that makes a component of one of our entries, around a skill's source or not."""
+    task = {
+        "tools": "{1}",
+        "root": "{skill}" if source else "{0}/js",
+        "entry": f"{{0}}/js/{entry}",
+        "source": f"{{skill}}/{source}" if source else "",
+        "outputs": [f"{{out}}/{name}" for name in OUTPUTS],
+        "world": "script",
+        "wit": "{0}/wit",
+        "runtime": "{work}/runtime.wasm",
+    }
+    node = node_program()
+    return Command(
+        (node, "{0}/js/build.mjs", "{work}/task.json"),
+        OUTPUTS,
+        (GUESTS, tools, *_node_folders(node)),
+        {"runtime.wasm": _runtime(tools), "task.json": json.dumps(task).encode()},
+    )
+
+
+def _node_folders(node: str) -> tuple[str, ...]:
+    """What must be shown for a node that does not come with the system."""
+    return () if node.startswith("/usr/") else (os.path.dirname(os.path.dirname(node)),)
+
+
+def finished(one: bytes, other: bytes) -> bytes:
+    """The component of two builds of the same."""
+    return with_event_loop(steady(one, other), _RUN, "start", "turn", "[async-lift]pump")
+
+
+@lru_cache(maxsize=2)
+def _runtime(tools: str) -> bytes:
+    """The engine as the package brings it, but for the seed."""
+    pattern = os.path.join(tools, "node_modules", "@andreiltd", "componentize-qjs-binding-*")
+    for path in sorted(glob(os.path.join(pattern, "*.node"))):
+        with open(path, "rb") as file:
+            found = [one for one in embedded_modules(file.read()) if _is_engine(one)]
+        if found:
+            quiet = without_call(max(found, key=len), _COMPLAINTS)
+            engine = rename_import(quiet, _SEED, _FIXED)
+            return _PLACES.sub(lambda place: b"/engine".ljust(len(place[0]), b"/"), engine)
+    raise RunRefused("componentize-qjs does not hold the engine that is known here")
+
+
+def _is_engine(module: bytes) -> bool:
+    """Whether it is the engine, in the form without asynchronous imports."""
+    if b"wit_dylib_initialize" not in module or b"[waitable-set-new]" in module:
+        return False
+    try:
+        return "wit_dylib_initialize" in exports(module)
+    except BinaryFault:
+        return False
+
+
+@lru_cache(maxsize=1)
+def _recipe() -> bytes:
+    names = ["package-lock.json"]
+    for folder, _, files in os.walk(os.path.join(GUESTS, "js")):
+        names += (os.path.relpath(os.path.join(folder, name), GUESTS) for name in files)
+    for folder, _, files in os.walk(os.path.join(GUESTS, "wit")):
+        names += (os.path.relpath(os.path.join(folder, name), GUESTS) for name in files)
+    parts = []
+    for name in sorted(names):
+        with open(os.path.join(GUESTS, name), "rb") as file:
+            parts.append(name.encode() + b"\0" + file.read())
+    return b"\0".join(parts)

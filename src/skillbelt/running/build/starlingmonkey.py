@@ -1,0 +1,73 @@
+"""JavaScript and TypeScript on SpiderMonkey, a browser's engine, in place of QuickJS.
+
+Larger, and slower to build; as quick on the whole, and deep recursion is an error to be caught.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from functools import lru_cache
+
+from skillbelt.running.build.javascript import JavaScriptBuilder, command
+from skillbelt.running.build.protocol import Command, Progress, Source
+from skillbelt.running.build.toolset import node_tools
+from skillbelt.sandbox.wasm.interpreters import GUESTS
+from skillbelt.settings import Settings
+
+TOOLS = os.path.join(GUESTS, "starling")
+_OUTPUT = "skill.wasm"
+_PLACES = re.compile(rb"/home/[\w/.-]*?/registry/src/[\w.-]+/")
+
+
+class StarlingMonkeyBuilder:
+    """Builds with componentize-js; only where it is asked for by its name."""
+
+    name = "starlingmonkey"
+    endings: tuple[str, ...] = ()  # those of JavaScript are built with QuickJS
+    steady = False  # the engine's hashes are seeded anew, and its clock goes on
+
+    def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
+        """The command that builds it, once the tools are there; RunRefused with the remedy."""
+        usual = command(node_tools(settings, progress), "../starling/skill.js", source.entry)
+        engine = node_tools(settings, progress, TOOLS)
+        task = {
+            **json.loads(usual.files["task.json"]),
+            "adapter": "{0}/starling/adapter.mjs",
+            "engine": f"{{{len(usual.folders)}}}",
+            "outputs": [f"{{out}}/{_OUTPUT}"],
+            "wit": "{work}/wit",
+        }
+        return usual._replace(
+            outputs=(_OUTPUT,),
+            folders=(*usual.folders, engine),
+            files={"task.json": json.dumps(task).encode(), **_world()},
+            env={"TMPDIR": "{out}"},
+        )
+
+    def finish(self, made: tuple[bytes, ...]) -> bytes:
+        """The component as it was made, but for where its engine was compiled."""
+        return _PLACES.sub(lambda place: b"/engine".ljust(len(place[0]), b"/"), made[0])
+
+    def recipe(self) -> bytes:
+        """The locks and our own sources."""
+        return b"\0".join((JavaScriptBuilder().recipe(), *_sources()))
+
+
+def _world() -> dict[str, bytes]:
+    """The world's own file and those of the packages it names."""
+    deps = os.path.join(GUESTS, "wit", "deps")
+    found = {f"wit/deps/{name}": _read(os.path.join(deps, name)) for name in os.listdir(deps)}
+    return {"wit/world.wit": _read(os.path.join(TOOLS, "world.wit")), **found}
+
+
+@lru_cache(maxsize=1)
+def _sources() -> tuple[bytes, ...]:
+    names = sorted(os.listdir(TOOLS))
+    return tuple(name.encode() + b"\0" + _read(os.path.join(TOOLS, name)) for name in names)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

@@ -1,0 +1,133 @@
+"""The tools that build: packages of the registries, pinned by hash, installed once.
+
+They are this package's own choice, not the skill's. They are installed in a sandbox all the same,
+and no script of theirs is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+
+from skillbelt.errors import RunRefused
+from skillbelt.files.locks import held
+from skillbelt.running.build.protocol import Progress
+from skillbelt.running.packages.confined import SandboxedRooms
+from skillbelt.running.packages.declared import Needs
+from skillbelt.running.packages.environments import install_node, provision, remove
+from skillbelt.running.packages.installers import Failed
+from skillbelt.running.packages.lockfiles import read_node
+from skillbelt.running.workspace import place_of
+from skillbelt.sandbox.linux.identity import Python, interpreter, run_identity
+from skillbelt.sandbox.wasm.interpreters import GUESTS
+from skillbelt.settings import Settings, process_environment
+from skillbelt.text import one_line, shorten
+
+_OUTPUT_CHARS = 600
+_RECORD = ".skillbelt-tools"
+
+
+def tool_folder(settings: Settings, name: str) -> str:
+    """A folder of ours that the user who builds can read, too."""
+    return place_of(os.path.join(settings.cache_dir, name), run_identity())
+
+
+def python_tools(settings: Settings, progress: Progress) -> tuple[Python, str]:
+    """A Python that can be run inside, and the folder of its environment with componentize-py."""
+    found = interpreter()
+    if found is None:
+        raise RunRefused("no Python can be run in the sandbox: install the system's python3")
+    lock = os.path.join(GUESTS, "requirements.txt")
+    with open(lock, encoding="utf-8") as file:
+        lines = file.read().replace("\\\n", " ").splitlines()
+    needs = Needs("python", tuple(" ".join(line.split()) for line in lines if line.strip()), lock)
+    made = provision(
+        needs, tool_folder(settings, "packages"), rooms=SandboxedRooms(settings.limits),
+        environ=process_environment(), offline=settings.offline, python=found.path,
+        hosts=settings.package_hosts,
+        timeout_seconds=settings.limits.build_timeout_seconds, progress=progress,
+    )  # fmt: skip
+    return found, made.path
+
+
+def node_program() -> str:
+    """Where node is; RunRefused with the remedy when there is none."""
+    for folder in process_environment().get("PATH", "").split(os.pathsep):
+        path = os.path.join(folder, "node")
+        if os.path.isabs(path) and os.access(path, os.X_OK):
+            return os.path.realpath(path)
+    raise RunRefused("node is not installed, and JavaScript is built with it: install Node.js")
+
+
+def node_tools(settings: Settings, progress: Progress, lock: str = GUESTS) -> str:
+    """The folder with the packages that the lock in that folder lists, installed now if missing."""
+    key = _lock_hash(lock)
+    base = tool_folder(settings, "build-tools")
+    path = os.path.join(base, key)
+    if _is_whole(path, key):
+        return path
+    lock_file, seconds = os.path.join(base, f".{key}.lock"), settings.limits.build_timeout_seconds
+    late = RunRefused(f"somebody else has been installing for {seconds:g} s: {lock_file}")
+    with held(lock_file, seconds, late):
+        if not _is_whole(path, key):
+            _install(path, lock, key, settings, progress)
+    return path
+
+
+def _lock_hash(lock: str) -> str:
+    digest = hashlib.sha256(f"{sys.platform} {os.uname().machine}".encode())
+    for name in ("package.json", "package-lock.json"):
+        with open(os.path.join(lock, name), "rb") as file:
+            digest.update(hashlib.sha256(file.read()).digest())
+    return digest.hexdigest()[:32]
+
+
+def _is_whole(path: str, key: str) -> bool:
+    try:
+        with open(os.path.join(path, _RECORD), encoding="ascii") as file:
+            return file.read() == key
+    except OSError:
+        return False
+
+
+def _install(path: str, lock: str, key: str, settings: Settings, progress: Progress) -> None:
+    """Installed aside, in a sandbox and as the lock says, then in place at once."""
+    import tempfile
+
+    if settings.offline:
+        raise _failed("offline, and not all of them are kept on this machine")
+    with open(os.path.join(lock, "package-lock.json"), "rb") as file:
+        locked = read_node(file.read(), fill=True)
+    stage = tempfile.mkdtemp(prefix=f".{key}.part-", dir=os.path.dirname(path))
+    try:
+        progress("installing the tools that build JavaScript")
+        modules = os.path.join(stage, "node_modules")
+        os.mkdir(modules)
+        try:
+            install_node(
+                locked, modules, rooms=SandboxedRooms(settings.limits),
+                environ=process_environment(), hosts=settings.package_hosts,
+                timeout_seconds=settings.limits.build_timeout_seconds,
+            )  # fmt: skip
+        except Failed as error:
+            raise _failed(shorten(one_line(str(error)), _OUTPUT_CHARS)) from error
+        except TimeoutError as error:
+            seconds = settings.limits.build_timeout_seconds
+            raise _failed(f"not done after {seconds:g} s (build_timeout_seconds)") from error
+        with open(os.path.join(stage, _RECORD), "w", encoding="ascii") as file_:
+            file_.write(key)
+        os.chmod(modules, 0o755)
+        os.chmod(stage, 0o755)
+        remove(path)
+        os.rename(stage, path)
+    except BaseException:
+        remove(stage)
+        raise
+
+
+def _failed(why: str) -> RunRefused:
+    return RunRefused(
+        f"the tools that build JavaScript can not be installed: {why}; "
+        "go online once, and run `skillbelt build` again"
+    )

@@ -1,0 +1,71 @@
+"""WAT: the text form of WASM, read by wasmtime."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+from skillbelt.errors import MissingExtra, RunRefused
+from skillbelt.running.build.protocol import Command, Progress, Source
+from skillbelt.sandbox.linux.identity import interpreter
+from skillbelt.settings import Settings
+
+_PROGRAM = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from wasmtime import WasmtimeError, wat2wasm
+with open(sys.argv[2], encoding="utf-8") as file:
+    text = file.read()
+try:
+    made = wat2wasm(text)
+except WasmtimeError as error:
+    sys.exit(str(error))
+with open(sys.argv[3], "wb") as file:
+    file.write(made)
+"""
+
+
+class WatBuilder:
+    """Builds a module or a component of its text."""
+
+    name = "wat"
+    endings: tuple[str, ...] = (".wat",)
+    steady = True
+
+    def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
+        """The command that builds it; RunRefused when no Python can be run inside."""
+        found = importlib.util.find_spec("wasmtime")
+        if found is None or found.origin is None:
+            raise MissingExtra("wasm", "building WAT")
+        python = interpreter()
+        if python is None:
+            raise RunRefused("no Python can be run in the sandbox: install the system's python3")
+        library = os.path.dirname(found.origin)
+        argv = (python.path, "-I", "{work}/build.py", "{work}/library", "{skill}/" + source.entry,
+                "{out}/skill.wasm")  # fmt: skip
+        return Command(
+            argv,
+            ("skill.wasm",),
+            python.folders,
+            {"build.py": _PROGRAM.encode(), **_files(library)},
+        )
+
+    def finish(self, made: tuple[bytes, ...]) -> bytes:
+        """The module as it was made."""
+        return made[0]
+
+    def recipe(self) -> bytes:
+        """Nothing but the text decides."""
+        return b""
+
+
+def _files(library: str) -> dict[str, bytes]:
+    """The library itself: where it is installed may be closed to the user who builds."""
+    found: dict[str, bytes] = {}
+    for folder, names, files in os.walk(library):
+        names[:] = [name for name in names if name != "__pycache__"]
+        for name in files:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                found[f"library/wasmtime/{os.path.relpath(path, library)}"] = file.read()
+    return found

@@ -1,0 +1,151 @@
+"""Where builders run: in the native sandbox, without network, with the source to be read.
+
+A source can name files and tools' plugins as it likes: there is nothing of the machine to be found
+but the system's own programs, and nothing can be written but what is to be made.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Mapping
+
+from skillbelt.errors import RunRefused
+from skillbelt.files.contain import create_beneath, make_folders, open_folder
+from skillbelt.running.build.protocol import Command, Source
+from skillbelt.running.build.toolset import tool_folder
+from skillbelt.sandbox.linux.identity import interpreter, run_identity
+from skillbelt.sandbox.protocol import Job, Mount, Outcome, run
+from skillbelt.sandbox.registry import AUTO, choose
+from skillbelt.settings import Settings
+from skillbelt.text import one_line, shorten
+from skillbelt.values import Capabilities
+
+_INSIDE = "/build"
+_OUTPUT_CHARS = 2_000
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def carry_out(command: Command, source: Source, settings: Settings) -> tuple[bytes, ...]:
+    """Run the command in the sandbox; what it made. RunRefused with what it said if it failed."""
+    base = tool_folder(settings, "builds")
+    stage = tempfile.mkdtemp(prefix="build-", dir=base)
+    try:
+        os.chmod(stage, 0o755)
+        _write(os.path.join(stage, "skill"), source.files)
+        return _made(command, stage, settings)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _made(command: Command, stage: str, settings: Settings) -> tuple[bytes, ...]:
+    sandbox = choose(AUTO)
+    places = _places(command, stage, sandbox.remaps)
+    _write(os.path.join(stage, "work"), _filled_files(command.files, places))
+    out = os.path.join(stage, "out")
+    os.mkdir(out, 0o700)
+    owner = run_identity()
+    if owner is not None:
+        os.chown(out, *owner)
+    outcome = run(sandbox, _job(command, places, out, settings))
+    _check(outcome, places, settings)
+    return tuple(_read(out, name, settings.limits.max_wasm_bytes) for name in command.outputs)
+
+
+def _write(folder: str, files: Mapping[str, bytes]) -> None:
+    os.mkdir(folder, 0o755)
+    top = open_folder(folder)
+    try:
+        for path, data in files.items():
+            parent = os.path.dirname(path)
+            if parent:
+                os.close(make_folders(top, parent))
+            with open(create_beneath(top, path), "wb") as file:
+                file.write(data)
+    finally:
+        os.close(top)
+    for here, _, names in os.walk(folder):
+        os.chmod(here, 0o755)
+        for name in names:
+            os.chmod(os.path.join(here, name), 0o644)
+
+
+def _places(command: Command, stage: str, remaps: bool) -> dict[str, tuple[str, str]]:
+    """Each word for a folder, with the folder outside and inside."""
+    outside = {name: os.path.join(stage, name) for name in ("skill", "work", "out")}
+    outside |= {str(number): path for number, path in enumerate(command.folders)}
+    return {
+        name: (path, f"{_INSIDE}/{name}" if remaps and not _own_place(path) else path)
+        for name, path in outside.items()
+    }
+
+
+def _own_place(path: str) -> bool:
+    """What an interpreter needs stays where it is: programs know where they were installed."""
+    python = interpreter()
+    shown = python.folders if python else ()
+    return path in shown or os.path.isdir(os.path.join(path, "bin"))
+
+
+def _filled(text: str, places: Mapping[str, tuple[str, str]]) -> str:
+    for name, (_, inside) in places.items():
+        text = text.replace(f"{{{name}}}", inside)
+    return text
+
+
+def _filled_files(
+    files: Mapping[str, bytes], places: Mapping[str, tuple[str, str]]
+) -> dict[str, bytes]:
+    return {
+        name: _filled(data.decode(), places).encode() if name.endswith(".json") else data
+        for name, data in files.items()
+    }
+
+
+def _job(
+    command: Command, places: Mapping[str, tuple[str, str]], out: str, settings: Settings
+) -> Job:
+    mounts = tuple(
+        Mount(outside, inside, writable=name == "out") for name, (outside, inside) in places.items()
+    )
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8",
+           "TMPDIR": "/tmp", "SOURCE_DATE_EPOCH": "0", "TZ": "UTC"}  # fmt: skip
+    env |= {name: _filled(value, places) for name, value in command.env.items()}
+    limits = settings.limits._replace(max_stream_bytes=64 * 2**10)
+    return Job(
+        argv=tuple(_filled(word, places) for word in command.argv),
+        env=env,
+        cwd=places["skill"][1],
+        mounts=mounts,
+        workspace=out,
+        capabilities=Capabilities(processes=True),
+        limits=limits,
+        timeout_seconds=settings.limits.build_timeout_seconds,
+    )
+
+
+def _check(outcome: Outcome, places: Mapping[str, tuple[str, str]], settings: Settings) -> None:
+    if outcome.timed_out:
+        seconds = settings.limits.build_timeout_seconds
+        raise RunRefused(f"not built after {seconds:g} s (build_timeout_seconds)")
+    if outcome.exit_code or outcome.limits_hit:
+        said = (outcome.stderr.data + outcome.stdout.data).decode("utf-8", "replace")
+        for _, inside in places.values():
+            said = said.replace(f"{inside}/", "")
+        limits = f" (limits hit: {', '.join(outcome.limits_hit)})" if outcome.limits_hit else ""
+        reason = shorten(one_line(said.strip()), _OUTPUT_CHARS) or f"exit {outcome.exit_code}"
+        raise RunRefused(f"the source can not be built{limits}: {reason}")
+
+
+def _read(folder: str, name: str, most: int) -> bytes:
+    """What was made; a builder that was led astray may leave anything there."""
+    try:
+        with open(os.open(os.path.join(folder, name), _READ), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+                raise RunRefused(f"{name}: not a file of at most {most:,} bytes (max_wasm_bytes)")
+            return file.read(most)
+    except OSError as error:
+        raise RunRefused(f"the builder made no {name}: {error.strerror}") from error

@@ -1,0 +1,273 @@
+"""What a run is asked for and what it gives, as values; and the checks that need nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from skillbelt.errors import RunRefused
+from skillbelt.permission.command_lines import WHOLE
+from skillbelt.permission.command_policy import dropped_variables, first_words, split_words
+from skillbelt.running.outputs import OutputFile, Saved, Wanted, parse_output_files, parse_outputs
+from skillbelt.running.secrets import redacted, secrets_of
+from skillbelt.sandbox.protocol import Captured, Outcome
+from skillbelt.text import one_line, shorten
+from skillbelt.values import Limits
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_SHOWN = 80
+_NOT_FOUND = 127
+# Each is read in one go, however long the line is: nothing comes after a word that could fail.
+_WORD = re.compile(r"""(?:[^\s;|&<>()"'`$=\\]+|\\.|"[^"]*"|'[^']*')+""", re.DOTALL)
+_QUOTED = re.compile(r"""\\(.)|"([^"]*)"|'([^']*)'""", re.DOTALL)
+_SCRIPT = re.compile(r".*\.(?:py|[cm]?js|m?ts|sh|bash)\b", re.DOTALL)
+# Programs whose first argument is the program that really runs.
+_INTERPRETERS = frozenset(("python", "python3", "bash", "sh", "node", "perl", "ruby"))
+
+
+class RunCall(NamedTuple):
+    """The arguments of one run. A command of words is run as it is, a text by `bash -c`.
+
+    A time-out of 0 is the one of the settings; a call may only ask for less.
+    """
+
+    command: str | tuple[str, ...]
+    cwd: str = ""
+    env: Mapping[str, str] = _NOTHING
+    timeout_seconds: float = 0.0
+    inputs: Sequence[Mapping[str, object]] = ()
+    output_files: tuple[str, ...] = ()
+    outputs: Mapping[str, object] | None = None
+    save_as_artifacts: bool = False
+    artifact_prefix: str = ""
+    omit_inline_content: bool = False
+    stdin: bytes | None = b""
+    editor_text: str | None = None
+    terminal: bool = False
+
+    @property
+    def text(self) -> str:
+        """The command as one line."""
+        if isinstance(self.command, str):
+            return self.command
+        import shlex
+
+        return shlex.join(self.command)
+
+    @property
+    def shown(self) -> str:
+        """The command as one line, without the secrets that the run is given."""
+        return redacted(self.text, secrets_of(self.env))
+
+
+class RunResult(NamedTuple):
+    """How a run ended and what it left. A command that fails is a result like any other.
+
+    `enforced` says what was really held, by which layer of the `sandbox`; `hosts` what it reached.
+    """
+
+    stdout: str
+    stderr: str
+    exit_code: int
+    timed_out: bool
+    duration_ms: int
+    output_files: tuple[OutputFile, ...] = ()
+    primary_output: OutputFile | None = None
+    artifact_files: tuple[Saved, ...] = ()
+    warnings: tuple[str, ...] = ()
+    limits_hit: tuple[str, ...] = ()
+    sandbox: str = ""
+    enforced: Mapping[str, str] = _NOTHING
+    hosts: tuple[str, ...] = ()
+    cancelled: bool = False
+    errors: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, object]:
+        """The result as JSON has it; what there is none of is left out."""
+        always = ("stdout", "stderr", "exit_code", "timed_out", "duration_ms", "output_files",
+                  "limits_hit", "sandbox", "enforced")  # fmt: skip
+        plain: dict[str, object] = {
+            **self._asdict(),
+            "output_files": [one._asdict() for one in self.output_files],
+            "primary_output": self.primary_output and self.primary_output._asdict(),
+            "artifact_files": [one._asdict() for one in self.artifact_files],
+            "enforced": dict(self.enforced),
+        }
+        return {key: value for key, value in plain.items() if value or key in always}
+
+
+def wanted_outputs(call: RunCall) -> Wanted | None:
+    """What to collect; None when the call says nothing. `output_files` wins over `outputs`."""
+    if call.output_files:
+        save, prefix = call.save_as_artifacts, call.artifact_prefix
+        return parse_output_files(call.output_files, save=save, prefix=prefix)
+    return parse_outputs(call.outputs) if call.outputs is not None else None
+
+
+def timeout_of(call: RunCall, most: float) -> float:
+    """How long the call may take; RunRefused for what is no time."""
+    seconds = call.timeout_seconds
+    if not 0 <= seconds < float("inf"):
+        raise RunRefused(f"timeout must be a number of seconds above 0, not {seconds!r}")
+    return min(seconds, most) if seconds else most
+
+
+def check_stdin(call: RunCall, limits: Limits) -> None:
+    """RunRefused for more input than a run may get, and for an editor that is set twice."""
+    if call.stdin is not None and len(call.stdin) > limits.max_stdin_bytes:
+        raise RunRefused(
+            f"stdin is longer than {limits.max_stdin_bytes} bytes (max_stdin_bytes); "
+            "give it as an input file"
+        )
+    clash = {"EDITOR", "VISUAL"}.intersection(call.env)
+    if call.editor_text is not None and clash:
+        raise RunRefused(f"editor_text sets {min(clash)}; leave it out of env")
+
+
+def environment_warnings(call: RunCall, policy: bool) -> tuple[str, ...]:
+    """A word for whoever sets variables that the command does not get."""
+    dropped = dropped_variables(call.env, policy=policy)
+    shown = shorten(one_line(", ".join(dropped)), _SHOWN)
+    return (f"not set: {shown}; such a variable can make a program run others",) if dropped else ()
+
+
+def path_warnings(call: RunCall, outcome: Outcome) -> list[str]:
+    """A word for whoever took the system's programs away, when one was not found."""
+    folders = call.env.get("PATH", "/usr/bin").split(":")
+    if outcome.exit_code != _NOT_FOUND or {"/usr/bin", "/bin"}.intersection(folders):
+        return []
+    return ["env sets a PATH without /usr/bin; leave it out, or add /usr/bin:/bin to it"]
+
+
+def script_of(command: str, parts: tuple[str, ...], is_file: Callable[[str], bool]) -> str:
+    """The script of the skill that a command runs, alone or by its interpreter; "" for others.
+
+    `parts` are its simple commands. A word without a slash is looked up by the shell, not in the
+    skill, and an interpreter with one may be anybody's.
+    """
+    words = _plain_words(command, parts)
+    if len(words) > 1 and words[0] in _INTERPRETERS:
+        words = words[1:]
+    elif words and "/" not in words[0]:
+        return ""
+    word = words[0] if words else ""
+    path = word.removeprefix("./")
+    plain = path and not word.startswith(("/", "-")) and ".." not in path.split("/")
+    return path if plain and not path.startswith("/") and is_file(path) else ""
+
+
+def _plain_words(command: str, parts: tuple[str, ...]) -> list[str]:
+    """The first words of one command as bash passes them on; none where it does more than that."""
+    if len(parts) == 1 and not parts[0].startswith(WHOLE):
+        return first_words(command, 2)
+    try:
+        return split_words(command)
+    except RunRefused:
+        return []
+
+
+def scripts_named(command: str, depth: int = 2) -> Iterator[str]:
+    """Every word of a command line that looks like a script, whatever the line does with it.
+
+    A word with blanks may be a line itself, as after `bash -c`.
+    """
+    for found in _WORD.finditer(command):
+        word = _QUOTED.sub(lambda part: part[1] or part[2] or part[3] or "", found[0])
+        script = _SCRIPT.match(word)
+        if script:
+            yield script[0]
+        if depth and len(word.split(maxsplit=1)) > 1:
+            yield from scripts_named(word, depth - 1)
+
+
+def described(call: RunCall) -> str:
+    """What belongs to the command and does not stand in it, for whoever is asked."""
+    told = [
+        f"in {shorten(one_line(call.cwd), _SHOWN)}" if call.cwd else "",
+        f"with {shorten(one_line(', '.join(call.env)), _SHOWN)} set" if call.env else "",
+        f"with {len(call.stdin)} bytes of input" if call.stdin else "",
+        "with a terminal" if call.terminal else "",
+    ]
+    return "".join(f", {one}" for one in told if one)
+
+
+def stream(captured: Captured) -> str:
+    """What was kept of a stream as text, not cut within a character."""
+    data = captured.data
+    if captured.truncated:
+        data = data[: len(data) - unfinished(data)]
+    return data.decode("utf-8", "replace")
+
+
+def unfinished(data: bytes) -> int:
+    """How many bytes at the end begin a character and do not end it."""
+    for count in range(1, min(len(data), 3) + 1):
+        byte = data[-count]
+        if byte & 0xC0 != 0x80:
+            size = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+            return count if size > count else 0
+    return 0
+
+
+def stream_warnings(outcome: Outcome) -> list[str]:
+    """A word for each stream of which something is missing."""
+    named = (("stdout", outcome.stdout), ("stderr", outcome.stderr))
+    return [f"{name} truncated" for name, captured in named if captured.truncated]
+
+
+def end_warnings(outcome: Outcome) -> list[str]:
+    """A word for a run of which something may be left."""
+    said = "a process of the run could not be ended and may still be alive"
+    return [said] if outcome.left else []
+
+
+def without_secrets(result: RunResult, call: RunCall) -> RunResult:
+    """The result without the secrets that the run was given; names of files stay as they are."""
+    secrets = secrets_of(call.env)
+    if not secrets:
+        return result
+
+    def shown(file: OutputFile) -> OutputFile:
+        return file._replace(content=redacted(file.content, secrets, cut=file.truncated))
+
+    cut = [f"{stream} truncated" in result.warnings for stream in ("stdout", "stderr")]
+    return result._replace(
+        stdout=redacted(result.stdout, secrets, cut=cut[0]),
+        stderr=redacted(result.stderr, secrets, cut=cut[1]),
+        output_files=tuple(map(shown, result.output_files)),
+        primary_output=shown(result.primary_output) if result.primary_output else None,
+        warnings=tuple(redacted(text, secrets) for text in result.warnings),
+        errors=tuple(redacted(text, secrets) for text in result.errors),
+    )
+
+
+def left_behind(result: RunResult, names: Iterable[str], *, shown: bool) -> bool:
+    """Whether one of these files of the workspace, or of the result, is to be had nowhere else.
+
+    The result holds text that is whole, if its texts are `shown` to anybody.
+    """
+    first = result.primary_output
+    files = (*result.output_files, *(() if first is None else (first,)))
+    held = {one.name for one in files if shown and not one.truncated and _is_there(one)}
+    if result.artifact_files:
+        held.update(one.name for one in result.output_files)
+    return not held.issuperset((*names, *(one.name for one in result.output_files)))
+
+
+def _is_there(file: OutputFile) -> bool:
+    return bool(file.content) or not file.size_bytes
+
+
+def record_of(result: RunResult, call: RunCall) -> dict[str, object]:
+    """What the log holds of a run."""
+    return {
+        "command": call.shown,
+        "exit_code": result.exit_code,
+        "timed_out": result.timed_out,
+        "duration_ms": result.duration_ms,
+        "sandbox": result.sandbox,
+        "limits_hit": list(result.limits_hit),
+        "hosts": list(result.hosts),
+    }

@@ -1,0 +1,168 @@
+"""What a person who is asked for permission has to know: everything that the request carries.
+
+One list for every door that shows a question, whole and escaped. `shown` makes it short where a
+person can ask for the rest; it says how much is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from skillbelt.permission.rules import TYPES, Request
+from skillbelt.running.secrets import is_secret, redacted, secrets_of
+from skillbelt.text import exact
+
+SECRET = "(secret)"
+_NOT_TOLD = ("mcp_call",)  # how a host finds its own call again
+_CALL = "call"  # what a run is asked for, fact by fact
+_NO_SANDBOX = "none"
+_ENVIRONMENTS = ("env", "environment", "variables")
+_BEGINNING_BYTES = 200
+_MAX_DEPTH = 8
+_HEAD_CHARS, _TAIL_CHARS = 240, 60
+_MOST_VALUES = 8
+
+
+class Fact(NamedTuple):
+    """One thing to know, on one line, with nothing in it that a terminal would act on."""
+
+    label: str
+    value: str
+
+
+class Shown(NamedTuple):
+    """Facts in short, and how many of them are not whole."""
+
+    facts: list[Fact]
+    hidden: int
+
+
+def facts(request: Request) -> list[Fact]:
+    """All that the request carries; several of a kind have the same label."""
+    secrets = _secrets(request.metadata)
+    return [
+        Fact(exact(label), exact(redacted(value, secrets)))
+        for label, value in _told(request)
+        if value
+    ]
+
+
+def covered(request: Request, *, whole: bool = True) -> str:
+    """What "always" would remember, for a person; "" where nothing can be remembered."""
+    if not request.always:
+        return ""
+    told = [Fact("", exact(text)) for text in request.always]
+    texts = ", ".join(value for _, value in (told if whole else shown(told).facts))
+    # Bound to a digest over all of it, it is this call and no other.
+    alone = ", with all that is shown here and nothing else," if _is_exact(request) else ""
+    of = f" of {exact(request.skill)}" if request.skill else ""
+    until = ", until the skill changes" if request.skill else ""
+    return f"would cover {exact(request.type)} {texts}{of}{alone} in this project{until}"
+
+
+def _is_exact(request: Request) -> bool:
+    return bool(request.exact)
+
+
+def shown(told: Iterable[Fact]) -> Shown:
+    """The facts, long ones cut in their middle and many of a kind after the first few."""
+    short: list[Fact] = []
+    hidden = 0
+    for label, values in _by_label(told).items():
+        for value in values[:_MOST_VALUES]:
+            cut = _cut(value)
+            hidden += cut != value
+            short.append(Fact(label, cut))
+        if len(values) > _MOST_VALUES:
+            left = len(values) - _MOST_VALUES
+            hidden += left
+            short.append(Fact(label, f"(and {left} more)"))
+    return Shown(short, hidden)
+
+
+def _by_label(told: Iterable[Fact]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for label, value in told:
+        found.setdefault(label, []).append(value)
+    return found
+
+
+def _cut(value: str) -> str:
+    left = len(value) - _HEAD_CHARS - _TAIL_CHARS
+    if left <= _TAIL_CHARS:
+        return value
+    return f"{value[:_HEAD_CHARS]} [... {left} characters ...] {value[-_TAIL_CHARS:]}"
+
+
+def _told(request: Request) -> Iterator[tuple[str, str]]:
+    what = request.summary or f"{request.type}: {', '.join(request.patterns)}"
+    yield "what", what
+    for text in request.patterns:
+        yield request.type, "" if text in what else text
+    if request.type not in TYPES:
+        yield "type", f"{request.type}: this version does not know what that is"
+    yield "skill", request.skill
+    yield "from", f"{request.origin}{'' if request.trusted else ' (not trusted)'}".strip()
+    yield "content", request.hash
+    yield "agent", request.agent
+    yield "session", request.session
+    for key, value in _carried(request.metadata):
+        for text in _values(key, value):
+            yield key.replace("_", " "), text
+
+
+def _carried(metadata: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """What the metadata holds; the facts of a call count as if they stood there themselves."""
+    for key, value in metadata.items():
+        if key == _CALL and isinstance(value, Mapping):
+            yield from ((str(name), one) for name, one in value.items())
+        elif key not in _NOT_TOLD:
+            yield str(key), value
+
+
+def _values(key: str, value: object) -> Iterator[str]:
+    if key == "command" and isinstance(value, list | tuple):
+        import shlex
+
+        yield shlex.join(map(str, value))
+    elif key == "sandbox" and value == _NO_SANDBOX:
+        yield f"{_NO_SANDBOX}: nothing holds it back, it may do whatever you may"
+    else:
+        yield from _texts(value, key in _ENVIRONMENTS)
+
+
+def _texts(value: object, environment: bool = False, depth: int = 0) -> Iterator[str]:
+    """A value of the metadata, in as many texts as it has parts."""
+    if isinstance(value, bytes):
+        yield _bytes(value)
+    elif depth > _MAX_DEPTH:
+        yield repr(value)
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            hide = environment and is_secret(str(name))
+            told = SECRET if hide else ", ".join(_texts(one, environment, depth + 1))
+            yield f"{name}={told}"
+    elif isinstance(value, list | tuple | set | frozenset):
+        for one in value:
+            yield ", ".join(_texts(one, environment, depth + 1))
+    elif value is None or value is False or value == "":
+        return
+    else:
+        yield "yes" if value is True else str(value)
+
+
+def _bytes(data: bytes) -> str:
+    begin = data[:_BEGINNING_BYTES].decode("utf-8", "backslashreplace")
+    whole = "" if len(data) <= _BEGINNING_BYTES else ", beginning"
+    return f"{len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()}{whole}: {begin}"
+
+
+def _secrets(metadata: Mapping[str, object]) -> dict[str, str]:
+    """The values that must not be shown, wherever they stand."""
+    found: dict[str, str] = {}
+    for key, values in _carried(metadata):
+        if key in _ENVIRONMENTS and isinstance(values, Mapping):
+            found |= {str(name): one for name, one in values.items() if isinstance(one, str)}
+    return secrets_of(found)

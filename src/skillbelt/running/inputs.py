@@ -1,0 +1,613 @@
+"""Files that a run is given: artifacts, files of the host, of the workspace, of a skill.
+
+They are copied aside first. Whoever is asked sees what was copied, and that very copy is then put
+in its place. Both ends are opened below a handle: what a source names can not be swapped after it
+was allowed, and a destination passes through no link that an earlier run may have left.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import BinaryIO, Literal, NamedTuple, Protocol, Self, get_args
+
+from skillbelt.errors import PathEscape, RunRefused
+from skillbelt.files.contain import below, check_relative, open_beneath, open_folder
+from skillbelt.files.reach import made_up
+from skillbelt.files.remove import open_anyhow, remove_tree
+from skillbelt.files.sensitive import HEAD_BYTES, looks_secret, named
+from skillbelt.permission.rules import digest
+from skillbelt.running.staging import TreeCopy, handles, swap
+from skillbelt.running.workspace import (
+    INPUTS,
+    LINKS,
+    PRIVATE,
+    SKILLS,
+    VENV,
+    WRITABLE,
+    Pin,
+    Workspace,
+    checked_name,
+    expanded,
+    own,
+    placed,
+    plain,
+)
+from skillbelt.values import Limits
+
+Mode = Literal["copy", "link"]
+_SCHEMES = ("artifact", "host", "workspace", "skill")
+_LIMITS = Limits()
+_SKILL = "skill://"
+_CHUNK = 2**20
+_MOST_DIGITS = 18
+_LISTED = 1000  # names of files that a question holds
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Artifacts(Protocol):
+    """What inputs need of a store of artifacts. Both raise ArtifactError when it has none such."""
+
+    def resolve(self, name: str, version: int | None) -> int:
+        """The version that is meant; the latest one for None."""
+
+    def open(self, name: str, version: int) -> BinaryIO:
+        """The bytes of that version."""
+
+
+class StagedInput(NamedTuple):
+    """An input as it was put into the workspace; `mode` is what was done, not what was asked."""
+
+    source: str
+    to: str
+    mode: Mode
+    size_bytes: int = 0
+    version: int | None = None
+    warning: str = ""
+
+
+class HostInput(NamedTuple):
+    """What an input takes from the host. `path` has no links in it, `written` is as it was asked.
+
+    A `free` one lies below a folder that files may be taken from unasked. `files` are the paths of
+    all that comes in, `secret` those among them that look as if they held secrets.
+    """
+
+    path: str
+    written: str
+    free: bool
+    files: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
+    sha256: str = ""
+
+
+class _Wanted(NamedTuple):
+    """One input, checked as text."""
+
+    source: str
+    scheme: str
+    rest: str
+    to: str
+    mode: Mode
+    pin: bool
+    asked: str = ""
+
+
+class _Taken(NamedTuple):
+    """An input that lies aside by a `name`; without one, a link that is yet to be made, or nothing.
+
+    `fault` is why it could not be taken, told once it is known that it may be.
+    """
+
+    wanted: _Wanted
+    staged: StagedInput
+    name: str = ""
+    folder: bool = False
+    rows: tuple[tuple[str, str, str], ...] = ()
+    host: HostInput | None = None
+    link: str = ""
+    fault: RunRefused | None = None
+
+    @property
+    def sha256(self) -> str:
+        """A hash over the names and contents of all that was copied; empty if nothing was."""
+        return digest({"rows": self.rows}) if self.name else ""
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What whoever is asked is told of it."""
+        staged, wanted = self.staged, self.wanted
+        listed = self.host.files if self.host else tuple(path for path, _, _ in self.rows if path)
+        told: dict[str, object] = {"from": staged.source, "to": wanted.asked, "mode": staged.mode}
+        told |= {"bytes": staged.size_bytes, "sha256": self.sha256, "files": list(listed[:_LISTED])}
+        if len(listed) > _LISTED:
+            told["more_files"] = len(listed) - _LISTED
+        if staged.version is not None:
+            told["version"] = staged.version
+        return told
+
+
+def stage_inputs(
+    workspace: Workspace,
+    inputs: Sequence[Mapping[str, object]],
+    *,
+    artifacts: Artifacts | None = None,
+    host_roots: Sequence[str] = (),
+    permit_host: Callable[[HostInput], None] | None = None,
+    stage_skill: Callable[[str], str] | None = None,
+    run: str = "",
+    remaps: bool = True,
+    limits: Limits = _LIMITS,
+) -> list[StagedInput]:
+    """Put each input where it is wanted; RunRefused, before anything is done, for what is unclear.
+
+    `permit_host` is called with all that is taken from the host, and raises to refuse it. Without
+    it, what is not below `host_roots` is refused. `stage_skill` is called with the name of a skill
+    whose files are wanted, and says where in the workspace its copy is. The run sees that in
+    `skills/` if the sandbox `remaps`.
+    """
+    job = Inputs(
+        workspace,
+        inputs,
+        artifacts=artifacts,
+        host_roots=host_roots,
+        stage_skill=stage_skill,
+        run=run,
+        remaps=remaps,
+        limits=limits,
+    )
+    with job:
+        return job.place(permit_host)
+
+
+# Arguments
+
+
+def skills_named(inputs: object) -> list[str]:
+    """The skills whose files the inputs want, by name."""
+    listed = inputs if isinstance(inputs, list | tuple) else ()
+    sources = [str(one.get("from")) for one in listed if isinstance(one, Mapping)]
+    wanted = [source.removeprefix(_SKILL) for source in sources if source.startswith(_SKILL)]
+    return [source.partition("/")[0] for source in wanted]
+
+
+def _read(item: object, run: str) -> _Wanted:
+    if not isinstance(item, Mapping):
+        raise RunRefused(f"an input is an object with `from`, not {str(item)[:200]!r}")
+    source, to, mode, pin = (item.get(key) for key in ("from", "to", "mode", "pin"))
+    if not isinstance(source, str) or not source:
+        raise RunRefused("an input needs `from`: artifact://, host://, workspace:// or skill://")
+    scheme, mark, rest = source.partition("://")
+    if not mark or scheme not in _SCHEMES:
+        raise RunRefused(f"unsupported input: {source[:200]}")
+    if mode not in (None, "", *get_args(Mode)):
+        raise RunRefused(f"input {source[:200]!r}: `mode` is copy or link, not {str(mode)[:80]!r}")
+    if not isinstance(pin, bool | None):
+        raise RunRefused(f"input {source[:200]!r}: `pin` is true or false, not {str(pin)[:80]!r}")
+    if not isinstance(to, str | None):
+        raise RunRefused(f"input {source[:200]!r}: `to` is a path, not {str(to)[:80]!r}")
+    target = destination(to or "", _basename(scheme, rest), run)
+    kind: Mode = "link" if mode == "link" else "copy"
+    # The folder of a run has another name each time; whoever is asked sees what was written.
+    asked = to if to and to.startswith("$") else target
+    return _Wanted(
+        source=source, scheme=scheme, rest=rest, to=target, mode=kind, pin=bool(pin), asked=asked
+    )
+
+
+def _basename(scheme: str, rest: str) -> str:
+    if scheme == "artifact":
+        rest = artifact_reference(rest)[0].rpartition(":")[2]
+    return posixpath.basename(rest.rstrip("/"))
+
+
+def artifact_reference(text: str) -> tuple[str, int | None]:
+    """`name@3` as its name and version; what is no number belongs to the name."""
+    name, mark, version = text.rpartition("@")
+    if not mark or not (version.isascii() and version.isdigit()) or len(version) > _MOST_DIGITS:
+        name, version = text, ""
+    if not name:
+        raise RunRefused(f"input {f'artifact://{text}'[:200]!r} names no artifact")
+    return name, int(version) if version else None
+
+
+def destination(to: str, basename: str, run: str = "") -> str:
+    """Where an input goes, relative to the workspace; RunRefused when runs may not write there.
+
+    `inputs/` is `work/inputs/`, and what ends in `/` is a folder to put it in.
+    """
+    path = expanded(to, run).lstrip("/") if to.startswith("$") else to
+    path = path.removeprefix("./")
+    path = f"work/{path}" if path.partition("/")[0] == "inputs" else path
+    if not path or path.endswith("/"):
+        path = f"{path or f'{INPUTS}/'}{basename}"
+    try:
+        checked = plain(check_relative(path))
+    except PathEscape as escape:
+        raise RunRefused(f"an input can not be put at {(to or path)[:200]!r}: {escape}") from escape
+    if checked.partition("/")[0] not in WRITABLE or checked in (*WRITABLE, INPUTS, run):
+        raise RunRefused(
+            f"an input can not be put at {to[:200]!r}: `to` names a file below "
+            f"{', '.join(WRITABLE)}, such as {INPUTS}/{basename or 'name'}"
+        )
+    if not own(checked, run):
+        raise RunRefused(
+            f"an input can not be put at {to[:200]!r}: that is the folder of another call; the one "
+            f"of this call is $RUN_DIR, such as $RUN_DIR/{basename or 'name'}"
+        )
+    return checked
+
+
+# Putting them there
+
+
+class Inputs:
+    """The inputs of one call, copied aside; a run sees none of them before `place`."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        inputs: Sequence[Mapping[str, object]],
+        *,
+        artifacts: Artifacts | None = None,
+        host_roots: Sequence[str] = (),
+        stage_skill: Callable[[str], str] | None = None,
+        run: str = "",
+        remaps: bool = True,
+        limits: Limits = _LIMITS,
+    ) -> None:
+        """RunRefused, with nothing left behind, for what is unclear or can not be taken."""
+        wanted = [_read(item, run) for item in inputs]
+        self.workspace, self.artifacts = workspace, artifacts
+        self.host_roots = tuple(os.path.normpath(root) for root in host_roots)
+        self.stage_skill, self.run, self.remaps = stage_skill, run, remaps
+        self.bytes, self.entries = limits.max_input_bytes, limits.max_workspace_files
+        self._handle = -1
+        self._taken: list[_Taken] = []
+        self._names: list[str] = []
+        try:
+            for each in wanted:
+                self._taken.append(self._take(each))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove what still lies aside."""
+        for name in self._names:
+            remove_tree(os.path.join(self.workspace.path, PRIVATE, name))
+        self._names.clear()
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    @property
+    def facts(self) -> list[dict[str, object]]:
+        """What whoever is asked is told of each."""
+        return [one.facts for one in self._taken]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the facts hold all that comes in: a link may lead to something else later."""
+        return all(one.name for one in self._taken)
+
+    def place(self, permit_host: Callable[[HostInput], None] | None = None) -> list[StagedInput]:
+        """Put each where it is wanted, once all that comes from the host is permitted."""
+        for one in self._taken:
+            if one.host is not None and permit_host is not None:
+                permit_host(one.host)
+            elif one.host is not None and not one.host.free:
+                raise RunRefused(
+                    f"input 'host://{one.host.written[:200]}' is not below a folder that is allowed"
+                )
+            if one.fault is not None:
+                raise one.fault
+        for one in self._taken:
+            with _told(one.wanted):
+                self._put(one)
+        return [one.staged for one in self._taken]
+
+    def _take(self, wanted: _Wanted) -> _Taken:
+        """Copy one input aside."""
+        with _told(wanted):
+            if wanted.scheme == "artifact":
+                return self._artifact(wanted)
+            if wanted.scheme == "host":
+                return self._host(wanted)
+            return self._inner(wanted)
+
+    def _artifact(self, wanted: _Wanted) -> _Taken:
+        if self.artifacts is None:
+            raise RunRefused(f"input {wanted.source[:200]!r}: there is no store of artifacts")
+        name, version = artifact_reference(wanted.rest)
+        found = self._version(self.artifacts, wanted, name, version)
+        with closing(self.artifacts.open(name, found)) as stream:
+            copy = self._copy(wanted)
+            aside = self._write(lambda target: copy.stream(lambda: stream.read(_CHUNK), target))
+        warning = "an artifact is always copied" if wanted.mode == "link" else ""
+        return self._done(wanted, copy, aside, version=found, warning=warning)
+
+    def _version(
+        self, artifacts: Artifacts, wanted: _Wanted, name: str, version: int | None
+    ) -> int:
+        """The version to take: the one that was first put at this place, if it is pinned."""
+        if version is not None:
+            return artifacts.resolve(name, version)
+        first = self.workspace.metadata().pins.get(wanted.to)
+        if wanted.pin and first is not None and first.name == name:
+            return first.version
+        latest = artifacts.resolve(name, None)
+        with self.workspace.locked() as metadata:
+            first = metadata.pins.get(wanted.to)
+            if first is None or first.name != name:
+                first = metadata.pins[wanted.to] = Pin(name, latest)
+        return first.version if wanted.pin else latest
+
+    def _host(self, wanted: _Wanted) -> _Taken:
+        if not wanted.rest.startswith("/") or "\0" in wanted.rest:
+            raise RunRefused(f"input {wanted.source[:200]!r}: host:// takes an absolute path")
+        path = os.path.normpath("/" + wanted.rest.lstrip("/"))
+        real = os.path.realpath(path)
+        with handles() as keep:
+            inside = self._open_free(path, real)
+            if inside is None:
+                return self._foreign(wanted, path, real)
+            return self._copied(wanted, keep(inside), HostInput(real, path, True))
+
+    def _foreign(self, wanted: _Wanted, path: str, real: str) -> _Taken:
+        """What somebody must allow. Until then nobody is told so much as whether it is there."""
+        host = HostInput(real, path, False)
+        try:
+            with _told(wanted), handles() as keep:
+                return self._copied(wanted, keep(open_exactly(real)), host)
+        except RunRefused as fault:
+            staged = StagedInput(wanted.source, wanted.to, "copy")
+            return _Taken(wanted, staged, host=host, fault=fault)
+
+    def _copied(self, wanted: _Wanted, source: int, host: HostInput) -> _Taken:
+        if made_up(source):
+            raise RunRefused(
+                f"input {wanted.source[:200]!r}: it lies on no disk, the kernel makes it up"
+            )
+        copy = self._copy(wanted, root=host.written)
+        folder = stat.S_ISDIR(os.fstat(source).st_mode)
+        aside = self._write_source(source, copy)
+        warning = "a file of the host is always copied" if wanted.mode == "link" else ""
+        taken = self._done(wanted, copy, aside, folder=folder, warning=warning)
+        names = [path for path, kind, _ in taken.rows if kind != "folder"]
+        secret = [name for name in names if self._looks_secret(aside, host, name)]
+        return taken._replace(
+            host=host._replace(
+                files=tuple(named(host.path, name) for name in names),
+                secret=tuple(named(host.path, name) for name in secret),
+                sha256=taken.sha256,
+            )
+        )
+
+    def _looks_secret(self, aside: str, host: HostInput, name: str) -> bool:
+        """Whether what was copied holds a secret, by any of its names or by how it begins."""
+        copied = named(os.path.join(self.workspace.path, PRIVATE, aside), name)
+        head = b""
+        if not os.path.islink(copied):
+            with open(copied, "rb") as file:
+                head = file.read(HEAD_BYTES)
+        return any(looks_secret(named(root, name), head) for root in self._names_of(host))
+
+    def _names_of(self, host: HostInput) -> tuple[str, str]:
+        """Its paths, below the folder it may be taken from: what that is called says nothing."""
+        roots = [os.path.realpath(root) for root in self.host_roots]
+        path = host.path
+        for root in roots if host.free else ():
+            if rest := below(path, root):
+                path = "" if rest == "." else rest
+                break
+        return path or "folder", os.path.basename(host.written) if host.free else host.written
+
+    def _open_free(self, path: str, real: str) -> int | None:
+        """A handle of what may be taken unasked; None for all else."""
+        for root in self.host_roots:
+            real_root = os.path.realpath(root)
+            for name in (below(path, root), below(path, real_root), below(real, real_root)):
+                if name:
+                    try:
+                        return _open_below(real_root, name)
+                    except PathEscape:
+                        continue  # a link in it leads out: then it is asked for
+        return None
+
+    def _inner(self, wanted: _Wanted) -> _Taken:
+        """A file of the workspace or of a staged skill."""
+        path = self._inner_path(wanted)
+        place = self._placed(path, wanted.scheme == "skill")
+        with handles() as keep:
+            source = keep(self._open_inner(place))
+            copy = self._copy(wanted, runner=(self.workspace.owner or (os.geteuid(),))[0])
+            # A run sees the folder of no other call, so a link to there would lead it nowhere.
+            hidden = not own(path, self.run)
+            if wanted.mode == "copy" or hidden:
+                whole = path.count("/") == 1 and path.startswith(f"{SKILLS}/")
+                folder = stat.S_ISDIR(os.fstat(source).st_mode)
+                aside = self._write_source(source, copy, (*LINKS, VENV) if whole else ())
+                warning = "a file of another call is always copied" if wanted.mode == "link" else ""
+                return self._done(wanted, copy, aside, folder=folder, warning=warning)
+        link = (path if self.remaps else place) if path != wanted.to else ""
+        return self._done(wanted, copy, "", mode="link")._replace(link=link)
+
+    def _inner_path(self, wanted: _Wanted) -> str:
+        rest = wanted.rest.rstrip("/")
+        if wanted.scheme == "skill":
+            checked_name(rest.partition("/")[0])
+            rest = f"{SKILLS}/{rest}"
+        elif rest.partition("/")[0] == "inputs":
+            rest = f"work/{rest}"
+        path = plain(check_relative(rest, "the workspace"))
+        if path.partition("/")[0] not in (SKILLS, *WRITABLE):
+            raise PathEscape(rest, "the workspace", f"is not below {SKILLS}, {', '.join(WRITABLE)}")
+        return path
+
+    def _placed(self, path: str, may_stage: bool) -> str:
+        """Where the path is on disk; RunRefused for a skill that is not staged and may not be."""
+        top, _, rest = path.partition("/")
+        name = rest.partition("/")[0]
+        if top != SKILLS or not name:
+            return path
+        if may_stage and self.stage_skill is not None:
+            return placed(path, {name: self.stage_skill(name)})
+        staged = self.workspace.metadata().staged.get(name)
+        if staged is None:
+            raise RunRefused(f"skill {name!r} is not staged in this session")
+        return placed(path, {name: f"{staged.copy}/{name}"})
+
+    def _open_inner(self, path: str) -> int:
+        for earlier in reversed(self._taken):
+            rest = below(path, earlier.wanted.to)
+            if rest and earlier.name:
+                return open_beneath(
+                    self._private(), f"{earlier.name}/{rest}".removesuffix("/."), _READ
+                )
+        # Below the first folder, not the workspace: a link to its metadata leads out too.
+        top, _, rest = path.partition("/")
+        folder = os.open(top, _FOLDER, dir_fd=self.workspace.handle)
+        try:
+            return open_beneath(folder, rest or ".", _READ)
+        finally:
+            os.close(folder)
+
+    def _copy(self, wanted: _Wanted, *, root: str = "", runner: int | None = None) -> TreeCopy:
+        what = f"input {wanted.source[:200]!r}"
+        give = self.workspace.give
+        return TreeCopy(what, self.bytes, self.entries, root=root, runner=runner, give=give)
+
+    def _done(
+        self,
+        wanted: _Wanted,
+        copy: TreeCopy,
+        aside: str,
+        *,
+        version: int | None = None,
+        warning: str = "",
+        mode: Mode = "copy",
+        folder: bool = False,
+    ) -> _Taken:
+        self.bytes -= copy.bytes
+        self.entries -= copy.entries
+        staged = StagedInput(
+            source=wanted.source,
+            to=wanted.to,
+            mode=mode,
+            size_bytes=copy.bytes,
+            version=version,
+            warning=warning,
+        )
+        return _Taken(wanted=wanted, staged=staged, name=aside, folder=folder, rows=copy.rows())
+
+    def _write_source(self, source: int, copy: TreeCopy, omitted: Sequence[str] = ()) -> str:
+        """Copy a file or a folder aside; the name it has there."""
+        if not stat.S_ISDIR(os.fstat(source).st_mode):
+            return self._write(lambda target: copy.file(source, target))
+        name = self._aside()
+        os.mkdir(name, 0o700, dir_fd=self._private())
+        with handles() as keep:
+            target = keep(os.open(name, _FOLDER, dir_fd=self._private()))
+            copy.fill(source, target, omitted=omitted)
+            copy.finish(target)
+        return name
+
+    def _write(self, write: Callable[[int], None]) -> str:
+        """Write a file aside; the name it has there."""
+        name = self._aside()
+        with handles() as keep:
+            write(keep(os.open(name, _NEW_FILE, 0o600, dir_fd=self._private())))
+        return name
+
+    def _put(self, taken: _Taken) -> None:
+        """Move one to its place: whatever lies there is not written to."""
+        last = posixpath.basename(taken.wanted.to)
+        if taken.link:
+            self._link(taken.link, taken.wanted)
+        elif taken.name:
+            with handles() as keep:
+                parent = keep(self._parent(taken.wanted))
+                if taken.folder:
+                    self._replace_folder(self._private(), taken.name, parent, last)
+                else:
+                    os.rename(taken.name, last, src_dir_fd=self._private(), dst_dir_fd=parent)
+
+    def _link(self, path: str, wanted: _Wanted) -> None:
+        name, private = self._aside(), self._private()
+        with handles() as keep:
+            to = posixpath.relpath(path, posixpath.dirname(wanted.to))
+            os.symlink(to, name, dir_fd=private)
+            if self.workspace.owner is not None:
+                os.chown(name, *self.workspace.owner, dir_fd=private, follow_symlinks=False)
+            parent = keep(self._parent(wanted))
+            last = posixpath.basename(wanted.to)
+            os.rename(name, last, src_dir_fd=private, dst_dir_fd=parent)
+
+    def _parent(self, wanted: _Wanted) -> int:
+        return self.workspace.make_folders(posixpath.dirname(wanted.to))
+
+    def _replace_folder(self, private: int, name: str, parent: int, last: str) -> None:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            # A folder that may not be written can not be moved away.
+            os.close(open_anyhow(parent, last))
+        swap(private, name, parent, last)
+
+    def _aside(self) -> str:
+        """A new name in the workspace's private folder; what is left by it goes at the end."""
+        self._names.append(f"in-{os.urandom(8).hex()}")
+        return self._names[-1]
+
+    def _private(self) -> int:
+        if self._handle < 0:
+            self._handle = os.open(PRIVATE, _FOLDER, dir_fd=self.workspace.handle)
+        return self._handle
+
+
+@contextmanager
+def _told(wanted: _Wanted) -> Iterator[None]:
+    """Turns what goes wrong with an input into a refusal that names it."""
+    try:
+        yield
+    except PathEscape as escape:
+        raise RunRefused(f"input {wanted.source[:200]!r}: {escape}") from escape
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunRefused(f"input {wanted.source[:200]!r}: {reason}") from error
+
+
+# Files of the host
+
+
+def _open_below(root: str, name: str) -> int:
+    folder = open_folder(root)
+    try:
+        return open_beneath(folder, name, _READ)
+    finally:
+        os.close(folder)
+
+
+def open_exactly(path: str) -> int:
+    """A handle of what lies at an absolute path, through no link at all; PathEscape or OSError."""
+    *folders, last = os.path.normpath(path).strip("/").split("/")
+    here = open_folder("/")
+    try:
+        for folder in folders:
+            deeper = open_beneath(here, folder, _PASS)
+            os.close(here)
+            here = deeper
+        return open_beneath(here, last or ".", _READ | os.O_NOFOLLOW)
+    finally:
+        os.close(here)

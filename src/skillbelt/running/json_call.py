@@ -1,0 +1,422 @@
+"""A skill as one function: JSON goes in, a script of the skill works on it, JSON comes out.
+
+Which script is settled first, by rules that never guess. It then runs as any command of the skill
+does: staged, asked for, provided for, sandboxed and recorded by the workbench.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from posixpath import basename, dirname, splitext
+from types import MappingProxyType
+from typing import Literal, NamedTuple, NoReturn
+
+from skillbelt.discovery.reading import walk
+from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
+from skillbelt.files.contain import check_relative
+from skillbelt.format.skill import Skill
+from skillbelt.permission.gate import Granted
+from skillbelt.permission.grants import Grants, capabilities_of, named_hosts
+from skillbelt.permission.rules import SHELL_TOOLS, Request
+from skillbelt.running.call import RunCall, RunResult
+from skillbelt.running.executor import Who, Workbench
+from skillbelt.sandbox.linux.identity import blocking_folder
+from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome, Running
+from skillbelt.sandbox.registry import WASM, name_for
+from skillbelt.text import one_line
+from skillbelt.values import Capabilities, Limits
+
+ExitKind = Literal["success", "failed", "timeout", "permission_denied"]
+INTERPRETERS = {".py": "python3", ".sh": "bash", ".bash": "bash", ".js": "node", ".mjs": "node",
+                ".ts": "node", ".mts": "node"}  # fmt: skip
+# What only one sandbox can run, without a build.
+_TYPED = (".ts", ".mts")
+# Linux takes no longer variable than 128 KiB with its name, and the sandbox has names of its own.
+MAX_VARIABLE_BYTES = 128_000
+_MAIN = ("main", "index", "script")
+_WASM = ("wasm/skill.wasm", "skill.wasm", "module.wasm")
+_SHOWN = 20
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_LIMITS = Limits()
+
+
+class ExitStatus(NamedTuple):
+    """How it ended. `code` is the script's own; None when it was not started, for the `reason`."""
+
+    kind: ExitKind
+    code: int | None = None
+    reason: str = ""
+
+
+class Execution(NamedTuple):
+    """What came of it. `output` is what stdout says as JSON, None when that is no JSON.
+
+    `permissions_used` are the declared tools that were granted; `enforced` says what was really
+    held, by which layer of the `sandbox`.
+    """
+
+    output: object
+    stdout: str
+    stderr: str
+    permissions_used: tuple[str, ...]
+    exit_status: ExitStatus
+    enforced: Mapping[str, str] = _NOTHING
+    sandbox: str = ""
+    duration_ms: int = 0
+    warnings: tuple[str, ...] = ()
+    limits_hit: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, object]:
+        """The result as JSON has it; what there is none of is left out, beside what is promised."""
+        status: dict[str, object] = {"kind": self.exit_status.kind, "code": self.exit_status.code}
+        if self.exit_status.reason:
+            status["reason"] = self.exit_status.reason
+        more = {
+            "sandbox": self.sandbox,
+            "warnings": list(self.warnings),
+            "limits_hit": list(self.limits_hit),
+        }
+        return {
+            "output": self.output,
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "permissions_used": list(self.permissions_used),
+            "exit_status": status,
+            "enforced": dict(self.enforced),
+            **{key: value for key, value in more.items() if value},
+        }
+
+
+class Target(NamedTuple):
+    """What would be executed: a path below the skill, and by what."""
+
+    mode: Literal["script", "wasm"]
+    path: str
+
+
+def execute(
+    workbench: Workbench,
+    skill: Skill,
+    input: object = None,
+    *,
+    who: Who,
+    script: str = "",
+    timeout_ms: int = 0,
+    wasm_module: str = "",
+    inputs: Sequence[Mapping[str, object]] = (),
+    arguments: Sequence[str] = (),
+    listener: Listener | None = None,
+    started: Callable[[Running], None] | None = None,
+) -> Execution:
+    """Run the skill on the input. A script that fails, or takes too long, is a result.
+
+    `inputs` are files for the run and `arguments` words for the script, as for `RunCall`; `started`
+    is given the run once it goes, to end it.
+
+    RunRefused, PathEscape, PermissionDenied and SandboxUnavailable mean that nothing was run; for
+    a model `denied` makes a result of the third. A `timeout_ms` of 0 is the one of the settings.
+    """
+    limits = workbench.settings.limits
+    target = detect(skill, input, script=script, wasm_module=wasm_module, limits=limits)
+    seconds, text = _seconds(timeout_ms, limits), _json(input)
+    command = (*_command(target), *arguments)
+    call = RunCall(command, timeout_seconds=seconds, stdin=text, inputs=inputs)
+    needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
+    if who.once:  # no text of a file is in what comes of it
+        who = who._replace(once="named")
+    grant = _Grant(workbench, skill, who, needs)
+    with workbench.ready(skill, call, who, grant, needs) as ready:
+        job, warnings = _prepared(ready.job, skill, text, limits)
+        ready = ready._replace(job=job, warnings=(*ready.warnings, *grant.warnings, *warnings))
+        outcome = workbench.carry_out(skill, ready, listener, started)
+        result = workbench.finish(ready, _shortened(outcome, limits.max_stream_bytes), who)
+    return _execution(outcome, result, grant.granted.tools, limits)
+
+
+def denied(error: PermissionDenied) -> Execution:
+    """The result for a model that asked for what it was not given."""
+    return Execution(
+        output=None,
+        stdout="",
+        stderr="",
+        permissions_used=(),
+        exit_status=ExitStatus("permission_denied", None, error.reason),
+    )
+
+
+# What is executed
+
+
+def detect(
+    skill: Skill,
+    input: object = None,
+    *,
+    script: str = "",
+    wasm_module: str = "",
+    limits: Limits = _LIMITS,
+) -> Target:
+    """What `execute` would take, from the files that are there; RunRefused when that is not clear.
+
+    In this order: the module or the script that is named; a WASM module; the script that the
+    input's `action` names; the one that `metadata.script` declares; the only one there is.
+    """
+    if script and wasm_module:
+        raise RunRefused("script and wasm_module are both given; only one can be executed")
+    if script.endswith(".wasm"):
+        script, wasm_module = "", script
+    paths = list(walk(skill, limits))
+    if wasm_module:
+        return Target("wasm", _named_module(wasm_module, paths, skill))
+    scripts = candidates(paths)
+    if script:
+        return Target("script", _named_script(script, paths, scripts, skill))
+    module = _module(paths, skill)
+    if module:
+        return Target("wasm", module)
+    return Target("script", _chosen(input, paths, scripts, skill))
+
+
+def candidates(paths: Iterable[str]) -> tuple[str, ...]:
+    """The scripts of a skill: those right in `scripts/`, and main, index and script elsewhere."""
+    return tuple(sorted(path for path in paths if _is_candidate(path)))
+
+
+def _is_candidate(path: str) -> bool:
+    folder, (stem, ending) = dirname(path), splitext(basename(path))
+    if ending not in INTERPRETERS or stem == "__init__":
+        return False
+    return folder == "scripts" or (folder in ("", "src") and stem in _MAIN)
+
+
+def _named_module(name: str, paths: Sequence[str], skill: Skill) -> str:
+    path = _contained(name, skill)
+    if path not in paths or not path.endswith(".wasm"):
+        raise RunRefused(f"skill {skill.name!r} has no WASM module {one_line(name)!r}")
+    return path
+
+
+def _module(paths: Sequence[str], skill: Skill) -> str:
+    """The WASM module of the skill; "" without one. What lies deeper belongs to something else."""
+    usual = [path for path in _WASM if path in paths]
+    if usual:
+        return usual[0]
+    found = [path for path in paths if path.endswith(".wasm") and dirname(path) in ("", "wasm")]
+    if len(found) > 1:
+        _refuse(skill, "has more than one WASM module", found, "give one as wasm_module")
+    return found[0] if found else ""
+
+
+def _named_script(name: str, paths: Sequence[str], scripts: Sequence[str], skill: Skill) -> str:
+    """The script of that path, or else the candidate of that name, with its ending or without."""
+    path = _contained(name, skill)
+    if path in paths:
+        return _runnable(path)
+    found = [one for one in scripts if name in (basename(one), splitext(basename(one))[0])]
+    if len(found) != 1:
+        fault = f"has {'more than one' if found else 'no'} script {one_line(name)!r}"
+        _refuse(skill, fault, found or scripts, "give one of them as script")
+    return found[0]
+
+
+def _contained(name: str, skill: Skill) -> str:
+    try:
+        return check_relative(name, skill.dir)
+    except PathEscape as escape:
+        raise PathEscape(name[:200], skill.dir, "leads out of the skill's folder") from escape
+
+
+def _runnable(path: str) -> str:
+    if splitext(path)[1] not in INTERPRETERS:
+        endings = ", ".join(INTERPRETERS)
+        raise RunRefused(f"{one_line(path)!r} can not be executed; a script ends in {endings}")
+    return path
+
+
+def _chosen(input: object, paths: Sequence[str], scripts: Sequence[str], skill: Skill) -> str:
+    action = input.get("action") if isinstance(input, dict) else None
+    found = [path for path in scripts if path.startswith("scripts/") and _stem(path) == action]
+    declared = "" if found else _declared(skill)
+    if declared:
+        return _named_script(declared, paths, scripts, skill)
+    found = found or list(scripts)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        places = "no script in scripts/ and no main, index or script with a known ending"
+        raise RunRefused(f"skill {skill.name!r} has nothing to execute: no .wasm, {places}")
+    _refuse(skill, "has more than one script", found, _advice(action))
+
+
+def _stem(path: str) -> str:
+    return splitext(basename(path))[0]
+
+
+def _declared(skill: Skill) -> str:
+    """What the skill says is its script; a value that is no text says nothing."""
+    value = skill.frontmatter.metadata.get("script")
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _advice(action: object) -> str:
+    known = f"; action {one_line(action[:80])!r} names none" if isinstance(action, str) else ""
+    return f"give one as script, or the input an action that is its name{known}"
+
+
+def _refuse(skill: Skill, fault: str, found: Sequence[str], remedy: str) -> NoReturn:
+    shown = ", ".join(map(one_line, found[:_SHOWN]))
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    there = f" ({shown}{more})" if found else ""
+    raise RunRefused(f"skill {skill.name!r} {fault}{there}; {remedy}")
+
+
+# How it runs
+
+
+def _command(target: Target) -> tuple[str, ...]:
+    """A module is its own program; a word without a slash would be looked for elsewhere."""
+    if target.mode == "wasm":
+        return (f"./{target.path}",)
+    path = target.path
+    return INTERPRETERS[splitext(path)[1]], path if not path.startswith("-") else f"./{path}"
+
+
+def _seconds(timeout_ms: int, limits: Limits) -> float:
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 0:
+        raise RunRefused(f"timeout_ms must be a whole number of at least 0, not {timeout_ms!r}")
+    wanted = timeout_ms / 1000 if timeout_ms else limits.exec_timeout_seconds
+    return min(wanted, limits.run_timeout_seconds)
+
+
+def _json(value: object) -> bytes:
+    try:
+        return json.dumps(value, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RunRefused(f"the input is not JSON: {one_line(str(error))}") from error
+
+
+class _Grant:
+    """What the run may do, once it is known which of the declared tools the skill may have."""
+
+    def __init__(self, workbench: Workbench, skill: Skill, who: Who, needs: str) -> None:
+        self._settings, self._gate = workbench.settings, workbench.gate_of(who)
+        self._skill = skill
+        self._sandboxed = name_for(skill, workbench.settings, needs) != "none"
+        self.granted = Granted(())
+        self.warnings: tuple[str, ...] = ()
+
+    def __call__(self, request: Request) -> Capabilities:
+        settings, declared = self._settings, self._skill.frontmatter.allowed_tools
+        self.granted = self._gate.declared(self._skill, request, sandboxed=self._sandboxed)
+        # A skill that was denied every tool it declares is not one that declares none.
+        empty = "deny" if declared else settings.empty_allowed_tools
+        if not declared and empty == "allow":
+            empty = self._undeclared(request)
+        given = Grants(read=settings.host_roots)
+        found = capabilities_of(self.granted.tools, given, empty_allowed_tools=empty)
+        read = tuple(path for path in found.read if _reachable(path))
+        ruled = {path: rule for path in read if (rule := self._gate.denied_below(request, path))}
+        read = tuple(path for path in read if path not in ruled)
+        self.warnings = (
+            *(f"not granted: {one_line(tool)}: {why}" for tool, why in self.granted.denied),
+            *(
+                f"{path} can not be read by runs"
+                for path in found.read
+                if path not in (*read, *ruled)
+            ),
+            *(
+                f"{path} is not opened to runs: a rule denies {one_line(rule.pattern)!r} in it; "
+                "give the files that are needed as inputs"
+                for path, rule in ruled.items()
+            ),
+        )
+        return found._replace(read=read, hosts=named_hosts(self.granted.tools))
+
+    def _undeclared(self, request: Request) -> Literal["allow", "deny"]:
+        """Whether a skill that declares nothing may start programs; a rule about that counts."""
+        said = self._gate.spoken_of(request, SHELL_TOOLS)
+        if said is None or said.allowed:
+            return "allow"
+        self.granted = self.granted._replace(denied=((SHELL_TOOLS[0], said.reason),))
+        return "deny"
+
+
+def _reachable(path: str) -> bool:
+    return os.path.isdir(path) and blocking_folder(os.path.join(path, "x")) is None
+
+
+def _prepared(job: Job, skill: Skill, text: bytes, limits: Limits) -> tuple[Job, tuple[str, ...]]:
+    """The job with what a script is told, and with room for what it answers."""
+    root = job.env["WORKSPACE_DIR"]
+    told = {
+        "SKILL_ID": skill.name,
+        "SKILL_NAME": skill.name,
+        "SKILL_ROOT": f"{job.env['SKILLS_DIR']}/{skill.name}",
+        "SKILL_WORKSPACE": root,
+        "TIMEOUT_MS": str(round(job.timeout_seconds * 1000)),
+    }
+    warnings: tuple[str, ...] = ()
+    if len(text) <= MAX_VARIABLE_BYTES:
+        told["SKILL_INPUT"] = text.decode()
+    else:
+        warnings = (f"SKILL_INPUT is not set: {len(text)} bytes; the input is on stdin alone",)
+    room = limits._replace(max_stream_bytes=_room(limits))
+    return job._replace(env={**job.env, **told}, limits=room), warnings
+
+
+def _room(limits: Limits) -> int:
+    return max(limits.max_stream_bytes, limits.max_output_file_bytes)
+
+
+# What came of it
+
+
+def _shortened(outcome: Outcome, most: int) -> Outcome:
+    """The outcome with as much of each stream as a result may hold."""
+    streams = (outcome.stdout, outcome.stderr)
+    stdout, stderr = (Captured(one.data[:most], one.total_bytes) for one in streams)
+    hit = {"max_stream_bytes"} if stdout.truncated or stderr.truncated else set()
+    named = tuple(sorted(hit.union(outcome.limits_hit)))
+    return outcome._replace(stdout=stdout, stderr=stderr, limits_hit=named)
+
+
+def _execution(
+    outcome: Outcome, result: RunResult, tools: tuple[str, ...], limits: Limits
+) -> Execution:
+    warnings = result.warnings
+    if outcome.stdout.truncated:
+        most = f"{_room(limits)} bytes (max_output_file_bytes)"
+        warnings = (*warnings, f"stdout is longer than {most}, so there is no output")
+    return Execution(
+        output=_output(outcome.stdout),
+        stdout=result.stdout,
+        stderr=result.stderr,
+        permissions_used=tools,
+        exit_status=_status(outcome),
+        enforced=result.enforced,
+        sandbox=result.sandbox,
+        duration_ms=result.duration_ms,
+        warnings=warnings,
+        limits_hit=result.limits_hit,
+    )
+
+
+def _output(stdout: Captured) -> object:
+    """All of stdout as one JSON value; None for anything else, half of it included."""
+    if stdout.truncated or not stdout.data.strip():
+        return None
+    try:
+        value: object = json.loads(stdout.data.decode(), parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _status(outcome: Outcome) -> ExitStatus:
+    kind: ExitKind = "failed" if outcome.exit_code else "success"
+    return ExitStatus("timeout" if outcome.timed_out else kind, outcome.exit_code)

@@ -1,0 +1,1 @@
+"""The packages that a skill's scripts need."""

@@ -1,0 +1,333 @@
+"""Rooms for installers: the system's strongest sandbox, an empty folder and the package index.
+
+Always that one, whatever sandbox runs are given: an installer is fed by strangers, and it fetches.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+from collections.abc import Container, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
+
+from skillbelt.errors import PathEscape, RunRefused, SandboxUnavailable
+from skillbelt.files.contain import open_beneath, open_folder
+from skillbelt.files.remove import remove_tree
+from skillbelt.running.packages.fetching import Missing
+from skillbelt.running.packages.installers import Step
+from skillbelt.running.packages.lockfiles import HOST
+from skillbelt.running.packages.shelves import Page, Shelf, page_of
+from skillbelt.running.staging import TreeCopy
+from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
+from skillbelt.sandbox.linux.identity import (
+    blocking_folder,
+    current_identity,
+    in_system,
+    interpreter,
+    run_identity,
+)
+from skillbelt.sandbox.linux.prefixes import shown_of
+from skillbelt.sandbox.macos.seatbelt import SeatbeltSandbox
+from skillbelt.sandbox.network.connection import Desk, Visit
+from skillbelt.sandbox.network.policy import Gate
+from skillbelt.sandbox.network.proxy import Egress, bridge
+from skillbelt.sandbox.network.request import Refused, Request
+from skillbelt.sandbox.protocol import Job, Mount, Sandbox, run
+from skillbelt.text import one_line
+from skillbelt.values import Capabilities, Limits
+
+_INSIDE, _NET, _TOOLS = "/install", "/run/net", "/run/tools"
+_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_PREFIX = "skillbelt-install-"
+_MOST_FILES = 500_000
+_SAID = 64 * 2**10
+_SLACK = 64 * 2**20
+_MACOS = sys.platform == "darwin"
+# Where every user can pass, for when ours is closed to the one who installs.
+_SHELTERS = ("/var/tmp", "/tmp")
+
+
+class SandboxedRooms:
+    """Rooms in bubblewrap, on macOS in seatbelt. An installer is bounded as runs are."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._sandbox: Sandbox = SeatbeltSandbox() if _MACOS else LinuxSandbox()
+
+    @property
+    def python(self) -> str:
+        """A Python that can be run inside."""
+        found = interpreter()
+        if found is None:
+            raise RunRefused("no Python can be run in the sandbox: install the system's python3")
+        return found.path
+
+    def folders_of(self, python: str) -> tuple[str, ...]:
+        """What that Python needs to be there inside; RunRefused when it can not be there."""
+        real = os.path.realpath(python)
+        if in_system(real):
+            return ()
+        closed = blocking_folder(real)
+        if closed is not None:
+            raise RunRefused(
+                f"{python} can not be used: packages are installed in a sandbox by uid "
+                f"{current_identity().uid}, to which {closed} is closed; use the system's python3"
+            )
+        shown = shown_of(real, os.path.dirname(os.path.dirname(real)))
+        if not shown:
+            raise RunRefused(
+                f"{python} can not be used: packages are installed in a sandbox, and what that "
+                "Python needs lies among private files; use the system's python3"
+            )
+        return shown
+
+    @contextmanager
+    def open(self, max_bytes: int) -> Iterator[SandboxedRoom]:
+        """A room, which is gone afterwards; RunRefused when no sandbox can hold an installer."""
+        reason = self._sandbox.unavailable()
+        if reason is not None:
+            raise RunRefused(
+                f"packages are installed inside {self._sandbox.name}, whatever the setting "
+                f"`sandbox` is, and it can not be used here, so nothing is installed: {reason}"
+            )
+        folder, handle = _new_folder()
+        try:
+            # What is downloaded, unpacked and installed. Whoever keeps it looks at its size, too.
+            most = 3 * max_bytes + _SLACK
+            limits = self._limits._replace(
+                max_workspace_bytes=most,
+                max_workspace_files=_MOST_FILES,
+                max_written_file_bytes=most,
+                max_network_bytes=max(max_bytes, self._limits.max_network_bytes),
+                max_stream_bytes=_SAID,
+            )
+            yield SandboxedRoom(folder, self._sandbox, limits, most)
+        finally:
+            remove_tree(folder)
+            os.close(handle)
+
+
+def _new_folder() -> tuple[str, int]:
+    """A folder of ours that the user who installs can reach, with one of theirs in it; and a lock.
+
+    What somebody who was killed has left there is cleared away.
+    """
+    owner = run_identity()
+    places = [tempfile.gettempdir(), *_SHELTERS]
+    for place in places:
+        if os.path.isdir(place) and blocking_folder(os.path.join(place, "x")) is None:
+            _remove_leftovers(place)
+            folder, handle = _locked_folder(place)
+            os.chmod(folder, 0o711)
+            for name, theirs in (("room", True), ("tools", False)):
+                path = os.path.join(folder, name)
+                os.mkdir(path, 0o700 if theirs else 0o755)
+                os.chmod(path, 0o700 if theirs else 0o755)
+                if theirs and owner is not None:
+                    os.chown(path, *owner)
+            return folder, handle
+    raise RunRefused(
+        f"the user that packages are installed by (uid {current_identity().uid}) can reach none of "
+        f"{', '.join(dict.fromkeys(places))}; set TMPDIR to a folder that it can pass through"
+    )
+
+
+def _locked_folder(place: str) -> tuple[str, int]:
+    """A new folder that nobody takes for a leftover, which it is until it is locked."""
+    while True:
+        folder = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
+        with suppress(FileNotFoundError):
+            handle = os.open(folder, _FOLDER)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.path.isdir(folder):
+                return folder, handle
+            os.close(handle)
+
+
+def _remove_leftovers(place: str) -> None:
+    for name in os.listdir(place):
+        path = os.path.join(place, name)
+        with suppress(OSError):
+            if not name.startswith(_PREFIX) or os.lstat(path).st_uid != os.geteuid():
+                continue
+            handle = os.open(path, _FOLDER | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_tree(path)
+            finally:
+                os.close(handle)
+
+
+class SandboxedRoom:
+    """One room: `folder` holds what is seen inside, and the programs that are shown there."""
+
+    def __init__(self, folder: str, sandbox: Sandbox, limits: Limits, most: int) -> None:
+        self._room = os.path.join(folder, "room")
+        self._tools = os.path.join(folder, "tools")
+        self._sandbox, self._limits, self._most = sandbox, limits, most
+
+    @property
+    def inside(self) -> str:
+        """Its path, as commands see it; they start there."""
+        return self._place(_INSIDE, self._room)
+
+    def _place(self, inside: str, outside: str) -> str:
+        return inside if self._sandbox.remaps else outside
+
+    def put(self, name: str, data: bytes) -> None:
+        """Put a file there. What a command left at that name is replaced, not written to."""
+        path = os.path.join(self._room, name)
+        handle, aside = tempfile.mkstemp(dir=os.path.dirname(self._tools))
+        with open(handle, "wb") as file:
+            file.write(data)
+            owner = run_identity()
+            if owner is not None:
+                os.fchown(file.fileno(), *owner)
+        if os.path.isdir(path) and not os.path.islink(path):
+            remove_tree(path)
+        os.rename(aside, path)
+
+    def shown(self, program: str) -> str:
+        """The path inside of a program of this machine; a copy of it, where that can be closed."""
+        real = os.path.realpath(program)
+        if in_system(real):
+            return real
+        copy = os.path.join(self._tools, os.path.basename(real))
+        if not os.path.exists(copy):
+            try:
+                shutil.copyfile(real, copy)
+            except OSError as error:
+                raise RunRefused(f"{program} can not be read: {error.strerror}") from error
+            os.chmod(copy, 0o555)
+        return os.path.join(self._place(_TOOLS, self._tools), os.path.basename(real))
+
+    def run(self, step: Step) -> tuple[int, str]:
+        """Run a command; how it ended and what it said. RunRefused when a limit ended it."""
+        with ExitStack() as stack:
+            tools = Mount(self._tools, self._place(_TOOLS, self._tools))
+            mounts = [Mount(self._room, self.inside, True), tools]
+            mounts += [Mount(path, path) for path in step.folders if not in_system(path)]
+            way: tuple[str, ...] = ()
+            if step.shelf is not None:
+                egress = stack.enter_context(self._egress(step.shelf))
+                net = self._place(_NET, egress.folder)
+                mounts.append(Mount(egress.folder, net))
+                way = bridge(os.path.join(net, "door"))
+            job = Job(
+                argv=step.argv,
+                env=step.env,
+                cwd=self.inside,
+                mounts=tuple(mounts),
+                workspace=self._room,
+                capabilities=Capabilities(processes=True),
+                limits=self._limits,
+                timeout_seconds=step.seconds,
+                bridge=way,
+            )
+            try:
+                outcome = run(self._sandbox, job)
+            except SandboxUnavailable as error:
+                raise RunRefused(f"packages can not be installed: {error}") from error
+        said = (outcome.stdout.data + outcome.stderr.data).decode("utf-8", "replace")
+        if outcome.timed_out:
+            raise TimeoutError
+        if outcome.limits_hit:
+            raise RunRefused(f"the installer was ended: {', '.join(outcome.limits_hit)}")
+        return outcome.exit_code, said
+
+    def _egress(self, shelf: Shelf) -> Egress:
+        owner = run_identity()
+        visits = partial(_Sale, shelf)
+        return Egress((HOST,), limits=self._limits, owner=owner and owner[0], visits=visits)
+
+    def read(self, path: str, most: int) -> bytes:
+        """A file that is there now; RunRefused when it is none."""
+        try:
+            with open(self._opened(path, _OPEN), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise RunRefused(f"the installer left no regular file {path}")
+                data = file.read(most + 1)
+        except (OSError, PathEscape) as error:
+            raise RunRefused(f"the installer left no {path}: {error}") from error
+        if len(data) > most:
+            raise RunRefused(f"the installer left more than {most} bytes in {path}")
+        return data
+
+    def names(self, path: str) -> list[str]:
+        """What lies in a folder there; nothing when there is none."""
+        with suppress(OSError, PathEscape):
+            handle = self._opened(path, _FOLDER)
+            try:
+                return sorted(os.listdir(handle))
+            finally:
+                os.close(handle)
+        return []
+
+    def copy(self, path: str, target: str, omitted: Container[str] = ()) -> None:
+        """Copy what is in a folder, as data; RunRefused for what is neither file nor folder."""
+        copying = TreeCopy("the packages", self._most, _MOST_FILES, runner=current_identity().uid)
+        with copying.reading("."):
+            source = self._opened(path, _FOLDER)
+            try:
+                goal = os.open(target, _FOLDER)
+                try:
+                    copying.fill(source, goal, omitted=omitted)
+                finally:
+                    os.close(goal)
+            finally:
+                os.close(source)
+
+    def _opened(self, path: str, flags: int) -> int:
+        top = open_folder(self._room)
+        try:
+            return open_beneath(top, path, flags)
+        finally:
+            os.close(top)
+
+
+class _Sale(Visit):
+    """A visit of an installer: it gets pages of the index, and there is nothing else."""
+
+    def __init__(
+        self, shelf: Shelf, client: socket.socket, gate: Gate, limits: Limits, desk: Desk
+    ) -> None:
+        super().__init__(client, gate, limits, desk)
+        self._shelf = shelf
+
+    def _do(self, request: Request, rest: bytes) -> None:
+        if request.tunnel or request.host != HOST:
+            raise Refused(f"{request.host} is not the package index, and only that can be reached")
+        method, path, _ = request.forward.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if method not in ("GET", "HEAD") or rest:
+            raise Refused(f"the package index is only read, and this is {one_line(method)[:20]}")
+        try:
+            self._send(self._shelf.page(path), method == "HEAD")
+        except Missing as missing:
+            status = missing.status if missing.status in (403, 404) else 502
+            data = f"{one_line(str(missing))}\n".encode("utf-8", "replace")
+            self._send(page_of(status, "text/plain; charset=utf-8", data))
+
+    def _send(self, page: Page, head: bool = False) -> None:
+        with closing(page.pieces):
+            self._say(page, head)
+
+    def _say(self, page: Page, head: bool) -> None:
+        size = "" if page.size is None else f"Content-Length: {page.size}\r\n"
+        self._client.settimeout(self._limits.network_idle_seconds)
+        self._client.sendall(
+            f"HTTP/1.1 {page.status} Answer\r\nContent-Type: {page.type}\r\n{size}"
+            "Connection: close\r\n\r\n".encode("latin-1")
+        )
+        if head:
+            return
+        with suppress(Missing):  # the connection ends before the bytes are all there
+            for piece in page.pieces:
+                self._desk.spend(len(piece))
+                self._client.sendall(piece)

@@ -1,0 +1,265 @@
+"""Fetching from the user's package index, and from nowhere else.
+
+This runs outside any sandbox, so that what an index is told about the user stays outside. It reads
+answers as bytes and follows a redirect only to where files may come from.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from email.message import Message
+from http.client import HTTPException
+from ipaddress import ip_address
+from typing import IO, NamedTuple
+from urllib.error import URLError
+from urllib.parse import unquote, urljoin, urlsplit
+
+from skillbelt.errors import RunRefused
+from skillbelt.hosts import Address, Private, Rule, address_of, host_name, parse_rule
+from skillbelt.running.packages.indexes import Index, Indexes, origin, without_user
+from skillbelt.text import one_line, shorten
+
+_CHUNK = 256 * 2**10
+_MAX_REDIRECTS = 5
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+class Missing(Exception):
+    """There is nothing at that address; `status` is what was answered."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Pieces:
+    """The bytes of an answer, as they come; closed by whoever is done with them."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            piece = self._source.read(_CHUNK)
+        except (OSError, HTTPException) as error:
+            raise Missing(502, f"the connection broke: {error}") from error
+        if not piece:
+            raise StopIteration
+        return piece
+
+    def close(self) -> None:
+        """Let go of the file or connection behind them."""
+        self._source.close()
+
+
+class Fetched(NamedTuple):
+    """What came: where it was at last, of what type, its size (None: unknown), and the bytes."""
+
+    url: str
+    type: str
+    size: int | None
+    pieces: Pieces
+
+    def whole(self, most: int) -> bytes:
+        """All of it; Missing when that is too much."""
+        data = bytearray()
+        with closing(self.pieces):
+            for piece in self.pieces:
+                data += piece
+                if len(data) > most:
+                    raise Missing(502, f"{self.url} has more than {most} bytes")
+        return bytes(data)
+
+
+class Fetcher:
+    """Fetches for one set of indexes. `hosts` are further ones that files may come from."""
+
+    def __init__(
+        self,
+        indexes: Indexes,
+        *,
+        hosts: Iterable[str] = (),
+        environ: Mapping[str, str],
+        timeout_seconds: float = 60.0,
+        open_default: bool = False,
+    ) -> None:
+        every = [*indexes.first, *indexes.scopes.values(), *filter(None, (indexes.main,))]
+        pages = [Index(one) for one in indexes.links if urlsplit(one).scheme in ("http", "https")]
+        self._origins = {index.origin: index.authorization for index in (*pages, *every)}
+        self._rules = tuple(map(_rule, hosts))
+        # An installer's own default index may keep its files elsewhere, at a place it names.
+        self._anywhere = open_default
+        self._seconds = timeout_seconds
+        self._proxies = _proxies(environ)
+        self._authorities = indexes.authorities
+        self.faults: list[str] = []
+
+    def get(self, url: str, accept: str = "*/*") -> Fetched:
+        """What is at the address; Missing when nothing is, or it may not be asked.
+
+        Why it can not be fetched is among the `faults` then, unless it is just not there.
+        """
+        try:
+            return self._get(url, accept)
+        except Missing as missing:
+            if missing.status not in (404, 410):
+                self.faults.append(str(missing))
+            raise
+
+    def _get(self, url: str, accept: str) -> Fetched:
+        if urlsplit(url).scheme == "file":
+            return _local(unquote(urlsplit(url).path))
+        for _ in range(_MAX_REDIRECTS + 1):
+            self._check(url)
+            answer = self._open(url, accept)
+            if answer.status not in _REDIRECTS:
+                return self._fetched(url, answer)
+            with closing(answer):
+                url = urljoin(url, answer.headers.get("location", ""))
+        raise Missing(502, f"{_shown(url)} has more than {_MAX_REDIRECTS} redirects")
+
+    def _check(self, url: str) -> None:
+        """Missing unless files may come from there."""
+        if origin(url) in self._origins:
+            return
+        scheme, host, port = origin(url)
+        try:
+            name = host_name(host)
+        except ValueError as error:
+            raise Missing(403, f"{_shown(url)} names no host") from error
+        if scheme in ("http", "https") and any(rule.covers(name, port) for rule in self._rules):
+            return
+        if not (self._anywhere and scheme == "https" and self._is_safe(name, port)):
+            raise Missing(
+                403,
+                f"{name} is not your package index; if it hands out files from there, "
+                f"set package_hosts to {name}",
+            )
+
+    def _is_safe(self, host: str, port: int) -> bool:
+        """Whether every address of the host is public, or one where an index itself is."""
+        own = {address for origin in self._origins for address in _addresses(*origin[1:])}
+        found = _addresses(host, port)
+        return bool(found) and not any(
+            Private().fault(address) for address in found if address not in own
+        )
+
+    def _open(self, url: str, accept: str) -> _Answer:
+        headers = {"Accept": accept, "User-Agent": "skillbelt", "Accept-Encoding": "identity"}
+        authorization = self._origins.get(origin(url), "")
+        if authorization:
+            headers["Authorization"] = authorization
+        handlers: list[urllib.request.BaseHandler] = [
+            urllib.request.ProxyHandler(_for_host(self._proxies, url)),
+            urllib.request.HTTPSHandler(context=_context(self._authorities)),
+            _Plain(),
+        ]
+        opener = urllib.request.OpenerDirector()
+        for handler in (*handlers, urllib.request.HTTPHandler(), _Errors()):
+            opener.add_handler(handler)
+        try:
+            request = urllib.request.Request(url, headers=headers)
+            found = opener.open(request, timeout=self._seconds)
+        except (URLError, OSError, HTTPException, ValueError) as error:
+            reason = one_line(str(getattr(error, "reason", "") or error))
+            raise Missing(502, f"{_shown(url)}: {shorten(reason, 200)}") from error
+        if found is None:
+            raise Missing(502, f"{_shown(url)} can not be asked")
+        return found  # type: ignore[no-any-return]
+
+    def _fetched(self, url: str, answer: _Answer) -> Fetched:
+        if answer.status != 200:
+            answer.close()
+            raise Missing(answer.status, f"{_shown(url)} answered {answer.status}")
+        length = answer.headers.get("content-length", "")
+        size = int(length) if length.isdigit() else None
+        kind = answer.headers.get_content_type()
+        return Fetched(url, kind, size, Pieces(answer))
+
+
+class _Answer(IO[bytes]):
+    status: int
+    headers: Message
+
+
+class _Plain(urllib.request.BaseHandler):
+    """Leaves every answer as it is: redirects and errors are looked at where they are known."""
+
+    def http_response(self, request: object, response: object) -> object:
+        """The answer itself."""
+        return response
+
+    https_response = http_response
+
+
+class _Errors(urllib.request.UnknownHandler):
+    """Names a kind of address that nobody knows."""
+
+
+def _local(path: str) -> Fetched:
+    try:
+        if os.path.isdir(path):
+            path = os.path.join(path, "index.html")
+        file = open(path, "rb")  # noqa: SIM115 - closed when it is read
+    except OSError as error:
+        raise Missing(404, f"{path}: {error.strerror}") from error
+    kind = "text/html" if path.endswith((".html", ".htm")) else "application/octet-stream"
+    return Fetched(f"file://{path}", kind, os.fstat(file.fileno()).st_size, Pieces(file))
+
+
+def _rule(text: str) -> Rule:
+    try:
+        return parse_rule(text)
+    except ValueError as error:
+        raise RunRefused(f"package_hosts: {text!r} is not a host: {error}") from error
+
+
+def _addresses(host: str, port: int) -> list[Address]:
+    literal = address_of(host)
+    if literal:
+        return [literal]
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return [ip_address(str(entry[4][0])) for entry in found]
+    except (OSError, ValueError):
+        return []
+
+
+def _proxies(environ: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    for name in ("http", "https", "no"):
+        key = f"{name}_proxy"
+        value = environ.get(key) or environ.get(key.upper()) or ""
+        if not value and name != "no":
+            value = environ.get("all_proxy") or environ.get("ALL_PROXY") or ""
+        if value:
+            found[name] = value
+    return found
+
+
+def _for_host(proxies: Mapping[str, str], url: str) -> dict[str, str]:
+    host = urlsplit(url).netloc.rpartition("@")[2]
+    with suppress(ValueError):
+        if urllib.request.proxy_bypass_environment(host, dict(proxies)):  # type: ignore[attr-defined]
+            return {}
+    return {name: value for name, value in proxies.items() if name != "no"}
+
+
+def _context(authorities: Iterable[str]) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    for path in authorities:
+        with suppress(OSError, ssl.SSLError):
+            context.load_verify_locations(cafile=path)
+    return context
+
+
+def _shown(url: str) -> str:
+    return shorten(one_line(without_user(url)), 200)

@@ -1,0 +1,55 @@
+"""The packages for a run: found out, asked for, then installed; in that order and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+
+from skillbelt.permission.gate import Gate
+from skillbelt.permission.packages import Environment
+from skillbelt.permission.rules import Request
+from skillbelt.running.cleanup import held_environment
+from skillbelt.running.packages.confined import SandboxedRooms
+from skillbelt.running.packages.declared import Needs, describe, names_of
+from skillbelt.running.packages.environments import plan, provide
+from skillbelt.running.questions import install_request
+from skillbelt.settings import Settings, process_environment
+
+
+def packages_for(
+    needs: Needs,
+    request: Request,
+    gate: Gate,
+    settings: Settings,
+    cache_dir: str,
+    progress: Callable[[str], None] | None = None,
+) -> AbstractContextManager[Environment]:
+    """The environment for what is needed, held for the block; `request` is that of the run.
+
+    PermissionDenied when the packages are not allowed, RunRefused when they can not be had.
+    """
+    named = named_request(request, needs)
+    if gate.rules.decide(named)[0] == "deny":
+        gate.require(named)  # what is denied by its name is not even looked for
+    planned = plan(
+        needs,
+        cache_dir,
+        rooms=SandboxedRooms(settings.limits),
+        environ=process_environment(),
+        offline=settings.offline,
+        allow_builds=settings.allow_builds,
+        hosts=settings.package_hosts,
+        timeout_seconds=settings.limits.install_timeout_seconds,
+        max_bytes=settings.limits.max_packages_bytes,
+        progress=progress,
+    )
+    packages = tuple(one.text for one in planned.lock.packages)
+    gate.require(install_request(request, needs, packages))
+    return held_environment(partial(provide, planned))
+
+
+def named_request(request: Request, needs: Needs) -> Request:
+    """The request for what is declared, by the names alone."""
+    about = f"install {describe(needs)} for the skill {request.skill}"
+    return request._replace(type="install", patterns=names_of(needs), always=(), summary=about)

@@ -1,0 +1,650 @@
+"""A skill's files in a workspace: copied, checked against their hash, and not to be written.
+
+A copy lies at a name that is made from what is in it, and is never written again. A skill that
+changed is another copy beside it: whoever was asked for the one runs the one.
+
+Everything is opened by one name at a time below a handle, through no link, so whoever changes the
+source meanwhile can make staging fail but not lead it elsewhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import marshal
+import os
+import stat
+import time
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple, NoReturn
+
+from skillbelt.discovery.fingerprint import combined, executable_fact, fingerprint, link_fact
+from skillbelt.errors import LoadError, PathEscape, RunRefused
+from skillbelt.files.contain import MAX_PATH_PARTS
+from skillbelt.files.manifest import SKIPPED, is_skill_file
+from skillbelt.files.reach import open_dir, open_file
+from skillbelt.files.remove import remove_tree
+from skillbelt.format.skill import Skill
+from skillbelt.running.cleanup import COPIES
+from skillbelt.running.workspace import (
+    LINKS,
+    PRIVATE,
+    REPLACED,
+    VENV,
+    Metadata,
+    Stage,
+    Workspace,
+    checked_name,
+)
+from skillbelt.values import Diagnostic, Limits
+
+_LIMITS = Limits()
+_CHUNK = 2**20
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A pipe that lies there is not waited for, a terminal not taken.
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_RESERVED = (*LINKS, VENV)
+_FRESH_NS = 100_000_000  # two changes this near to each other may bear the same time
+_RENAME_EXCHANGE = 2
+_KINDS = {
+    stat.S_IFIFO: "is a named pipe",
+    stat.S_IFSOCK: "is a socket",
+    stat.S_IFCHR: "is a device",
+    stat.S_IFBLK: "is a device",
+    stat.S_IFLNK: "became a link while it was copied",
+}
+
+
+class Staged(NamedTuple):
+    """A skill that can be run. `home` is the path of its copy in the workspace.
+
+    `hash` is that of the copy, by the rules of `fingerprint`. The stamps say how the copy and its
+    `source` looked when it was staged.
+    """
+
+    path: str
+    hash: str
+    reused: bool
+    home: str
+    source: str
+    copy_stamp: str
+    source_stamp: str
+    diagnostics: tuple[Diagnostic, ...] = ()
+    fence: str = ""
+
+
+def stage(
+    workspace: Workspace, skill: Skill, limits: Limits = _LIMITS, *, expected_hash: str = ""
+) -> Staged:
+    """The skill in the workspace: the copy of an earlier call, if nothing has changed since.
+
+    RunRefused, with nothing staged, for what can not be copied safely, for too much, and when the
+    copy does not have the hash that is expected.
+    """
+    name = checked_name(skill.name)
+    if not os.path.isabs(skill.location):
+        raise RunRefused(f"skill {name!r} was made from text and has no files to run")
+    most, folder, fence = limits.max_manifest_files, skill.dir, skill.fence
+    if skill.origin.kind == "mcp":
+        folder, expected_hash = _fetched(skill, limits, expected_hash)
+        fence = folder
+    seen = _source_stamp(folder, most)
+    job = _Staging(
+        workspace=workspace,
+        name=name,
+        source=folder,
+        seen=seen,
+        limits=limits,
+        expected=expected_hash,
+        fence=fence,
+    )
+    metadata = workspace.metadata()
+    kept = job.current(metadata)
+    reused = kept is not None
+    if kept is None:
+        with workspace.locked() as metadata:
+            kept, reused = job.run(metadata)
+    _expect(name, kept.hash, expected_hash)
+    home = f"{kept.copy}/{name}"
+    return Staged(
+        path=os.path.join(workspace.path, home),
+        hash=kept.hash,
+        reused=reused,
+        home=home,
+        source=folder,
+        copy_stamp=metadata.copies.get(kept.copy, ""),
+        source_stamp=seen.text,
+        diagnostics=tuple(_shadowed(folder)),
+        fence=fence,
+    )
+
+
+def check_unchanged(workspace: Workspace, staged: Staged, limits: Limits = _LIMITS) -> None:
+    """RunRefused unless the copy is as it was made, and the skill is what was copied.
+
+    What was approved is the copy. Whoever looked at the skill itself while being asked may have
+    seen something else, and is asked again.
+    """
+    name, most = os.path.basename(staged.home), limits.max_manifest_files
+    found = _copy_stamp(workspace, staged.home, most)
+    if not found or found != staged.copy_stamp:
+        raise RunRefused(
+            f"skill {name!r}: its copy with the hash {staged.hash} was changed after it was made; "
+            "nothing was run; try again, and it is copied anew"
+        )
+    seen = _source_stamp(staged.source, most)
+    if seen.text and seen.text == staged.source_stamp:
+        return
+    job = _Staging(
+        workspace=workspace,
+        name=name,
+        source=staged.source,
+        seen=seen,
+        limits=limits,
+        expected="",
+        fence=staged.fence,
+    )
+    there = job.hash()
+    if there != staged.hash:
+        raise RunRefused(
+            f"skill {name!r} changed while its run was asked for: what was asked for has the hash "
+            f"{staged.hash}, what is there now has {there}; nothing was run; try again, and it is "
+            "asked for as it is now"
+        )
+
+
+def _fetched(skill: Skill, limits: Limits, expected: str) -> tuple[str, str]:
+    """The files of a skill of another server, and the hash that they must have."""
+    from skillbelt.discovery.listed_files import folder
+
+    try:
+        return folder(skill), expected or fingerprint(skill, limits)
+    except LoadError as error:
+        raise RunRefused(f"skill {skill.name!r} can not be brought here: {error}") from error
+
+
+def _expect(name: str, found: str, expected: str) -> None:
+    if expected and found != expected:
+        raise RunRefused(
+            f"skill {name!r} is not what was approved: its files have the hash {found}, "
+            f"not {expected}; look at what changed and load it again"
+        )
+
+
+def _shadowed(folder: str) -> Iterator[Diagnostic]:
+    for name in _RESERVED:
+        path = os.path.join(folder, name)
+        if os.path.lexists(path):
+            message = f"{name!r} is hidden in a run: the workspace has its own there"
+            yield Diagnostic(
+                code="entry-hidden",
+                severity="warning",
+                path=path,
+                line=None,
+                message=message,
+                remedy="give it another name",
+            )
+
+
+# Telling whether anything changed
+
+
+class Stamp(NamedTuple):
+    """A hash over the names, kinds, sizes and times in a tree; empty when they say nothing.
+
+    It is not `settled` when the last change is so near that another would bear the same time.
+    """
+
+    text: str
+    settled: bool = False
+
+
+def stamp(
+    folder: str, most: int, *, skipped: Container[str] = (), closed: Container[str] = ()
+) -> Stamp:
+    """How a tree looks; empty for more than `most`, and when something can not be looked at.
+
+    Folders in `skipped` are left out everywhere, of those in `closed` at the top only the insides.
+    """
+    rows: list[tuple[object, ...]] = []
+    try:
+        rows.append(("", os.stat(folder).st_mode))
+        newest = _look(folder, most, skipped, closed, rows)
+    except OSError:
+        return Stamp("")
+    if len(rows) > most + 1:
+        return Stamp("")
+    rows.sort()
+    # As quick as it gets, and in this version always the same for the same rows.
+    text = hashlib.sha256(marshal.dumps(rows, 2)).hexdigest()
+    return Stamp(text, newest <= time.time_ns() - _FRESH_NS)
+
+
+def _look(
+    folder: str,
+    most: int,
+    skipped: Container[str],
+    closed: Container[str],
+    rows: list[tuple[object, ...]],
+) -> int:
+    """Add a row for each entry; the time of the newest change."""
+    newest, pending = 0, [""]
+    while pending and len(rows) <= most + 1:
+        below = pending.pop()
+        with os.scandir(f"{folder}/{below}") as listing:
+            for entry in islice(listing, most + 1):
+                info = entry.stat(follow_symlinks=False)
+                name = entry.name
+                if not entry.is_dir(follow_symlinks=False):
+                    changed = info.st_ctime_ns
+                    newest = max(newest, changed)
+                    rows.append(
+                        (
+                            below + name,
+                            info.st_mode,
+                            info.st_size,
+                            info.st_ino,
+                            info.st_mtime_ns,
+                            changed,
+                        )
+                    )
+                elif not below and name in closed:
+                    rows.append((name, stat.S_IFMT(info.st_mode), info.st_uid))
+                elif name not in skipped:
+                    rows.append((below + name, info.st_mode))
+                    pending.append(f"{below}{name}/")
+    return newest
+
+
+def _source_stamp(folder: str, most: int) -> Stamp:
+    # What a linked SKILL.md holds may change without a trace in the folder.
+    with suppress(OSError), os.scandir(folder) as entries:
+        if any(is_skill_file(entry.name) and entry.is_symlink() for entry in entries):
+            return Stamp("")
+    return stamp(folder, most, skipped=SKIPPED)
+
+
+def _copy_stamp(workspace: Workspace, home: str, most: int) -> str:
+    path = os.path.join(workspace.path, home)
+    if os.path.islink(path) or os.path.islink(os.path.dirname(path)):
+        return ""
+    # Four entries of the workspace's own come on top of the skill's.
+    return stamp(path, most + len(_RESERVED), closed=(VENV,)).text
+
+
+class _Staging(NamedTuple):
+    """One skill that is being staged, by whoever holds the workspace's lock."""
+
+    workspace: Workspace
+    name: str
+    source: str
+    seen: Stamp
+    limits: Limits
+    expected: str
+    fence: str = ""
+
+    def current(self, metadata: Metadata) -> Stage | None:
+        """What was staged before, if nothing has changed since."""
+        kept = metadata.staged.get(self.name)
+        same = (
+            kept is not None
+            and self.seen.settled
+            and (kept.source, kept.source_stamp) == (self.source, self.seen.text)
+            and self.is_whole(metadata, kept.copy)
+        )
+        return kept if same else None
+
+    def is_whole(self, metadata: Metadata, copy: str) -> bool:
+        """Whether there is a copy of that name, and it is as it was when it was made."""
+        known = metadata.copies.get(copy)
+        most = self.limits.max_manifest_files
+        return bool(known) and known == _copy_stamp(self.workspace, f"{copy}/{self.name}", most)
+
+    def run(self, metadata: Metadata) -> tuple[Stage, bool]:
+        """What is staged now, and whether it was there already."""
+        kept = self.current(metadata)
+        if kept is not None:  # another was quicker
+            return kept, True
+        aside = f"new-{os.urandom(8).hex()}"
+        try:
+            copy = self.build(aside)
+            _expect(self.name, copy.hash(), self.expected)
+            name = f"{COPIES}{copy.content(self.name)}"
+            reused = self.is_whole(metadata, name)
+            if not reused:
+                self.place(aside, name)
+                most = self.limits.max_manifest_files
+                stamped = _copy_stamp(self.workspace, f"{name}/{self.name}", most)
+                metadata.copies[name] = stamped
+        except BaseException:
+            self.discard(aside)
+            raise
+        if reused:
+            self.discard(aside)
+        stage = Stage(self.source, copy.hash(), name, self.seen.text if self.seen.settled else "")
+        self.supersede(metadata, stage)
+        return stage, reused
+
+    def open_linked(self, name: str) -> int:
+        """A handle of the SKILL.md, which may be a link, as far as the fence goes."""
+        return open_file(os.path.join(self.source, name), self.fence)
+
+    def supersede(self, metadata: Metadata, stage: Stage) -> None:
+        """Remember what is staged; what it replaces goes as soon as nobody can be using it."""
+        before = metadata.staged.get(self.name)
+        metadata.staged[self.name] = stage
+        if before is not None and before.copy != stage.copy:
+            mark = os.path.join(self.workspace.path, PRIVATE, REPLACED)
+            os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def hash(self) -> str:
+        """The hash of the skill as it is now; nothing is left of finding it out."""
+        aside = f"new-{os.urandom(8).hex()}"
+        try:
+            return self.build(aside).hash()
+        finally:
+            self.discard(aside)
+
+    def discard(self, aside: str) -> None:
+        remove_tree(os.path.join(self.workspace.path, PRIVATE, aside))
+
+    def build(self, aside: str) -> TreeCopy:
+        """Copy the skill below a private folder, with the links and `.venv` it gets."""
+        limits = self.limits
+        copy = TreeCopy(
+            f"skill {self.name!r}",
+            limits.max_staged_bytes,
+            limits.max_manifest_files,
+            self.source,
+            skill_file=self.open_linked,
+        )
+        with handles() as keep, copy.reading("."):
+            source = keep(open_dir(self.source, self.fence))
+            private = keep(os.open(PRIVATE, _FOLDER, dir_fd=self.workspace.handle))
+            os.mkdir(aside, 0o700, dir_fd=private)
+            parent = keep(os.open(aside, _FOLDER, dir_fd=private))
+            os.mkdir(self.name, 0o700, dir_fd=parent)
+            target = keep(os.open(self.name, _FOLDER, dir_fd=parent))
+            copy.fill(source, target, skipped=SKIPPED, unwritten=_RESERVED)
+            for name, place in LINKS.items():
+                os.symlink(f"../../{place}", name, dir_fd=target)
+            os.mkdir(VENV, 0o700, dir_fd=target)
+            self.workspace.give(keep(os.open(VENV, _FOLDER, dir_fd=target)))
+            copy.finish(target)
+        return copy
+
+    def place(self, aside: str, name: str) -> None:
+        """Put the copy where it belongs, in one step; what was there is damaged, and kept aside."""
+        with handles() as keep:
+            private = keep(os.open(PRIVATE, _FOLDER, dir_fd=self.workspace.handle))
+            made = keep(os.open(aside, _FOLDER, dir_fd=private))
+            with suppress(FileNotFoundError, NotADirectoryError):
+                # Only a folder that may be written can be moved to another.
+                os.fchmod(keep(os.open(name, _FOLDER, dir_fd=self.workspace.handle)), 0o755)
+            swap(private, aside, self.workspace.handle, name)
+            os.fchmod(made, 0o555)
+
+
+@contextmanager
+def handles() -> Iterator[Callable[[int], int]]:
+    """Gives a function that keeps a handle until the end."""
+    kept: list[int] = []
+
+    def keep(handle: int) -> int:
+        kept.append(handle)
+        return handle
+
+    try:
+        yield keep
+    finally:
+        for handle in kept:
+            os.close(handle)
+
+
+def swap(source: int, name: str, target: int, to: str) -> None:
+    """Move `name` to `to`, in one step; what was there comes to be `name`."""
+    exchange = _exchange()
+    if exchange is not None and exchange(source, name, target, to):
+        return
+    try:
+        # Elsewhere, and where nothing was there.
+        old = f"old-{os.urandom(8).hex()}"
+        os.rename(to, old, src_dir_fd=target, dst_dir_fd=source)
+    except FileNotFoundError:
+        old = ""
+    os.rename(name, to, src_dir_fd=source, dst_dir_fd=target)
+    if old:
+        os.rename(old, name, src_dir_fd=source, dst_dir_fd=source)
+
+
+@lru_cache(maxsize=1)
+def _exchange() -> Callable[[int, str, int, str], bool] | None:
+    """The system call as a function that says whether it was done; None without it."""
+    import ctypes
+
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):
+        return None
+
+    def exchange(source: int, name: str, target: int, to: str) -> bool:
+        paths = [ctypes.c_char_p(os.fsencode(path)) for path in (name, to)]
+        failed = call(source, paths[0], target, paths[1], ctypes.c_uint(_RENAME_EXCHANGE))
+        return not failed
+
+    return exchange
+
+
+# Copying
+
+
+class TreeCopy:
+    """Copies files and trees within bounds, and knows what it copied.
+
+    `root` is where the tree lies, for links that say so. `runner` is the user whose hard links are
+    copied; any other's could be somebody's secret. `skill_file` opens a SKILL.md that is a link,
+    which is copied as what it leads to. `give` is called with a handle of each
+    file and folder it makes. Without it, files come to be 0444 or 0555 and folders 0555; with it,
+    0644, 0755 and 0755.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        most_bytes: int,
+        most_entries: int,
+        root: str = "",
+        runner: int | None = None,
+        give: Callable[[int], None] | None = None,
+        skill_file: Callable[[str], int] | None = None,
+    ) -> None:
+        self.skill_file = skill_file
+        self.what, self.root, self.runner, self.give = what, root, runner, give
+        self.most_bytes, self.most_entries = most_bytes, most_entries
+        self.bytes = self.entries = 0
+        self._rows: list[tuple[str, str, str]] = []
+        self._facts: list[str] = []
+        self._skipped: Container[str] = ()
+
+    def rows(self) -> tuple[tuple[str, str, str], ...]:
+        """The path, the kind and the hash or target of everything that was copied, in order."""
+        return tuple(sorted(self._rows))
+
+    def hash(self) -> str:
+        """The hash `fingerprint` gives for what was copied."""
+        digest = hashlib.sha256()
+        for path, kind, sha256 in sorted(self._rows):
+            if kind in ("file", "program"):
+                digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
+                digest.update(bytes.fromhex(sha256))
+        return combined(f"sha256:{digest.hexdigest()}", self._facts)
+
+    def content(self, name: str) -> str:
+        """What stands for a copy of that name: another for anything in it that is another."""
+        whole = repr((name, sorted(self._rows)))
+        return hashlib.sha256(whole.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+    def fill(
+        self,
+        source: int,
+        target: int,
+        *,
+        skipped: Container[str] = (),
+        unwritten: Container[str] = (),
+        omitted: Container[str] = (),
+    ) -> None:
+        """Copy what is in a folder to another; RunRefused for links out and what is no file.
+
+        Folders in `skipped` are left out wherever they are. Of what is at the top, the `omitted` is
+        left out, and the `unwritten` is read but not copied, a link there not even read.
+        """
+        self._skipped = skipped
+        for entry in self._entries(source):
+            if entry.name not in omitted:
+                to = None if entry.name in unwritten else target
+                self._entry(source, to, entry, entry.name)
+
+    def file(self, source: int, target: int | None, path: str = "") -> None:
+        """Copy from a handle of a regular file to another; both stay open."""
+        info = os.fstat(source)
+        if not stat.S_ISREG(info.st_mode):
+            self.refuse(path, _KINDS.get(stat.S_IFMT(info.st_mode), "is no regular file"))
+        if self.runner is not None and info.st_nlink > 1 and info.st_uid != self.runner:
+            self.refuse(path, "is a hard link to the file of another user")
+        size = min(info.st_size + 1, _CHUNK)
+        self.stream(lambda: os.read(source, size), target, path, bool(info.st_mode & 0o111))
+
+    def stream(
+        self,
+        read: Callable[[], bytes],
+        target: int | None,
+        path: str = "",
+        program: bool = False,
+    ) -> None:
+        """Copy what is read to a handle of a new file."""
+        digest = hashlib.sha256()
+        while chunk := read():
+            self._count_bytes(len(chunk))
+            digest.update(chunk)
+            _write(target, chunk)
+        self._rows.append((path, "program" if program else "file", digest.hexdigest()))
+        if program:
+            self._facts.append(executable_fact(path))
+        if target is not None:
+            self.finish(target, program)
+
+    @contextmanager
+    def reading(self, path: str) -> Iterator[None]:
+        """Turns what the system says while copying into a refusal that names the path."""
+        try:
+            yield
+        except PathEscape as error:
+            raise RunRefused(f"{self.what}: {error}") from error
+        except OSError as error:
+            changed = error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT)
+            why = "changed while it was copied" if changed else f"can not be copied: {error}"
+            raise RunRefused(f"{self.what}: {path!r} {why}") from error
+
+    def refuse(self, path: str, why: str) -> NoReturn:
+        """Raise RunRefused about a path."""
+        raise RunRefused(f"{self.what}: {path!r} {why}" if path else f"{self.what} {why}")
+
+    def _entry(self, source: int, target: int | None, entry: os.DirEntry[str], path: str) -> None:
+        with self.reading(path):
+            if entry.is_symlink():
+                self._link(source, target, entry.name, path)
+            elif not entry.is_dir(follow_symlinks=False):
+                self._plain(source, target, entry, path)
+            elif entry.name not in self._skipped:
+                self._folder(source, target, entry.name, path)
+
+    def _entries(self, folder: int) -> list[os.DirEntry[str]]:
+        with os.scandir(folder) as listing:
+            found = list(islice(listing, self.most_entries - self.entries + 1))
+        self.entries += len(found)
+        if self.entries > self.most_entries:
+            self.refuse("", f"has more than {self.most_entries:,} files and folders")
+        return found
+
+    def _folder(self, source: int, target: int | None, name: str, path: str) -> None:
+        if path.count("/") >= MAX_PATH_PARTS:
+            self.refuse(path, f"is nested deeper than {MAX_PATH_PARTS} folders")
+        with handles() as keep:
+            deeper = keep(os.open(name, _FOLDER, dir_fd=source))
+            to = None
+            if target is not None:
+                os.mkdir(name, 0o700, dir_fd=target)
+                to = keep(os.open(name, _FOLDER, dir_fd=target))
+            self._rows.append((path, "folder", ""))
+            for entry in self._entries(deeper):
+                self._entry(deeper, to, entry, f"{path}/{entry.name}")
+            if to is not None:
+                self.finish(to)
+
+    def _plain(self, source: int, target: int | None, entry: os.DirEntry[str], path: str) -> None:
+        kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
+        if kind != stat.S_IFREG:  # not even opened: a device may act on it
+            self.refuse(path, _KINDS.get(kind, "is no regular file"))
+        with handles() as keep:
+            handle = keep(os.open(entry.name, _READ, dir_fd=source))
+            to = None
+            if target is not None:
+                to = keep(os.open(entry.name, _NEW_FILE, 0o600, dir_fd=target))
+            self.file(handle, to, path)
+
+    def _link(self, source: int, target: int | None, name: str, path: str) -> None:
+        """Keep a link that stays in the tree, whatever lies where it leads."""
+        if target is None:
+            return
+        if self.skill_file is not None and is_skill_file(path):
+            with handles() as keep:
+                handle = keep(self.skill_file(name))
+                self.file(handle, keep(os.open(name, _NEW_FILE, 0o600, dir_fd=target)), path)
+            return
+        said = to = os.readlink(name, dir_fd=source)
+        if self.root and said.startswith(os.path.join(self.root, "")):
+            below = said[len(os.path.join(self.root, "")) :]
+            to = "../" * path.count("/") + (below or ".")
+        if not stays_inside(path, to):
+            self.refuse(path, f"is a link that leads out of the folder, to {said[:200]!r}")
+        os.symlink(to, name, dir_fd=target)
+        self._rows.append((path, "link", to))
+        self._facts.append(link_fact(path, said))
+
+    def finish(self, handle: int, program: bool = True) -> None:
+        """Give a file or folder the mode and the owner it is to have."""
+        if self.give is None:
+            os.fchmod(handle, 0o555 if program else 0o444)
+        else:
+            os.fchmod(handle, 0o755 if program else 0o644)
+            self.give(handle)
+
+    def _count_bytes(self, count: int) -> None:
+        self.bytes += count
+        if self.bytes > self.most_bytes:
+            self.refuse("", f"has more than {self.most_bytes:,} bytes")
+
+
+def _write(handle: int | None, data: bytes) -> None:
+    view = memoryview(data)
+    while handle is not None and view:
+        view = view[os.write(handle, view) :]
+
+
+def stays_inside(path: str, target: str) -> bool:
+    """Whether a link at `path` of a tree leads to a place in it, by its text alone.
+
+    Steps up may only come first: the folders above a link are no links, those it leads through may
+    be.
+    """
+    if target.startswith("/") or not target:
+        return False
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    up = 0
+    while up < len(parts) and parts[up] == "..":
+        up += 1
+    return up <= path.count("/") and ".." not in parts[up:]

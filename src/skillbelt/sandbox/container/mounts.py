@@ -1,0 +1,93 @@
+"""That a container shows what was meant: its engine follows links, with the rights of root."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+
+from skillbelt.errors import PathEscape, RunRefused, SandboxUnavailable
+from skillbelt.files.contain import inside, open_beneath, open_folder
+from skillbelt.sandbox.protocol import Mount
+
+Identities = tuple[tuple[int, int], ...]
+_HANDLE = getattr(os, "O_PATH", os.O_RDONLY)
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+_MOUNT_TABLE = "/proc/self/mountinfo"
+
+
+def identities(mounts: Iterable[Mount]) -> Identities:
+    """What the mounts are, whatever their names may lead to later.
+
+    A folder that was replaced by another of the same name is another: a container that has the old
+    one can not be used. Its number can not have been given away, since the container holds it.
+    """
+    known = list(mounts)
+    return tuple(_identity(mount, _around(mount, known)) for mount in known)
+
+
+def _around(mount: Mount, known: list[Mount]) -> str:
+    """The outermost writable folder that the mount lies in; empty when it lies in none."""
+    path = os.path.normpath(mount.source)
+    folders = [os.path.normpath(other.source) for other in known if other.writable]
+    return min((folder for folder in folders if path.startswith(f"{folder}/")), default="", key=len)
+
+
+def _identity(mount: Mount, around: str) -> tuple[int, int]:
+    try:
+        if not around:
+            found = os.stat(mount.source)
+        else:
+            found = _beneath(around, os.path.normpath(mount.source)[len(around) + 1 :])
+    except PathEscape as error:
+        raise RunRefused(f"{mount.source!r} can not be mounted: a link was made") from error
+    except OSError as error:
+        raise SandboxUnavailable(f"{mount.source} can not be mounted: {error.strerror}") from error
+    return found.st_dev, found.st_ino
+
+
+def _beneath(folder: str, relative: str) -> os.stat_result:
+    """What is there, by no way that a command could have laid to elsewhere."""
+    above = open_folder(folder)
+    try:
+        handle = open_beneath(above, relative, _HANDLE)
+        try:
+            return os.fstat(handle)
+        finally:
+            os.close(handle)
+    finally:
+        os.close(above)
+
+
+def exposed(mounts: Iterable[Mount]) -> bool:
+    """Whether a mount lies in another that can be written, so that a command could move it."""
+    known = list(mounts)
+    return any(
+        inner is not outer and inside(inner.source, outer.source)
+        for outer in known
+        if outer.writable
+        for inner in known
+    )
+
+
+def with_submounts(mounts: Iterable[Mount]) -> Iterator[Mount]:
+    """The mounts, and read-only each that lies below a read-only one: engines leave it writable."""
+    known = list(mounts)
+    places = {os.path.normpath(mount.target) for mount in known}
+    yield from known
+    below = list(_mount_points())
+    for mount in (one for one in known if not one.writable):
+        source = os.path.realpath(mount.source)
+        for point in below:
+            target = os.path.normpath(mount.target + point[len(source) :])
+            if point.startswith(f"{source}/") and target not in places:
+                yield Mount(point, target)
+
+
+def _mount_points() -> Iterator[str]:
+    try:
+        with open(_MOUNT_TABLE, "rb") as lines:
+            rows = [line.split() for line in lines]
+    except OSError:
+        return
+    for row in rows:
+        # Blanks and the like stand there as octal numbers.
+        yield os.fsdecode(_OCTAL.sub(lambda found: bytes([int(found[1], 8)]), row[4]))

@@ -1,0 +1,255 @@
+"""A command in a container: streams, deadline, killing."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+
+from skillbelt.errors import SandboxUnavailable
+from skillbelt.sandbox.container.channel import Channel, Lost
+from skillbelt.sandbox.container.counters import ContainerWatch
+from skillbelt.sandbox.container.pool import Container, Pool
+from skillbelt.sandbox.inside import container as keeper
+from skillbelt.sandbox.process.looks import TICK_SECONDS
+from skillbelt.sandbox.process.run import END_SECONDS, LOST, START_SECONDS
+from skillbelt.sandbox.process.streams import Controls, Ending, Feed, Sink, outcome_of
+from skillbelt.sandbox.protocol import Job, Listener, Stream
+
+_ON_ITS_WAY = 256 * 2**10  # input that was sent and not taken yet
+_CHUNK = 64 * 2**10
+_KILL_SECONDS = 2.0  # how long the first process has for ending everything before the engine does
+
+
+class Given(Feed):
+    """Input that is sent in pieces, not written to a handle of ours."""
+
+    def __init__(self, data: bytes | None) -> None:
+        self.fd, self._terminal, self.over = -1, False, False
+        self._pending = deque([memoryview(data)] if data else [])
+        self._last = data is not None
+
+    def take(self, most: int) -> bytes:
+        """The next piece, no longer than that."""
+        piece = bytes(self._pending[0][: min(most, _CHUNK)])
+        self._advance(len(piece))
+        return piece
+
+
+class Heard(Sink):
+    """Output that comes in pieces, not from a handle of ours."""
+
+    def __init__(self, stream: Stream, keep: int, listener: Listener | None) -> None:
+        self.fd, self.stream, self._keep, self._listener = -1, stream, keep, listener
+        self._head, self._total = bytearray(), 0
+
+    def add(self, data: bytes) -> None:
+        """Keep, count and pass on."""
+        self._add(data)
+
+
+class ContainerRun(Controls):
+    """A started command; see `Running`."""
+
+    def __init__(
+        self,
+        job: Job,
+        task: Mapping[str, object],
+        container: Container,
+        pool: Pool,
+        enforced: Mapping[str, str],
+        watch: ContainerWatch,
+        listener: Listener | None,
+    ) -> None:
+        super().__init__()
+        self._started = time.monotonic()
+        self._job, self._container, self._pool = job, container, pool
+        self._enforced, self._watch = enforced, watch
+        self._channel: Channel = container.channel
+        keep = job.limits.max_stream_bytes
+        self._sinks = {
+            keeper.OUTPUT: Heard("stdout", keep, listener),
+            keeper.ERRORS: Heard("stderr", keep, listener),
+        }
+        self._feed = Given(job.stdin)
+        self._sent = 0
+        self._code, self._cpu_seconds = LOST, 0.0
+        self._done = self._clean = self._lost = False
+        self._gone = True
+        self._wake, self._nudge = os.pipe()
+        os.set_blocking(self._nudge, False)
+        try:
+            self._await_start(task)
+            threading.Thread(target=self._pump, name="skillbelt-container", daemon=True).start()
+        except BaseException:
+            self._close()
+            pool.discard(container)
+            raise
+
+    def _notify(self) -> None:
+        if self._nudge >= 0:
+            with suppress(BlockingIOError):
+                os.write(self._nudge, b"1")
+
+    def _await_start(self, task: Mapping[str, object]) -> None:
+        """SandboxUnavailable when the command can not even be tried."""
+        try:
+            self._channel.send(keeper.JOB, json.dumps(task).encode())
+            kind, data = self._channel.expect((keeper.STARTED, keeper.FAILED), START_SECONDS)
+        except Lost as error:
+            raise SandboxUnavailable(f"the container has ended: {error}") from error
+        if kind == keeper.FAILED:
+            said = data.decode("utf-8", "replace")
+            raise SandboxUnavailable(f"the container can not start the command: {said}")
+
+    def _pump(self) -> None:
+        """The thread of the run, from its start until the container can be used again."""
+        ending = Ending(cancelled=True)
+        try:
+            ending = self._carry()
+        except Lost:
+            self._lost, ending = True, self._why_lost()
+            with suppress(Lost):  # what came before
+                self._take_all()
+        finally:
+            self._conclude(ending)
+        self._give_back()
+
+    def _carry(self) -> Ending:
+        """Pass the streams on until the command has ended, or must end."""
+        deadline = self._started + self._job.timeout_seconds
+        look_at = time.monotonic() + TICK_SECONDS
+        while True:
+            self._offer()
+            self._turn(min(deadline, look_at) - time.monotonic())
+            if self._done:
+                return Ending()
+            now, limit = time.monotonic(), None
+            if now >= look_at:
+                limit, look_at = self._watch.look(), time.monotonic() + TICK_SECONDS
+            if limit or self._cancelled or now >= deadline:
+                ending = Ending(now >= deadline, self._cancelled, limit)
+                self._stop()
+                return ending
+
+    def _why_lost(self) -> Ending:
+        """The container has ended by itself: memory is the usual cause, and was counted."""
+        timed_out = time.monotonic() >= self._started + self._job.timeout_seconds
+        return Ending(timed_out, self._cancelled)
+
+    def _offer(self) -> None:
+        """Send input that there is room for, and its end."""
+        with self._lock:
+            feed = self._feed
+            assert isinstance(feed, Given)
+            while feed.waiting and self._sent < _ON_ITS_WAY:
+                piece = feed.take(_ON_ITS_WAY - self._sent)
+                self._sent += len(piece)
+                self._channel.send(keeper.INPUT, piece)
+            if feed.finished():
+                self._channel.send(keeper.END_OF_INPUT)
+
+    def _turn(self, seconds: float) -> None:
+        """Wait for something to happen, and take it."""
+        if self._channel.frames:
+            return self._take_all()
+        poll = select.poll()
+        sending = select.POLLOUT if self._channel.sending else 0
+        poll.register(self._channel.fileno(), select.POLLIN | sending)
+        poll.register(self._wake, select.POLLIN)
+        events = dict(poll.poll(max(0.0, seconds) * 1000))
+        if self._wake in events:
+            os.read(self._wake, 512)
+        happened = events.get(self._channel.fileno(), 0)
+        if happened & select.POLLOUT:
+            self._channel.flush()
+        if happened & ~select.POLLOUT:
+            self._channel.receive()
+            self._take_all()
+
+    def _take_all(self) -> None:
+        while self._channel.frames:
+            self._take(*self._channel.frames.popleft())
+
+    def _take(self, kind: bytes, data: bytes) -> None:
+        if kind in self._sinks:
+            self._sinks[kind].add(data)
+        elif kind == keeper.TAKEN:
+            self._sent -= struct.unpack(">I", data)[0] if len(data) == 4 else 0
+        elif kind == keeper.BROKEN:
+            with self._lock:
+                self._feed.over = True
+        elif kind == keeper.DONE:
+            self._note_end(data)
+        elif kind in (keeper.CLEAN, keeper.UNCLEAN):
+            self._clean, self._lost = kind == keeper.CLEAN, kind == keeper.UNCLEAN
+        else:
+            raise Lost("the container says what it should not")
+
+    def _note_end(self, data: bytes) -> None:
+        try:
+            said = json.loads(data)
+            self._code, self._cpu_seconds = int(said["code"]), float(said["cpu"])
+            self._gone = bool(said["gone"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise Lost("the container does not say how the command ended") from error
+        self._done = True
+
+    def _stop(self) -> None:
+        """End everything, by the first process, or by the engine when that does not answer."""
+        try:
+            self._channel.send(keeper.KILL)
+            self._until_done(_KILL_SECONDS)
+            if not self._done:
+                self._container.kill()
+                self._until_done(END_SECONDS)
+        except Lost:
+            self._lost = True
+
+    def _until_done(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._done and (left := until - time.monotonic()) > 0:
+            self._turn(left)
+
+    def _conclude(self, ending: Ending) -> None:
+        if not (self._done and self._gone):
+            self._container.kill()
+        code = self._code if self._done else 128 + 9
+        hits = self._watch.finish(code, self._cpu_seconds)
+        sinks, seconds = self._sinks.values(), time.monotonic() - self._started
+        found = outcome_of(ending, code, hits, sinks, seconds, self._enforced)
+        self._outcome = found._replace(left=not self._gone)
+        self._pool.finishing(self._container)
+        with self._lock:
+            self._feed.over = True
+            self._close_handles()
+        self._ended.set()
+
+    def _give_back(self) -> None:
+        """Once nothing of the run is left in it, the container is for the next one."""
+        try:
+            if not self._lost and not self._clean:
+                kind, _ = self._channel.expect((keeper.CLEAN, keeper.UNCLEAN), END_SECONDS)
+                self._clean = kind == keeper.CLEAN
+        except Lost:
+            self._clean = False
+        if self._clean and not self._lost:
+            self._pool.give_back(self._container)
+        else:
+            self._pool.discard(self._container)
+
+    def _close(self) -> None:
+        with self._lock:
+            self._close_handles()
+
+    def _close_handles(self) -> None:
+        for fd in (self._wake, self._nudge):
+            with suppress(OSError):
+                os.close(fd)
+        self._wake = self._nudge = -1

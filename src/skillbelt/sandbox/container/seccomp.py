@@ -1,0 +1,114 @@
+"""Our filter for system calls in the form that container engines take, from the same tables.
+
+It is the outer of two: each command gets the very filter of the native sandbox besides, and what
+this one must let through for the first process of the container ends there.
+"""
+
+import errno
+import json
+import platform
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import product
+
+from skillbelt.sandbox.linux import seccomp, syscalls
+from skillbelt.sandbox.linux.syscalls import Rights
+
+Rule = dict[str, object]
+_WHOLE = 0xFFFFFFFF  # the kernel looks at the lower half only, an engine at all of it
+_ARCHITECTURES = ("SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64")
+
+
+@lru_cache(maxsize=4)
+def profile(network: bool, machine: str = "") -> str:
+    """The filter as JSON; with `network` there are IP sockets, and such with a name."""
+    column = seccomp.MACHINES[(machine or platform.machine()).lower()].column
+    return json.dumps(
+        {
+            "defaultAction": "SCMP_ACT_ERRNO",
+            "defaultErrnoRet": errno.EPERM,
+            "architectures": [_ARCHITECTURES[column]],
+            "syscalls": list(_rules(column, Rights(True, network, network, more=seccomp.FOLLOWED))),
+        }
+    )
+
+
+def _rules(column: int, rights: Rights) -> Iterator[Rule]:
+    allowed = {name for name, numbers in rights.allowed().items() if numbers[column] >= 0}
+    absent = [
+        name
+        for name, numbers in syscalls.ABSENT.items()
+        if numbers[column] >= 0 and name not in allowed
+    ]
+    yield {"names": absent, "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS, "args": []}
+    decided = {"socket"}  # without a network no argument makes it right
+    for name, conditions in _checks(rights):
+        decided.add(name)
+        if name in allowed:
+            yield _rule([name], *conditions)
+    yield _rule(sorted(allowed - decided))
+
+
+def _checks(rights: Rights) -> Iterator[tuple[str, tuple[Rule, ...]]]:
+    """The calls whose arguments decide: each time they do so alone, whoever else is named.
+
+    An engine takes several conditions on one argument as alternatives, so there is one at most.
+    """
+    yield "clone", (_masked(0, syscalls.NAMESPACES, 0),)
+    yield from _socket_checks(rights)
+    for condition in _all_but(1, syscalls.TERMINAL_INPUT, syscalls.TERMINAL_LINUX):
+        yield "ioctl", (condition,)
+    for mode in syscalls.ALLOCATIONS:
+        yield "fallocate", (_masked(1, _WHOLE, mode),)
+    for value in syscalls.SAME_PERSONALITY:
+        yield "personality", (_masked(0, _WHOLE, value),)
+    for option in rights.prctl():
+        yield "prctl", (_masked(0, _WHOLE, option),)
+    yield "prlimit64", (_masked(0, _WHOLE, 0),)
+    for name, (place, bits) in syscalls.MODES.items():
+        yield name, (_masked(place, bits, 0),)
+    for name, (flags, mode) in syscalls.OPENS.items():
+        yield name, (_masked(flags, syscalls.MAKES_FILE, 0),)
+        yield name, (_masked(mode, syscalls.SET_ID_BITS, 0),)
+
+
+def _socket_checks(rights: Rights) -> Iterator[tuple[str, tuple[Rule, ...]]]:
+    unix = list(_sockets((syscalls.UNIX,), syscalls.UNIX_KINDS))
+    inet = _sockets((syscalls.INET, syscalls.INET6), syscalls.INET_KINDS)
+    for pair in unix:
+        yield "socketpair", pair
+    for one in unix if rights.named_sockets else ():
+        yield "socket", one
+    for (family, kind), protocol in product(inet if rights.network else (), syscalls.PROTOCOLS):
+        yield "socket", (family, kind, _masked(2, _WHOLE, protocol))
+
+
+def _sockets(families: Iterable[int], kinds: Iterable[int]) -> Iterator[tuple[Rule, Rule]]:
+    for family, kind in product(families, kinds):
+        yield _masked(0, _WHOLE, family), _masked(1, _WHOLE & ~syscalls.SOCKET_FLAGS, kind)
+
+
+def _all_but(place: int, one: int, other: int) -> Iterator[Rule]:
+    """Conditions of which one holds for every value but two, by the lower half alone.
+
+    Such a value differs where the two agree, or it is another mixture of where they do not.
+    """
+    apart = one ^ other
+    for bit in _bits(_WHOLE & ~apart):
+        yield _masked(place, bit, bit & ~one)
+    for chosen in product(*((0, bit) for bit in _bits(apart))):
+        mixture = sum(chosen)
+        if mixture not in (one & apart, other & apart):
+            yield _masked(place, apart, mixture)
+
+
+def _bits(mask: int) -> Iterator[int]:
+    return (1 << place for place in range(32) if mask >> place & 1)
+
+
+def _rule(names: list[str], *conditions: Rule) -> Rule:
+    return {"names": names, "action": "SCMP_ACT_ALLOW", "args": list(conditions)}
+
+
+def _masked(place: int, mask: int, value: int) -> Rule:
+    return {"index": place, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}

@@ -1,0 +1,385 @@
+"""The sandbox for Linux: bubblewrap, our own filter for system calls, limits, never as root.
+
+Inside there are the system's programs and libraries, a private `/tmp`, `/proc` and `/dev`, and what
+the job mounts; nothing else of the host, no network, no other process. The first process inside is
+ours, so nothing of a run is left when that has ended.
+"""
+
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+
+from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.sandbox.inside import entry
+from skillbelt.sandbox.linux import seccomp
+from skillbelt.sandbox.linux.cgroups import Hierarchy, hierarchy
+from skillbelt.sandbox.linux.identity import (
+    SYSTEM_FOLDERS,
+    Identity,
+    blocking_folder,
+    current_identity,
+    run_identity,
+    trusted_program,
+)
+from skillbelt.sandbox.process.hidden import can_see
+from skillbelt.sandbox.process.limits import (
+    OWN_PROCESSES,
+    counted_enforced,
+    process_limits,
+    programs_enforced,
+    shell_lines,
+)
+from skillbelt.sandbox.process.looks import TICK_SECONDS
+from skillbelt.sandbox.process.mounts import mounts_of
+from skillbelt.sandbox.process.run import Plan, Run, StartHangs, check_job
+from skillbelt.sandbox.process.watch import Guard
+from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
+from skillbelt.values import Limits
+
+TEMPORARY = "/tmp"
+_SHELL = "/bin/sh"
+# What programs look for in /etc and what says nothing of the host or its users.
+_ETC = ("alternatives",)
+# Copied, since bubblewrap reads the whole table of mounts for each one that it adds.
+_COPIED = ("/etc/ld.so.cache", "/etc/fonts/fonts.conf")
+_ETC_FOR_NETWORK = ("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust/extracted")
+# The answer is read byte by byte, so what follows it is left to the command.
+_GATE = "printf 1; read -r gate || exit 125; unset gate; "
+# It comes as the third stream, since the first two carry the answer.
+_TERMINAL = "exec 0<&2 1>&2 || exit 125; "
+# Before the limits are set, a shell must not be led astray by the environment of the job; so that
+# waits under other names. It is not among the arguments, which everybody on the machine can read.
+_WAITING = "_SKILLBELT_"
+_UNBOUNDED = 2**62
+# Watched while the sandbox is tried out. On a slow machine it is measured, so it is a small one.
+_SMALL_FOLDER = "/proc/self/ns"
+_SYSCTL = "/proc/sys"
+_DEVICES = ("null", "zero", "urandom")
+_DEVICE_LINKS = (("urandom", "random"), ("/proc/self/fd", "fd"), ("/proc/self/fd/0", "stdin"),
+                 ("/proc/self/fd/1", "stdout"), ("/proc/self/fd/2", "stderr"),
+                 (TEMPORARY, "shm"))  # fmt: skip
+
+
+class LinuxSandbox(Keepless):
+    """Runs commands in bubblewrap."""
+
+    name = "bubblewrap"
+    level = 2
+    remaps = True
+
+    def unavailable(self) -> str | None:
+        """Why it can not be used here, with the remedy; None when it can."""
+        return refusal(_preflight)
+
+    def start(self, job: Job, listener: Listener | None = None) -> Running:
+        """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
+        return Run(_plan(job, _preflight()), job, listener)
+
+
+def _missing() -> str | None:
+    if trusted_program("bwrap") is None:
+        return (
+            "bubblewrap is not installed, or somebody other than root can change it: "
+            "install the package 'bubblewrap'"
+        )
+    if trusted_program("sh") is None:
+        return "there is no /bin/sh that only root can change"
+    if run_identity() is not None and trusted_program("setpriv") is None:
+        return "commands never run as root, and 'setpriv' (package util-linux) is not installed"
+    if not seccomp.supported():
+        return f"there is no filter for system calls for this processor ({os.uname().machine})"
+    return None
+
+
+@lru_cache(maxsize=1)
+def _preflight() -> bool:
+    """Run `true` with everything a real run has; once it has worked, it is not tried again.
+
+    Says whether a program of our own can be started inside. A system may allow none but its own;
+    then a shell does the same.
+    """
+    reason = _missing()
+    if reason is not None:
+        raise SandboxUnavailable(reason)
+    try:
+        _try(own=True)
+    except StartHangs:
+        raise
+    except SandboxUnavailable:
+        _try(own=False)
+        return False
+    return True
+
+
+def _try(own: bool) -> None:
+    limits = Limits(max_workspace_bytes=_UNBOUNDED, max_workspace_files=_UNBOUNDED)
+    job = Job(
+        argv=("true",),
+        env={"PATH": "/usr/bin:/bin"},
+        cwd="/",
+        mounts=(),
+        workspace=_SMALL_FOLDER,
+        limits=limits,
+    )
+    outcome = Run(_plan(job, own), job, None).wait()
+    assert outcome is not None
+    if outcome.exit_code:
+        said = outcome.stderr.data.decode("utf-8", "replace").strip()
+        raise SandboxUnavailable(
+            f"bubblewrap starts, but a program in it ends with {outcome.exit_code}: {said}"
+        )
+
+
+def _explain(said: str) -> str:
+    """What bubblewrap said, and what on this machine is the likely cause."""
+    return f"bubblewrap can not start: {said or 'it said nothing'}{_remedy()}"
+
+
+def _remedy() -> str:
+    for path, value, remedy in (
+        ("kernel/unprivileged_userns_clone", "0", "set kernel.unprivileged_userns_clone=1"),
+        ("user/max_user_namespaces", "0", "raise user.max_user_namespaces"),
+        (
+            "kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            "give bwrap an AppArmor profile that allows userns, or set "
+            "kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+    ):
+        try:
+            with open(os.path.join(_SYSCTL, path), encoding="utf-8") as file:
+                if file.read().strip() == value:
+                    return f"; user namespaces are off here: {remedy}"
+        except OSError:
+            continue
+    return ""
+
+
+def _explain_job(job: Job, said: str) -> str:
+    """After the preflight, a mount that the run's user can not reach is the usual cause."""
+    for mount in mounts_of(job):
+        folder = blocking_folder(mount.source)
+        if folder is not None:
+            uid = current_identity().uid
+            return (
+                f"{mount.source} can not be mounted: {folder} is closed to uid {uid}, which runs "
+                "commands; keep it in a folder that others can pass through"
+            )
+    return _explain(said)
+
+
+def _plan(job: Job, own: bool) -> Plan:
+    check_environment(job)
+    identity = run_identity()
+    first = _first(job) if own else None
+    last = entry.last(job) if first and _by_shell(job) else None
+    arguments, fds = bubblewrap_arguments(job, first, last)
+    # Its own arguments are in a file: every process inside can read the command line of the first.
+    fds.append(_memory_file(os.fsencode("\0".join((*arguments, "")))))
+    argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *_inside(job, bool(first)))
+    return Plan(
+        argv=argv,
+        enforced=_enforced(job, identity, hierarchy(), bool(first)),
+        watch=Guard(job.limits, job.workspace, TEMPORARY),
+        explain=lambda said: _explain_job(job, said),
+        fds=tuple(fds),
+        terminal_owner=identity,
+    )
+
+
+def _by_shell(job: Job) -> bool:
+    """Whether there is more to do before the command than a program of our own can."""
+    return job.terminal or bool(job.bridge)
+
+
+def _first(job: Job) -> bytes | None:
+    """The first process; None for a processor that there is none for."""
+    limits = process_limits(job.limits, OWN_PROCESSES)
+    if _by_shell(job):
+        return entry.program((_SHELL,), limits, waits=False, stays=True)
+    lock = b"" if job.capabilities.processes else seccomp.alone()
+    paths = entry.paths_of(job.argv[0], job.env.get("PATH", ""))
+    return entry.program(paths, limits, stays=True, lock=lock)
+
+
+def check_environment(job: Job) -> None:
+    """Refuse what a shell or the kernel would read differently from how it was meant."""
+    check_job(job)
+    for name in job.env:
+        if not (name.isascii() and name.isidentifier()):
+            raise RunRefused(f"{name[:100]!r} is not a name for an environment variable")
+
+
+def bubblewrap_arguments(
+    job: Job, first: bytes | None = b"", last: bytes | None = None
+) -> tuple[list[str], list[int]]:
+    """All flags for the job, and the handles they speak of; whoever asks must close those.
+
+    `first` is the program that comes before the command; None when that is a shell. A shell that
+    comes after it may be followed by `last`.
+    """
+    mounts = mounts_of(job)
+    network, identity = bool(job.bridge), current_identity()
+    whole_dev = job.capabilities.processes or job.terminal
+    arguments = [*_fixed(whole_dev, network, job.limits.max_temporary_bytes)]
+    if first is not None or not job.terminal:
+        arguments.append("--new-session")  # else the terminal comes with one
+    for mount in mounts:
+        arguments += ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)
+    waiting = _WAITING if first is None or _by_shell(job) else ""
+    for name, value in job.env.items():
+        arguments += ("--setenv", waiting + name, value)
+    # Whatever comes before the command may have a filter of its own to load; the last lets none in.
+    locks = last is not None or (first is not None and not job.capabilities.processes)
+    more = seccomp.FOLLOWED if network or locks else ()
+    # The first process has to start the command; that it can start no other is seen to then.
+    processes = job.capabilities.processes or first is not None
+    fds = [_memory_file(seccomp.program(processes, network, more=more))]
+    for path, data in (("/etc/passwd", passwd(identity)), ("/etc/group", group(identity))):
+        fds.append(_memory_file(data))
+        arguments += ("--file", str(fds[-1]), path)
+    for path in copied_files():
+        fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        arguments += ("--file", str(fds[-1]), path)
+    for place, program in ((entry.PLACE, first), (entry.LAST_PLACE, last)):
+        if program:
+            fds.append(_memory_file(program))
+            arguments += ("--perms", "0111", "--file", str(fds[-1]), place)
+    # The root is in memory, without a size.
+    arguments += ("--remount-ro", "/", "--chdir", job.cwd, "--seccomp", str(fds[0]))
+    return arguments, fds
+
+
+def _prefix(identity: Identity | None) -> Iterator[str]:
+    if identity is not None:
+        yield str(trusted_program("setpriv"))
+        yield from (f"--reuid={identity.uid}", f"--regid={identity.gid}", "--clear-groups", "--")
+    yield str(trusted_program("bwrap"))
+
+
+@lru_cache(maxsize=16)
+def _fixed(whole_dev: bool, network: bool, temporary_bytes: int) -> tuple[str, ...]:
+    """What is the same for most jobs: namespaces, the system, devices, temporary files."""
+    size = ("--size", str(temporary_bytes))
+    devices = (
+        ("--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
+        if whole_dev
+        else _few_devices()
+    )
+    return (
+        *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
+        *("--as-pid-1", "--die-with-parent", "--clearenv", "--hostname", "sandbox"),
+        *system_arguments(network),
+        *("--proc", "/proc", *devices, *size, "--tmpfs", TEMPORARY),
+    )
+
+
+def _few_devices() -> tuple[str, ...]:
+    """For who can not start processes: they could not use a terminal made in a whole /dev."""
+    binds = ((f"/dev/{name}", f"/dev/{name}") for name in _DEVICES)
+    links = ((target, f"/dev/{name}") for target, name in _DEVICE_LINKS)
+    return (
+        *(word for pair in binds for word in ("--dev-bind", *pair)),
+        *(word for pair in links for word in ("--symlink", *pair)),
+    )
+
+
+@lru_cache(maxsize=1)
+def copied_files() -> tuple[str, ...]:
+    """The files of /etc that are there as copies."""
+    return tuple(path for path in _COPIED if os.path.isfile(path))
+
+
+def system_arguments(network: bool) -> tuple[str, ...]:
+    """The flags that show the system's programs and libraries, and nothing else of the host."""
+    arguments: list[str] = []
+    for folder in SYSTEM_FOLDERS:
+        if os.path.islink(folder):
+            arguments += ("--symlink", os.readlink(folder), folder)
+        elif os.path.isdir(folder):
+            arguments += ("--ro-bind", folder, folder)
+    for path in (f"/etc/{name}" for name in (*_ETC, *(_ETC_FOR_NETWORK if network else ()))):
+        if os.path.exists(path):
+            arguments += ("--ro-bind", os.path.realpath(path), path)
+    if os.path.exists("/etc/localtime"):
+        arguments += ("--symlink", os.path.realpath("/etc/localtime"), "/etc/localtime")
+    return tuple(arguments)
+
+
+def _inside(job: Job, own: bool) -> Iterator[str]:
+    """The words of the first process, and all that follows it."""
+    locked = own and not job.capabilities.processes
+    if not _by_shell(job) and own:
+        yield from entry.LOCKED_WORDS if locked else entry.WORDS
+        yield from job.argv
+        return
+    if own:
+        yield from entry.WORDS
+    yield from (_SHELL, "-c", "".join(_script(job, own)), "sandbox")
+    if job.terminal:
+        yield from (str(trusted_program("setsid")), "--ctty")
+    if job.bridge:
+        # The bridge itself needs a socket with a name; the command behind it must not have one.
+        more = seccomp.FOLLOWED if locked else ()
+        last = seccomp.program(job.capabilities.processes, True, named_sockets=False, more=more)
+        yield from (*job.bridge, last.hex())
+    if locked:
+        yield from (entry.LAST_PLACE, *entry.LOCKED_WORDS[1:])
+    yield from job.argv
+
+
+def _script(job: Job, own: bool) -> Iterator[str]:
+    """For the shell that waits for the answer, sets the environment, and is replaced.
+
+    As the first process it sets the limits as well, and stays if there is to be a second one.
+    """
+    yield _GATE
+    yield _TERMINAL if job.terminal else ""
+    yield ":" if own else shell_lines(job.limits)
+    yield from (f'; export {name}="${_WAITING}{name}"; unset {_WAITING}{name}' for name in job.env)
+    yield '; exec "$@"' if own or not job.capabilities.processes else '; "$@"; exit "$?"'
+
+
+@lru_cache(maxsize=1)
+def passwd(identity: Identity) -> bytes:
+    """The users that are known inside."""
+    return (
+        f"skill:x:{identity.uid}:{identity.gid}:skill:{TEMPORARY}:/bin/sh\n"
+        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    ).encode()
+
+
+@lru_cache(maxsize=1)
+def group(identity: Identity) -> bytes:
+    """The groups that are known inside."""
+    return f"skill:x:{identity.gid}:\nnogroup:x:65534:\n".encode()
+
+
+def _memory_file(data: bytes) -> int:
+    fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
+    os.pwrite(fd, data, 0)  # it is read from its beginning
+    return fd
+
+
+def _enforced(
+    job: Job, identity: Identity | None, found: Hierarchy | None, locked: bool
+) -> dict[str, str]:
+    network = bool(job.bridge)
+    uid = current_identity().uid
+    return {
+        "files": "bubblewrap mount namespace",
+        "file modes": "bubblewrap mount namespace",
+        "time": "everything is ended at the deadline",
+        "network": "network namespace, proxy only" if network else "none: network namespace",
+        "other processes": "pid namespace",
+        "system calls": seccomp.described(job.capabilities.processes, network),
+        **programs_enforced(job.capabilities.processes, locked),
+        "user": f"uid {uid}" + (", changed from root" if identity else "") + ", no capabilities",
+        **counted_enforced(found.label if found else "", can_see()),
+        "process count": "rlimit in a user namespace",
+        "cpu": "rlimit for each process, watched for all",
+        "file size": "rlimit",
+        "open files": "rlimit",
+        "disk": f"watched every {TICK_SECONDS * 1000:.0f} ms",
+        "temporary files": "sized tmpfs",
+    }

@@ -1,0 +1,142 @@
+"""As whom a sandbox runs, and which Python it can use. Never as root, inside or outside."""
+
+import os
+import stat
+import sys
+from functools import lru_cache
+from typing import NamedTuple
+
+from skillbelt.errors import SandboxUnavailable
+from skillbelt.sandbox.linux.prefixes import shown_of
+
+# Nobody's number by default: no entry in a passwd file is needed, and none should exist.
+RUN_ID = 62_000
+SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32")
+_TRUSTED_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
+
+
+class Identity(NamedTuple):
+    """The user and the group that a command runs as."""
+
+    uid: int
+    gid: int
+
+
+class Python(NamedTuple):
+    """A Python that can be run inside, and what it needs there, at the same places as outside.
+
+    `folders` are folders, and single files of those that are not for a Python alone.
+    """
+
+    path: str
+    folders: tuple[str, ...] = ()
+
+
+def run_identity() -> Identity | None:
+    """Whom to become before a command runs; None when we are an ordinary user and stay so.
+
+    SandboxUnavailable for a root that can become nobody else.
+    """
+    if 0 not in (os.getuid(), os.geteuid()):
+        return None
+    if not _known_here(RUN_ID):
+        raise SandboxUnavailable(
+            f"commands are never run as root, and this root is one of a user namespace in which "
+            f"there is no uid {RUN_ID} to become; start as an ordinary user, or map that uid"
+        )
+    return Identity(RUN_ID, RUN_ID)
+
+
+@lru_cache(maxsize=1)
+def _known_here(number: int) -> bool:
+    """Whether there is such a user and group, as far as the kernel tells."""
+    return all(_mapped(f"/proc/self/{kind}_map", number) for kind in ("uid", "gid"))
+
+
+def _mapped(path: str, number: int) -> bool:
+    try:
+        with open(path, encoding="ascii") as file:
+            rows = [[int(word) for word in line.split()] for line in file]
+    except OSError:
+        return True  # a system without user namespaces
+    return any(first <= number < first + count for first, _, count in rows)
+
+
+def current_identity() -> Identity:
+    """Who a command is, seen from inside."""
+    return run_identity() or Identity(os.getuid(), os.getgid())
+
+
+@lru_cache(maxsize=32)
+def trusted_program(name: str) -> str | None:
+    """The absolute path of a program of the system that nobody but root can have put there."""
+    for folder in _TRUSTED_FOLDERS:
+        path = os.path.realpath(os.path.join(folder, name))
+        if os.path.isfile(path) and os.access(path, os.X_OK) and _only_root_writes(path):
+            return path
+    return None
+
+
+def _only_root_writes(path: str) -> bool:
+    while True:
+        found = os.stat(path)
+        if found.st_uid != 0 or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return False
+        if path == "/":
+            return True
+        path = os.path.dirname(path)
+
+
+def blocking_folder(path: str, identity: Identity | None = None) -> str | None:
+    """The first folder on the way to the path that the identity can not pass; None if it can."""
+    identity = identity or current_identity()
+    parts = os.path.abspath(path).split("/")[1:]
+    for count in range(len(parts)):
+        folder = "/" + "/".join(parts[:count])
+        try:
+            if not _may(os.stat(folder), identity, stat.S_IXOTH):
+                return folder
+        except OSError:
+            return folder
+    return None
+
+
+def _may(found: os.stat_result, identity: Identity, bit: int) -> bool:
+    if found.st_uid == identity.uid:
+        return bool(found.st_mode & (bit << 6))
+    if found.st_gid == identity.gid:
+        return bool(found.st_mode & (bit << 3))
+    return bool(found.st_mode & bit)
+
+
+@lru_cache(maxsize=4)
+def interpreter(identity: Identity | None = None) -> Python | None:
+    """The Python for commands: ours where the identity can read it, else the system's; or None.
+
+    Ours means the one below a virtual environment: what is installed for the runtime is not
+    for skills. Nor is ours taken where showing it would show what is private: see `shown_of`.
+    """
+    identity = identity or current_identity()
+    ours = os.path.realpath(sys.executable) if sys.executable else ""
+    if in_system(ours):
+        return Python(ours)
+    if ours and _readable(ours, identity) and _readable(sys.base_prefix, identity):
+        shown = shown_of(ours, sys.base_prefix)
+        if shown and all(_readable(path, identity) for path in shown):
+            return Python(ours, shown)
+    system = trusted_program("python3")
+    return Python(system) if system else None
+
+
+def in_system(path: str) -> bool:
+    """Whether the path lies in a folder that every sandbox shows."""
+    return path.startswith(tuple(f"{folder}/" for folder in SYSTEM_FOLDERS))
+
+
+def _readable(path: str, identity: Identity) -> bool:
+    if blocking_folder(path, identity) is not None:
+        return False
+    found = os.stat(path)
+    library = stat.S_ISREG(found.st_mode) and ".so" in os.path.basename(path)
+    bits = (stat.S_IROTH,) if library else (stat.S_IROTH, stat.S_IXOTH)
+    return all(_may(found, identity, bit) for bit in bits)

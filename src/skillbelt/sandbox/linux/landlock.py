@@ -1,0 +1,207 @@
+"""The sandbox for Linux without user namespaces: Landlock and our own filter, in a launcher.
+
+Weaker than bubblewrap, and it says so: `/tmp` is not private, names and modes of other files can be
+seen, and a read-only folder inside a writable one can not be kept. There is no network at all,
+whatever is granted, since nothing could lead it through a proxy.
+"""
+
+import ctypes
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from skillbelt.errors import SandboxUnavailable
+from skillbelt.sandbox.linux import seccomp
+from skillbelt.sandbox.linux.identity import SYSTEM_FOLDERS, current_identity
+from skillbelt.sandbox.process.limits import programs_enforced
+from skillbelt.sandbox.process.mounts import mounts_of
+from skillbelt.sandbox.process.run import Run
+from skillbelt.sandbox.process.supervised import check_places, supervised_plan
+from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
+from skillbelt.values import Limits
+
+MIN_VERSION = 3  # before it, a file could be cut to nothing
+_SIGNALS_VERSION = 6
+_CREATE_RULESET, _ASK_VERSION = 444, 1
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER = 1, 2, 4, 8
+_DEVICE_CONTROL = 1 << 15
+_TRUNCATE = 1 << 14
+_READ = _EXECUTE | _READ_FILE | _READ_FOLDER
+_ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _DEVICE_CONTROL
+_NO_DEVICES = (1 << 6) | (1 << 11)  # neither character nor block devices can be made
+READ_ONLY = _READ_FILE | _READ_FOLDER
+EVERYTHING = ((1 << 16) - 1) & ~_NO_DEVICES & ~_DEVICE_CONTROL
+_NETWORK = 3  # bind and connect by TCP
+_SCOPES = 3  # abstract unix sockets and signals
+_BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many rights for files each version knows
+_ATTRIBUTES = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}  # how long its structure is; later ones have 24
+# No terminals: those of the user are among them, and who opens one reads what is typed there. A run
+# with a terminal of its own has that as its three streams, and as /dev/tty.
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+# What programs ask of themselves. In the same folder there are tables of sockets and of mounts,
+# which are everybody's where there are no namespaces.
+_OWN = ("status", "stat", "statm", "maps", "smaps", "cmdline", "comm", "environ", "auxv", "limits",
+        "cgroup", "io", "oom_score", "oom_score_adj", "personality")  # fmt: skip
+# What programs ask of the machine. Nothing in /proc that is of other processes, nor of networks.
+_PROC = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems",
+         "sys/kernel/ostype", "sys/kernel/osrelease", "sys/kernel/version", "sys/kernel/pid_max",
+         "sys/kernel/threads-max", "sys/kernel/cap_last_cap", "sys/kernel/ngroups_max",
+         "sys/kernel/random/uuid", "sys/vm/overcommit_memory", "sys/vm/max_map_count",
+         "sys/vm/mmap_min_addr", "sys/fs/file-max", "sys/fs/nr_open",
+         "sys/fs/pipe-max-size")  # fmt: skip
+_ETC = ("ld.so.cache", "alternatives", "fonts", "localtime", "ssl/certs", "ssl/openssl.cnf",
+        "passwd", "group", "nsswitch.conf")  # fmt: skip
+
+# What bubblewrap holds besides, for who gets this in its place.
+NOT_HELD = (
+    "names, modes and times of your other files, which processes there are, a private /tmp, "
+    "a network for granted hosts"
+)
+
+
+class Rule(NamedTuple):
+    """What may be done with a file, or with everything in a folder."""
+
+    path: str
+    access: int
+
+
+class LandlockSandbox(Keepless):
+    """Runs commands in a Landlock domain."""
+
+    name = "landlock"
+    level = 1
+    remaps = False
+
+    def unavailable(self) -> str | None:
+        """Why it can not be used here, with the remedy; None when it can."""
+        return refusal(_preflight)
+
+    def start(self, job: Job, listener: Listener | None = None) -> Running:
+        """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
+        _preflight()
+        return _start(job, listener)
+
+
+def _start(job: Job, listener: Listener | None) -> Running:
+    check_places(job, "landlock")
+    plan = supervised_plan(job, enforced(job), rules(job), filter_program(job))
+    return Run(plan, job, listener)
+
+
+def filter_program(job: Job, machine: str = "") -> bytes:
+    """The filter for system calls, for a run without namespaces of its own.
+
+    It holds back more than where there are some: what would reach the user's other files and
+    processes past Landlock. `machine` is as in `seccomp.program`.
+    """
+    processes = job.capabilities.processes
+    more = () if processes else seccomp.FOLLOWED
+    return seccomp.program(processes, network=False, machine=machine, shared=True, more=more)
+
+
+@lru_cache(maxsize=1)
+def version() -> int:
+    """Which Landlock the kernel has; 0 when it has none."""
+    if sys.platform != "linux":
+        return 0
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    return max(0, int(call(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), _ASK_VERSION)))
+
+
+def _missing() -> str | None:
+    if version() < MIN_VERSION:
+        return (
+            f"the kernel has no Landlock of version {MIN_VERSION} or newer (Linux 6.2), or it is "
+            "not among the security modules that the kernel was started with (lsm=landlock,...)"
+        )
+    if not seccomp.supported():
+        return f"there is no filter for system calls for this processor ({os.uname().machine})"
+    return None
+
+
+@lru_cache(maxsize=1)
+def _preflight() -> None:
+    """Run `true` with everything a real run has; once it has worked, it is not tried again."""
+    reason = _missing()
+    if reason is not None:
+        raise SandboxUnavailable(reason)
+    with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
+        os.chown(folder, *current_identity())
+        limits = Limits(max_workspace_bytes=2**62, max_workspace_files=2**62)
+        job = Job(
+            argv=("true",),
+            env={"PATH": "/usr/bin:/bin"},
+            cwd=folder,
+            mounts=(),
+            workspace=folder,
+            limits=limits,
+        )
+        outcome = _start(job, None).wait()
+    assert outcome is not None
+    if outcome.exit_code:
+        said = outcome.stderr.data.decode("utf-8", "replace").strip()
+        raise SandboxUnavailable(f"a program in it ends with {outcome.exit_code}: {said}")
+
+
+def rules(job: Job) -> dict[str, object]:
+    """What the launcher tells the kernel for this job."""
+    return ruleset(_granted(job))
+
+
+def ruleset(granted: Iterable[Rule]) -> dict[str, object]:
+    """What the kernel is told so that nothing but this is allowed."""
+    known = version()
+    all_files = (1 << _BITS.get(known, 16)) - 1
+    network = _NETWORK if known >= 4 else 0
+    scopes = _SCOPES if known >= _SIGNALS_VERSION else 0
+    paths = [
+        (rule.path, rule.access & all_files & (-1 if os.path.isdir(rule.path) else _ON_FILES))
+        for rule in granted
+        if os.path.exists(rule.path)
+    ]
+    size = _ATTRIBUTES.get(known, 24)
+    return {"handled": (all_files, network, scopes), "size": size, "paths": paths}
+
+
+def _granted(job: Job) -> Iterator[Rule]:
+    for folder in SYSTEM_FOLDERS:
+        yield Rule(folder, _READ)
+    for name in _ETC:
+        yield Rule(f"/etc/{name}", _READ)
+    # The launcher opens these for the process that becomes the command: what that starts has none.
+    yield Rule("/proc/self", _READ_FOLDER)
+    for path in (*(f"/proc/self/{name}" for name in _OWN), *(f"/proc/{name}" for name in _PROC)):
+        yield Rule(path, _READ_FILE)
+    for device in _DEVICES:
+        yield Rule(device, _READ_FILE | _READ_FOLDER | _WRITE_FILE | _DEVICE_CONTROL)
+    if job.terminal:
+        yield Rule("/dev/tty", _READ_FILE | _WRITE_FILE | _DEVICE_CONTROL)  # the run's own
+    for mount in mounts_of(job):
+        yield Rule(mount.source, EVERYTHING if mount.writable else _READ)
+
+
+def enforced(job: Job) -> dict[str, str]:
+    """What is held, and what can not be."""
+    known = version()
+    signals = "no tracing, no signals" if known >= _SIGNALS_VERSION else "no tracing"
+    nested = "; not for read-only folders inside writable ones" if _nested(job) else ""
+    return {
+        "files": f"Landlock version {known}{nested}",
+        "file modes": "not enforced: modes, times, names and sizes of the user's other files",
+        "network": "none: seccomp",
+        "other processes": f"Landlock: {signals}, none of their files; that they are there shows"
+        if known >= _SIGNALS_VERSION
+        else f"not enforced: {signals}, none of their files, but they can be sent signals",
+        "system calls": seccomp.described(job.capabilities.processes, network=False, shared=True),
+        **programs_enforced(job.capabilities.processes, locked=True),
+    }
+
+
+def _nested(job: Job) -> bool:
+    writable = [os.path.join(mount.source, "") for mount in job.mounts if mount.writable]
+    fixed = [mount.source for mount in job.mounts if not mount.writable]
+    return any(path.startswith(folder) for path in fixed for folder in writable)

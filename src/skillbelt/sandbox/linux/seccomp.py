@@ -1,0 +1,307 @@
+"""The filter for system calls: a BPF program, built here so that no library is needed.
+
+It lets through what `syscalls` names and nothing else. See docs/security.md.
+"""
+
+import errno
+import platform
+import struct
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from skillbelt.sandbox.linux import syscalls
+from skillbelt.sandbox.linux.syscalls import Rights
+
+_LOAD, _JUMP, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x05, 0x15, 0x45, 0x35, 0x06
+_AND = 0x54
+_ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
+_NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
+LOCK_AT = (5 * 8 + 4, 7 * 8 + 4)  # where the halves of a lock's number are
+_LOCK_STEPS = 10  # those for starting a program
+_MAX_STEP = 255  # how far a test can jump
+# A filter that is followed by another must let that one be loaded.
+FOLLOWED = tuple(syscalls.FILTERS)
+
+
+class Machine(NamedTuple):
+    """A processor the filter can be built for: its number for the kernel, its column above."""
+
+    audit: int
+    column: int
+
+
+MACHINES = {
+    "x86_64": Machine(0xC000003E, 0),
+    "aarch64": Machine(0xC00000B7, 1),
+}
+MACHINES["amd64"], MACHINES["arm64"] = MACHINES["x86_64"], MACHINES["aarch64"]
+
+
+def supported() -> bool:
+    """Whether there is a table for this machine."""
+    return platform.machine().lower() in MACHINES
+
+
+@lru_cache(maxsize=16)
+def program(
+    processes: bool,
+    network: bool,
+    machine: str = "",
+    *,
+    named_sockets: bool = True,
+    programs: bool = True,
+    shared: bool = False,
+    more: tuple[str, ...] = (),
+) -> bytes:
+    """The filter. Without `processes` nothing can be forked; with `network` IP sockets are there.
+
+    A network comes with sockets that have a name in the file system, unless `named_sockets` is
+    false. The rest is as in `Rights`. `machine` is a key of MACHINES; this one by default.
+    """
+    chosen = MACHINES[(machine or platform.machine()).lower()]
+    rights = Rights(
+        processes=processes,
+        network=network,
+        named_sockets=network and named_sockets,
+        programs=programs,
+        shared=shared,
+        more=more,
+    )
+    start = [
+        _one(_LOAD, _ARCH_AT),
+        _one(_EQUAL, chosen.audit, 1, 0),
+        _one(_RETURN, _KILL),
+        _one(_LOAD, _NUMBER_AT),
+    ]
+    return b"".join(start + _tree(_intervals(chosen.column, rights)))
+
+
+@lru_cache(maxsize=4)
+def lock(machine: str = "") -> bytes:
+    """A filter that starts a program only for who gives a number as the fourth argument.
+
+    The kernel has no use for that argument. The number is 0 here: whoever loads the filter puts
+    another one, that nobody can guess, into the two tests at LOCK_AT. No other filter can follow.
+    """
+    column = MACHINES[(machine or platform.machine()).lower()].column
+    execve, execveat, seccomp, prctl = (
+        syscalls.numbers_of(name)[column] for name in ("execve", "execveat", "seccomp", "prctl")
+    )
+    number = _ARGUMENTS_AT + 8 * 3
+    return b"".join(
+        (
+            _one(_LOAD, _NUMBER_AT),
+            _one(_EQUAL, execve, 2, 0),
+            _one(_EQUAL, execveat, 6, 0),
+            _one(_JUMP, 6),
+            _one(_LOAD, number),
+            _one(_EQUAL, 0, 0, 3),
+            _one(_LOAD, number + 4),
+            _one(_EQUAL, 0, 0, 1),
+            _one(_RETURN, _ALLOW),
+            _fail(errno.EACCES),
+            _one(_EQUAL, seccomp, 4, 0),
+            _one(_EQUAL, prctl, 0, 2),
+            _argument(0),
+            _one(_EQUAL, syscalls.SET_SECCOMP, 1, 0),
+            _one(_RETURN, _ALLOW),
+            _fail(errno.EPERM),
+        )
+    )
+
+
+@lru_cache(maxsize=4)
+def alone(machine: str = "") -> bytes:
+    """The lock, for who may start no process either; the filter below it must refuse clone3."""
+    column = MACHINES[(machine or platform.machine()).lower()].column
+    clone, *numbers = (syscalls.numbers_of(name)[column] for name in ("clone", *syscalls.FORKS))
+    forks = [number for number in numbers if number >= 0]
+    locked = lock(machine)
+    # What the lock answers to all other calls comes after these tests.
+    head, other = locked[: _LOCK_STEPS * 8], locked[_LOCK_STEPS * 8 :] or _one(_RETURN, _ALLOW)
+    threads = [
+        _argument(0),
+        _one(_ANY_BIT, syscalls.THREAD, 1, 0),
+        _fail(errno.EPERM),
+        _one(_RETURN, _ALLOW),
+    ]
+    tests = [
+        _one(_EQUAL, clone, len(forks) + 1, 0),
+        *(_one(_EQUAL, fork, len(forks) + 2 - place, 0) for place, fork in enumerate(forks)),
+        _one(_JUMP, len(threads)),
+    ]
+    onward = _one(_JUMP, _LOCK_STEPS - 4)
+    return b"".join((head[:24], onward, head[32:], *tests, *threads, other))
+
+
+def lock_task() -> dict[str, object]:
+    """The lock for this machine, as a launcher is told of it."""
+    column = MACHINES[platform.machine().lower()].column
+    return {"filter": lock().hex(), "at": LOCK_AT, "call": syscalls.numbers_of("execve")[column]}
+
+
+def described(
+    processes: bool, network: bool, *, programs: bool = True, shared: bool = False
+) -> str:
+    """What the filter is, in a few words."""
+    rights = Rights(processes, network, programs=programs, shared=shared)
+    return f"seccomp, {len(rights.allowed())} allowed"
+
+
+class _Interval(NamedTuple):
+    """What is done with all calls from this number to that of the next interval."""
+
+    number: int
+    code: list[bytes]
+
+
+def _intervals(column: int, rights: Rights) -> list[_Interval]:
+    """Every number there can be, in order; neighbours with the same answer are one.
+
+    The second table of x86-64, with pointers of half the size, is beyond all that are allowed.
+    """
+    answers = _answers(column, rights)
+    absent = [_fail(errno.ENOSYS)]
+    found = [_Interval(0, answers.get(0, absent))]
+    for number in sorted({*answers, *(each + 1 for each in answers)} - {0}):
+        code = answers.get(number, absent)
+        if code != found[-1].code:
+            found.append(_Interval(number, code))
+    return found
+
+
+def _answers(column: int, rights: Rights) -> dict[int, list[bytes]]:
+    """What is done with each call that is in a table."""
+    found: dict[int, list[bytes]] = {}
+    for name, code in syscalls.refusals(rights).items():
+        found[syscalls.numbers_of(name)[column]] = [_fail(code)]
+    checks = dict(_checks(rights))
+    for name, numbers in rights.allowed().items():
+        found[numbers[column]] = [*checks.get(name, ()), _one(_RETURN, _ALLOW)]
+    found.pop(-1, None)
+    return found
+
+
+def _tree(intervals: list[_Interval]) -> list[bytes]:
+    """A search for the number.
+
+    The kernel tries the program with every call when it is loaded; a plain list would take long.
+    """
+    if len(intervals) == 1:
+        return intervals[0].code
+    middle = len(intervals) // 2
+    lower, upper = _tree(intervals[:middle]), _tree(intervals[middle:])
+    number = intervals[middle].number
+    if len(lower) <= _MAX_STEP:
+        return [_one(_AT_LEAST, number, len(lower), 0), *lower, *upper]
+    return [_one(_AT_LEAST, number, 0, 1), _one(_JUMP, len(lower)), *lower, *upper]
+
+
+def _checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
+    """The calls whose arguments decide, and how; what is not answered is allowed."""
+    clone = [_argument(0), *_answer_if(_ANY_BIT, syscalls.NAMESPACES, errno.EPERM)]
+    if not rights.processes:
+        clone += [_one(_ANY_BIT, syscalls.THREAD, 1, 0), _fail(errno.EPERM)]
+    yield "clone", clone
+    yield from _socket_checks(rights)
+    terminal = [
+        *_answer_if(_EQUAL, syscalls.TERMINAL_INPUT, errno.EPERM),
+        *_answer_if(_EQUAL, syscalls.TERMINAL_LINUX, errno.EPERM),
+    ]
+    reserves = _only_not(syscalls.RESERVES, errno.EOPNOTSUPP)
+    yield "ioctl", [_argument(1), *terminal, *reserves]
+    yield "fallocate", [_argument(1), *_only(syscalls.ALLOCATIONS, errno.EOPNOTSUPP)]
+    yield "personality", [_argument(0), *_only(syscalls.SAME_PERSONALITY, errno.EPERM)]
+    yield "prctl", [_argument(0), *_only(rights.prctl(), errno.EINVAL)]
+    # On another process of the same user, which the runtime may be, a limit can be an end.
+    yield "prlimit64", [_argument(0), *_only((0,), errno.EPERM)]
+    yield from _standing_checks(rights)
+    yield from _mode_checks()
+
+
+def _standing_checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
+    """How much a process counts: not that of the first one, which could then end nothing in time.
+
+    Without namespaces of its own, a run may have the same user as the runtime.
+    """
+    for name, wanted in syscalls.OWN_STANDING.items():
+        *kinds, (whose, _) = wanted
+        steps = [step for at, value in kinds for step in _must_be(at, value)]
+        if rights.shared:
+            yield name, [*steps, *_must_be(whose, 0)]
+        else:
+            yield name, [*steps, _argument(whose), *_answer_if(_EQUAL, 1, errno.EPERM)]
+
+
+def _socket_checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
+    """A socket that sends to a name reaches whoever listens there, so only some can be made."""
+    kind = [_argument(1), _one(_AND, 0xFFFFFFFF & ~syscalls.SOCKET_FLAGS)]
+    unix = [*kind, *_only(syscalls.UNIX_KINDS, errno.EACCES)]
+    inet = [*kind, *_only(syscalls.INET_KINDS, errno.EACCES), _argument(2)]
+    inet += _only(syscalls.PROTOCOLS, errno.EACCES)
+    socket = [_argument(0)]
+    if rights.named_sockets:
+        socket += _case((syscalls.UNIX,), unix)
+    if rights.network:
+        socket += _case((syscalls.INET, syscalls.INET6), inet)
+    yield "socket", [*socket, _fail(errno.EACCES)]
+    yield "socketpair", [_argument(0), *_case((syscalls.UNIX,), unix), _fail(errno.EACCES)]
+    refused = [*_only_not(syscalls.SOCKET_FILTERS, errno.EPERM)]
+    level = _one(_EQUAL, syscalls.SOCKET_LEVEL, 0, len(refused) + 1)
+    yield "setsockopt", [_argument(1), level, _argument(2), *refused]
+
+
+def _mode_checks() -> Iterator[tuple[str, list[bytes]]]:
+    """Neither a device nor a file that takes on its owner's rights is left in a workspace."""
+    for name, (place, bits) in syscalls.MODES.items():
+        yield name, [_argument(place), *_answer_if(_ANY_BIT, bits, errno.EPERM)]
+    for name, (flags, mode) in syscalls.OPENS.items():
+        inner = [_argument(mode), *_answer_if(_ANY_BIT, syscalls.SET_ID_BITS, errno.EPERM)]
+        test = _one(_ANY_BIT, syscalls.MAKES_FILE, 0, len(inner))
+        yield name, [_argument(flags), test, *inner]
+
+
+def _case(values: tuple[int, ...], body: list[bytes]) -> list[bytes]:
+    """The body, and then allowed, for one of the values; goes on for all others."""
+    whole = [*body, _one(_RETURN, _ALLOW)]
+    count = len(values)
+    tests = [_one(_EQUAL, value, count - place, 0) for place, value in enumerate(values)]
+    return [*tests, _one(_JUMP, len(whole)), *whole]
+
+
+def _only(values: tuple[int, ...], code: int) -> list[bytes]:
+    """Goes on for one of the values, fails for all others."""
+    count = len(values)
+    tests = [_one(_EQUAL, value, count - place, 0) for place, value in enumerate(values)]
+    return [*tests, _fail(code)]
+
+
+def _only_not(values: tuple[int, ...], code: int) -> Iterator[bytes]:
+    """Fails for one of the values, goes on for all others."""
+    for value in values:
+        yield from _answer_if(_EQUAL, value, code)
+
+
+def _must_be(place: int, value: int) -> Iterator[bytes]:
+    """Goes on when the argument has the value, else the call fails."""
+    yield _argument(place)
+    yield from _only((value,), errno.EPERM)
+
+
+def _answer_if(test: int, value: int, code: int) -> Iterator[bytes]:
+    yield _one(test, value, 0, 1)
+    yield _fail(code)
+
+
+def _argument(place: int) -> bytes:
+    """Load the lower half of an argument; for all that are looked at the kernel drops the other."""
+    return _one(_LOAD, _ARGUMENTS_AT + 8 * place)
+
+
+def _fail(code: int) -> bytes:
+    return _one(_RETURN, _FAIL | code)
+
+
+def _one(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("<HBBI", code, if_true, if_false, value)

@@ -1,0 +1,1 @@
+"""The sandbox for macOS."""

@@ -1,0 +1,359 @@
+"""The sandbox for macOS: a generated profile that denies everything it does not name.
+
+No Mac has run the attack list against it yet, and what it enforces says so. The text of a profile
+holds nothing but what stands in this module: every path of a job is a parameter, so no path can add
+a rule. Of two rules that fit, the later one counts.
+"""
+
+import fcntl
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from itertools import count
+from typing import NamedTuple
+
+from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.sandbox.inside.bridge import PROXY_VARIABLES, open_port
+from skillbelt.sandbox.linux.identity import current_identity, run_identity
+from skillbelt.sandbox.process.portable import Chain, PortableRun
+from skillbelt.sandbox.process.run import check_job
+from skillbelt.sandbox.protocol import Job, Keepless, Listener, Mount, Running
+from skillbelt.values import Limits
+
+PROGRAM = "/usr/bin/sandbox-exec"
+SYSTEM = ("/System", "/usr/lib", "/usr/bin", "/usr/sbin", "/usr/libexec", "/usr/share", "/bin",
+          "/sbin", "/Library/Apple", "/Library/Developer/CommandLineTools", "/private/etc/ssl",
+          "/private/var/db/timezone", "/private/var/select")  # fmt: skip
+SYSTEM_FILES = ("/", "/private/etc/localtime", "/dev/null", "/dev/zero", "/dev/random",
+                "/dev/urandom")  # fmt: skip
+TEMPORARY = ("/private/tmp", "/tmp")
+_LINKS = ("/tmp", "/var", "/etc", "/private", "/private/var", "/private/etc")
+_UNVERIFIED = "Seatbelt profile, unverified"
+_UNBOUNDED = 2**62
+_FIRST_LINE = 512
+_MAX_PATH = 1024
+_MAX_ATTEMPTS = 10_000
+_attempts = count()
+
+
+class Profile(NamedTuple):
+    """The text of a profile, and the value of each parameter in it."""
+
+    text: str
+    parameters: Mapping[str, str]
+
+
+class _Names:
+    """Gives each path the name of a parameter."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+
+    def __call__(self, path: str) -> str:
+        name = self._names.setdefault(path, f"PATH_{len(self._names)}")
+        self.values[name] = path
+        return f'(param "{name}")'
+
+
+def profile(job: Job, programs: Iterable[str] = (), proxy_port: int | None = None) -> Profile:
+    """The profile for a job whose paths are canonical; `programs` may be run without `processes`.
+
+    Nothing is looked up: the same job gives the same profile on every system.
+    """
+    name = _Names()
+    places = _places(job)
+    rules = [
+        "(version 1)",
+        "(deny default)",
+        "(allow sysctl-read)",
+        "(allow process-info* (target same-sandbox))",
+        "(allow signal (target same-sandbox))",
+        '(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))',
+        *_system_rules(),
+        *_place_rules(places, name),
+        *_program_rules(job, tuple(programs), places, name),
+        *_network_rules(proxy_port),
+        # Last, so that nothing above can take them back.
+        *_anchor_rules(places, name),
+        "(deny file-write-setugid)",
+        # Where temporary files are shared, a run must not change what the next one is held by.
+        r'(deny file-write* (regex #"/openskills-seatbelt-[0-9]+-[0-9]+\.sb$"))',
+    ]
+    return Profile("\n".join(rules) + "\n", name.values)
+
+
+def _places(job: Job) -> list[Mount]:
+    """What is there beside the system, outer folders first, so that the inner ones count."""
+    wanted: dict[str, Mount] = {}
+    for mount in sorted(job.mounts, key=lambda mount: mount.writable):
+        wanted.setdefault(mount.source, mount)
+    for path in job.capabilities.read:
+        wanted.setdefault(path, Mount(path, path))
+    for path in job.capabilities.write:
+        wanted.setdefault(path, Mount(path, path, True))
+    return sorted(wanted.values(), key=lambda mount: mount.source.count("/"))
+
+
+def _system_rules() -> Iterator[str]:
+    folders = " ".join(f'(subpath "{path}")' for path in SYSTEM)
+    files = " ".join(f'(literal "{path}")' for path in SYSTEM_FILES)
+    temporary = " ".join(f'(subpath "{path}")' for path in TEMPORARY)
+    links = " ".join(f'(literal "{path}")' for path in _LINKS)
+    yield f"(allow file-read* {folders} {files})"
+    yield f"(allow file-read-metadata {links})"
+    yield f"(allow file-map-executable {folders})"
+    yield '(allow file-write-data (literal "/dev/null") (literal "/dev/zero"))'
+    yield f"(allow file-read* file-write* {temporary})"
+
+
+def _place_rules(places: list[Mount], name: Callable[[str], str]) -> Iterator[str]:
+    for path in sorted({above for place in places for above in _above(place.source)}):
+        yield f"(allow file-read-metadata (literal {name(path)}))"
+    for place in places:
+        path = name(place.source)
+        yield f"(allow file-read* (subpath {path}))"
+        yield f"({'allow' if place.writable else 'deny'} file-write* (subpath {path}))"
+
+
+def _program_rules(
+    job: Job, programs: tuple[str, ...], places: list[Mount], name: Callable[[str], str]
+) -> Iterator[str]:
+    free = job.capabilities.processes
+    mapped = [place.source for place in places if free or not place.writable]
+    for path in dict.fromkeys((*mapped, *(os.path.dirname(program) for program in programs))):
+        yield f"(allow file-map-executable (subpath {name(path)}))"
+    for program in programs:
+        yield f"(allow file-read* (literal {name(program)}))"
+        yield f"(allow file-map-executable (literal {name(program)}))"
+    if free:
+        yield "(allow process-fork)"
+        yield "(allow process-exec)"
+    else:
+        yield from (f"(allow process-exec (literal {name(path)}))" for path in programs)
+
+
+def _network_rules(proxy_port: int | None) -> Iterator[str]:
+    if proxy_port is not None:
+        yield f'(allow network-outbound (remote tcp "localhost:{int(proxy_port)}"))'
+
+
+def _anchor_rules(places: list[Mount], name: Callable[[str], str]) -> Iterator[str]:
+    """Nothing that a rule speaks of can be moved away, and no folder above it can."""
+    writable = [os.path.join(place.source, "") for place in places if place.writable]
+    writable += [os.path.join(path, "") for path in TEMPORARY]
+    fixed = {place.source for place in places}
+    for place in places:
+        fixed |= {path for path in _above(place.source) if f"{path}/".startswith(tuple(writable))}
+    for path in sorted(fixed):
+        yield f"(deny file-write-unlink (literal {name(path)}))"
+
+
+def _above(path: str) -> Iterator[str]:
+    """Every folder above the path, but for the root."""
+    path = os.path.dirname(path)
+    while path not in ("/", ""):
+        yield path
+        path = os.path.dirname(path)
+
+
+class SeatbeltSandbox(Keepless):
+    """Runs commands in sandbox-exec."""
+
+    name = "seatbelt"
+    level = 1
+    remaps = False
+
+    def __init__(self, program: str = PROGRAM, platform: str = sys.platform) -> None:
+        self._program, self._platform = program, platform
+
+    def unavailable(self) -> str | None:
+        """Why it can not be used here, with the remedy; None when it can."""
+        if self._platform != "darwin":
+            return "this system is not macOS"
+        if not os.access(self._program, os.X_OK):
+            return f"there is no {self._program}, which belongs to macOS"
+        return _preflight(self._program)
+
+    def start(self, job: Job, listener: Listener | None = None) -> Running:
+        """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
+        reason = self.unavailable()
+        if reason is not None:
+            raise SandboxUnavailable(reason)
+        return _start(self._program, job, listener)
+
+
+@lru_cache(maxsize=4)
+def _preflight(program: str) -> str | None:
+    """Run `true` with a profile as a real run has it."""
+    with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
+        os.chown(folder, *current_identity())
+        limits = Limits(max_workspace_bytes=_UNBOUNDED, max_workspace_files=_UNBOUNDED)
+        mounts = (Mount(folder, folder, True),)
+        job = Job(
+            argv=("true",),
+            env={"PATH": "/usr/bin:/bin"},
+            cwd=folder,
+            mounts=mounts,
+            workspace=folder,
+            limits=limits,
+        )
+        try:
+            outcome = _start(program, job, None).wait()
+        except SandboxUnavailable as error:
+            return str(error)
+    assert outcome is not None
+    said = outcome.stderr.data.decode("utf-8", "replace").strip()
+    return f"a program in it ends with {outcome.exit_code}: {said}" if outcome.exit_code else None
+
+
+def _start(program: str, job: Job, listener: Listener | None) -> Running:
+    check_job(job)
+    job = canonical(job)
+    if job.terminal:
+        raise RunRefused("seatbelt can not give a command a terminal")
+    found = look_up(job.argv[0], job)
+    if found is None:
+        return PortableRun(Chain((), {}, _enforced(job, None), missing=job.argv[0]), job, listener)
+    port, env = _proxied(job) if job.bridge else (None, job.env)
+    made = profile(job, needed_programs(found, job), port)
+    file = write_profile(made.text)
+    words = [word for pair in made.parameters.items() for word in ("-D", "=".join(pair))]
+    argv = (program, "-f", file, *words, "--", found, *job.argv[1:])
+    chain = Chain(argv, env, _enforced(job, port), lambda: _forget(file))
+    return PortableRun(chain, job, listener)
+
+
+def canonical(job: Job) -> Job:
+    """The job with every path as the system itself calls it, such as /private/tmp for /tmp."""
+    for mount in job.mounts:
+        if os.path.normpath(mount.source) != os.path.normpath(mount.target):
+            raise SandboxUnavailable("seatbelt can not show a folder at another place than its own")
+    mounts = []
+    for mount in job.mounts:
+        path = _whole(mount.source)
+        mounts.append(Mount(path, path, mount.writable))
+    granted = job.capabilities._replace(
+        read=tuple(map(_whole, job.capabilities.read)),
+        write=tuple(map(_whole, job.capabilities.write)),
+    )
+    return job._replace(mounts=tuple(mounts), capabilities=granted)
+
+
+def _whole(path: str) -> str:
+    if "\0" in path:
+        raise RunRefused(f"{path[:200]!r} can not be a place for a mount")
+    found = _spelt(os.path.realpath(path))
+    if found == "/":
+        raise RunRefused(f"{path[:200]!r} can not be a place for a mount")
+    return found
+
+
+def _spelt(path: str) -> str:
+    """The path as the disk spells it: one that ignores case would not be found by its rules."""
+    ask = getattr(fcntl, "F_GETPATH", None)  # macOS alone
+    if ask is None:
+        return path
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return path
+    try:
+        answer: bytes = fcntl.fcntl(handle, ask, bytes(_MAX_PATH))
+    finally:
+        os.close(handle)
+    return os.fsdecode(answer.rstrip(b"\0"))
+
+
+def look_up(name: str, job: Job) -> str | None:
+    """Where the command finds a program; a link stays one, as what it is called may matter."""
+    folders = [""] if "/" in name else job.env.get("PATH", "").split(":")
+    for folder in folders:
+        path = os.path.join(job.cwd, folder, name)
+        if (folder or "/" in name) and os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def needed_programs(program: str, job: Job) -> tuple[str, ...]:
+    """What is executed in order to start the program."""
+    found = os.path.realpath(program)
+    words = [look_up(word, job) for word in _first_line(found)]
+    wanted = [found, *_framework(found), *(os.path.realpath(word) for word in words if word)]
+    return tuple(dict.fromkeys(wanted))
+
+
+def _framework(program: str) -> Iterator[str]:
+    """A Python of a framework is a small program that becomes another one of it."""
+    version, mark, _ = program.partition("/bin/")
+    if mark and ".framework/Versions/" in version:
+        yield os.path.join(version, "Resources/Python.app/Contents/MacOS/Python")
+
+
+def _first_line(program: str) -> list[str]:
+    """The words of `#!/usr/bin/env python3`; none for what is no script."""
+    try:
+        with open(program, "rb") as file:
+            line = file.read(_FIRST_LINE).partition(b"\n")[0]
+    except OSError:
+        return []
+    return os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
+
+
+def _proxied(job: Job) -> tuple[int, dict[str, str]]:
+    """A port of this machine that the proxy listens at, and the variables that lead there."""
+    try:
+        port = open_port(job.bridge[-1])
+    except OSError as error:
+        raise SandboxUnavailable(f"no way to the network: {error.strerror or error}") from error
+    proxy = dict.fromkeys(PROXY_VARIABLES, f"http://127.0.0.1:{port}")
+    return port, {**job.env, **proxy, "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}
+
+
+def write_profile(text: str) -> str:
+    """The path of a new file with the profile, which whoever runs the command can read."""
+    for _ in range(_MAX_ATTEMPTS):
+        name = f"openskills-seatbelt-{os.getpid()}-{next(_attempts)}.sb"
+        path = os.path.join(tempfile.gettempdir(), name)
+        with suppress(FileExistsError):
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+            with open(handle, "w", encoding="ascii") as file:
+                file.write(text)
+            return path
+    raise SandboxUnavailable(f"there is no name left for a profile in {tempfile.gettempdir()}")
+
+
+def _forget(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _enforced(job: Job, port: int | None) -> dict[str, str]:
+    free = job.capabilities.processes
+    uid = current_identity().uid
+    return {
+        "files": _UNVERIFIED,
+        "file modes": _UNVERIFIED,
+        "network": f"{_UNVERIFIED}, proxy only" if port else f"none: {_UNVERIFIED}",
+        "other processes": f"{_UNVERIFIED}: no signals; they can be seen",
+        "system calls": "not enforced: macOS has no filter for them",
+        "child processes": "allowed" if free else f"none: {_UNVERIFIED}",
+        "other programs": "allowed" if free else f"none: {_UNVERIFIED}",
+        "user": f"uid {uid}" + (", changed from root" if run_identity() else ""),
+        "time": "not enforced for a process that leaves its group and its parent"
+        if free
+        else "the command is ended at the deadline",
+        "memory": "not enforced: macOS keeps no limit of it",
+        "memory beside processes": "not enforced: macOS keeps no limit of it",
+        "kernel memory": "not enforced: macOS keeps no limit of it",
+        "files without a name": "not enforced: only what has a name is counted",
+        "process count": "rlimit, counted with the user's others",
+        "cpu": "rlimit for each process",
+        "file size": "rlimit",
+        "open files": "rlimit",
+        "disk": "watched, the workspace alone",
+        "temporary files": "not enforced: /tmp is shared with everybody",
+    }

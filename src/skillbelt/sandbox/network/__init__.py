@@ -1,0 +1,1 @@
+"""The proxy: the one way from a sandbox to the network."""

@@ -1,0 +1,336 @@
+"""A run from its start to its end: streams, deadline, killing. All sandboxes share it.
+
+The last program of a sandbox's own chain says one byte on its output once everything is in place,
+and goes on only when it is answered with a line on its input. Until then nothing untrusted runs; if
+the runtime dies before, the answer never comes and nothing is left. It is said when everything
+would end with the runtime. An outcome is given when nothing of the run is alive; what the kernel
+can not end is waited for a while, and the outcome says so.
+"""
+
+import _thread
+import errno
+import os
+import select
+import signal
+import termios
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from threading import current_thread, main_thread
+from typing import NamedTuple, Protocol
+
+from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.sandbox.process.looks import TICK_SECONDS, Looks
+from skillbelt.sandbox.process.spawn import Ends, Order, children, descendants, order
+from skillbelt.sandbox.process.streams import Ending, Feed, Piped, Sink, outcome_of
+from skillbelt.sandbox.protocol import Job, Listener, Outcome
+
+READY = b"1"
+ANSWER = b"go\n"
+LOST = 255
+START_SECONDS = 40.0  # from the beginning until all is in place
+END_SECONDS = 5.0
+_PATIENCE_SECONDS, _PAUSE_SECONDS = 0.5, 0.02
+_LAST_WORDS = 4 * 2**10
+_WINDOW = (24, 80)
+
+
+class StartHangs(SandboxUnavailable):
+    """Nothing is wrong that could be told, but it takes too long; to try again would do so too."""
+
+
+class Watch(Protocol):
+    """Looks after the limits that the kernel does not keep by itself."""
+
+    def look(self, pid: int) -> str | None:
+        """The limit that was passed, so that the run must end; called every TICK_SECONDS.
+
+        It may take its time: nothing else waits for it while the run lasts.
+        """
+
+    def halt(self) -> None:
+        """Let nothing be started any more, where that can be; `look` may be under way."""
+
+    def finish(self, exit_code: int, cpu_seconds: float) -> tuple[str, ...]:
+        """All limits that fired, once all processes are gone; gives back what it holds."""
+
+
+class Plan(NamedTuple):
+    """How a sandbox runs a job: the chain of programs, and what is handed on to it.
+
+    `fds` are closed here once the chain has them. With `supervised` the first program of the chain
+    ends everything below it when it is asked to; else its only child is the first process of a pid
+    namespace. `explain` makes a reason with a remedy of what a chain said that did not start.
+    """
+
+    argv: tuple[str, ...]
+    enforced: Mapping[str, str]
+    watch: Watch
+    explain: Callable[[str], str]
+    fds: tuple[int, ...] = ()
+    supervised: bool = False
+    terminal_owner: tuple[int, int] | None = None
+
+
+class Run(Piped):
+    """A started command; see `Running`."""
+
+    def __init__(self, plan: Plan, job: Job, listener: Listener | None) -> None:
+        self._plan, self._job = plan, job
+        self._started = time.monotonic()
+        super().__init__()
+        self._fds |= set(plan.fds)
+        self._pid = self._pidfd = self._wake = self._inner = -1
+        self._looks = Looks(lambda: plan.watch.look(self._pid), self._rouse)
+        # Two threads that pass a run on to each other cost about 5 % of what two at a time do. The
+        # main thread may be interrupted at any point, so it never looks after one itself.
+        self._unattended = job.waited and current_thread() is not main_thread()
+        try:
+            self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+            self._bring_up(listener)
+        except (OSError, ValueError) as error:
+            self._abandon()
+            raise _unstartable(error) from error
+        except BaseException:
+            self._abandon()
+            raise
+        if not self._unattended:
+            _thread.start_new_thread(self._pump, ())
+
+    def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
+        """The outcome, when it has ended; None when the time is over first."""
+        with self._lock:
+            mine, self._unattended = self._unattended, False
+        if mine and timeout_seconds is None:
+            self._pump()
+        elif mine:
+            _thread.start_new_thread(self._pump, ())
+        return super().wait(timeout_seconds)
+
+    def _notify(self) -> None:
+        # The handle is closed under the lock, so it is still ours here if it is in the set.
+        if self._wake in self._fds:
+            os.eventfd_write(self._wake, 1)
+
+    def _rouse(self) -> None:
+        os.eventfd_write(self._wake, 1)  # closed when no look is under way any more
+
+    def _bring_up(self, listener: Listener | None) -> None:
+        given, answer = self._pipe()
+        said, ready = self._pipe()
+        shown, errors = self._terminal() if self._job.terminal else self._pipe()
+        self._fds -= {given, ready, errors, *self._plan.fds}
+        ends = Ends(given, ready, errors, self._plan.fds)
+        started = order(self._plan.argv, ends, here=self._unattended)
+        self._await_ready(started, said, shown)
+        self._set_streams(answer, said, shown, listener)
+
+    def _terminal(self) -> tuple[int, int]:
+        """Our end and theirs; the chain has it as its stderr and makes it all three streams."""
+        ours, theirs = map(self._own, os.openpty())
+        termios.tcsetwinsize(theirs, _WINDOW)
+        if self._plan.terminal_owner is not None:
+            os.fchown(theirs, *self._plan.terminal_owner)
+        return ours, theirs
+
+    def _await_ready(self, started: Order, said: int, errors: int) -> None:
+        until = self._started + START_SECONDS
+        settled = started.settled.acquire(timeout=max(0.0, until - time.monotonic()))
+        if started.error is not None:
+            raise started.error
+        if started.pid >= 0:
+            self._pid, self._pidfd = started.pid, self._own(os.pidfd_open(started.pid))
+        poll = select.poll()
+        poll.register(said, select.POLLIN)
+        in_time = settled and poll.poll(max(0.0, until - time.monotonic()) * 1000)
+        if in_time and os.read(said, 1) == READY:
+            return
+        self._stop()
+        words = Sink(errors, "stderr", _LAST_WORDS, None)
+        words.drain()
+        reason = self._plan.explain(words.captured().data.decode("utf-8", "replace").strip())
+        if in_time:
+            raise SandboxUnavailable(reason)
+        raise StartHangs(
+            f"the sandbox was not ready after {START_SECONDS:g} seconds and is given up; a file "
+            f"system that does not answer may be the cause ({reason})"
+        )
+
+    def _set_streams(self, answer: int, said: int, shown: int, listener: Listener | None) -> None:
+        if not self._plan.supervised and not self._find_inner():
+            raise SandboxUnavailable("the first process of the sandbox can not be found")
+        with suppress(BrokenPipeError):
+            os.write(answer, ANSWER)
+        keep, terminal = self._job.limits.max_stream_bytes, self._job.terminal
+        if terminal:
+            self._close(answer, said)
+            self._sinks = [Sink(shown, "stdout", keep, listener)]
+        else:
+            self._sinks = [
+                Sink(said, "stdout", keep, listener),
+                Sink(shown, "stderr", keep, listener),
+            ]
+        self._feed = Feed(shown if terminal else answer, self._job.stdin, terminal)
+
+    def _find_inner(self) -> bool:
+        """The first process of the namespace; until the answer it is there, if all is well."""
+        with suppress(OSError, IndexError):
+            self._inner = self._own(os.pidfd_open(children(self._pid)[0]))
+        return self._inner >= 0
+
+    def _pump(self) -> None:
+        """The thread of the run, from the answer to the outcome."""
+        try:
+            ending, gone = self._carry()
+        except BaseException:
+            # Nobody is left to look after it.
+            self._conclude(Ending(cancelled=True), self._stop())
+            raise
+        self._conclude(ending, gone)
+
+    def _carry(self) -> tuple[Ending, bool]:
+        """Pass the streams on until the command has ended, or must end; whether all is gone."""
+        poll = select.poll()
+        sinks = {sink.fd: sink for sink in self._sinks}
+        firsts = {self._pidfd, self._inner} - {-1}
+        for fd in (*sinks, *firsts, self._wake):
+            poll.register(fd, select.POLLIN)
+        deadline = self._started + self._job.timeout_seconds
+        look_at: float | None = time.monotonic() + TICK_SECONDS
+        offering = True
+        while True:
+            offering = offering and self._offer(poll, sinks)
+            until = min(deadline, look_at or deadline) - time.monotonic()
+            events = dict(poll.poll(max(0.0, until) * 1000))
+            self._pass_on(poll, sinks, events)
+            if self._wake in events:
+                os.eventfd_read(self._wake)
+            if firsts & events.keys():
+                return Ending(), self._finish()
+            now = time.monotonic()
+            if look_at is not None and now >= look_at:
+                self._looks.begin()
+                look_at = None
+            limit = self._looks.limit()
+            if limit or self._cancelled or now >= deadline:
+                return Ending(now >= deadline, self._cancelled, limit), self._stop()
+
+    def _stop(self) -> bool:
+        """End the whole tree, and wait until all of it is gone; false when it does not go."""
+        if self._pidfd < 0:
+            return True
+        self._plan.watch.halt()
+        if self._plan.supervised:
+            return _end(self._pidfd, signal.SIGCONT, signal.SIGTERM) or self._force()
+        if self._inner < 0:
+            self._find_inner()
+        gone = self._inner < 0 or self._end_inner()
+        return _end(self._pidfd, signal.SIGKILL) and gone
+
+    def _end_inner(self) -> bool:
+        """End the first process, which ends all others; where it is not let run, they go first."""
+        until = time.monotonic() + END_SECONDS
+        gone = _end(self._inner, signal.SIGKILL, seconds=min(_PATIENCE_SECONDS, END_SECONDS))
+        while not gone and time.monotonic() < until:
+            _kill(descendants(self._pid))
+            gone = _end(self._inner, seconds=_PAUSE_SECONDS)
+        return gone
+
+    def _force(self) -> bool:
+        """End what the launcher should have ended, and it; false, as some may have got away."""
+        _kill(descendants(self._pid))
+        _end(self._pidfd, signal.SIGKILL)
+        return False
+
+    def _finish(self) -> bool:
+        """Nothing is alive of a run that has ended by itself; false when something may be."""
+        if self._plan.supervised:
+            return True
+        # The one above it takes its exit code away, if it was not quicker.
+        gone = self._end_inner()
+        return (_end(self._pidfd) or _end(self._pidfd, signal.SIGKILL)) and gone
+
+    def _conclude(self, ending: Ending, gone: bool) -> None:
+        code, cpu_seconds, killed = self._reap()
+        self._looks.end()
+        # A launcher that was killed has not seen to its end.
+        gone = gone and not (self._plan.supervised and killed)
+        for sink in self._sinks:
+            sink.drain()
+        hits = self._plan.watch.finish(code, cpu_seconds)
+        seconds = time.monotonic() - self._started
+        found = outcome_of(ending, code, hits, self._sinks, seconds, self._plan.enforced)
+        self._outcome = found if gone else found._replace(left=True)
+        with self._lock:
+            self._feed.over = True
+            self._close(*self._fds)
+        self._ended.set()
+
+    def _reap(self) -> tuple[int, float, bool]:
+        """The exit code, the processor time of all, and whether a signal ended the first process.
+
+        A process that does not end is left to a thread of its own.
+        """
+        if not self._plan.supervised and self._inner >= 0:
+            with suppress(ChildProcessError):  # it is only where we stand in for init
+                os.waitid(os.P_PIDFD, self._inner, os.WEXITED | os.WNOHANG)
+        if self._pidfd < 0:
+            return LOST, 0.0, False
+        if not _end(self._pidfd, seconds=0):
+            _thread.start_new_thread(_wait_for, (self._pid,))
+            return LOST, 0.0, False
+        return _wait_for(self._pid)
+
+    def _abandon(self) -> None:
+        """Leave nothing behind of a run that did not come up."""
+        self._stop()
+        self._reap()
+        self._plan.watch.finish(LOST, 0.0)
+        self._close(*self._fds)
+
+
+def _end(pidfd: int, *numbers: signal.Signals, seconds: float | None = None) -> bool:
+    """Send the signals and wait until the process is gone; false when that takes too long."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    with suppress(ProcessLookupError):
+        for number in numbers:
+            signal.pidfd_send_signal(pidfd, number)
+    return bool(poll.poll((END_SECONDS if seconds is None else seconds) * 1000))
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def check_job(job: Job) -> None:
+    """Raise RunRefused for what the system could not be told, or would understand differently."""
+    words = (*job.argv, job.cwd, *job.env, *job.env.values())
+    if not job.argv or any("\0" in word for word in words):
+        raise RunRefused("a command, its folder and its environment must not hold a NUL")
+    try:
+        os.fsencode("".join(words))
+    except UnicodeEncodeError as error:
+        raise RunRefused("a command must be text that the system can encode") from error
+    if not os.path.isdir(job.workspace):
+        raise RunRefused(f"there is no workspace at {job.workspace}")
+
+
+def _wait_for(pid: int) -> tuple[int, float, bool]:
+    """The exit code and the processor time of the chain and all that it waited for."""
+    try:
+        _, status, usage = os.wait4(pid, 0)
+    except ChildProcessError:  # whoever embeds us has taken it
+        return LOST, 0.0, False
+    code = os.waitstatus_to_exitcode(status)
+    return (128 - code if code < 0 else code), usage.ru_utime + usage.ru_stime, code < 0
+
+
+def _unstartable(error: OSError | ValueError) -> Exception:
+    if isinstance(error, ValueError):
+        return RunRefused(f"the command can not be given to the system: {error}")
+    if error.errno == errno.E2BIG:
+        return RunRefused("the command and its environment are too long for the system")
+    return SandboxUnavailable(f"the sandbox can not be started: {error}")

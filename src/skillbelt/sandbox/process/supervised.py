@@ -1,0 +1,124 @@
+"""What the sandboxes without namespaces share: the launcher and the task it is given."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+
+from skillbelt.errors import SandboxUnavailable
+from skillbelt.sandbox.linux import seccomp
+from skillbelt.sandbox.linux.cgroups import Hierarchy, hierarchy
+from skillbelt.sandbox.linux.identity import Identity, current_identity, interpreter, run_identity
+from skillbelt.sandbox.process.hidden import can_see
+from skillbelt.sandbox.process.limits import counted_enforced, process_limits
+from skillbelt.sandbox.process.run import Plan, check_job
+from skillbelt.sandbox.process.watch import Guard
+from skillbelt.sandbox.protocol import Job
+
+_LAUNCHER = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "inside", "launch.py"
+)
+
+
+def supervised_plan(
+    job: Job,
+    enforced: Mapping[str, str],
+    rules: Mapping[str, object] | None = None,
+    filter_program: bytes = b"",
+) -> Plan:
+    """A run below the launcher, held back by the rules and the filter."""
+    check_job(job)
+    guard = Guard(job.limits, job.workspace)
+    identity = run_identity()
+    task = {
+        "argv": job.argv,
+        "env": dict(job.env),
+        "cwd": job.cwd,
+        "parent": os.getpid(),
+        "identity": identity,
+        "terminal": job.terminal,
+        "rules": rules,
+        "filter": filter_program.hex(),
+        "lock": None if job.capabilities.processes or not filter_program else seccomp.lock_task(),
+        "limits": process_limits(job.limits, _user_tasks(current_identity())),
+    }
+    fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
+    os.pwrite(fd, json.dumps(task).encode(), 0)
+    return Plan(
+        argv=(launcher_python(), "-I", "-S", "-c", _text(), str(fd)),
+        enforced={
+            **enforced,
+            **_limits_enforced(identity, hierarchy(), _out_of_reach(identity, rules)),
+        },
+        watch=guard,
+        explain=_explain,
+        fds=(fd,),
+        supervised=True,
+        terminal_owner=identity,
+    )
+
+
+def launcher_python() -> str:
+    """A Python that we ourselves can start; the command need not be able to."""
+    if sys.executable and os.access(os.path.realpath(sys.executable), os.X_OK):
+        return sys.executable
+    found = interpreter()
+    return found.path if found is not None else "/usr/bin/python3"
+
+
+@lru_cache(maxsize=1)
+def _text() -> str:
+    with open(_LAUNCHER, encoding="utf-8") as file:
+        return file.read()
+
+
+def _user_tasks(identity: Identity) -> int:
+    """How many tasks the user has: without a namespace of its own, a run is counted with them."""
+    count = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                if os.stat(f"/proc/{name}").st_uid == identity.uid:
+                    count += os.stat(f"/proc/{name}/task").st_nlink - 2
+            except OSError:
+                continue
+    return count
+
+
+def _explain(said: str) -> str:
+    return f"the launcher can not start: {said or 'it said nothing'}"
+
+
+def _out_of_reach(identity: Identity | None, rules: Mapping[str, object] | None) -> bool:
+    """Whether the command can not end the launcher: another user's, or held back by the rules."""
+    handled = rules["handled"] if rules is not None else ()
+    return identity is not None or (isinstance(handled, tuple) and any(handled[2:]))
+
+
+def _limits_enforced(
+    identity: Identity | None, found: Hierarchy | None, out_of_reach: bool
+) -> dict[str, str]:
+    uid = current_identity().uid
+    return {
+        "time": "everything is ended at the deadline"
+        if out_of_reach
+        else "not enforced: a command can end what would end it",
+        "user": f"uid {uid}" + (", changed from root" if identity else ""),
+        **counted_enforced(found.label if found else "", can_see()),
+        "process count": "rlimit, counted with the user's others",
+        "cpu": "rlimit for each process, watched for all",
+        "file size": "rlimit",
+        "open files": "rlimit",
+        "disk": "watched, the workspace alone",
+        "temporary files": "not enforced: there is no private /tmp",
+    }
+
+
+def check_places(job: Job, sandbox: str) -> None:
+    """SandboxUnavailable for a mount that would need a view of the files of its own."""
+    for mount in job.mounts:
+        if os.path.normpath(mount.source) != os.path.normpath(mount.target):
+            raise SandboxUnavailable(
+                f"{sandbox} can not show a folder at another place than its own"
+            )

@@ -1,0 +1,1 @@
+"""The WASM sandbox: modules, and scripts through interpreters built as components."""

@@ -1,0 +1,277 @@
+"""Host components: an interpreter as a WASM component, which runs a skill's script as data.
+
+The one for JavaScript comes with the package. The one for Python is too large for that: it is built
+on first use, by componentize-py from the package registry, of this package's own sources. Its
+inputs are pinned by hash; what was built is kept with its own hash, in a folder that nobody else
+can write to.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.files.private import make_folder
+from skillbelt.settings import Settings, process_environment
+from skillbelt.text import one_line, shorten
+
+if TYPE_CHECKING:
+    from skillbelt.running.packages.installers import Rooms
+
+Kind = Literal["python", "javascript"]
+Progress = Callable[[str], None]
+GUESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guests")
+PYTHON_SOURCES = ("python_host", "python_library", "python_loop", "python_network")
+JAVASCRIPT_HOST = os.path.join(GUESTS, "js_host.wasm")
+_FORMAT = "1"  # part of every key: raised when hosts are built in another way
+_OUTPUT_CHARS = 600
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+# Files that were seen to hold what they should, by what tells one state of a file from another.
+_seen: dict[str, tuple[int, ...]] = {}
+
+
+class _Fault(Exception):
+    """Why a kept component can not be used."""
+
+
+class _Place(NamedTuple):
+    """Where a component is kept, and its hash beside it."""
+
+    path: str
+
+    @property
+    def record(self) -> str:
+        return f"{self.path}.sha256"
+
+
+def host_component(
+    kind: Kind, settings: Settings, rooms: Callable[[], Rooms], progress: Progress | None = None
+) -> str:
+    """The path of the component that runs scripts of this kind; built now when it must be.
+
+    `rooms` gives where what builds it is installed.
+    SandboxUnavailable says what is missing and how to provide it.
+    """
+    from skillbelt.files.locks import held
+
+    if kind == "javascript":
+        return _shipped(JAVASCRIPT_HOST)
+    place = _Place(os.path.join(_folder(settings), f"python-{_key()}.wasm"))
+    if _usable(place):
+        return place.path
+    say = progress or _silent
+    lock = os.path.join(os.path.dirname(place.path), ".lock")
+    seconds = settings.limits.build_timeout_seconds
+    late = f"somebody else has been building a host component for {seconds:g} s: {lock}"
+    with held(lock, seconds, SandboxUnavailable(late)):
+        if not _usable(place, say):
+            _build_python(place, settings, rooms(), say)
+    return place.path
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def _shipped(path: str) -> str:
+    """A component of the package, which is what the package says it is."""
+    try:
+        _check(_Place(path), whole=True)
+    except (_Fault, OSError) as error:
+        raise SandboxUnavailable(f"{path}: {_said(error)}; install skillbelt again") from error
+    return path
+
+
+# --- what is kept --------------------------------------------------------------------------------
+
+
+def _folder(settings: Settings) -> str:
+    """Our own folder for hosts, which nobody else can write to or read."""
+    folder = os.path.join(settings.cache_dir, "wasm-hosts")
+    try:
+        make_folder(settings.cache_dir)
+        with suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+        found = os.lstat(folder)
+    except OSError as error:
+        raise SandboxUnavailable(f"{folder}: {error.strerror}; set cache_dir") from error
+    fault = _folder_fault(found)
+    if fault:
+        raise SandboxUnavailable(f"{folder} is refused: {fault}; remove it, and it is made again")
+    return folder
+
+
+def _folder_fault(found: os.stat_result) -> str:
+    if not stat.S_ISDIR(found.st_mode):
+        return "it is not a folder"
+    if found.st_uid != os.geteuid():
+        return "it belongs to somebody else"
+    return "others can write to it" if found.st_mode & 0o022 else ""
+
+
+def _key() -> str:
+    """One hash over everything the component is made of."""
+    import hashlib
+
+    digest = hashlib.sha256(_FORMAT.encode())
+    for path in _inputs():
+        with open(path, "rb") as file:
+            digest.update(hashlib.sha256(file.read()).digest())
+    return digest.hexdigest()[:32]
+
+
+def _inputs() -> list[str]:
+    wit = os.path.join(GUESTS, "wit")
+    deps = os.path.join(wit, "deps")
+    listed = [os.path.join(GUESTS, f"{name}.py") for name in PYTHON_SOURCES]
+    listed += [os.path.join(GUESTS, "requirements.txt"), os.path.join(wit, "world.wit")]
+    return listed + [os.path.join(deps, name) for name in sorted(os.listdir(deps))]
+
+
+def _usable(place: _Place, say: Progress = _silent) -> bool:
+    try:
+        _check(place)
+    except FileNotFoundError:
+        return False
+    except (_Fault, OSError) as error:
+        say(f"the component {place.path} is built again: {_said(error)}")
+        return False
+    return True
+
+
+def _said(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else "") or str(error)
+
+
+def _check(place: _Place, whole: bool = False) -> None:
+    """That the file is ours alone and holds what was recorded; `whole` when only that counts."""
+    handle = os.open(place.path, _OPEN | os.O_NONBLOCK)
+    with open(handle, "rb") as file:
+        found = os.fstat(handle)
+        fault = "" if whole else _file_fault(found)
+        if fault:
+            raise _Fault(fault)
+        state = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if _seen.get(place.path) == state:
+            return
+        import hashlib
+
+        with open(place.record, encoding="ascii", errors="replace") as record:
+            wanted = record.read(100).strip()
+        if hashlib.file_digest(file, "sha256").hexdigest() != wanted:
+            raise _Fault("it does not hold what was built")
+        _seen[place.path] = state
+
+
+def _file_fault(found: os.stat_result) -> str:
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        return "it is not a file of its own"
+    if found.st_uid != os.geteuid():
+        return "it belongs to somebody else"
+    return "others can write to it" if found.st_mode & 0o022 else ""
+
+
+# --- building ------------------------------------------------------------------------------------
+
+
+def _build_python(place: _Place, settings: Settings, rooms: Rooms, say: Progress) -> None:
+    """Built aside, then put in place: first the hash, then the component."""
+    import tempfile
+
+    end = time.monotonic() + settings.limits.build_timeout_seconds
+    program = _componentize_py(settings, rooms, say)
+    folder = os.path.dirname(place.path)
+    _remove_older(folder)
+    say("building the Python host component; this is done once and takes about 20 seconds")
+    with tempfile.TemporaryDirectory(prefix=".part-", dir=folder) as stage:
+        made = os.path.join(stage, "host.wasm")
+        command = [*program, "-q", "-d", os.path.join(stage, "wit"), "-w", "program",
+                   "componentize", "python_host", "-p", os.path.join(stage, "app"),
+                   "-o", made]  # fmt: skip
+        _stage_sources(stage)
+        _run(command, stage, end - time.monotonic())
+        _keep(made, place)
+
+
+def _componentize_py(settings: Settings, rooms: Rooms, say: Progress) -> list[str]:
+    """The command that builds, of a program installed as the lock says."""
+    from skillbelt.running.packages.declared import Needs
+    from skillbelt.running.packages.environments import provision
+
+    lock = os.path.join(GUESTS, "requirements.txt")
+    with open(lock, encoding="utf-8") as file:
+        lines = file.read().replace("\\\n", " ").splitlines()
+    needs = Needs("python", tuple(" ".join(line.split()) for line in lines if line.strip()), lock)
+    try:
+        made = provision(
+            needs, settings.cache_dir, rooms=rooms, environ=process_environment(),
+            offline=settings.offline, hosts=settings.package_hosts,
+            timeout_seconds=settings.limits.build_timeout_seconds, progress=say,
+        )  # fmt: skip
+    except RunRefused as error:
+        raise SandboxUnavailable(
+            f"the Python host component is not built yet, and building it failed: {error}"
+        ) from error
+    code = "from componentize_py import script; script()"
+    return [os.path.join(made.bin, "python"), "-I", "-c", code]
+
+
+def _stage_sources(stage: str) -> None:
+    import shutil
+
+    shutil.copytree(os.path.join(GUESTS, "wit"), os.path.join(stage, "wit"))
+    os.mkdir(os.path.join(stage, "app"))
+    os.mkdir(os.path.join(stage, "empty"))
+    for name in PYTHON_SOURCES:
+        shutil.copyfile(
+            os.path.join(GUESTS, f"{name}.py"), os.path.join(stage, "app", f"{name}.py")
+        )
+
+
+def _run(command: list[str], stage: str, seconds: float) -> None:
+    # Without a PATH and with an empty environment of Python's, no package of the user's gets in.
+    empty = os.path.join(stage, "empty")
+    environ = {"PATH": empty, "VIRTUAL_ENV": empty, "HOME": empty, "TMPDIR": stage}
+    try:
+        done = subprocess.run(
+            command, env=environ, cwd=stage, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=max(seconds, 1), check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SandboxUnavailable(f"the Python host component was not built: {error}") from error
+    if done.returncode:
+        said = shorten(one_line(done.stdout.decode("utf-8", "replace")), _OUTPUT_CHARS)
+        raise SandboxUnavailable(f"the Python host component was not built: {said}")
+
+
+def _keep(made: str, place: _Place) -> None:
+    import hashlib
+
+    with open(made, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    record = f"{made}.sha256"
+    with open(record, "w", encoding="ascii") as file_:
+        file_.write(f"{digest}\n")
+    for path in (made, record):
+        os.chmod(path, 0o600)
+    os.replace(record, place.record)
+    os.replace(made, place.path)
+
+
+def _remove_older(folder: str) -> None:
+    """Of other versions, and what a builder that was killed has left. The lock is held."""
+    import shutil
+
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if name.startswith(".part-"):
+            shutil.rmtree(path, ignore_errors=True)
+        elif name.startswith("python-") and time.time() - os.lstat(path).st_mtime > 30 * 86_400:
+            with suppress(OSError):
+                os.unlink(path)

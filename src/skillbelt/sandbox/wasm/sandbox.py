@@ -1,0 +1,245 @@
+"""The sandbox for WASM modules, and for scripts that an interpreter in WASM runs.
+
+Inside there is nothing but the folders that the job mounts and a private `/tmp`: no programs, no
+processes, no network, no device. A guest is held by the engine, and its worker by the kernel: each
+run has a process of its own, never root, which can open nothing but those folders.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.files.remove import remove_tree
+from skillbelt.sandbox.linux import seccomp
+from skillbelt.sandbox.linux.cgroups import hierarchy
+from skillbelt.sandbox.linux.identity import blocking_folder, current_identity, run_identity
+from skillbelt.sandbox.linux.landlock import version
+from skillbelt.sandbox.process.hidden import can_see
+from skillbelt.sandbox.process.limits import counted_enforced
+from skillbelt.sandbox.process.looks import TICK_SECONDS
+from skillbelt.sandbox.process.run import check_job
+from skillbelt.sandbox.protocol import Job, Listener, Mount, Running, refusal
+from skillbelt.sandbox.wasm.cache import Cache
+from skillbelt.sandbox.wasm.command import MISSING, NotHere, Program, program_of
+from skillbelt.sandbox.wasm.modules import UNCOUNTED_FUEL, Modules
+from skillbelt.sandbox.wasm.pool import Pool, packages
+from skillbelt.sandbox.wasm.run import Plan, WasmRun
+from skillbelt.sandbox.wasm.view import View
+from skillbelt.settings import Settings
+
+if TYPE_CHECKING:
+    from skillbelt.running.packages.confined import SandboxedRooms
+
+_CACHE = "wasm"
+# (module (memory (export "memory") 1) (func (export "_start")))
+_TINY = bytes.fromhex(
+    "0061736d0100000001040160000003020100050301000107130206"
+    "6d656d6f72790200065f737461727400000a040102000b"
+)
+_MOST_PASSED = 256
+Progress = Callable[[str], None]
+
+
+class WasmSandbox:
+    """Runs modules and scripts in wasmtime."""
+
+    name = "wasm"
+    level = 2
+    remaps = True
+
+    def __init__(self, settings: Settings | None = None, progress: Progress | None = None) -> None:
+        """`settings` say where compiled modules are kept; without them that is until `close`."""
+        self._settings = settings or Settings()
+        self._progress = progress
+        self._lock = threading.Lock()
+        self._pool = Pool(self._settings.limits)
+        self._modules: Modules | None = None
+        self._works = False
+        self._hosts: dict[str, str] = {}
+        self._passed: set[str] = set()
+
+    def unavailable(self) -> str | None:
+        """Why it can not be used here, with the remedy; None when it can."""
+        return refusal(self._preflight)
+
+    def start(self, job: Job, listener: Listener | None = None) -> Running:
+        """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
+        self._preflight()
+        return self._start(job, listener)
+
+    def close(self) -> None:
+        """End the engine process; what runs comes to its end. It can be used again all the same."""
+        with self._lock:
+            modules, self._modules = self._modules, None
+        if modules is not None:
+            modules.close()
+        self._pool.close()
+
+    def _preflight(self) -> None:
+        """Run a module with all that a real run has; once it has worked, it is not tried again."""
+        if self._works:
+            return
+        reason = _missing()
+        if reason is not None:
+            raise SandboxUnavailable(reason)
+        folder = self._pool.temporary()
+        try:
+            with open(os.path.join(folder, "tiny.wasm"), "wb") as file:
+                file.write(_TINY)
+            os.chmod(file.name, 0o444)
+            mounts = (Mount(folder, "/tiny", True),)
+            job = Job(
+                argv=("/tiny/tiny.wasm",), env={}, cwd="/tiny", mounts=mounts, workspace=folder
+            )
+            outcome = self._start(job, None).wait()
+        finally:
+            remove_tree(folder)
+        assert outcome is not None
+        if outcome.exit_code:
+            said = outcome.stderr.data.decode("utf-8", "replace").strip()
+            raise SandboxUnavailable(f"a module in it ends with {outcome.exit_code}: {said}")
+        self._works = True
+
+    def _start(self, job: Job, listener: Listener | None) -> Running:
+        check_job(job)
+        _check_text(job)
+        self._check_reach(job)
+        program: Program | None = None
+        said = host = ""
+        try:
+            program = program_of(job.argv)
+            host = self._host(program)
+        except NotHere as error:
+            said = str(error)
+        temporary = self._pool.temporary()
+        try:
+            plan = Plan(
+                program=program,
+                view=View(job, temporary),
+                temporary=temporary,
+                host=host,
+                said=said,
+                code=MISSING,
+            )
+            modules = self._opened_modules()
+            return WasmRun(
+                plan=plan,
+                job=job,
+                listener=listener,
+                pool=self._pool,
+                modules=modules,
+                enforced=_enforced(job),
+            )
+        except BaseException:
+            self._pool.give_back(temporary)
+            raise
+
+    def _host(self, program: Program) -> str:
+        """The component that runs scripts of this kind; made on first use."""
+        if program.kind == "module":
+            return ""
+        known = self._hosts.get(program.kind, "")
+        if known and os.path.isfile(known):
+            return known
+        from skillbelt.sandbox.wasm.interpreters import host_component
+
+        settings = self._settings
+        if not settings.cache_dir:
+            settings = settings._replace(cache_dir=os.path.join(self._pool.place(), "hosts"))
+        found = host_component(program.kind, settings, lambda: _rooms(settings), self._progress)
+        self._hosts[program.kind] = found
+        return found
+
+    def _opened_modules(self) -> Modules:
+        with self._lock:
+            if self._modules is None:
+                cache = self._settings.cache_dir or self._pool.place()
+                limits = self._settings.limits
+                kept = Cache(os.path.join(cache, _CACHE), limits.max_wasm_cache_bytes, self._tell)
+                self._modules = Modules(kept, self._tell)
+            return self._modules
+
+    def _tell(self, text: str) -> None:
+        if self._progress is not None:
+            self._progress(text)
+
+    def _check_reach(self, job: Job) -> None:
+        """SandboxUnavailable for a folder that whoever runs commands can not get to."""
+        if run_identity() is None:
+            return
+        for mount in job.mounts:
+            parent = os.path.dirname(mount.source)
+            if parent in self._passed:
+                continue
+            folder = blocking_folder(mount.source)
+            if folder is not None:
+                raise SandboxUnavailable(
+                    f"{mount.source} can not be used: {folder} is closed to uid "
+                    f"{current_identity().uid}, which runs commands; keep it in a folder that "
+                    "others can pass through"
+                )
+            if len(self._passed) >= _MOST_PASSED:
+                self._passed.clear()
+            self._passed.add(parent)
+
+
+def _missing() -> str | None:
+    if not packages():
+        return "the package 'wasmtime' is not installed: pip install 'skillbelt[wasm]'"
+    if sys.platform != "linux":
+        return "it is made for Linux; there is no way yet to hold its workers elsewhere"
+    if not seccomp.supported():
+        return f"there is no filter for system calls for this processor ({os.uname().machine})"
+    return None
+
+
+def _check_text(job: Job) -> None:
+    """RunRefused for what a guest could not be told, and for more input than there may be."""
+    try:
+        "".join((*job.argv, job.cwd, *job.env, *job.env.values())).encode()
+    except UnicodeEncodeError as error:
+        raise RunRefused("a module can only be given words that are valid Unicode") from error
+    most = job.limits.max_stdin_bytes
+    if job.stdin is not None and len(job.stdin) > most:
+        raise RunRefused(f"more than {most:,} bytes of input (max_stdin_bytes)")
+
+
+def _rooms(settings: Settings) -> "SandboxedRooms":
+    # Only who builds needs it, and it takes long to import.
+    from skillbelt.running.packages.confined import SandboxedRooms
+
+    return SandboxedRooms(settings.limits)
+
+
+def _enforced(job: Job) -> dict[str, str]:
+    kernel = f", Landlock version {version()}" if version() else ""
+    worker = seccomp.described(False, False, programs=False)
+    found = hierarchy()
+    fuel = 0 < job.limits.max_wasm_fuel < UNCOUNTED_FUEL
+    memory = "each memory by the engine; watched for the process"
+    changed = ", changed from root" if run_identity() else ""
+    none = "none: a guest has no way to it"
+    return {
+        "files": f"WASI folders{kernel}",
+        "file modes": "a guest can not change any",
+        "time": "the worker is ended at the deadline",
+        "network": "single requests, proxy only" if job.bridge else f"{none}; seccomp",
+        "other processes": none,
+        "system calls": f"{none}; for the worker {worker}",
+        "child processes": f"{none}; seccomp",
+        "other programs": f"{none}; seccomp",
+        "user": f"uid {current_identity().uid}{changed}",
+        **counted_enforced("", can_see()),
+        "memory": f"{memory}; {found.label}" if found else memory,
+        "memory beside processes": f"{none}; seccomp for the worker",
+        "kernel memory": f"{none}; seccomp for the worker",
+        "process count": "one worker, seccomp",
+        "cpu": "rlimit, watched" + ("; fuel" if fuel else ""),
+        "file size": "rlimit",
+        "open files": "rlimit",
+        "disk": f"watched every {TICK_SECONDS * 1000:.0f} ms",
+        "temporary files": "a private folder, watched",
+    }

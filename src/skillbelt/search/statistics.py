@@ -1,0 +1,74 @@
+"""What is worked out of a document once, so that scoring it need not."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import log1p, sqrt
+from typing import NamedTuple
+
+from skillbelt.search.document import DESCRIBED, HEADED, LEVELS, NAMED, TEXT, Document
+from skillbelt.search.idf import UNSEEN, rarity
+
+# The usual lengths, in words: what is longer must say a word more often for the same weight.
+USUAL_LENGTH = 1100.0
+USUAL_DESCRIPTION = 31.0
+_LOGS = tuple(log1p(level) for level in LEVELS)
+_IMPACT_K, _IMPACT_B = 3.0, 0.9
+_IMPACT_DESCRIBED, _IMPACT_NAMED = 2.0, 3.0
+# The greatest impact just fits a byte.
+_IMPACT_SCALE = 255 / (_IMPACT_K + 1.0 + _IMPACT_DESCRIBED + _IMPACT_NAMED)
+_BUCKETS = 16  # of lengths between one doubling and the next
+
+
+class Facts(NamedTuple):
+    """How much a document's name and text weigh, and how long the vectors of its words are."""
+
+    named: float
+    text: float
+    text_norm: float
+    headed_norm: float
+
+
+def facts(made: Document) -> Facts:
+    """The sums over all words of a document."""
+    weights = rarity().anywhere
+    named = text = squares = headed = 0.0
+    for term, code in zip(made.terms, made.codes, strict=True):
+        weight = weights.get(term, UNSEEN)
+        level = code & TEXT
+        if level:
+            text += weight
+            squares += (weight * _LOGS[level]) ** 2
+        if code >> NAMED & 1:
+            named += weight
+        if code >> HEADED:
+            headed += weight * weight
+    return Facts(named, text, sqrt(squares), sqrt(headed))
+
+
+def saturated(length: int, usual: float, k: float, b: float) -> float:
+    """What is added to a count below the line, so that long texts and many counts gain less."""
+    return k * (1.0 - b + b * length / usual)
+
+
+def impacts(made: Document) -> bytes:
+    """How much each word says of the document, in a byte: good enough to choose candidates."""
+    return made.codes.translate(_table(round(_BUCKETS * log1p(made.length))))
+
+
+@lru_cache(maxsize=512)
+def _table(bucket: int) -> bytes:
+    from math import expm1
+
+    below = saturated(int(expm1(bucket / _BUCKETS)), USUAL_LENGTH, _IMPACT_K, _IMPACT_B)
+    most = _IMPACT_K + 1.0
+    counted = [level * most / (level + below) for level in LEVELS]
+    return bytes(
+        min(255, round(_IMPACT_SCALE * (counted[code & TEXT] + _bonus(code))))
+        for code in range(256)
+    )
+
+
+def _bonus(code: int) -> float:
+    described = _IMPACT_DESCRIBED if code >> DESCRIBED & 3 else 0.0
+    return described + (_IMPACT_NAMED if code >> NAMED & 1 else 0.0)

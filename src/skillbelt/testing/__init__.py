@@ -1,0 +1,21 @@
+"""Suites that a back end of your own must pass, and the attacks on sandboxes."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skillbelt.testing.suites import (
+        ArtifactStoreConformance,
+        SandboxConformance,
+        StoreConformance,
+    )
+
+__all__ = ["ArtifactStoreConformance", "SandboxConformance", "StoreConformance"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the suites only for who names one: the attacks do without them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from skillbelt.testing import suites
+
+    return getattr(suites, name)

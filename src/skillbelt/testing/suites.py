@@ -1,0 +1,301 @@
+"""Suites that a back end of your own must pass, run by pytest.
+
+See docs/sessions.md, docs/artifacts.md and docs/security.md.
+"""
+
+import time
+from collections.abc import Callable
+
+from skillbelt.events import NewEvent
+from skillbelt.running.artifacts.conformance import (
+    ALL,
+    KEY,
+    OTHER_APP,
+    SAME_APP,
+    SAME_USER,
+    ArtifactStoreConformance,
+    together,
+)
+from skillbelt.store.protocol import SessionKey, Store
+from skillbelt.testing.sandbox_suite import SandboxConformance
+
+__all__ = ["ArtifactStoreConformance", "SandboxConformance", "StoreConformance"]
+
+# Texts that stores are known to fold, cut or refuse.
+TEXTS = (
+    "", " ", "a", "A", "a ", "é", "e\u0301", "日本", "😀", "\0", "a\0b", "\r\n", "'\"\\", "%_*",
+    "1", "1.0", "null", "\ud800", "\udfff\ud800", "\ud83d\ude00", "\ufeff", "\uffff", "x" * 100_000,
+)  # fmt: skip
+THREADS = 8
+
+
+class StoreConformance:
+    """Every promise of `Store`. Give a `store` fixture: an empty one for each test."""
+
+    def test_a_new_store_is_empty(self, store: Store) -> None:
+        """Asking for what does not exist is no error and makes nothing."""
+        assert store.events(KEY) == []
+        assert store.state(KEY) == {}
+        assert store.delete(KEY) is False
+        assert store.expire(time.time() + 1) == 0
+        assert store.sessions() == []
+
+    def test_events_come_back_in_order_and_numbered(self, store: Store) -> None:
+        """Numbers count from 1 over all appends of the session, without gaps."""
+        first = store.append(KEY, [NewEvent("a", "root", {"n": 1}), NewEvent("b")])
+        second = store.append(KEY, [NewEvent("c")])
+        assert [(event.seq, event.type, event.agent) for event in first + second] == [
+            (1, "a", "root"),
+            (2, "b", ""),
+            (3, "c", ""),
+        ]
+        assert first[0].data == {"n": 1}
+        assert store.events(KEY) == first + second
+
+    def test_each_session_counts_for_itself(self, store: Store) -> None:
+        """No two keys share a log, however alike they are."""
+        for _ in range(2):
+            for key in ALL:
+                store.append(key, [NewEvent("|".join(key))])
+        for key in ALL:
+            assert [(e.seq, e.type) for e in store.events(key)] == [
+                (1, "|".join(key)),
+                (2, "|".join(key)),
+            ]
+
+    def test_parts_of_a_key_do_not_run_together(self, store: Store) -> None:
+        """`a` and `bc` are not `ab` and `c`, nor with any mark between them."""
+        keys = [
+            SessionKey(*parts)
+            for mark in ("", "/", ":", "\0", "|")
+            for parts in (("a", f"b{mark}c", "d"), (f"a{mark}b", "c", "d"), ("a", "b", f"c{mark}d"))
+        ]
+        for key in keys:
+            store.append(key, [NewEvent(repr(key))])
+        assert [store.events(key)[-1].type for key in keys] == [repr(key) for key in keys]
+        assert [info.key for info in store.sessions()] == sorted(set(keys))
+
+    def test_events_after_a_number(self, store: Store) -> None:
+        """Only what is newer, so that a reader can go on where it stopped."""
+        events = store.append(KEY, [NewEvent(str(n)) for n in range(5)])
+        for after in range(7):
+            assert store.events(KEY, after=after) == events[after:]
+        assert store.events(KEY, after=-3) == events
+        assert store.events(KEY, after=2**70) == []
+
+    def test_times_are_of_now(self, store: Store) -> None:
+        """Events and sessions carry the time of the append."""
+        before = time.time()
+        (event,) = store.append(KEY, [NewEvent("a")])
+        after = time.time()
+        (info,) = store.sessions()
+        assert before <= event.time <= after
+        assert before <= info.created <= info.updated <= after
+
+    def test_data_comes_back_as_json_has_it(self, store: Store) -> None:
+        """Every kind of JSON value, at any depth."""
+        data = {
+            "null": None, "yes": True, "no": False, "int": -(2**70), "float": 0.1, "tiny": 5e-324,
+            "list": [1, [2, [{}]], {"a": []}], "": {"é\0": "\n"},
+        }  # fmt: skip
+        (event,) = store.append(KEY, [NewEvent("a", "", data)])
+        assert event.data == data
+        assert store.events(KEY)[0].data == data
+        assert list(store.events(KEY)[0].data) == list(data)
+
+    def test_any_text_comes_back_as_it_is(self, store: Store) -> None:
+        """As type, agent, data, state and key: not folded, cut, normalised or refused."""
+        for text in TEXTS:
+            key = SessionKey(text, text, text)
+            store.append(key, [NewEvent(text, text, {text: text})], {text: text, "user:x": text})
+        for text in TEXTS:
+            key = SessionKey(text, text, text)
+            (event,) = store.events(key)
+            assert event[2:] == (text, text, {text: text})
+            assert store.state(key) == {text: text, "user:x": text}
+            assert [info.key for info in store.sessions(text, text)] == [key]
+            assert store.delete(key)
+
+    def test_what_is_given_is_copied(self, store: Store) -> None:
+        """Changing what was given or what came back changes nothing that is kept."""
+        data: dict[str, object] = {"list": [1]}
+        delta: dict[str, str | None] = {"a": "1"}
+        (given,) = store.append(KEY, [NewEvent("a", "", data)], delta)
+        for found in (data, given.data, store.events(KEY)[0].data):
+            kept = found["list"]
+            assert isinstance(kept, list)
+            kept.append(2)
+        delta["a"] = "2"
+        store.state(KEY)["a"] = "3"
+        assert store.events(KEY)[0].data == {"list": [1]}
+        assert store.state(KEY) == {"a": "1"}
+
+    def test_what_json_can_not_hold_changes_nothing(self, store: Store) -> None:
+        """One bad event, and neither the good ones beside it nor the state are kept."""
+        deep: list[object] = []
+        for _ in range(100_000):
+            deep = [deep]
+        for bad in (object(), {1, 2}, b"x", float("nan"), float("inf"), deep):
+            events = [NewEvent("good"), NewEvent("bad", "", {"x": bad})]
+            _refused(lambda events=events: store.append(KEY, events, {"a": "1"}))  # type: ignore[misc]
+        assert (store.events(KEY), store.state(KEY), store.sessions()) == ([], {}, [])
+
+    def test_state_that_is_not_text_changes_nothing(self, store: Store) -> None:
+        """State is text by text."""
+        bad: dict[str, str | None] = {"a": "1", "b": 2}  # type: ignore[dict-item]
+        _refused(lambda: store.append(KEY, [NewEvent("a")], bad))
+        assert (store.events(KEY), store.state(KEY)) == ([], {})
+
+    def test_state_is_set_changed_and_deleted(self, store: Store) -> None:
+        """A key that a delta does not name stays; None deletes, also what is not there."""
+        store.append(KEY, [], {"a": "1", "b": "", "temp:c": "3"})
+        store.append(KEY, [NewEvent("x")], {"a": "2", "b": None, "never": None})
+        assert store.state(KEY) == {"a": "2", "temp:c": "3"}
+
+    def test_session_state_is_the_sessions_own(self, store: Store) -> None:
+        """Every key without a shared prefix, `temp:` and look-alikes included."""
+        delta = {"a": "1", "temp:a": "1", "App:a": "1", "user": "1", "application:a": "1"}
+        store.append(KEY, [], delta)
+        assert store.state(KEY) == delta
+        assert [store.state(key) for key in ALL[1:]] == [{}, {}, {}]
+
+    def test_user_state_is_shared_by_the_users_sessions(self, store: Store) -> None:
+        """In one app only, and also by sessions that do not exist yet."""
+        store.append(KEY, [], {"user:lang": "de"})
+        assert store.state(SAME_USER) == {"user:lang": "de"}
+        assert store.state(SAME_APP) == store.state(OTHER_APP) == {}
+        store.append(SAME_USER, [], {"user:lang": None})
+        assert store.state(KEY) == {}
+
+    def test_app_state_is_shared_by_all_users(self, store: Store) -> None:
+        """Of that app only."""
+        store.append(KEY, [], {"app:version": "1"})
+        store.append(SAME_APP, [], {"app:version": "2"})
+        assert store.state(KEY) == store.state(SAME_USER) == {"app:version": "2"}
+        assert store.state(OTHER_APP) == {}
+
+    def test_scopes_are_shown_together(self, store: Store) -> None:
+        """One map of all three."""
+        store.append(KEY, [], {"app:a": "1", "user:a": "2", "a": "3"})
+        assert store.state(KEY) == {"app:a": "1", "user:a": "2", "a": "3"}
+
+    def test_sessions_are_listed_in_order_with_their_counts(self, store: Store) -> None:
+        """By key, whatever the order they were made in."""
+        for key in (OTHER_APP, SAME_APP, KEY):
+            store.append(key, [NewEvent("a"), NewEvent("b")])
+        store.append(SAME_USER, [])
+        assert [(info.key, info.events) for info in store.sessions()] == [
+            (KEY, 2),
+            (SAME_USER, 0),
+            (SAME_APP, 2),
+            (OTHER_APP, 2),
+        ]
+
+    def test_sessions_of_an_app_of_a_user_and_of_both(self, store: Store) -> None:
+        """A name is matched whole."""
+        for key in ALL:
+            store.append(key, [NewEvent("a")])
+
+        def listed(app: str | None = None, user: str | None = None) -> list[SessionKey]:
+            return [info.key for info in store.sessions(app, user)]
+
+        assert listed(app="app") == [KEY, SAME_USER, SAME_APP]
+        assert listed(user="ada") == [KEY, SAME_USER, OTHER_APP]
+        assert listed(app="app", user="ada") == [KEY, SAME_USER]
+        assert listed(app="ap") == listed(user="ADA") == listed(app="") == []
+
+    def test_each_append_touches_its_session(self, store: Store) -> None:
+        """Also one without events; the others stay as they were."""
+        store.append(KEY, [NewEvent("a")])
+        store.append(SAME_USER, [NewEvent("a")])
+        first, other = store.sessions()
+        _later(first.updated)
+        store.append(KEY, [])
+        touched, same = store.sessions()
+        assert touched.created == first.created
+        assert touched.updated > first.updated
+        assert same == other
+
+    def test_delete_takes_events_and_session_state(self, store: Store) -> None:
+        """Shared state and other sessions stay; a second time there is nothing."""
+        for key in ALL:
+            store.append(key, [NewEvent("a")], {"mine": "1"})
+        store.append(KEY, [], {"user:a": "2", "app:a": "3"})
+        assert store.delete(KEY) is True
+        assert store.events(KEY) == []
+        assert store.state(KEY) == {"user:a": "2", "app:a": "3"}
+        assert [info.key for info in store.sessions()] == [SAME_USER, SAME_APP, OTHER_APP]
+        for key in ALL[1:]:
+            assert len(store.events(key)) == 1
+            assert store.state(key)["mine"] == "1"
+        assert store.delete(KEY) is False
+
+    def test_a_deleted_session_can_begin_again(self, store: Store) -> None:
+        """With the number 1 and none of its old state."""
+        store.append(KEY, [NewEvent("old"), NewEvent("old")], {"a": "1"})
+        store.delete(KEY)
+        (event,) = store.append(KEY, [NewEvent("new")])
+        assert event.seq == 1
+        assert store.events(KEY) == [event]
+        assert store.state(KEY) == {}
+
+    def test_expire_takes_what_was_not_touched_since(self, store: Store) -> None:
+        """A session touched at that very time stays; shared state stays."""
+        store.append(KEY, [NewEvent("a")], {"mine": "1", "user:a": "2"})
+        store.append(SAME_APP, [NewEvent("a")])
+        _later(store.sessions()[1].updated)
+        store.append(SAME_APP, [NewEvent("b")])
+        (_, kept) = store.sessions()
+        assert store.expire(kept.updated) == 1
+        assert store.sessions() == [kept]
+        assert store.events(KEY) == []
+        assert store.state(KEY) == {"user:a": "2"}
+        assert store.expire(kept.updated) == 0
+        assert store.expire(kept.updated + 1) == 1
+        assert store.sessions() == []
+
+    def test_threads_append_without_gaps(self, store: Store) -> None:
+        """Batches of many threads stay whole, numbered, and in each thread's order."""
+
+        def work(thread: int) -> None:
+            for turn in range(10):
+                batch = [NewEvent(f"{thread}", "", {"turn": turn, "n": n}) for n in range(3)]
+                store.append(KEY, batch, {f"{thread}": f"{turn}"})
+
+        together(work, THREADS)
+        events = store.events(KEY)
+        assert [event.seq for event in events] == list(range(1, THREADS * 10 * 3 + 1))
+        assert [event.data["n"] for event in events] == [0, 1, 2] * (THREADS * 10)
+        for thread in range(THREADS):
+            turns = [event.data["turn"] for event in events if event.type == str(thread)]
+            assert turns == [turn for turn in range(10) for _ in range(3)]
+        assert store.state(KEY) == {str(thread): "9" for thread in range(THREADS)}
+
+    def test_a_reader_sees_whole_batches_only(self, store: Store) -> None:
+        """While other threads append."""
+        seen: list[int] = []
+
+        def work(thread: int) -> None:
+            for _ in range(10):
+                if thread % 2:
+                    store.append(KEY, [NewEvent("a")] * 5)
+                else:
+                    seen.append(len(store.events(KEY)))
+
+        together(work, THREADS)
+        assert [count for count in seen if count % 5] == []
+        assert len(store.events(KEY)) == THREADS // 2 * 10 * 5
+
+
+def _refused(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except (TypeError, ValueError):
+        return
+    raise AssertionError("neither TypeError nor ValueError was raised")
+
+
+def _later(than: float) -> None:
+    """Wait until the clock has moved on."""
+    while time.time() <= than:
+        time.sleep(0.001)

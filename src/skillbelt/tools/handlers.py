@@ -1,0 +1,417 @@
+"""What the tools do. A call that fails gives a result a model can act on, never an exception.
+
+A name that the agent may not see is answered like one that does not exist.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+
+from skillbelt.conversation.messages import Material, block
+from skillbelt.disclosure.body import list_docs, load_resource, sample_files
+from skillbelt.disclosure.overflow import Page, page_of
+from skillbelt.errors import (
+    ArtifactError,
+    LoadError,
+    PathEscape,
+    PermissionDenied,
+    RunRefused,
+    SandboxUnavailable,
+    SkillbeltError,
+)
+from skillbelt.events import NewEvent
+from skillbelt.format.skill import Skill
+from skillbelt.text import one_line, shorten
+from skillbelt.tools.replies import (
+    STORED,
+    already,
+    body,
+    content,
+    document,
+    presentable,
+    readable,
+    report,
+)
+from skillbelt.tools.schema import Access, Call, Handler, ToolResult, check_arguments
+
+MAX_MISSES = 3
+UNNAMED = "-"  # a call whose id the host did not say: its answer is found by what it holds
+_PAGE = 50
+_FOUND = 10
+_LINES = 200  # what a reader gets who names no number
+_CLOSEST = 10
+_SHOWN = 128
+
+
+class Refused(SkillbeltError):
+    """A call that can not be served; the message is for the model."""
+
+
+def dispatch(kind: str, handler: Handler, arguments: object, access: Access, id: str) -> ToolResult:
+    """Check the arguments and run the handler; what a model did wrong comes back as a result."""
+    checked = check_arguments(kind, arguments)
+    if checked.fault:
+        return failed(f"{access.names.get(kind, kind)}: {checked.fault}")
+    try:
+        return handler(Call(checked.arguments, access, id))
+    except Refused as error:
+        return failed(str(error))
+    except PathEscape as error:
+        return failed(presentable(str(error).removesuffix(f" ({error.root})"), access))
+    except LoadError as error:
+        return failed(presentable(f"{_inside(error.path)}: {error.reason}", access))
+    except PermissionDenied as error:
+        return failed(error.reason)
+    except (RunRefused, SandboxUnavailable, ArtifactError) as error:
+        return failed(presentable(str(error), access))
+
+
+def failed(message: str) -> ToolResult:
+    """A result that says what went wrong."""
+    return ToolResult(message, message)
+
+
+def _inside(path: str) -> str:
+    """A path as it may be told: a relative one as it is, of another only the last part."""
+    return os.path.basename(path) if os.path.isabs(path) else path
+
+
+# Which skill
+
+
+def find(call: Call) -> Skill:
+    """The skill whose files the call is about; raises Refused with what the model is told."""
+    name = str(call.arguments["skill"])
+    return approved(call.access, call.access.called.get(name) or lookup(call.access, name))
+
+
+def lookup(access: Access, name: str) -> Skill:
+    """A skill the agent may see. One that came since the last scan is found too."""
+    skill = access.skills.get(name)
+    if skill is None:
+        skill = access.look().get(name)
+    if skill is None:
+        raise Refused(f"unknown skill: {shown(name)}" + missed(access, name))
+    return skill
+
+
+def approved(access: Access, skill: Skill, *, loading: bool = False) -> Skill:
+    """The skill, if it may be given to a model."""
+    reason = access.approve(skill, loading)
+    if reason:
+        raise Refused(reason)
+    return skill
+
+
+def missed(access: Access, name: str) -> str:
+    """Count a wrong name; what to add to the answer when there were too many."""
+    misses = access.session.missed(shown(name)) if access.session else 0
+    if misses < MAX_MISSES:
+        return ""
+    lister = access.names.get("skill_search") or access.names.get("skill_list")
+    where = f"call {lister}" if lister else "use a name you were shown"
+    # Without their number: who asks for the same again is known by the same answer.
+    return f"\nToo many names were wrong. Stop guessing names: {where}, or go on without a skill."
+
+
+def not_found(access: Access, skills: Mapping[str, Skill], name: str) -> str:
+    """The text for a wrong name, with the names that are right; the closest of them if many."""
+    listed = ", ".join(sorted(skills)) or "none"
+    if len(skills) > access.settings.limits.max_enum_skills:
+        from difflib import get_close_matches
+
+        closest = get_close_matches(name, skills, n=_CLOSEST, cutoff=0.3)
+        listed = ", ".join([*closest, f"... ({len(skills)} in all)"])
+    return f'Skill "{shown(name)}" not found. Available skills: {listed}'
+
+
+def shown(name: str) -> str:
+    """A name somebody made up, as it may be repeated."""
+    return shorten(one_line(name), _SHOWN)
+
+
+# The tools
+
+
+def use(call: Call) -> ToolResult:
+    """Give a skill's instructions, its folder and a sample of its files."""
+    name = str(call.arguments["name"])
+    access = call.access
+    seen = access.skills if name in access.skills else access.look()
+    if name not in seen:
+        raise Refused(not_found(access, seen, name) + missed(access, name))
+    skill = approved(access, seen[name], loading=True)
+    loaded = body(skill, access)
+    access.record(skill, loaded)
+    _log(call, skill)
+    text = content(skill, loaded.text, sample_files(skill, access.settings.limits))
+    data = {"title": f"Loaded skill: {skill.name}", "name": skill.name, "dir": skill.dir}
+    if text in access.shown:
+        return ToolResult(already(skill), data=data)
+    return ToolResult(text, data={**data, "report": report(loaded)})
+
+
+def _log(call: Call, skill: Skill) -> None:
+    session = call.access.session
+    if session is not None:
+        data = {"name": skill.name, "call_id": call.id, "placement": "result"}
+        session.store.append(session.key, [NewEvent("skill_loaded", session.agent, data)])
+
+
+def load(call: Call) -> ToolResult:
+    """Mark the skill as loaded; without a conversation that could carry it, give the text."""
+    access = call.access
+    skill = approved(access, lookup(access, str(call.arguments["skill"])), loading=True)
+    loaded = body(skill, access)
+    docs, every = _documents(call, skill)
+    access.record(skill, loaded)
+    given = f"loaded: {skill.name}"
+    if access.session is None or access.inline:
+        text = block(Material(skill.name, loaded.text, _texts(skill, docs, every, access)))
+        given = already(skill) if text in access.shown else text
+    if access.session is None:
+        return ToolResult(given)
+    evicted = access.session.load(skill.name, docs, every, call.id or UNNAMED)
+    data = {"name": skill.name, "evicted": list(evicted), "report": report(loaded)}
+    told = [f"put away, the limit is reached: {', '.join(evicted)}"] if evicted else []
+    return ToolResult("\n".join([*told, given]), data=data)
+
+
+def _texts(
+    skill: Skill, docs: list[str] | None, every: bool, access: Access
+) -> tuple[tuple[str, str], ...]:
+    """The chosen documents, each with its text."""
+    chosen = list_docs(skill, access.settings.limits) if every else docs or []
+    return tuple((path, document(skill, path, access)) for path in chosen)
+
+
+def _documents(call: Call, skill: Skill) -> tuple[list[str] | None, bool]:
+    """The documents the call names, all of which are there, and whether it wants all."""
+    given = call.arguments.get("docs")
+    every = call.arguments.get("include_all_docs") is True
+    if not isinstance(given, list):
+        return None, every
+    if "*" in given:
+        return None, True
+    there = list_docs(skill, call.access.settings.limits)
+    wanted = [path.removeprefix("./") for path in given]
+    wrong = [path for path in wanted if path not in there]
+    if wrong:
+        raise Refused(
+            f"{skill.name} has no document {_listed([shown(path) for path in wrong])}. "
+            f"It has: {_listed(there) or 'none'}"
+        )
+    return list(dict.fromkeys(wanted)), every
+
+
+def _listed(paths: list[str]) -> str:
+    more = [f"... ({len(paths)} in all)"] if len(paths) > _PAGE else []
+    return ", ".join([*map(one_line, paths[:_PAGE]), *more])
+
+
+def select_docs(call: Call) -> ToolResult:
+    """Change which documents of a loaded skill are there."""
+    skill, access = find(call), call.access
+    docs, every = _documents(call, skill)
+    given = ""
+    if access.session is None or access.inline:
+        texts = _texts(skill, docs, every, access)
+        given = "\n\n".join(f"[Doc] {path}\n\n{text}" for path, text in texts)
+    if access.session is None:
+        return ToolResult(given or "no documents")
+    if skill.name not in {loaded.name for loaded in access.session.loaded()}:
+        loader = access.names.get("skill_load")
+        raise Refused(f"{skill.name} is not loaded" + (f"; call {loader} first" if loader else ""))
+    mode = call.arguments.get("mode", "replace")
+    assert mode in ("add", "replace", "clear")
+    selected = access.session.select_docs(skill.name, docs or (), every, mode, call.id or UNNAMED)
+    facts: dict[str, object] = selected._asdict()
+    return ToolResult(given or json.dumps(facts, ensure_ascii=False), data=facts)
+
+
+def docs_of(call: Call) -> ToolResult:
+    """The names of a skill's documents."""
+    skill = find(call)
+    names = list_docs(skill, call.access.settings.limits)
+    return ToolResult(json.dumps(names, ensure_ascii=False), data={"docs": names})
+
+
+def read_resource(call: Call) -> ToolResult:
+    """One file of a skill, or a part of it."""
+    skill = find(call)
+    return _resource(call, skill, str(call.arguments["relative_path"]))
+
+
+def _resource(call: Call, skill: Skill, path: str) -> ToolResult:
+    hint = call.arguments.get("section_hint")
+    start, count = _range(call)
+    loaded = load_resource(
+        skill,
+        path,
+        hint if isinstance(hint, str) else None,
+        call.access.settings.limits,
+        full=call.arguments.get("full") is True,
+        start_line=start,
+        lines=count,
+        storage=readable(call.access),
+    )
+    told = []
+    if loaded.report.section_missed:
+        told.append(f"(no heading matches {shown(str(hint))!r}: the head of the file)")
+    reference = loaded.report.storage_ref
+    reader = call.access.names.get("read_file")
+    if loaded.report.truncated and reference and reader:
+        told.append(f"(cut; read on with {reader}: {STORED}{os.path.basename(reference)})")
+    text = "\n\n".join([*told, presentable(loaded.text, call.access)])
+    return ToolResult(text, data={"name": skill.name, "report": report(loaded)})
+
+
+def _range(call: Call) -> tuple[int | None, int | None]:
+    start, count = call.arguments.get("start_line"), call.arguments.get("num_lines")
+    first = start if isinstance(start, int) else None
+    number = count if isinstance(count, int) else None
+    if first is None and number is None:
+        return None, None
+    return first or 1, number or _LINES
+
+
+def read_file(call: Call) -> ToolResult:
+    """Stored text of this conversation, or a file of a skill, in pieces."""
+    name = str(call.arguments["file_name"])
+    scheme, separator, rest = name.partition("://")
+    if separator and scheme == "skill":
+        skill_name, _, path = rest.partition("/")
+        called = call.access.called.get(skill_name)
+        skill = approved(call.access, called or lookup(call.access, skill_name))
+        return _resource(call, skill, path)
+    if separator and scheme in ("workspace", "artifact"):
+        return _left(call, name)
+    return _stored(call, name)
+
+
+def _left(call: Call, name: str) -> ToolResult:
+    """Text that a run left, in its workspace or as an artifact."""
+    if call.access.runs is None:
+        raise Refused("executor is not configured: there are no runs here, so there are no files")
+    from skillbelt.tools.run_handlers import text_left
+
+    start, count = _range(call)
+    most = call.access.settings.limits.max_resource_excerpt_chars
+    return _given(page_of(text_left(call.access.runs(), name), start or 1, count or _LINES, most))
+
+
+def _stored(call: Call, name: str) -> ToolResult:
+    storage = call.access.storage
+    key = name.removeprefix(STORED).removeprefix(os.path.join(storage.folder, ""))
+    if os.sep in key or not name.startswith((STORED, storage.folder)):
+        raise Refused(
+            f"{shown(name)!r} can not be read: give {STORED}... as a result gave it, "
+            "skill://name/path, workspace://path or artifact://name"
+        )
+    start, count = _range(call)
+    most = call.access.settings.limits.max_resource_excerpt_chars
+    page = storage.read(os.path.join(storage.folder, key), start or 1, count or _LINES, most)
+    return _given(page)
+
+
+def _given(page: Page) -> ToolResult:
+    told = f"(line {page.start_line} on, of {page.total_lines}"
+    more = f"; next: start_line {page.next_line})" if page.next_line else "; this is the end)"
+    data = {"start_line": page.start_line, "next_line": page.next_line, "lines": page.total_lines}
+    return ToolResult(f"{told}{more}\n{page.text}", data=data)
+
+
+def unload(call: Call) -> ToolResult:
+    """Put a loaded skill away."""
+    name, session = str(call.arguments["skill"]), call.access.session
+    loaded = [one.name for one in session.loaded()] if session else []
+    if session is None or name not in loaded:
+        known = ", ".join(one for one in loaded if one in call.access.skills)
+        raise Refused(f"{shown(name)} is not loaded. Loaded: {known or 'none'}")
+    session.unload(name)
+    return ToolResult(f"unloaded: {name}", data={"name": name})
+
+
+def list_skills(call: Call) -> ToolResult:
+    """The skills the agent may see, page by page."""
+    skills = call.access.look()
+    offset, limit = call.arguments.get("offset", 0), call.arguments.get("limit", _PAGE)
+    assert isinstance(offset, int)
+    assert isinstance(limit, int)
+    page = sorted(skills)[offset : offset + limit]
+    lines = [f"- {name}: {_about(skills[name])}" for name in page]
+    left = len(skills) - offset - len(page)
+    if left > 0:
+        lines.append(f"({left} more: ask again with offset {offset + len(page)})")
+    return ToolResult("\n".join(lines) or "no skills", data={"names": page, "total": len(skills)})
+
+
+def search_skills(call: Call) -> ToolResult:
+    """The skills that fit a task best: name, description and origin, never their text."""
+    access, limit = call.access, call.arguments.get("limit", _FOUND)
+    assert isinstance(limit, int)
+    if access.search is None:
+        raise Refused("skills can not be searched here")
+    found = access.search(str(call.arguments["query"]), access.look(), limit)
+    lines = [f"- {one.skill.name}: {_about(one.skill)} ({_origin(one.skill)})" for one in found]
+    told = "\n".join(lines) or "no skill fits; say it in other words, or go on without a skill"
+    return ToolResult(told, data={"names": [one.skill.name for one in found]})
+
+
+def _origin(skill: Skill) -> str:
+    return one_line(str(skill.origin)) if skill.origin.remote else skill.scope
+
+
+def _about(skill: Skill) -> str:
+    return one_line(" ".join(filter(None, (skill.description, skill.when_to_use))))
+
+
+def run(call: Call) -> ToolResult:
+    """Run a command of a skill."""
+    from skillbelt.running.inputs import skills_named
+    from skillbelt.tools.run_handlers import run_command
+
+    if not str(call.arguments["skill"]).strip():
+        raise Refused("skill and command are required")
+    skill, access = find(call), call.access
+    if access.settings.require_load and skill.name not in _given_to_model(access, skill):
+        loader = access.names.get("skill_load") or access.names.get("skill", "skill_load")
+        name = access.names.get("skill_run", "skill_run")
+        raise Refused(f'{name} requires {loader} first for "{skill.name}"')
+    for name in skills_named(call.arguments.get("inputs")):
+        approved(access, access.called.get(name) or lookup(access, name))
+    return run_command(call, skill)
+
+
+def _given_to_model(access: Access, skill: Skill) -> set[str]:
+    """The skills whose text the model has; where nothing is kept of that, the one it asks for."""
+    session = access.session
+    if session is None:
+        return {skill.name}
+    results = [event.data for event in session.events() if event.agent == session.agent]
+    used = (str(data.get("name")) for data in results if data.get("placement") == "result")
+    return {*access.called, *(one.name for one in session.loaded()), *used}
+
+
+def poll(call: Call) -> ToolResult:
+    """See to a run in the background."""
+    from skillbelt.tools.run_handlers import poll
+
+    return poll(call)
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "skill": use,
+    "skill_load": load,
+    "skill_list_docs": docs_of,
+    "skill_select_docs": select_docs,
+    "load_resource": read_resource,
+    "read_file": read_file,
+    "skill_run": run,
+    "skill_poll": poll,
+    "skill_unload": unload,
+    "skill_list": list_skills,
+    "skill_search": search_skills,
+}

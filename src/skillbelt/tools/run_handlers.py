@@ -1,0 +1,165 @@
+"""What the tools that run things do; loaded with the first of them that is called."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from skillbelt.discovery.reading import too_large
+from skillbelt.errors import ArtifactError, FileUnreadable, PathEscape, RunRefused
+from skillbelt.files.contain import check_relative, open_beneath
+from skillbelt.files.reach import read_handle
+from skillbelt.running.artifacts import parse_reference
+from skillbelt.running.artifacts import read as read_artifact
+from skillbelt.running.call import RunCall, RunResult
+from skillbelt.running.outputs import SCHEME
+from skillbelt.running.workspace import WRITABLE
+from skillbelt.tools.schema import Call, Runs, ToolResult
+from skillbelt.tracing import span
+
+if TYPE_CHECKING:
+    from skillbelt.format.skill import Skill
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+# A model needs to know what came of it; what was enforced is for the host, in `data`.
+_FOR_HOSTS = ("enforced",)
+
+
+def run_command(call: Call, skill: Skill) -> ToolResult:
+    """Run what the call asks for; a command that fails is a result, not an error."""
+    if call.access.runs is None:
+        raise RunRefused("executor is not configured: this host runs nothing")
+    runs, wanted = call.access.runs(), run_call(call.arguments)
+    if call.arguments.get("background") is True:
+        return _begin(runs, skill, wanted)
+    watch = runs.watch
+    result = runs.workbench.run(skill, wanted, runs.who, watch.listener, watch.started)
+    document = result.document()
+    told = {key: value for key, value in document.items() if key not in _FOR_HOSTS}
+    text = json.dumps(told, ensure_ascii=False)
+    return ToolResult(text, _failure(result), document)
+
+
+def _begin(runs: Runs, skill: Skill, wanted: RunCall) -> ToolResult:
+    run_id = runs.background.start(skill, wanted, runs.who)
+    data: dict[str, object] = {"run_id": run_id, "running": True}
+    return ToolResult(json.dumps(data), data=data)
+
+
+def poll(call: Call) -> ToolResult:
+    """What a run in the background says since; first it is given input, or ended."""
+    if call.access.runs is None:
+        raise RunRefused("executor is not configured: this host runs nothing")
+    runs, given = call.access.runs(), call.arguments
+    key, run_id = runs.who.key, str(given["run_id"])
+    if given.get("kill") is True:
+        runs.background.kill(key, run_id)
+    elif "stdin" in given or given.get("close_stdin") is True:
+        text = str(given.get("stdin") or "")
+        runs.background.write(key, run_id, text, given.get("close_stdin") is True)
+    polled = runs.background.poll(
+        key,
+        run_id,
+        stdout_offset=_number(given, "stdout_offset"),
+        stderr_offset=_number(given, "stderr_offset"),
+        wait_seconds=_number(given, "wait"),
+    )
+    result = polled.result.document() if polled.result else None
+    told = {**polled._asdict(), "result": result}
+    shown = {key: value for key, value in told.items() if value or key == "running"}
+    if result:
+        shown["result"] = {key: value for key, value in result.items() if key not in _FOR_HOSTS}
+    return ToolResult(json.dumps(shown, ensure_ascii=False), polled.error, told)
+
+
+def _number(given: Mapping[str, object], key: str) -> int:
+    value = given.get(key, 0)
+    assert isinstance(value, int)
+    return value
+
+
+def _failure(result: RunResult) -> str:
+    """What was wanted and could not be done, though the command ran."""
+    return "; ".join(result.errors)
+
+
+def run_call(arguments: Mapping[str, object]) -> RunCall:
+    """The call that a tool's arguments stand for; RunRefused names what is wrong with one."""
+    given = dict(arguments)
+    env = given.get("env") or {}
+    assert isinstance(env, dict)
+    for name, value in env.items():
+        if not isinstance(value, str):
+            raise RunRefused(f"env: {str(name)[:80]} must be text, not {type(value).__name__}")
+    if not str(given["command"]).strip():
+        raise RunRefused("skill and command are required")
+    stdin = given.get("stdin")
+    return RunCall(
+        command=str(given["command"]),
+        cwd=str(given.get("cwd") or ""),
+        env=env,
+        timeout_seconds=float(str(given.get("timeout") or 0)),
+        inputs=tuple(given.get("inputs") or ()),  # type: ignore[arg-type]
+        output_files=tuple(given.get("output_files") or ()),  # type: ignore[arg-type]
+        outputs=given.get("outputs"),  # type: ignore[arg-type]
+        save_as_artifacts=given.get("save_as_artifacts") is True,
+        artifact_prefix=str(given.get("artifact_prefix") or ""),
+        omit_inline_content=given.get("omit_inline_content") is True,
+        stdin=stdin.encode("utf-8", "replace") if isinstance(stdin, str) else b"",
+        editor_text=given.get("editor_text"),  # type: ignore[arg-type]
+        terminal=given.get("terminal") is True,
+    )
+
+
+def text_left(runs: Runs, name: str) -> str:
+    """The text of a file in the workspace, or of an artifact; never of anything else."""
+    with span("workspace.inline", path=name):
+        data = _workspace_file(runs, name) if name.startswith(SCHEME) else _artifact(runs, name)
+    if b"\0" in data:
+        raise FileUnreadable(name, "is not text")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FileUnreadable(name, "is not text") from error
+
+
+def _workspace_file(runs: Runs, name: str) -> bytes:
+    path = check_relative(_alias(name.removeprefix(SCHEME)))
+    most = runs.workbench.settings.limits.max_resource_file_bytes
+    with runs.workbench.workspace(runs.who.key) as workspace:
+        # Files of skills are asked for as skill://, where it is looked at who may see them.
+        if path.split("/")[0] not in WRITABLE:
+            raise PathEscape(path, ".", "is not a file of a run")
+        try:
+            handle = open_beneath(workspace.handle, path, _READ)
+        except OSError as error:
+            raise FileUnreadable(name, f"can not be read: {error.strerror}") from error
+        return _regular(handle, name, most)
+
+
+def _alias(path: str) -> str:
+    """`inputs/` means where inputs are put."""
+    return f"work/{path}" if path.startswith("inputs/") else path
+
+
+def _regular(handle: int, name: str, most: int) -> bytes:
+    import stat
+
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+        os.close(handle)
+        if stat.S_ISREG(found.st_mode):
+            raise too_large(name, found.st_size, most)
+        raise FileUnreadable(name, "is not a file")
+    return read_handle(handle, most)
+
+
+def _artifact(runs: Runs, name: str) -> bytes:
+    kept, version = parse_reference(name)
+    store, most = runs.workbench.artifacts(runs.who.key), runs.workbench.settings.limits
+    found = store.store.find(store.key, kept, version)
+    if found.size > most.max_resource_file_bytes:
+        raise ArtifactError(f"{name} has {found.size:,} bytes; too many to read")
+    return read_artifact(store.store, store.key, kept, version)[1]

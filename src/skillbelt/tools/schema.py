@@ -1,0 +1,314 @@
+"""The tools a model is offered: names, descriptions, schemas, and the shapes vendors want.
+
+One definition each. What a tool does is in `handlers`; who may see what is decided by the view that
+comes with a call, so that no name a model may not use reaches a schema or an error message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from skillbelt.errors import ConfigError
+from skillbelt.tools.definitions import DEFINITIONS, PROFILES, Schema
+
+if TYPE_CHECKING:
+    from skillbelt.conversation.state import Session
+    from skillbelt.disclosure.body import Loaded
+    from skillbelt.disclosure.overflow import Storage
+    from skillbelt.format.skill import Skill
+    from skillbelt.running.background import Background
+    from skillbelt.running.executor import Who, Workbench
+    from skillbelt.sandbox.protocol import Listener, Running
+    from skillbelt.search.protocol import Result
+    from skillbelt.settings import Settings
+
+ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
+# Whether a skill may be loaded, or (False) read on in: a reason to refuse, None to go on.
+Approve = Callable[["Skill", bool], "str | None"]
+# The best of some skills for a text, as many as are wanted.
+Search = Callable[[str, "Mapping[str, Skill]", int], "Sequence[Result]"]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+FORMATS: tuple[ToolFormat, ...] = ("openai", "anthropic", "gemini", "mcp")
+_FAULTS = 5  # of one call that are told
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class ToolResult(NamedTuple):
+    """What a call gave. `text` goes to the model; `error` is the same text when the call failed."""
+
+    text: str
+    error: str = ""
+    data: Mapping[str, object] = _NOTHING
+
+
+class Access(NamedTuple):
+    """What a call may reach: the skills its agent may see, where text is kept, the conversation.
+
+    `names` gives the offered name of each tool, `look` scans again and gives what can be seen then,
+    `shown` holds the tool results the model has before it, `called` the skills whose files it may
+    read because the user brought them in, `record` is told of each skill whose text is given.
+    Without `runs` nothing can be run, without `search` nothing searched. With `inline` the text of
+    what is loaded is in the answer itself, as there is no later request that it could go into.
+    """
+
+    skills: Mapping[str, Skill]
+    settings: Settings
+    storage: Storage
+    approve: Approve
+    look: Callable[[], Mapping[str, Skill]]
+    record: Callable[[Skill, Loaded], None]
+    session: Session | None = None
+    names: Mapping[str, str] = MappingProxyType({})
+    shown: Collection[str] = ()
+    called: Mapping[str, Skill] = MappingProxyType({})
+    runs: Callable[[], Runs] | None = None
+    inline: bool = False
+    search: Search | None = None
+
+
+class Watch(NamedTuple):
+    """Who follows what a call runs: told of its output, and given the command once it runs."""
+
+    listener: Listener | None = None
+    started: Callable[[Running], None] | None = None
+
+
+class Runs(NamedTuple):
+    """Where commands run, for whom, and who follows them."""
+
+    workbench: Workbench
+    background: Background
+    who: Who
+    watch: Watch = Watch()
+
+
+class Call(NamedTuple):
+    """One call of a tool, with arguments that fit its schema."""
+
+    arguments: Mapping[str, object]
+    access: Access
+    id: str = ""
+
+
+Handler = Callable[[Call], ToolResult]
+
+
+class Tool(NamedTuple):
+    """A tool as it is offered. `kind` is what it is called in this library, whatever its name."""
+
+    name: str
+    description: str
+    schema: Schema
+    handler: Handler
+    kind: str
+
+
+def choose(allowed: Iterable[str] | None, profile: str = "full") -> tuple[str, ...]:
+    """The tools of an exact list, or of a profile, in the order they are defined in."""
+    if allowed is None:
+        return PROFILES[profile]
+    wanted = [allowed] if isinstance(allowed, str) else list(allowed)
+    common = {definition.common: kind for kind, definition in DEFINITIONS.items()}
+    for name in wanted:
+        if name not in DEFINITIONS and name not in common:
+            known = ", ".join(DEFINITIONS)
+            raise ConfigError(f"tools: there is no tool {name!r}; there are {known}")
+    kinds = {name if name in DEFINITIONS else common[name] for name in wanted}
+    return tuple(kind for kind in DEFINITIONS if kind in kinds)
+
+
+def offered_names(kinds: Iterable[str], naming: str = "skillbelt") -> dict[str, str]:
+    """What each tool is called where it is offered."""
+    kinds = tuple(kinds)
+    if naming == "skillbelt":
+        return {kind: kind for kind in kinds}
+    names = {kind: DEFINITIONS[kind].common for kind in kinds}
+    if "skill" in names and "skill_load" not in names:
+        names["skill"] = DEFINITIONS["skill_load"].common
+    return names
+
+
+def build(
+    names: Mapping[str, str],
+    skills: Collection[str],
+    handlers: Mapping[str, Handler],
+    *,
+    max_enum: int = 256,
+    listing: str = "",
+) -> list[Tool]:
+    """The tools of those names; `listing` ends the description of the one that loads a skill."""
+    enum = sorted(skills) if 0 < len(skills) <= max_enum else []
+    first = next((kind for kind in ("skill", "skill_load") if kind in names), "")
+    return [
+        Tool(
+            name=name,
+            description=_described(kind, listing if kind == first else ""),
+            schema=schema_of(kind, enum),
+            handler=handlers[kind],
+            kind=kind,
+        )
+        for kind, name in names.items()
+    ]
+
+
+def _described(kind: str, listing: str) -> str:
+    text = DEFINITIONS[kind].description
+    return f"{text}\n\nThe skills that can be loaded:\n\n{listing}" if listing else text
+
+
+def schema_of(kind: str, enum: Sequence[str] = ()) -> Schema:
+    """The JSON Schema of a tool's arguments; `enum` are the names a skill may have."""
+    definition = DEFINITIONS[kind]
+    properties: dict[str, Schema] = {}
+    for key, value in definition.properties.items():
+        named = key == _subject(kind) and enum
+        properties[key] = {**value, "enum": list(enum)} if named else dict(value)
+    return {
+        "$schema": DIALECT,
+        "type": "object",
+        "properties": properties,
+        "required": list(definition.required),
+        "additionalProperties": False,
+    }
+
+
+def _subject(kind: str) -> str:
+    """The argument that names a skill."""
+    return "name" if kind == "skill" else "skill"
+
+
+# Shapes
+
+
+def render(tools: Iterable[Tool], format: ToolFormat) -> list[dict[str, object]]:
+    """The tools as a vendor's request takes them."""
+    tools = list(tools)
+    match format:
+        case "openai":
+            return [{"type": "function", "function": _shape(t, "parameters")} for t in tools]
+        case "anthropic":
+            return [_shape(tool, "input_schema") for tool in tools]
+        case "mcp":
+            return [_shape(tool, "inputSchema", drop=()) for tool in tools]
+        case "gemini":
+            declared = [_shape(t, "parameters", ("$schema", "additionalProperties")) for t in tools]
+            return [{"functionDeclarations": declared}] if declared else []
+    raise ConfigError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
+
+
+def _shape(tool: Tool, key: str, drop: Collection[str] = ("$schema",)) -> dict[str, object]:
+    schema = {name: value for name, value in tool.schema.items() if name not in drop}
+    if not schema["required"]:
+        del schema["required"]
+    return {"name": tool.name, "description": tool.description, key: schema}
+
+
+# Guidance
+
+
+def guidance(names: Mapping[str, str]) -> str:
+    """How to use the tools that are offered; no other tool is named."""
+    lines = [DEFINITIONS[kind].guidance.format_map(names) for kind in names]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+# Arguments
+
+
+class Checked(NamedTuple):
+    """Arguments brought to their types, or what is wrong with them."""
+
+    arguments: dict[str, object]
+    fault: str = ""
+
+
+def check_arguments(kind: str, given: object) -> Checked:
+    """Arguments as a model wrote them against the tool's schema; never raises.
+
+    JSON text is read, an optional argument that is null counts as not given, and a whole number may
+    be written as 3.0, as some vendors do.
+    """
+    given, unread = _decoded(given)
+    if not isinstance(given, Mapping):
+        return Checked({}, f"the arguments must be an object{unread}{_takes(kind)}")
+    definition = DEFINITIONS[kind]
+    present = {str(key): value for key, value in given.items() if value is not None}
+    faults = [
+        f"unknown argument {key[:80]!r}" for key in present if key not in definition.properties
+    ]
+    faults += [f"argument {key!r} is missing" for key in definition.required if key not in present]
+    checked: dict[str, object] = {}
+    for key, schema in definition.properties.items():
+        if key in present:
+            checked[key], fault = _fit(present[key], schema)
+            faults += [f"argument {key!r} must be {fault}"] if fault else []
+    return Checked(checked, f"{'; '.join(faults[:_FAULTS])}{_takes(kind)}" if faults else "")
+
+
+def _decoded(given: object) -> tuple[object, str]:
+    """What was given, and why it can not be read if it can not."""
+    if given is None or given == "":
+        return {}, ""
+    if not isinstance(given, str):
+        return given, ""
+    import json
+
+    try:
+        decoded: object = json.loads(given)
+    except (ValueError, RecursionError) as error:
+        return given, f", and these are not JSON: {error}"
+    return {} if decoded is None else decoded, ""
+
+
+def _takes(kind: str) -> str:
+    definition = DEFINITIONS[kind]
+    shown = [key if key in definition.required else f"{key}?" for key in definition.properties]
+    return f". It takes: {', '.join(shown)}"
+
+
+_TYPES: Mapping[str, tuple[type, str]] = {
+    "string": (str, "text"),
+    "boolean": (bool, "true or false"),
+    "integer": (int, "a whole number"),
+    "array": (list, "a list of texts"),
+    "object": (dict, "an object"),
+}
+_ITEMS: Mapping[object, tuple[type, str]] = {
+    "string": (str, "a list of texts"),
+    "object": (dict, "a list of objects"),
+}
+
+
+def _fit(value: object, schema: Schema) -> tuple[object, str]:
+    """The value in the type the schema wants, and what it must be when it does not fit."""
+    kind, wanted = _TYPES[str(schema["type"])]
+    if kind is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        return value, wanted
+    if isinstance(value, list):
+        return value, _items(value, schema)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value, _bounds(value, schema)
+    choices = schema.get("enum")
+    if isinstance(choices, list) and value not in choices:
+        return value, f"one of {', '.join(choices)}"
+    return value, ""
+
+
+def _items(value: list[object], schema: Schema) -> str:
+    items = schema.get("items")
+    kind, wanted = _ITEMS[items.get("type") if isinstance(items, dict) else "string"]
+    return "" if all(isinstance(item, kind) for item in value) else wanted
+
+
+def _bounds(value: int, schema: Schema) -> str:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if isinstance(least, int) and value < least:
+        return f"at least {least}"
+    if isinstance(most, int) and value > most:
+        return f"at most {most}"
+    return ""

@@ -1,0 +1,97 @@
+"""Events on their way to whoever follows a run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from skillbelt.agent import RunOutput, TextDelta
+from skillbelt.agent.stream import Channel, begun, settled
+from skillbelt.values import Limits
+
+
+def test_events_come_in_their_order_and_end() -> None:
+    async def main() -> list[object]:
+        channel = Channel(Limits())
+        for text in "abc":
+            await channel.tell(TextDelta(text))
+        channel.end()
+        return [await channel.next() for _ in range(4)]
+
+    assert asyncio.run(main()) == [TextDelta("a"), TextDelta("b"), TextDelta("c"), None]
+
+
+def test_whoever_tells_waits_for_whoever_listens() -> None:
+    async def main() -> int:
+        channel = Channel(Limits())
+        told = 0
+
+        async def teller() -> None:
+            nonlocal told
+            for _ in range(1_000):
+                await channel.tell(TextDelta("x"))
+                told += 1
+
+        task = begun(teller())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        waiting = told
+        for _ in range(1_000):
+            await channel.next()
+        await task
+        return waiting
+
+    assert asyncio.run(main()) == 256
+
+
+def test_threads_can_tell_too() -> None:
+    async def main() -> object:
+        channel = Channel(Limits())
+        threading.Thread(target=channel.emit, args=(TextDelta("x"),)).start()
+        return await asyncio.wait_for(channel.next(), 30)
+
+    assert asyncio.run(main()) == TextDelta("x")
+
+
+def test_output_that_nobody_takes_is_bounded() -> None:
+    async def main() -> int:
+        channel = Channel(Limits())
+        for _ in range(5):
+            channel.emit(RunOutput("c", "stdout", b"x" * 2**19))
+        await asyncio.sleep(0)
+        channel.end()
+        count = 0
+        while await channel.next() is not None:
+            count += 1
+        channel.emit(RunOutput("c", "stdout", b"y" * 2**20))  # there is room again
+        return count + (await channel.next() is not None)
+
+    assert asyncio.run(main()) == 3
+
+
+def test_nobody_is_told_when_the_loop_is_closed() -> None:
+    async def main() -> Channel:
+        return Channel(Limits())
+
+    asyncio.run(main()).emit(TextDelta("x"))
+
+
+def test_who_waits_for_an_end_is_not_cancelled_meanwhile() -> None:
+    async def main() -> bool:
+        ended = asyncio.Event()
+
+        async def slow() -> None:
+            await asyncio.sleep(0.05)
+            ended.set()
+
+        work = begun(slow())
+        waiter = begun(settled([work]))
+        await asyncio.sleep(0)
+        import anyio
+
+        with anyio.move_on_after(0):
+            await settled([work])
+        await waiter
+        return ended.is_set()
+
+    assert asyncio.run(main())

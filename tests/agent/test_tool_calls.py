@@ -1,0 +1,235 @@
+"""Calls at the same time: what they tell, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from skillbelt import Request, Runtime
+from skillbelt.agent import AgentEvent, Called, PermissionRequest, RunOutput
+from skillbelt.agent.tool_calls import Arguments, Outlet, unfit
+from skillbelt.permission.waiting import Desk
+from skillbelt.sandbox.protocol import Outcome
+
+
+class Told:
+    """Whoever is told, as a list."""
+
+    def __init__(self) -> None:
+        self.events: list[AgentEvent] = []
+
+    async def tell(self, event: AgentEvent) -> None:
+        self.events.append(event)
+
+    def emit(self, event: AgentEvent) -> None:
+        self.events.append(event)
+
+
+class Command:
+    """A command that runs until it is killed."""
+
+    killed = False
+
+    def write(self, data: bytes) -> None: ...
+    def close_stdin(self) -> None: ...
+    def wait(self, timeout_seconds: float | None = None) -> Outcome | None: ...
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+@pytest.fixture
+def desk(belt: Runtime) -> Iterator[Desk]:
+    yield belt.gate.desk
+
+
+def outlet(desk: Desk, told: Told, *, answered: bool = False, end_seconds: float = 10.0) -> Outlet:
+    return Outlet(
+        told=told,
+        desk=lambda: desk,
+        session="app/ada/chat",
+        answered=answered,
+        end_seconds=end_seconds,
+    )
+
+
+def ask(desk: Desk, session: str = "app/ada/chat") -> str:
+    return desk.ask(Request("run", ("ls",), session=session), 30).by
+
+
+async def in_thread(function: object, *arguments: object) -> object:
+    return await asyncio.to_thread(function, *arguments)  # type: ignore[arg-type]
+
+
+def test_output_is_told_with_the_call_it_is_of(desk: Desk) -> None:
+    told = Told()
+    watch = outlet(desk, told).watch("c1")
+    assert watch.listener is not None
+    watch.listener("stderr", b"oops")
+    assert told.events == [RunOutput("c1", "stderr", b"oops")]
+
+
+def test_a_secret_among_the_variables_is_not_told(desk: Desk) -> None:
+    told = Told()
+    watch = outlet(desk, told).watch("c1", {"MY_TOKEN": "abcdefgh", "N": 5})
+    assert watch.listener is not None
+    watch.listener("stdout", b"it is abcdefgh")
+    assert told.events == [RunOutput("c1", "stdout", b"it is [MY_TOKEN]")]
+
+
+def test_stopping_kills_what_runs_and_what_starts_later(desk: Desk) -> None:
+    made = outlet(desk, Told())
+    early, late = Command(), Command()
+    started = made.watch("c1").started
+    assert started is not None
+    started(early)
+    made.stop()
+    started(late)
+    assert early.killed
+    assert late.killed
+
+
+def test_a_request_of_the_session_is_told_and_refused_for_want_of_somebody(desk: Desk) -> None:
+    told = Told()
+    by: list[object] = []
+
+    async def work() -> None:
+        by.append(await in_thread(ask, desk))
+
+    asyncio.run(outlet_all(outlet(desk, told), work))
+    assert by == ["nobody"]
+    assert [type(event) for event in told.events] == [PermissionRequest]
+
+
+def test_a_request_of_another_session_is_not_told(desk: Desk) -> None:
+    told = Told()
+
+    async def work() -> None:
+        await in_thread(ask, desk, "app/ada/other")
+
+    asyncio.run(outlet_all(outlet(desk, told), work))
+    assert told.events == []
+
+
+async def outlet_all(made: Outlet, work: object) -> None:
+    await made.all([work()])  # type: ignore[operator]
+
+
+def test_cancelling_refuses_what_waits_for_an_answer(desk: Desk) -> None:
+    told = Told()
+    by: list[object] = []
+
+    async def work() -> None:
+        by.append(await in_thread(ask, desk))
+
+    async def main() -> None:
+        task = asyncio.ensure_future(outlet(desk, told, answered=True).all([work()]))
+        while not told.events:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert by == ["rejected"]
+    assert desk.pending() == []
+
+
+def test_an_error_of_the_work_is_raised_when_all_is_done(desk: Desk) -> None:
+    done = threading.Event()
+
+    async def fail() -> None:
+        raise ValueError("broken")
+
+    async def slow() -> None:
+        await asyncio.sleep(0.02)
+        done.set()
+
+    with pytest.raises(ValueError, match="broken"):
+        asyncio.run(all_of(outlet(desk, Told()), fail, slow))
+    assert done.is_set()
+
+
+async def all_of(made: Outlet, *works: object) -> None:
+    await made.all([work() for work in works])  # type: ignore[operator]
+
+
+def test_what_does_not_end_is_left_after_a_while(desk: Desk) -> None:
+    async def main() -> float:
+        made = outlet(desk, Told(), end_seconds=0.05)
+        task = asyncio.ensure_future(all_of(made, lambda: asyncio.sleep(60)))
+        await asyncio.sleep(0.01)
+        started = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return time.monotonic() - started
+
+    assert asyncio.run(main()) < 30
+
+
+def arguments(given: object, *, finished: bool = True) -> Arguments:
+    return Arguments(Called("c1", "x", given), finished)
+
+
+@pytest.mark.parametrize("given", [None, "", "  ", {}, "{}"])
+def test_no_arguments_are_an_empty_object(given: object) -> None:
+    made = arguments(given)
+    assert (made.given, made.fault) == ({}, "")
+
+
+def test_text_is_read() -> None:
+    assert arguments('{"a": 1}').given == {"a": 1}
+
+
+def test_nothing_at_all_is_a_fault_where_the_answer_broke_off() -> None:
+    assert "broke off" in arguments("", finished=False).fault
+
+
+def test_the_same_arguments_have_the_same_key() -> None:
+    assert arguments('{"b": 1, "a": 2}').key == arguments({"a": 2, "b": 1}).key
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "of": {"type": "array"},
+        "times": {"type": "integer"},
+        "share": {"type": ["number", "null"]},
+        "how": {"type": "string", "enum": ["fast", "slow"]},
+        "odd": {"anyOf": [{"type": "string"}]},
+    },
+    "required": ["of"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"of": []}, ""),
+        ({"of": [], "times": 3.0, "share": None, "how": "fast", "odd": 1}, ""),
+        ({}, "argument 'of' is missing"),
+        ({"of": "x"}, "argument 'of' must be array"),
+        ({"of": [], "times": True}, "argument 'times' must be integer"),
+        ({"of": [], "times": 1.5}, "argument 'times' must be integer"),
+        ({"of": [], "share": "x"}, "argument 'share' must be number or null"),
+        ({"of": [], "how": "x"}, "argument 'how' must be one of fast, slow"),
+        ({"of": [], "more": 1}, "unknown argument 'more'"),
+    ],
+)
+def test_arguments_are_held_against_the_schema_of_the_host(
+    given: dict[str, object], fault: str
+) -> None:
+    assert unfit(given, SCHEMA) == fault
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, {"properties": 3, "required": "of"}, {"properties": {"of": True}}]
+)
+def test_an_odd_schema_takes_everything(schema: dict[str, object]) -> None:
+    assert unfit({"of": 1}, schema) == ""

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from skillbelt.format.field_names import KNOWN, resembled, respelled
+from skillbelt.values import Frontmatter
+
+
+@pytest.mark.parametrize(
+    ("key", "known"),
+    [
+        ("allowed_tools", "allowed-tools"),
+        ("allowedTools", "allowed-tools"),
+        ("Allowed-Tools", "allowed-tools"),
+        ("allowed tools", "allowed-tools"),
+        ("user-invokable", "user-invocable"),
+        ("user_invokable", "user-invocable"),
+        ("when-to-use", "when_to_use"),
+        ("Name", "name"),
+        ("licence", "license"),
+        ("desciption", ""),
+        ("author", ""),
+        ("名称", ""),
+        ("", ""),
+    ],
+)
+def test_other_spellings(key: str, known: str) -> None:
+    assert respelled(key, ()) == known
+
+
+@pytest.mark.parametrize("key", KNOWN)
+def test_a_known_field_is_spelled_right(key: str) -> None:
+    assert respelled(key, ()) == ""
+    assert resembled(key, ()) == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "known"),
+    [
+        ("desciption", "description"),
+        ("discription", "description"),
+        ("compatability", "compatibility"),
+        ("alowed-tools", "allowed-tools"),
+        ("user-invocabel", "user-invocable"),
+        ("author", ""),
+        ("tags", ""),
+        ("title", ""),
+        ("homepage", ""),
+        ("requires", ""),
+        ("category", ""),
+        ("triggers", ""),
+        ("tools", ""),
+        ("permissions", ""),
+        ("description-zh", ""),
+        ("nam", ""),
+    ],
+)
+def test_slips(key: str, known: str) -> None:
+    assert resembled(key, ()) == known
+
+
+def test_a_field_that_stands_there_is_not_suggested_again() -> None:
+    assert respelled("allowed_tools", {"allowed-tools"}) == ""
+    assert resembled("desciption", {"description"}) == ""
+
+
+def test_every_known_field_is_a_field_of_the_frontmatter() -> None:
+    assert {key.replace("-", "_") for key in KNOWN} == set(Frontmatter._fields) - {"extra"}

@@ -1,0 +1,138 @@
+"""What is published of a skill."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from skillbelt import Runtime
+from skillbelt.mcp.published import Offer, read_bytes
+from tests.mcp.conftest import SKILLS
+from tests.tree import Tree
+
+
+@pytest.fixture
+def offer(belt: Runtime) -> Offer:
+    belt.look()
+    return Offer(belt)
+
+
+def test_an_entry_names_every_file_with_its_digest(offer: Offer, skills: Tree) -> None:
+    published = offer.published("pdf")
+    assert published is not None
+    entry = published.entry()
+    assert entry["uri"] == "skill://pdf/SKILL.md"
+    assert entry["frontmatter"] == {
+        "name": "pdf",
+        "description": "Reads PDF files.",
+        "license": "MIT",
+    }
+    folder = skills.path(f"{SKILLS}/pdf")
+    wanted = [
+        {
+            "uri": "skill://pdf/" + path.relative_to(folder).as_posix().replace(" ", "%20"),
+            "digest": f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}",
+            "size": path.stat().st_size,
+        }
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    ]
+    assert sorted(entry["resources"], key=lambda one: one["uri"]) == sorted(  # type: ignore[call-overload]
+        wanted, key=lambda one: str(one["uri"])
+    )
+
+
+def test_the_frontmatter_is_published_to_the_letter(skills: Tree) -> None:
+    skills.write(
+        f"{SKILLS}/odd/SKILL.md",
+        "---\nname: odd\ndescription: Odd.\nversion: 1.5\nallowed-tools: Bash(git *), Read\n"
+        "argument-hint: [file]\nmetadata:\n  since: 2024-01-02\n  n: 7\n---\n",
+    )
+    with Runtime(skills.project) as belt:
+        belt.look()
+        published = Offer(belt).published("odd")
+    assert published is not None
+    assert published.frontmatter == {
+        "name": "odd",
+        "description": "Odd.",
+        "version": 1.5,
+        "allowed-tools": "Bash(git *), Read",
+        "argument-hint": ["file"],
+        "metadata": {"since": "2024-01-02", "n": 7},
+    }
+
+
+def test_a_change_is_another_entry(offer: Offer, skills: Tree) -> None:
+    before = offer.published("pdf")
+    assert offer.published("pdf") == before
+    skills.write(f"{SKILLS}/pdf/guide.md", "Changed.\n")
+    after = offer.published("pdf")
+    assert before is not None
+    assert after is not None
+    assert before.files["guide.md"].sha256 != after.files["guide.md"].sha256
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "name: Note Taker\ndescription: Takes notes.",
+        "name: note\ndescription: Takes notes: all of them",
+        f"name: note\ndescription: {'x' * 1_025}",
+        "description: Takes notes.",
+    ],
+)
+def test_what_others_would_refuse_is_not_published(skills: Tree, head: str) -> None:
+    skills.write(f"{SKILLS}/note/SKILL.md", f"---\n{head}\n---\nBody.\n")
+    with Runtime(skills.project) as belt:
+        offer = Offer(belt)
+        assert len(offer.names()) == 3, "it is there as a tool"
+        assert {name for name in offer.names() if offer.published(name)} == {"notes", "pdf"}
+
+
+def test_links_are_no_part_of_what_is_published(offer: Offer, skills: Tree) -> None:
+    os.symlink("/etc/passwd", skills.path(f"{SKILLS}/pdf/secret.md"))
+    os.symlink("/etc", skills.path(f"{SKILLS}/pdf/folder"))
+    published = offer.published("pdf")
+    assert published is not None
+    assert not {path for path in published.files if "secret" in path or "folder" in path}
+    assert offer.find("skill://pdf/secret.md") is not None, "found, and not among the files"
+    assert "secret.md" not in published.files
+
+
+def test_a_skill_too_large_to_name_all_of_it_is_not_published(skills: Tree) -> None:
+    with Runtime(skills.project, max_manifest_files=3) as belt:
+        offer = Offer(belt)
+        assert offer.names() == ["notes", "pdf"]
+        assert offer.published("notes") is not None
+        assert offer.published("pdf") is None
+
+
+def test_folders_are_found_from_the_files(offer: Offer) -> None:
+    published = offer.published("pdf")
+    assert published is not None
+    children = published.children("")
+    assert children is not None
+    assert [name for name, file in children.items() if file is None] == ["forms", "scripts"]
+    assert list(published.children("forms") or {}) == ["a b.md"]
+    assert published.children("guide.md") is None
+    assert published.children("none") is None
+
+
+def test_a_file_that_is_another_by_now_is_not_given(offer: Offer, skills: Tree) -> None:
+    published = offer.published("pdf")
+    assert published is not None
+    guide = published.files["guide.md"]
+    assert read_bytes(published, guide) == b"The guide of pdf.\n"
+    file = Path(skills.path(f"{SKILLS}/pdf/guide.md"))
+    file.write_bytes(b"THE GUIDE OF PDF.\n")
+    assert read_bytes(published, guide) is None
+    file.unlink()
+    assert read_bytes(published, guide) is None
+    os.symlink("/etc/passwd", file)
+    assert read_bytes(published, guide) is None
+    file.unlink()
+    os.mkfifo(file)
+    assert read_bytes(published, guide) is None

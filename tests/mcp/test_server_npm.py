@@ -1,0 +1,141 @@
+"""Clients of others: the TypeScript one, which verifies every file itself, and the inspector.
+
+They come from npm, pinned by a lock, and are installed once. Where there is no Node they can not be
+had, and the tests say so.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mcp.clients import SERVE, Http
+from tests.tree import Tree
+
+pytestmark = pytest.mark.timeout(300)  # what is not there yet is installed first
+HERE = Path(__file__).parent / "npm"
+FILES = ("package.json", "package-lock.json", ".npmrc")
+CLIENT = "client.mjs"
+INSPECTOR = "node_modules/@modelcontextprotocol/inspector-cli/build/cli.js"
+PDF = ["SKILL.md", "forms/a%20b.md", "guide.md", "logo.png", "scripts/say.sh"]
+
+
+@pytest.fixture(scope="session")
+def clients() -> Path:
+    """A folder with the clients; whichever worker comes first installs them."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("there is no Node here to run clients from npm with")
+    mark = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in FILES)).hexdigest()
+    folder = Path(tempfile.gettempdir()) / f"skillbelt-npm-{os.getuid()}-{mark[:16]}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "ready").exists():
+            for name in FILES:
+                shutil.copy(HERE / name, folder)
+            npm = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+            done = subprocess.run(npm, cwd=folder, capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, done.stdout + done.stderr
+            # The command line is a part of the inspector, and looks there for its version; the
+            # rest of it are web pages that nobody needs here.
+            (folder / INSPECTOR).parents[2].joinpath("package.json").write_text(
+                '{"name": "inspector", "version": "1.0.3", "type": "module"}'
+            )
+            (folder / "ready").touch()
+        # Beside what it imports; in place of an older one at once, as others may be using that.
+        part = folder / f"client.{os.getpid()}"
+        shutil.copy(HERE / CLIENT, part)
+        part.replace(folder / CLIENT)
+    return folder
+
+
+def node(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["node", *arguments], cwd=cwd, capture_output=True, text=True, timeout=50, check=False
+    )
+
+
+def check(found: dict[str, Any], era: str) -> None:
+    """What the TypeScript client found in the project of the fixture."""
+    modern = era == "auto"
+    assert found["supported"] is modern
+    if modern:  # the handshake of the older protocol has no place for extensions
+        assert found["names"] == ["notes", "pdf"]
+        assert found["files"] == dict.fromkeys(
+            ["skill://notes/SKILL.md", *(f"skill://pdf/{path}" for path in PDF)], True
+        )
+        assert found["folder"] == ["pdf", "forms", "guide.md", "logo.png", "scripts"]
+        assert found["got"] == "skill://pdf/SKILL.md"
+    assert "skill_run" in found["tools"]
+    assert found["prompts"] == ["notes", "pdf"]
+    assert "The body of pdf." in found["loaded"]
+    assert found["ran"]["stdout"] == "one\ntwo\n"
+    assert found["progress"][-2:] == ["one\n", "two\n"]
+    assert len(found["asked"]) == 1
+    assert found["wrong"] is True
+    assert found["outside"] == -32602
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+def test_the_typescript_client_over_stdio(clients: Path, skills: Tree, era: str) -> None:
+    command = [sys.executable, *SERVE]
+    done = node(str(clients / CLIENT), era, "--", *command, cwd=skills.project)
+    assert done.returncode == 0, done.stderr
+    check(json.loads(done.stdout), era)
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+def test_the_typescript_client_over_http(clients: Path, server: Http, era: str) -> None:
+    done = node(str(clients / CLIENT), era, server.url, server.token, cwd=clients)
+    assert done.returncode == 0, done.stderr
+    check(json.loads(done.stdout), era)
+
+
+def inspect(clients: Path, *options: str, cwd: Path = HERE) -> dict[str, Any]:
+    done = node(str(clients / INSPECTOR), "--cli", *options, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_inspector_over_stdio(clients: Path, skills: Tree) -> None:
+    serve = skills.write("serve", f"#!/bin/sh\nexec {shlex.join([sys.executable, *SERVE])}\n")
+    serve.chmod(0o755)
+    call = ["--method", "tools/call", "--tool-name", "skill_load", "--tool-arg", "skill=pdf"]
+    [content] = inspect(clients, str(serve), *call, cwd=skills.project)["content"]
+    assert "The body of pdf." in content["text"]
+
+
+def test_the_inspector_over_http(clients: Path, server: Http) -> None:
+    http = [server.url, "--transport", "http"]
+    with_token = [*http, "--header", f"Authorization: Bearer {server.token}"]
+    without = subprocess.Popen(
+        ["node", str(clients / INSPECTOR), "--cli", *http, "--method", "tools/list"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def asked(method: str, *options: str) -> list[dict[str, Any]]:
+        [found] = inspect(clients, *with_token, "--method", method, *options).values()
+        listed: list[dict[str, Any]] = found
+        return listed
+
+    assert [tool["name"] for tool in asked("tools/list")][:2] == ["skill", "skill_load"]
+    assert [prompt["name"] for prompt in asked("prompts/list")] == ["notes", "pdf"]
+    [content] = asked("resources/read", "--uri", "skill://pdf/guide.md")
+    assert content["text"] == "The guide of pdf.\n"
+    stderr = without.communicate(timeout=50)[1]
+    assert without.returncode != 0
+    assert "401" in stderr or "bearer token" in stderr

@@ -1,0 +1,73 @@
+"""What docs/mcp.md tells clients to start is started, and the examples run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp import Client, StdioServerParameters
+from tests.tree import Tree
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "mcp.md").read_text("utf-8")
+SAYS = {
+    "client.py": "loaded: [Loaded] log-triage",
+    "host.py": "(Text of the MCP server stdio://team",
+}
+
+
+def servers() -> list[dict[str, Any]]:
+    """Every server of the page's settings for clients."""
+    documents = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+    documents += [tomllib.loads(text) for text in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)]
+    named = ("mcpServers", "servers", "mcp_servers")
+    return [
+        one["skillbelt"] for document in documents for key in named if (one := document.get(key))
+    ]
+
+
+def test_every_client_is_told_the_same_command() -> None:
+    started = [one for one in servers() if "command" in one]
+    assert len(started) == 3
+    assert {(one["command"], *one["args"]) for one in started} == {("skillbelt", "serve", "mcp")}
+    assert len(servers()) == 4
+
+
+@pytest.mark.anyio
+async def test_the_command_of_the_page_serves(skills: Tree) -> None:
+    folder = skills.path("bin")
+    folder.mkdir()
+    program = folder / "skillbelt"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m skillbelt "$@"\n')
+    program.chmod(0o755)
+    told = servers()[0]
+    environ = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    started = StdioServerParameters(
+        command=told["command"], args=told["args"], cwd=skills.project, env=environ
+    )
+    async with Client(started) as client:
+        assert len((await client.list_tools()).tools) == 11
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples" / "mcp").glob("*.py")), ids=str)
+def test_every_example_runs(script: Path, tree: Tree) -> None:
+    shutil.copytree(ROOT / "examples" / "skills", tree.project / ".agents" / "skills")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tree.project,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert SAYS[script.name] in done.stdout

@@ -1,0 +1,106 @@
+"""Tools for clients that know nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mcp import Client
+from skillbelt import Rule, Runtime
+from tests.mcp.clients import connected, text_of
+from tests.tree import Tree
+
+pytestmark = pytest.mark.anyio
+every_era = pytest.mark.parametrize("mode", ["legacy", "auto"])
+
+
+@every_era
+async def test_the_tools_are_those_of_the_runtime(belt: Runtime, mode: str) -> None:
+    async with connected(belt, mode) as client:
+        listed = (await client.list_tools()).tools
+    own = belt.session("mcp", "x").tools("mcp", listing=True)
+    assert [one.name for one in listed] == [*(str(tool["name"]) for tool in own), "skill_search"]
+    listed.pop()
+    assert [(one.name, one.description) for one in listed] == [
+        (tool["name"], tool["description"]) for tool in own
+    ]
+    assert [one.input_schema for one in listed] == [tool["inputSchema"] for tool in own]
+    hints = {one.name: one.annotations for one in listed}
+    assert hints["skill_run"] is not None
+    assert hints["skill_run"].read_only_hint is False
+    assert hints["load_resource"] is not None
+    assert hints["load_resource"].read_only_hint is True
+
+
+async def test_the_skills_are_listed_where_every_client_shows_them(belt: Runtime) -> None:
+    async with connected(belt) as client:
+        [loader, *_] = (await client.list_tools()).tools
+        assert loader.description is not None
+        assert "Reads PDF files." in loader.description
+        assert "Reads PDF files." not in (client.instructions or ""), "once is enough"
+
+
+async def test_profile_and_names_are_those_of_the_settings(skills: Tree) -> None:
+    with Runtime(skills.project, tool_profile="simple", tool_names="common") as belt:
+        async with connected(belt) as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["load_skill"]
+            given = await client.call_tool("load_skill", {"name": "pdf"})
+            assert text_of(given).startswith('<skill_content name="pdf">')
+
+
+@every_era
+async def test_loading_gives_the_text_and_keeps_it_in_the_store(belt: Runtime, mode: str) -> None:
+    async with connected(belt, mode) as client:
+        loaded = await client.call_tool("skill_load", {"skill": "pdf", "docs": ["guide.md"]})
+        assert not loaded.is_error
+        assert text_of(loaded).startswith("[Loaded] pdf")
+        assert "The body of pdf." in text_of(loaded)
+        assert "The guide of pdf." in text_of(loaded)
+        unloaded = await client.call_tool("skill_unload", {"skill": "pdf"})
+        assert text_of(unloaded) == "unloaded: pdf"
+    [kept] = belt.store.sessions(app="skillbelt")
+    assert kept.key.user == "mcp"
+    types = [event.type for event in belt.store.events(kept.key)]
+    assert types == ["skill_loaded", "skill_unloaded"]
+
+
+@every_era
+async def test_what_a_model_did_wrong_is_a_result(belt: Runtime, mode: str) -> None:
+    async with connected(belt, mode) as client:
+        for name, arguments, told in (
+            ("skill_load", {"skill": "nothing"}, "unknown skill: nothing"),
+            ("skill_load", {}, "argument 'skill' is missing"),
+            ("load_resource", {"skill": "pdf", "relative_path": "../notes/SKILL.md"}, "refused"),
+            ("no_such_tool", {}, "there is no tool 'no_such_tool'"),
+        ):
+            given = await client.call_tool(name, arguments)
+            assert given.is_error
+            assert told in text_of(given)
+
+
+async def test_what_is_json_is_there_as_a_document(belt: Runtime) -> None:
+    async with connected(belt) as client:
+        listed = await client.call_tool("skill_list_docs", {"skill": "pdf"})
+        loaded = await client.call_tool("skill_load", {"skill": "pdf"})
+    assert listed.structured_content == {"docs": ["forms/a b.md", "guide.md"]}
+    assert json.loads(text_of(listed)) == listed.structured_content["docs"]
+    assert loaded.structured_content is None, "a client may show a document in place of the text"
+
+
+async def test_what_a_model_may_not_see_is_nowhere(skills: Tree) -> None:
+    with Runtime(skills.project, rules=[Rule("skill", "pdf", "deny")]) as belt:
+        async with connected(belt) as client:
+            told = await _everything(client)
+            given = await client.call_tool("skill_load", {"skill": "pdf"})
+    assert "Reads PDF" not in told
+    assert text_of(given) == "unknown skill: pdf"
+
+
+async def _everything(client: Client) -> str:
+    found = [
+        await client.list_tools(),
+        await client.list_resources(),
+        await client.call_tool("skill_list", {}),
+    ]
+    return "\n".join(one.model_dump_json() for one in found)

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from skillbelt.errors import RunRefused
+from skillbelt.format.skill import Skill
+from skillbelt.running.build.make import Built, check
+from skillbelt.sandbox.wasm.sandbox import WasmSandbox
+from skillbelt.testing.sandbox_suite import Place
+from tests.running.build.skills import built, started
+from tests.sandbox.guests import hosts
+
+pytestmark = pytest.mark.timeout(300)  # the tools are installed first
+
+MAIN = """
+import { readFileSync } from "node:fs";
+import { basename } from "path";
+import { twice, Kind } from "./lib";
+
+interface Input { n: number; wrong?: boolean }
+const sleep = (ms: number) => new Promise<void>((done) => setTimeout(done, ms));
+
+async function main(): Promise<void> {
+  const input = JSON.parse(readFileSync(0, "utf8")) as Input;
+  await sleep(5);
+  if (input.wrong) throw new TypeError("no such thing");
+  console.log(JSON.stringify({ n: twice(input.n), kind: Kind.Last, base: basename("a/b.c") }));
+  process.exitCode = 3;
+}
+
+main();
+"""
+FILES = {
+    "src/main.ts": MAIN,
+    "src/lib.ts": (
+        "export enum Kind { First, Last }\n"
+        "const table = new Map([[1, 2]]);\n"
+        "export const twice = (n: number): number => n * (table.get(1) as number);\n"
+    ),
+    "package.json": '{"scripts": {"preinstall": "touch /tmp/run", "build": "false"}}',
+    "tsconfig.json": '{"extends": "/etc/tsconfig.json"}',
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return built(tmp_path_factory.mktemp("built") / "one", FILES)
+
+
+def test_timers_and_promises_are_waited_for(
+    made: Built, sandbox: WasmSandbox, place: Place
+) -> None:
+    outcome = started(sandbox, place, made, b'{"n": 21}')
+    assert json.loads(outcome.stdout.data) == {"n": 42, "kind": 1, "base": "b.c"}
+    assert (outcome.exit_code, outcome.stderr.data) == (3, b"")
+
+
+def test_a_promise_that_fails_is_an_error(made: Built, sandbox: WasmSandbox, place: Place) -> None:
+    outcome = started(sandbox, place, made, b'{"n": 1, "wrong": true}')
+    assert outcome.exit_code == 1
+    assert outcome.stderr.data.startswith(b"Uncaught TypeError: no such thing\n    at main (skill")
+
+
+def test_the_same_source_gives_the_same_component(made: Built) -> None:
+    skill = Skill.from_folder(Path(made.output).parents[1])
+    assert check(skill, hosts()).current
+
+
+def test_what_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(RunRefused, match=r"can not be built: src/main\.ts:2: Unexpected"):
+        built(tmp_path / "one", {"src/main.ts": "const a = 1;\nconst b = ;\n"})
+
+
+@pytest.mark.parametrize("how", ["{}", "../../../../../../../..{}"])
+def test_no_file_of_the_host_can_be_imported(how: str, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.json"
+    secret.write_text('{"secret": 1}')
+    text = f'import secret from "{how.format(secret)}";\nconsole.log(secret);\n'
+    with pytest.raises(RunRefused, match="Could not resolve"):
+        built(tmp_path / "one", {"src/main.ts": text})
+
+
+def test_a_module_that_does_not_exist_inside_is_named(tmp_path: Path) -> None:
+    text = 'import { spawn } from "node:child_process";\nspawn("ls");\n'
+    with pytest.raises(RunRefused, match=r"built: src/main\.js:1: node:child_process is not there"):
+        built(tmp_path / "one", {"src/main.js": text})
+
+
+FAILING = """
+import { setTimeout as sleep } from "node:timers/promises";
+
+class Odd<T> extends Promise<T> {
+  static get [Symbol.species]() {
+    return function (take: any) { take(() => { throw new Error("x"); }, () => {}); } as any;
+  }
+}
+const fail = (): never => { throw new RangeError("x"); };
+const kept = new FinalizationRegistry(fail);
+const ways: Record<string, () => void> = {
+  microtask: () => queueMicrotask(fail),
+  tick: () => process.nextTick(fail),
+  timer: () => setTimeout(async () => fail(), 1),
+  registry: () => kept.register({}, 1),
+  engine: () => void new Odd((done) => done(1)).then(() => 2),
+};
+
+(async (words: string[]) => {
+  console.error("before");
+  ways[words[0]]?.();
+  await sleep(50);
+  console.log("never");
+  fail();
+})(process.argv.slice(2));
+"""
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return built(tmp_path_factory.mktemp("built") / "two", {"src/main.ts": FAILING})
+
+
+@pytest.mark.parametrize("way", ["microtask", "tick", "timer", "registry"])
+def test_an_error_thrown_later_ends_the_program(
+    way: str, failing: Built, sandbox: WasmSandbox, place: Place
+) -> None:
+    outcome = started(sandbox, place, failing, b"", way)
+    assert (outcome.exit_code, outcome.stdout.data) == (1, b"")
+    assert outcome.stderr.data.startswith(b"before\nUncaught RangeError: x\n    at fail (skill:")
+
+
+def test_what_its_last_statement_gives_is_waited_for(
+    failing: Built, sandbox: WasmSandbox, place: Place
+) -> None:
+    outcome = started(sandbox, place, failing)
+    assert (outcome.exit_code, outcome.stdout.data) == (1, b"never\n")
+    assert outcome.stderr.data.startswith(b"before\nUncaught RangeError: x\n")
+
+
+def test_an_engine_that_fails_says_nothing_of_itself(
+    failing: Built, sandbox: WasmSandbox, place: Place
+) -> None:
+    outcome = started(sandbox, place, failing, b"", "engine")
+    assert (outcome.exit_code, outcome.stdout.data) == (134, b"")
+    assert outcome.stderr.data == b"before\nthe module trapped: unreachable\n"
+
+
+def test_a_script_that_is_no_module_stays_one(
+    sandbox: WasmSandbox, place: Place, tmp_path: Path
+) -> None:
+    text = 'const said = require("node:path").basename("a/b");\nmodule.exports = { said };\n'
+    made = built(tmp_path / "one", {"src/main.js": f"{text}console.log(module.exports.said);\n"})
+    outcome = started(sandbox, place, made)
+    assert (outcome.exit_code, outcome.stdout.data, outcome.stderr.data) == (0, b"b\n", b"")

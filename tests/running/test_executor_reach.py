@@ -1,0 +1,318 @@
+"""What a run reaches beyond its workspace: the network, and the packages it declares."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from skillbelt import PermissionDenied, Rule
+from skillbelt.cli.asking import question
+from skillbelt.errors import RunRefused
+from skillbelt.running.call import RunCall
+from skillbelt.running.questions import another
+from tests.bench import KEY, ME, Bench
+from tests.discovery.sources.server import running
+from tests.registries import publish, wheel
+from tests.running.test_packages_environments import GREET
+from tests.sandbox.proxied import plain_server
+from tests.tree import Tree
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
+
+
+@pytest.fixture
+def echo(open_tree: Tree) -> Iterator[Bench]:
+    bench = Bench(open_tree)
+    yield bench
+    bench.close()
+
+
+# --- the network ---------------------------------------------------------------------------------
+
+FETCH = (
+    'python3 -c "import urllib.request as u, sys\n'
+    'print(u.urlopen(sys.argv[1], timeout=20).read().decode())" '
+)
+
+
+PROXY = 'u.urlsplit(os.environ["http_proxy"]).netloc.split(":")'
+
+
+def test_without_a_declared_host_there_is_no_network(echo: Bench) -> None:
+    with running() as server:
+        server.pages["/"] = b"reached"
+        assert echo.run(FETCH + server.url).exit_code == 1
+        assert server.requests == []
+
+
+def test_a_declared_host_is_reached_once_it_is_allowed(echo: Bench) -> None:
+    with running() as server:
+        server.pages["/"] = b"reached"
+        host = server.url.removeprefix("http://")
+        echo.tree.skill(echo.skill, allowed_tools=f"WebFetch(domain:{host})")
+        bench = echo.make((Rule("run", "*", "allow"), Rule("network", "*", "ask")))
+        result = echo.run(FETCH + server.url, bench=bench)
+        assert (result.stdout, result.hosts) == ("reached\n", (host,))
+        (request,) = (one.request for one in echo.asked)
+        assert (request.type, request.patterns) == ("network", (host,))
+        assert request.summary == f"let the skill echo reach {host}"
+        assert echo.events("run")[0]["hosts"] == [host]
+
+
+def test_a_name_with_a_private_address_is_not_reached_though_it_is_allowed(echo: Bench) -> None:
+    with running() as server:
+        server.pages["/"] = b"reached"
+        url = server.url.replace("127.0.0.1", "localhost")
+        host = url.removeprefix("http://")
+        echo.tree.skill(echo.skill, allowed_tools=f"WebFetch(domain:{host})")
+        result = echo.run(FETCH + url)
+        assert (result.exit_code, result.hosts, server.requests) == (1, (), [])
+        assert "403" in result.stderr
+
+
+def test_what_a_run_may_send_and_receive_is_bounded_by_the_settings(echo: Bench) -> None:
+    with running() as server:
+        server.pages["/"] = b"x" * 200_000
+        host = server.url.removeprefix("http://")
+        echo.tree.skill(echo.skill, allowed_tools=f"WebFetch(domain:{host})")
+        rules = (Rule("run", "*", "allow"), Rule("network", host, "allow"))
+        result = echo.run(FETCH + server.url, bench=echo.make(rules, max_network_bytes=100_000))
+        assert (result.hosts, result.limits_hit) == ((host,), ("max_network_bytes",))
+        assert len(result.stdout) < 200_000
+
+
+def test_a_connection_that_is_open_to_the_end_is_told(echo: Bench) -> None:
+    over = threading.Event()
+
+    def hold(_: socket.socket) -> None:
+        over.wait(30)
+
+    with plain_server(hold) as port:
+        host = f"127.0.0.1:{port}"
+        echo.tree.skill(echo.skill, allowed_tools=f"WebFetch(domain:{host})")
+        bench = echo.make((Rule("run", "*", "allow"), Rule("network", host, "allow")))
+        tunnel = f'http.client.HTTPConnection(*p); c.set_tunnel("{host}"); c.connect()'
+        code = f"import http.client, os, urllib.parse as u\np = {PROXY}\nc = {tunnel}"
+        result = echo.run(("python3", "-c", code), bench=bench)
+        over.set()
+    assert (result.stderr, result.hosts) == ("", (host,))
+
+
+def test_a_host_that_is_denied_is_not_reached_and_the_command_runs_without(echo: Bench) -> None:
+    with running() as server:
+        server.pages["/"] = b"reached"
+        host = server.url.removeprefix("http://")
+        echo.tree.skill(echo.skill, allowed_tools=f"WebFetch(domain:{host})")
+        bench = echo.make((Rule("run", "*", "allow"), Rule("network", "*", "deny")))
+        result = echo.run(f"echo ran; {FETCH}{server.url}", bench=bench)
+        assert (result.stdout, result.hosts, server.requests) == ("ran\n", (), [])
+
+
+# --- packages ------------------------------------------------------------------------------------
+
+SCRIPT = "# /// script\n# dependencies = ['greet']\n# ///\nimport greet\nprint(greet.word)\n"
+
+
+@pytest.fixture
+def packages(echo: Bench) -> Bench:
+    folder = echo.tree.path("packages")
+    folder.mkdir()
+    wheel(folder, "greet", GREET)
+    echo.write("scripts/a.py", SCRIPT)
+    for name, value in (
+        ("NO_INDEX", 1),
+        ("FIND_LINKS", folder),
+    ):
+        echo.tree.setenv(f"UV_{name}", value)
+    return echo
+
+
+def test_what_a_script_declares_is_installed_once_it_is_allowed(packages: Bench) -> None:
+    bench = packages.make((Rule("run", "*", "allow"), Rule("install", "*", "ask")))
+    said: list[str] = []
+    bench._progress = said.append
+    result = packages.run("python3 scripts/a.py", bench=bench)
+    assert (result.stdout, result.stderr) == ("hello\n", "")
+    (request,) = (one.request for one in packages.asked)
+    (text,) = request.patterns
+    assert (request.type, text.partition(":")[0]) == ("install", "greet==1.0 sha256")
+    assert (request.always, request.metadata["packages"]) == ((text,), [text])
+    assert request.summary == (
+        "install 1 Python package: greet (from scripts/a.py) for the skill echo; "
+        "in all 1: greet==1.0"
+    )
+    assert text in question(request)[0]
+    assert packages.run("python3 scripts/a.py", bench=bench).stdout == "hello\n"
+    assert len([text for text in said if text.startswith("installing")]) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 scripts/a.py > out/a.txt; cat out/a.txt",
+        "echo x | python3 scripts/a.py 2>&1",
+        "cd scripts && python3 a.py",
+        'bash -c "python3 scripts/a.py"',
+        "X=1 python3 ./scripts/a.py",
+    ],
+)
+def test_they_are_there_however_the_script_is_started(packages: Bench, command: str) -> None:
+    assert packages.run(command).stdout == "hello\n"
+
+
+def test_they_are_there_for_a_script_with_a_blank_in_its_name(packages: Bench) -> None:
+    packages.write("scripts/my script.py", SCRIPT)
+    assert packages.run('cd scripts && python3 "my script.py"').stdout == "hello\n"
+
+
+@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not on this machine")
+def test_packages_for_node_are_found_by_import_and_by_require(echo: Bench) -> None:
+    echo.write("package.json", '{"dependencies": {"greet": "^1.3.0"}}')
+    echo.write("scripts/a.mjs", "import greet from 'greet'; console.log(greet());")
+    echo.write("scripts/b.cjs", "console.log(require('greet')());")
+    with running() as server:
+        echo.tree.setenv("npm_config_registry", server.url)
+        publish(server, "greet", "exit 1")
+        assert echo.run("node scripts/b.cjs").stdout == "hello\n"
+    result = echo.run("node scripts/a.mjs")
+    assert (result.stdout, result.stderr) == ("hello\n", "")
+
+
+def test_a_script_elsewhere_brings_no_packages(packages: Bench) -> None:
+    packages.tree.write("a.py", SCRIPT)
+    result = packages.run(f"python3 {packages.tree.path('a.py')}; ls $VIRTUAL_ENV/bin")
+    assert result.exit_code != 0
+    assert [one.request.type for one in packages.asked] == []
+
+
+def test_what_is_installed_can_not_be_written_by_the_command(packages: Bench) -> None:
+    result = packages.run("python3 scripts/a.py && touch $VIRTUAL_ENV/x")
+    assert (result.stdout, result.exit_code) == ("hello\n", 1)
+
+
+def test_an_installation_that_takes_too_long_is_ended(packages: Bench) -> None:
+    slow = packages.tree.write("slow/uv", "#!/bin/sh\nexec sleep 600\n")
+    slow.chmod(0o755)
+    packages.tree.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    bench = packages.make(install_timeout_seconds=0.3)
+    with pytest.raises(RunRefused, match=r"not done after 0\.3 s"):
+        packages.run("python3 scripts/a.py", bench=bench)
+
+
+def test_what_comes_with_a_package_is_asked_for_and_an_answer_covers_no_more(
+    packages: Bench,
+) -> None:
+    folder = packages.tree.path("packages")
+    wheel(folder, "inner-one", {})
+    wheel(folder, "greet", GREET, ["Inner_One"])
+    bench = packages.make((Rule("run", "*", "allow"), Rule("install", "*", "ask")))
+    assert packages.run("python3 scripts/a.py", bench=bench).stdout == "hello\n"
+    (request,) = (one.request for one in packages.asked)
+    names = [text.partition(" ")[0] for text in request.patterns]
+    assert names == ["greet==1.0", "inner-one==1.0"]
+    assert all(text in question(request)[0] for text in request.patterns)
+    # "always" for this list is not one for a part of it, nor for the same with another file.
+    assert bench.gate.ledger.remember(request)
+    assert bench.gate.ledger.covering(request)
+    part = request.patterns[:1]
+    fewer = another(request, "install", part, "", {"packages": list(part)})
+    assert not bench.gate.ledger.covering(fewer)
+
+
+@pytest.mark.parametrize("spelled", ["Inner_One", "inner.one", "inner-one==1.*", "INNER*"])
+def test_a_package_is_denied_however_it_is_spelled_and_whoever_brings_it(
+    packages: Bench, spelled: str
+) -> None:
+    folder = packages.tree.path("packages")
+    wheel(folder, "inner-one", {})
+    wheel(folder, "greet", GREET, ["inner_one"])
+    rules = (Rule("*", "*", "allow"), Rule("install", spelled, "deny"))
+    with pytest.raises(PermissionDenied, match=r"inner-one==1\.0"):
+        packages.run("python3 scripts/a.py", bench=packages.make(rules))
+
+
+def test_what_is_denied_by_its_name_is_not_looked_for(packages: Bench) -> None:
+    rules = (Rule("*", "*", "allow"), Rule("install", "Greet", "deny"))
+    shutil.rmtree(packages.tree.path("packages"))
+    with pytest.raises(PermissionDenied, match="greet"):
+        packages.run("python3 scripts/a.py", bench=packages.make(rules))
+
+
+def test_no_program_of_a_package_stands_before_one_of_the_system(packages: Bench) -> None:
+    entry = "[console_scripts]\nls = greet:main\ngreet-me = greet:main\n"
+    files = {**GREET, "greet-1.0.dist-info/entry_points.txt": entry}
+    wheel(packages.tree.path("packages"), "greet", files)
+    packages.write("requirements.txt", "greet\n")
+    result = packages.run("command -v ls python3; greet-me; ls SKILL.md")
+    system, python, said, listed = result.stdout.splitlines()
+    assert (system, said, listed) == ("/usr/bin/ls", "hello", "SKILL.md")
+    assert python.endswith("/interpreter/python3")
+
+
+def test_no_folder_that_a_run_can_write_is_on_the_path(packages: Bench) -> None:
+    packages.write("requirements.txt", "greet\n")
+    code = "import os; print([p for p in os.environ['PATH'].split(':') if os.access(p, os.W_OK)])"
+    packages.run(
+        "mkdir -p .venv/bin && printf '#!/bin/sh\necho evil' > .venv/bin/ls; chmod +x .venv/bin/ls"
+    )
+    result = packages.run(("python3", "-c", code))
+    assert (result.stdout, result.stderr) == ("[]\n", "")
+    assert packages.run("ls SKILL.md").stdout == "SKILL.md\n"
+
+
+@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not on this machine")
+def test_neither_a_configuration_nor_a_program_of_a_skill_leads_npm_astray(echo: Bench) -> None:
+    echo.write("package.json", '{"dependencies": {"greet": "^1.3.0"}}')
+    echo.write("scripts/b.cjs", "console.log(require('greet')());")
+    with running() as server, running() as other:
+        echo.write(".npmrc", f"registry={other.url}\ngit=./evil.sh\n")
+        echo.tree.setenv("npm_config_registry", server.url)
+        publish(other, "greet")
+        script = '#!/bin/sh\nexec node "$@"\n'
+        about = {"bin": {"node": "evil.sh", "greet": "index.js"}}
+        publish(server, "greet", about=about, files={"evil.sh": script})
+        result = echo.run("node scripts/b.cjs; command -v node")
+        assert (result.stdout, result.stderr) == ("hello\n/usr/bin/node\n", "")
+        assert other.requests == []
+
+
+def test_nothing_is_installed_or_run_that_is_refused(packages: Bench) -> None:
+    bench = packages.make((Rule("run", "*", "allow"), Rule("install", "*", "deny")))
+    with pytest.raises(PermissionDenied, match="greet"):
+        packages.run("python3 scripts/a.py", bench=bench)
+    assert packages.events("run") == []
+
+
+def test_packages_that_nobody_uses_are_cleared_away_and_that_is_said(packages: Bench) -> None:
+    """Those of a run that goes on stay."""
+    bench = packages.make(max_packages_bytes=0)
+    with pytest.raises(RunRefused, match="max_packages_bytes"):
+        packages.run("python3 scripts/a.py", bench=bench)
+    packages.run("python3 scripts/a.py", bench=packages.make())
+    said: list[str] = []
+    bench._progress = said.append
+    wait = "python3 scripts/a.py; until test -e work/go; do sleep 0.01; done; python3 scripts/a.py"
+    heard = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        call, skill = RunCall(wait), packages.belt.get_skill("echo")
+        # It declares what the script needs, whatever command it is.
+        packages.write("requirements.txt", "greet\n")
+        done = pool.submit(packages.make().run, skill, call, ME, lambda *_: heard.set())
+        assert heard.wait(30)
+        in_use = bench.tidy(now=True)
+        with bench.workspace(KEY) as workspace:
+            Path(workspace.path, "work", "go").touch()
+        assert done.result(30).stdout == "hello\n" * 2
+    assert in_use == []
+    (gone,) = bench.tidy(now=True)
+    assert gone.reason == "size"
+    assert said == [f"cleared away {gone.name} (size): {gone.size_bytes:,} bytes"]
+    assert packages.run("python3 scripts/a.py", bench=packages.make()).stdout == "hello\n"

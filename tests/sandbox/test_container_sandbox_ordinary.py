@@ -1,0 +1,107 @@
+"""Containers that an ordinary user starts, who may use the socket of the engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.engines import any_engine as any_engine
+from tests.sandbox.ordinary import USER
+
+# The interpreter may lie where only root can read, so everything is imported before root is left.
+_CHILD = f"""
+import contextlib, encodings.ascii, encodings.idna, importlib, inspect, json, os, pkgutil, random
+import shutil, sys, tempfile, traceback
+import concurrent.futures.thread, email.parser, http.client, queue, uuid
+import charset_normalizer, docker, requests, urllib3
+from skillbelt.sandbox.container import sandbox as container
+from skillbelt.sandbox.linux import identity
+from skillbelt.testing import attacks, sandbox_suite as conformance
+from skillbelt.settings import Settings
+for package in (charset_normalizer, docker, requests, urllib3):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if "contrib" not in module.name and "__main__" not in module.name:
+            with contextlib.suppress(Exception):
+                importlib.import_module(module.name)
+container._keeper_text()
+try:
+    raise ValueError
+except ValueError:
+    traceback.format_exc()
+os.chdir("/")
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setgid({USER})
+    os.setuid({USER})
+sandbox = container.ContainerSandbox(Settings(container_engine=sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def allowed(any_engine: str) -> Iterator[str]:
+    """The engine, whose socket the user may use for as long as the test lasts."""
+    path = any_engine.removeprefix("unix://")
+    before = os.stat(path)
+    os.chown(path, 0, USER)
+    os.chmod(path, 0o660)
+    yield any_engine
+    os.chmod(path, before.st_mode & 0o777)
+    os.chown(path, before.st_uid, before.st_gid)
+
+
+def as_user(code: str, url: str) -> object:
+    """What the code gives to `json.dump(..., sys.stdout)`."""
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD + code, url],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONUTF8": "1", "HOME": "/"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+@pytest.mark.timeout(200)
+def test_every_promise_holds(allowed: str) -> None:
+    code = """
+place = conformance.Place(tempfile.mkdtemp(prefix="skillbelt-"), identity.current_identity())
+results = {}
+for name in dir(conformance.SandboxConformance):
+    if name.startswith("test_"):
+        test = getattr(conformance.SandboxConformance(), name)
+        given = {"sandbox": sandbox, "place": place}
+        try:
+            test(**{key: given[key] for key in inspect.signature(test).parameters})
+            results[name] = ""
+        except BaseException:
+            results[name] = traceback.format_exc()
+shutil.rmtree(os.path.dirname(place.folder))
+json.dump(results, sys.stdout)
+"""
+    found = as_user(code, allowed)
+    assert isinstance(found, dict)
+    assert len(found) > 20
+    assert {name: trace for name, trace in found.items() if trace} == {}
+
+
+@pytest.mark.timeout(200)
+def test_no_attack_on_files_or_processes_succeeds(allowed: str) -> None:
+    """The others do not depend on whose the container is."""
+    code = """
+probes = attacks.PROBES
+chosen = [probe for probe in probes if probe.claim in ("files", "other processes", "user")]
+json.dump(attacks.run_attacks(sandbox, chosen), sys.stdout)
+"""
+    found = as_user(code, allowed)
+    assert isinstance(found, list)
+    assert len(found) > 15
+    assert [result for result in found if result[2] != "stopped"] == []

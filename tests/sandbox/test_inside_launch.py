@@ -1,0 +1,82 @@
+"""The launcher needs nothing of the product, and no program comes before its answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from skillbelt.sandbox.inside import launch
+
+TEXT = Path(launch.__file__).read_text("utf-8")
+
+
+def started(python: str = sys.executable, **fields: object) -> subprocess.Popen[bytes]:
+    task = {
+        "argv": ["/bin/echo", "ran"], "env": {"PATH": "/usr/bin"}, "cwd": "/", "identity": None,
+        "parent": os.getpid(), "terminal": False, "rules": None, "filter": "", "lock": None,
+        "limits": [], **fields,
+    }  # fmt: skip
+    fd = os.memfd_create("task")
+    os.write(fd, json.dumps(task).encode())
+    os.lseek(fd, 0, os.SEEK_SET)
+    try:
+        return subprocess.Popen(
+            [python, "-I", "-S", "-c", TEXT, str(fd)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(fd,),
+        )
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
+def test_it_waits_for_its_answer(python: str) -> None:
+    with started(python) as process:
+        assert process.communicate(b"go\n", timeout=50) == (b"1ran\n", b"")
+        assert process.returncode == 0
+
+
+def test_nothing_runs_when_nobody_answers() -> None:
+    with started() as process:
+        assert process.communicate(b"", timeout=50) == (b"1", b"")
+        assert process.returncode == 125
+
+
+def test_nothing_runs_for_another_parent() -> None:
+    """Ours was gone before the launcher could ask to be told."""
+    with started(parent=1) as process:
+        assert process.communicate(b"go\n", timeout=50) == (b"", b"")
+        assert process.returncode == 125
+
+
+@pytest.mark.parametrize(
+    ("program", "code"), [("no-such-program", 127), ("/etc/passwd", 126), ("/etc/passwd/x", 127)]
+)
+def test_a_program_that_can_not_be_run(program: str, code: int) -> None:
+    with started(argv=[program]) as process:
+        said, errors = process.communicate(b"go\n", timeout=50)
+        assert (process.returncode, said) == (code, b"1")
+        assert errors.startswith(program.encode())
+
+
+def test_a_rule_that_the_kernel_refuses_is_told_before_the_answer() -> None:
+    rules = {"handled": (2**40, 0, 0), "size": 8, "paths": []}
+    with started(rules=rules) as process:
+        said, errors = process.communicate(b"go\n", timeout=50)
+        assert (process.returncode, said) == (125, b"")
+        assert b"Invalid argument" in errors
+
+
+def test_it_ends_what_is_below_it_when_asked() -> None:
+    with started(argv=["/bin/sleep", "1000"]) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.read(1) == b"1"
+        process.terminate()
+        assert process.wait(timeout=50) == 137

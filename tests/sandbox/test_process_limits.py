@@ -1,0 +1,124 @@
+"""Each limit of a process holds inside, and is named when it is hit."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+
+import pytest
+
+from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
+from skillbelt.sandbox.linux.landlock import LandlockSandbox
+from skillbelt.sandbox.process.limits import process_limits, shell_lines
+from skillbelt.sandbox.protocol import Sandbox, run
+from skillbelt.testing.sandbox_suite import Place
+from skillbelt.values import Limits
+from tests.sandbox.ordinary import USER, as_user
+
+SHELLS = ["/bin/sh", "/bin/bash --posix", "/bin/dash"]
+
+
+@pytest.fixture(params=[LinuxSandbox, LandlockSandbox])
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    made: Sandbox = request.param()
+    return made
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_any_shell_takes_the_lines(shell: str) -> None:
+    limits = Limits(max_open_files=77, max_cpu_seconds=33, max_written_file_bytes=512 * 2048)
+    script = shell_lines(limits) + "; ulimit -n; ulimit -t; ulimit -f; ulimit -c"
+    done = subprocess.run([*shell.split(), "-c", script], capture_output=True, check=True)
+    assert done.stdout.split() == [b"77", b"33", b"2048", b"0"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_limit_that_can_not_be_set_ends_the_shell(shell: str) -> None:
+    """By an ordinary user: a root with all its rights can raise a limit again."""
+    script = "ulimit -n 50; " + shell_lines(Limits()) + "; echo went on"
+    user = None if os.getuid() else USER
+    command = [*shell.split(), "-c", script]
+    done = subprocess.run(command, capture_output=True, check=False, user=user, cwd="/")
+    assert done.returncode != 0
+    assert done.stdout == b""
+
+
+def test_what_the_runtime_itself_may_not_have_is_not_asked_for() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    wanted = dict(process_limits(Limits(max_open_files=hard * 2), 0))
+    assert wanted[resource.RLIMIT_NOFILE] == (hard, hard)
+    assert f"ulimit -n {hard} " in shell_lines(Limits(max_open_files=hard * 2))
+
+
+def test_processor_time(sandbox: Sandbox, place: Place) -> None:
+    outcome = run(sandbox, place.shell("while :; do :; done", limits=Limits(max_cpu_seconds=1)))
+    assert outcome.exit_code == 152  # SIGXCPU, so that a program could have tidied up
+    assert "max_cpu_seconds" in outcome.limits_hit
+
+
+def test_the_size_of_a_file(sandbox: Sandbox, place: Place) -> None:
+    limits = Limits(max_written_file_bytes=2**20)
+    outcome = run(sandbox, place.job("dd", "if=/dev/zero", "of=big", "bs=1k", limits=limits))
+    assert outcome.exit_code == 153
+    assert outcome.limits_hit == ("max_written_file_bytes",)
+
+
+def test_open_files(sandbox: Sandbox, place: Place) -> None:
+    code = """
+import os, time
+try:
+    while True:
+        last = os.open("/dev/null", os.O_RDONLY)
+except OSError:
+    print(last)
+    time.sleep(3)
+"""
+    outcome = run(sandbox, place.python(code, limits=Limits(max_open_files=50)))
+    assert outcome.stdout.data == b"49\n"
+    assert outcome.limits_hit == ("max_open_files",)
+
+
+def test_processes(sandbox: Sandbox, place: Place) -> None:
+    """The count is of this run alone where it has a namespace of its own."""
+    code = """
+import os, time
+made = 0
+try:
+    while True:
+        if os.fork() == 0:
+            time.sleep(60)
+        made += 1
+except OSError:
+    print(made)
+    time.sleep(3)
+"""
+    outcome = run(sandbox, place.python(code, limits=Limits(max_processes=20)))
+    if sandbox.remaps:
+        assert outcome.stdout.data == b"19\n"
+        assert outcome.limits_hit == ("max_processes",)
+    else:  # what else the user starts and ends meanwhile moves the bound
+        assert int(outcome.stdout.data) < 500
+
+
+def test_processes_of_the_user_elsewhere_do_not_count() -> None:
+    """With more of them than the limit, a run still has all of its own."""
+    code = """
+import subprocess
+others = [subprocess.Popen(["/bin/sleep", "60"], start_new_session=True) for _ in range(30)]
+folder = tempfile.mkdtemp(prefix="skillbelt-")
+place = Place(folder, identity.current_identity())
+job = place.shell("for n in 1 2 3 4 5 6 7; do sleep 0.3 & done; wait; echo fine",
+                  limits=Limits(max_processes=10))
+outcome = run(linux.LinuxSandbox(), job)
+for other in others:
+    other.kill()
+    other.wait()
+shutil.rmtree(folder)
+json.dump([outcome.exit_code, outcome.stdout.data.decode()], sys.stdout)
+"""
+    assert as_user(code) == [0, "fine\n"]
+
+
+def test_no_core_is_dumped(sandbox: Sandbox, place: Place) -> None:
+    assert run(sandbox, place.shell("ulimit -H -c")).stdout.data == b"0\n"

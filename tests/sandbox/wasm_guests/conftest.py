@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from skillbelt.sandbox.wasm.sandbox import WasmSandbox
+from tests.sandbox.conftest import place as place
+from tests.sandbox.guests import hosts
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[WasmSandbox]:
+    made = WasmSandbox(hosts())
+    yield made
+    made.close()

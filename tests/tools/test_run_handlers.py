@@ -1,0 +1,267 @@
+"""The tools that run things: what they take, what they give, what can be read afterwards."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from skillbelt.errors import RunRefused
+from skillbelt.running.inputs import skills_named
+from skillbelt.tools.run_handlers import run_call
+from tests.benches import SKILL, Bench
+
+LONE = "\ud800"  # half of a character: JSON can write it, nothing else can
+
+
+# Arguments
+
+
+def test_every_argument_has_its_place_in_the_call() -> None:
+    call = run_call(
+        {
+            "skill": SKILL,
+            "command": "ls",
+            "cwd": "work",
+            "env": {"A": "1"},
+            "timeout": 7,
+            "inputs": [{"from": "artifact://a"}],
+            "output_files": ["out/*"],
+            "outputs": {"globs": ["out/**"]},
+            "save_as_artifacts": True,
+            "artifact_prefix": "p/",
+            "omit_inline_content": True,
+            "stdin": "é",
+            "editor_text": "text",
+            "terminal": True,
+        }
+    )
+    assert call == (
+        "ls",
+        "work",
+        {"A": "1"},
+        7.0,
+        ({"from": "artifact://a"},),
+        ("out/*",),
+        {"globs": ["out/**"]},
+        True,
+        "p/",
+        True,
+        "é".encode(),
+        "text",
+        True,
+    )
+
+
+def test_what_is_not_given_is_the_default() -> None:
+    call = run_call({"skill": SKILL, "command": "ls"})
+    assert (call.cwd, call.timeout_seconds, call.outputs, call.stdin) == ("", 0.0, None, b"")
+    assert call.editor_text is None
+
+
+@pytest.mark.parametrize("command", ["", " \n\t"])
+def test_a_blank_command_is_refused(command: str) -> None:
+    with pytest.raises(RunRefused, match="skill and command are required"):
+        run_call({"skill": SKILL, "command": command})
+
+
+@pytest.mark.parametrize("value", [1, None, ["a"], True])
+def test_a_variable_is_text(value: object) -> None:
+    with pytest.raises(RunRefused, match="env: A must be text"):
+        run_call({"skill": SKILL, "command": "ls", "env": {"A": value}})
+
+
+def test_the_skills_that_a_call_takes_files_of() -> None:
+    inputs = [{"from": "skill://a/x"}, {"from": "skill://b"}, {"from": "host:///skill://c"}, {}]
+    assert skills_named(inputs) == ["a", "b"]
+    assert skills_named(None) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"command": LONE},
+        {"command": "true\0"},
+        {"command": "x" * 200_000},
+        {"env": {LONE: "x"}},
+        {"env": {"A": LONE}},
+        {"env": {"A=B": "x"}},
+        {"env": {"A": "\0"}},
+        {"timeout": 10**400},
+        {"inputs": [{}]},
+        {"inputs": [{"from": 1}]},
+        {"inputs": [{"from": "workspace://" + LONE}]},
+        {"inputs": [{"from": "workspace://a\0b"}]},
+        {"inputs": [{"from": "skill://" + LONE + "/a"}]},
+        {"inputs": [{"from": "skill://"}]},
+        {"inputs": [{"from": "artifact://" + LONE}]},
+        {"inputs": [{"from": "host:///" + LONE}]},
+        {"inputs": [{"from": f"skill://{SKILL}/SKILL.md", "to": LONE}]},
+        {"inputs": [{"from": f"skill://{SKILL}/SKILL.md", "to": "work/" + "a" * 300}]},
+        {"inputs": [{"from": f"skill://{SKILL}/SKILL.md", "mode": "move"}]},
+        {"outputs": {"globs": "out/*"}},
+        {"outputs": {"glob": []}},
+        {"outputs": {"max_files": -1}},
+        {"output_files": ["{" * 5000]},
+        {"editor_text": "x", "env": {"EDITOR": "vi"}},
+    ],
+    ids=lambda given: repr(given)[:40],
+)
+def test_what_is_not_accepted_is_told_and_nothing_runs(
+    bench: Bench, arguments: dict[str, Any]
+) -> None:
+    result = bench.call("skill_run", **{"skill": SKILL, "command": "touch out/ran", **arguments})
+    assert result.error
+    assert str(bench.tree.root) not in result.error
+    assert bench.run("ls out").stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"cwd": LONE},
+        {"cwd": "work/\0"},
+        {"cwd": "/work/" + "a" * 5000},
+        {"cwd": "/work/" + "a/" * 500},
+        {"stdin": LONE},
+        {"editor_text": LONE},
+        {"output_files": [LONE]},
+        {"output_files": ["out/\0"]},
+        {"artifact_prefix": LONE},
+    ],
+    ids=lambda given: repr(given)[:40],
+)
+def test_what_is_merely_odd_does_no_harm(bench: Bench, arguments: dict[str, Any]) -> None:
+    result = bench.tool("echo ran", **arguments)
+    assert json.loads(result.text)["stdout"] == "ran\n"
+
+
+# Results
+
+
+def test_a_model_does_not_read_what_was_enforced_and_its_host_does(bench: Bench) -> None:
+    result = bench.tool("true")
+    assert "enforced" not in json.loads(result.text)
+    assert "network" in str(result.data["enforced"])
+
+
+def test_a_model_reads_letters_as_they_are(bench: Bench) -> None:
+    assert '"stdout": "grüße 你好\\n"' in bench.tool("echo grüße 你好").text
+
+
+def test_what_is_no_text_is_shown_as_far_as_it_is(bench: Bench) -> None:
+    result = bench.tool(r"printf 'a\xffb\0c'; head -c 100 /dev/urandom >&2")
+    document = json.loads(result.text)
+    assert document["stdout"] == "a\ufffdb\0c"
+    document["stderr"].encode()
+
+
+def test_what_could_not_be_saved_is_an_error_with_the_result(bench: Bench) -> None:
+    arguments = {"output_files": ["out/*"], "save_as_artifacts": True, "artifact_prefix": "\n"}
+    result = bench.tool("echo a > out/a.txt; exit 3", **arguments)
+    assert "'out/a.txt' was not saved" in result.error
+    assert json.loads(result.text)["exit_code"] == 3
+
+
+# In the background
+
+
+def test_a_run_in_the_background_is_read_by_its_id(bench: Bench) -> None:
+    begun = bench.tool("echo ran; exit 3", background=True)
+    assert begun.data["running"] is True
+    polled = bench.call("skill_poll", run_id=begun.data["run_id"], wait=20)
+    while json.loads(polled.text)["running"]:
+        polled = bench.call("skill_poll", run_id=begun.data["run_id"], wait=20)
+    document = json.loads(polled.text)["result"]
+    assert (document["exit_code"], document["stdout"]) == (3, "ran\n")
+
+
+def test_a_run_that_does_not_exist_can_not_be_read(bench: Bench) -> None:
+    assert bench.call("skill_poll", run_id="nothing").error
+
+
+def test_a_run_in_the_background_is_asked_for(bench: Bench) -> None:
+    bench.runtime = bench.open(rules=[])
+    begun = bench.tool("touch out/ran", background=True)
+    if not begun.error:
+        begun = bench.call("skill_poll", run_id=begun.data["run_id"], wait=20)
+    assert "ermission" in begun.error
+    bench.runtime = bench.open()
+    assert bench.run("ls out").stdout == ""
+
+
+# Reading what was left
+
+
+def test_a_file_of_the_workspace_is_read_in_pieces(bench: Bench) -> None:
+    bench.run("seq 1 9 > out/n.txt")
+    result = bench.call("read_file", file_name="workspace://out/n.txt", start_line=3, num_lines=2)
+    assert result.text == "(line 3 on, of 9; next: start_line 5)\n3\n4\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["out/a.txt", "work/a.txt", "work/inputs/a.txt", "inputs/a.txt", "$RUN_DIR/a.txt"]
+)
+def test_a_file_is_read_wherever_a_run_may_leave_it(bench: Bench, name: str) -> None:
+    place = name.replace("inputs/", "work/inputs/") if name.startswith("inputs/") else name
+    command = f"cd $WORKSPACE_DIR; echo text > {place}; echo -n ${{RUN_DIR#$WORKSPACE_DIR/}}"
+    own = bench.run(command).stdout
+    assert bench.read(f"workspace://{name.replace('$RUN_DIR', own)}") == "text\n"
+
+
+def test_a_staged_file_of_a_skill_is_read_as_the_skills(bench: Bench) -> None:
+    """Where it is looked at who may see the skill."""
+    bench.run("true")
+    refused = bench.call("read_file", file_name=f"workspace://skills/{SKILL}/SKILL.md")
+    assert "is not a file of a run" in refused.error
+
+
+def test_an_artifact_is_read_in_the_version_that_is_named(bench: Bench) -> None:
+    for text in ("old", "new"):
+        bench.run(f"echo {text} > out/a.txt", outputs=["out/*"], save_as_artifacts=True)
+    assert bench.read("artifact://out/a.txt") == "new\n"
+    assert bench.read("artifact://out/a.txt@0") == "old\n"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "workspace://../../../../etc/passwd",
+        "workspace:///etc/passwd",
+        "workspace://out/../metadata.json",
+        "workspace://metadata.json",
+        "workspace://private",
+        "workspace://",
+        "workspace://out",
+        "workspace://out/link",
+        "workspace://out/folder/passwd",
+        "workspace://out/pipe",
+        "workspace://out/binary",
+        "workspace://out/large",
+        "workspace://out/gone",
+        "workspace://out/a\0b",
+        f"workspace://out/{LONE}",
+        "artifact://",
+        "artifact://gone",
+        "artifact://out/large",
+        f"artifact://{LONE}",
+    ],
+)
+def test_nothing_else_can_be_read(bench: Bench, name: str) -> None:
+    bench.run(
+        "ln -s /etc/passwd out/link; ln -s /etc out/folder; mkfifo out/pipe;"
+        "printf 'a\\0b' > out/binary; head -c 3000000 /dev/zero | tr '\\0' x > out/large",
+        outputs=["out/large"],
+        save_as_artifacts=True,
+    )
+    result = bench.call("read_file", file_name=name)
+    assert result.error
+    assert "root:" not in result.text
+    assert str(bench.tree.root) not in result.text
+
+
+def test_another_conversation_reads_nothing_of_it(bench: Bench) -> None:
+    bench.run("echo secret > out/a.txt", chat="other", outputs=["out/*"], save_as_artifacts=True)
+    for name in ("workspace://out/a.txt", "artifact://out/a.txt"):
+        assert bench.call("read_file", file_name=name).error
