@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from skillbelt.running.artifacts.disk import DiskArtifacts
+from skillbelt.artifacts.disk import DiskArtifacts
 from skillbelt.running.outputs import Collected, Save, Wanted, collect
 from skillbelt.store import SessionKey
 from skillbelt.values import Limits

@@ -26,7 +26,7 @@ RECORD = HERE / "tests" / "public_interface.json"
 MODULES = (
     "skillbelt",
     "skillbelt.agent",
-    "skillbelt.running.artifacts",
+    "skillbelt.artifacts",
     "skillbelt.integrations.functions",
     "skillbelt.integrations.google_adk",
     "skillbelt.integrations.langchain",

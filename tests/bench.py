@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skillbelt import Answer, Pending, Rule, Runtime
-from skillbelt.running.artifacts.memory import MemoryArtifacts
+from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.running.call import RunCall, RunResult
 from skillbelt.running.executor import Who, Workbench
 from skillbelt.store import SessionKey

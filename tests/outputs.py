@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.running.artifacts import ArtifactStore, SessionArtifacts
-from skillbelt.running.artifacts.conformance import KEY
+from skillbelt.artifacts import ArtifactStore, SessionArtifacts
+from skillbelt.artifacts.conformance import KEY
 from skillbelt.running.outputs import Collected, Save, Wanted
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt import Rule
-from skillbelt.running.artifacts.memory import MemoryArtifacts
+from skillbelt.artifacts.memory import MemoryArtifacts
 from tests.benches import SKILL, Bench
 from tests.registries import wheel
 from tests.running.test_packages_environments import GREET

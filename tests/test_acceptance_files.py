@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from skillbelt import Rule
+from skillbelt.artifacts import ArtifactStore, read
+from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending
-from skillbelt.running.artifacts import ArtifactStore, read
-from skillbelt.running.artifacts.memory import MemoryArtifacts
 from skillbelt.store import SessionKey
 from tests.benches import ALLOW, SKILL, Bench
 

@@ -33,7 +33,7 @@ MAX_IMPORT_CPU_SECONDS = 0.15
 ORDER = [
     "errors", "values", "text", "hosts", "events", "tracing", "files", "trust", "settings",
     "format", "check",
-    "search", "discovery", "store", "permission", "disclosure", "sandbox", "running",
+    "search", "discovery", "store", "artifacts", "permission", "disclosure", "sandbox", "running",
     "conversation", "tools", "runtime", "agent", "integrations", "mcp", "testing", "cli",
     "__main__",
 ]  # fmt: skip

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ToolResponse,
         Usage,
     )
+    from skillbelt.artifacts import Artifact, ArtifactStore, open_artifacts
     from skillbelt.check.check import check_all, check_file
     from skillbelt.conversation.state import LoadedSkill, Session
     from skillbelt.disclosure.body import (
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
     from skillbelt.permission.gate import Gate
     from skillbelt.permission.rules import Answer, Decision, Request, Rule
     from skillbelt.permission.waiting import Pending
-    from skillbelt.running.artifacts import Artifact, ArtifactStore, open_artifacts
     from skillbelt.running.call import RunCall, RunResult
     from skillbelt.running.json_call import Execution, ExitStatus
     from skillbelt.runtime.runtime import Runtime
@@ -95,7 +95,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "agent": "Agent Called Compaction Final HostTool Model ModelFailure PermissionRequest Prompt "
     "Reply Retry RunOutput Runner TextDelta ThinkingDelta ToolCall ToolResponse Usage",
-    "running.artifacts": "Artifact ArtifactStore open_artifacts",
+    "artifacts": "Artifact ArtifactStore open_artifacts",
     "running.call": "RunCall RunResult",
     "permission.audit": "AuditEvent AuditLog",
     "permission.waiting": "Pending",

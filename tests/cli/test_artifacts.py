@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from skillbelt.artifacts import Artifact, ArtifactStore, open_artifacts
 from skillbelt.cli.output import CLI_SESSION
-from skillbelt.running.artifacts import Artifact, ArtifactStore, open_artifacts
 from skillbelt.store import SessionKey
 from tests.terminal import on_terminal
 from tests.tree import Tree

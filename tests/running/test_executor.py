@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from skillbelt import Answer, Pending, PermissionDenied, Rule
+from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.files.manifest import build_manifest
 from skillbelt.permission import command_lines
-from skillbelt.running.artifacts.memory import MemoryArtifacts
 from skillbelt.running.call import RunCall, RunResult
 from skillbelt.running.executor import Who
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from skillbelt.running.artifacts.memory import MemoryArtifacts
+from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.running.background import Background
 from skillbelt.running.call import RunCall
 from tests.bench import KEY, ME, Bench

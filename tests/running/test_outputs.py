@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillbelt.running.artifacts.conformance import KEY
-from skillbelt.running.artifacts.memory import MemoryArtifacts
+from skillbelt.artifacts.conformance import KEY
+from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.running.outputs import (
     HINT,
     Collected,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skillbelt.artifacts import read
+from skillbelt.artifacts.conformance import KEY
+from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.errors import RunRefused
-from skillbelt.running.artifacts import read
-from skillbelt.running.artifacts.conformance import KEY
-from skillbelt.running.artifacts.memory import MemoryArtifacts
 from skillbelt.running.outputs import (
     HINT,
     Collected,

@@ -6,18 +6,18 @@ import argparse
 import sys
 import time
 
-from skillbelt.cli.load import print_text
-from skillbelt.cli.output import CLI_SESSION, count, print_json, print_table, say
-from skillbelt.cli.sessions import parse_id, session_id
-from skillbelt.errors import ArtifactError, ConfigError
-from skillbelt.running.artifacts import (
+from skillbelt.artifacts import (
     Artifact,
     ArtifactStore,
     open_artifacts,
     parse_reference,
     read,
 )
-from skillbelt.running.artifacts.protocol import SCHEME
+from skillbelt.artifacts.protocol import SCHEME
+from skillbelt.cli.load import print_text
+from skillbelt.cli.output import CLI_SESSION, count, print_json, print_table, say
+from skillbelt.cli.sessions import parse_id, session_id
+from skillbelt.errors import ArtifactError, ConfigError
 from skillbelt.settings import Settings, load_settings
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line

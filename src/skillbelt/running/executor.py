@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from typing import Literal, NamedTuple, Self
 
+from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused
 from skillbelt.files.contain import inside
 from skillbelt.files.private import create_file
@@ -29,7 +30,6 @@ from skillbelt.permission.gate import Gate, session_id
 from skillbelt.permission.grants import named_hosts
 from skillbelt.permission.packages import Environment
 from skillbelt.permission.rules import SHELL_TOOLS, Initiator, Request
-from skillbelt.running.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
 from skillbelt.running.call import (
     RunCall,
     RunResult,

@@ -43,7 +43,7 @@ from skillbelt.tools.schema import (
 from skillbelt.values import Limits
 
 if TYPE_CHECKING:
-    from skillbelt.running.artifacts import ArtifactStore
+    from skillbelt.artifacts import ArtifactStore
     from skillbelt.running.background import Background
     from skillbelt.running.executor import Workbench
     from skillbelt.search.protocol import Result

@@ -6,8 +6,7 @@ See docs/sessions.md, docs/artifacts.md and docs/security.md.
 import time
 from collections.abc import Callable
 
-from skillbelt.events import NewEvent
-from skillbelt.running.artifacts.conformance import (
+from skillbelt.artifacts.conformance import (
     ALL,
     KEY,
     OTHER_APP,
@@ -16,6 +15,7 @@ from skillbelt.running.artifacts.conformance import (
     ArtifactStoreConformance,
     together,
 )
+from skillbelt.events import NewEvent
 from skillbelt.store.protocol import SessionKey, Store
 from skillbelt.testing.sandbox_suite import SandboxConformance
 

@@ -7,12 +7,12 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from skillbelt.artifacts import parse_reference
+from skillbelt.artifacts import read as read_artifact
 from skillbelt.discovery.reading import too_large
 from skillbelt.errors import ArtifactError, FileUnreadable, PathEscape, RunRefused
 from skillbelt.files.contain import check_relative, open_beneath
 from skillbelt.files.reach import read_handle
-from skillbelt.running.artifacts import parse_reference
-from skillbelt.running.artifacts import read as read_artifact
 from skillbelt.running.call import RunCall, RunResult
 from skillbelt.running.outputs import SCHEME
 from skillbelt.running.workspace import WRITABLE

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO, cast
 
-from skillbelt.errors import ArtifactError
-from skillbelt.running.artifacts.protocol import (
+from skillbelt.artifacts.protocol import (
     MAX_NAME_BYTES,
     Artifact,
     ArtifactStore,
@@ -16,6 +15,7 @@ from skillbelt.running.artifacts.protocol import (
     read,
     reference,
 )
+from skillbelt.errors import ArtifactError
 from skillbelt.store.protocol import SessionKey
 
 KEY = SessionKey("app", "ada", "chat")

@@ -13,10 +13,10 @@ import obstore
 import pytest
 from obstore.store import LocalStore, MemoryStore
 
+from skillbelt.artifacts import ArtifactStore, read
+from skillbelt.artifacts.conformance import KEY, ArtifactStoreConformance
+from skillbelt.artifacts.objects import ObjectArtifacts
 from skillbelt.errors import ArtifactError
-from skillbelt.running.artifacts import ArtifactStore, read
-from skillbelt.running.artifacts.conformance import KEY, ArtifactStoreConformance
-from skillbelt.running.artifacts.objects import ObjectArtifacts
 
 
 class TestObjectArtifactsInMemory(ArtifactStoreConformance):

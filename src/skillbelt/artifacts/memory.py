@@ -6,7 +6,7 @@ import threading
 import time
 from typing import BinaryIO
 
-from skillbelt.running.artifacts.protocol import (
+from skillbelt.artifacts.protocol import (
     DEFAULT_MIME,
     Artifact,
     check_mime,

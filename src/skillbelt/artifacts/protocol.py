@@ -1,6 +1,6 @@
 """What a store of artifacts promises, and what every store needs to keep the promise.
 
-`skillbelt.running.artifacts.conformance` holds each promise as a test.
+`skillbelt.artifacts.conformance` holds each promise as a test.
 """
 
 import hashlib

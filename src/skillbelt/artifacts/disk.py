@@ -15,9 +15,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import BinaryIO
 
-from skillbelt.errors import ArtifactError
-from skillbelt.files.private import make_folder
-from skillbelt.running.artifacts.protocol import (
+from skillbelt.artifacts.protocol import (
     DEFAULT_MIME,
     Artifact,
     check_mime,
@@ -31,6 +29,8 @@ from skillbelt.running.artifacts.protocol import (
     owner,
     owners,
 )
+from skillbelt.errors import ArtifactError
+from skillbelt.files.private import make_folder
 from skillbelt.store.protocol import SessionKey
 
 # After so long, what was begun and not finished was left by a process that died.

@@ -9,11 +9,11 @@ from typing import BinaryIO
 
 import pytest
 
+from skillbelt.artifacts import Artifact
+from skillbelt.artifacts.conformance import ArtifactStoreConformance
+from skillbelt.artifacts.memory import MemoryArtifacts
+from skillbelt.artifacts.protocol import DEFAULT_MIME, missing
 from skillbelt.errors import ArtifactError
-from skillbelt.running.artifacts import Artifact
-from skillbelt.running.artifacts.conformance import ArtifactStoreConformance
-from skillbelt.running.artifacts.memory import MemoryArtifacts
-from skillbelt.running.artifacts.protocol import DEFAULT_MIME, missing
 from skillbelt.store import SessionKey
 
 Data = bytes | BinaryIO

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.errors import ArtifactError
-from skillbelt.running.artifacts.protocol import (
+from skillbelt.artifacts.protocol import (
     MAX_NAME_BYTES,
     Artifact,
     check_name,
@@ -16,6 +15,7 @@ from skillbelt.running.artifacts.protocol import (
     parse_reference,
     reference,
 )
+from skillbelt.errors import ArtifactError
 from skillbelt.store import SessionKey
 
 ANY = st.text(st.characters(codec=None, exclude_categories=()), max_size=20)

@@ -19,8 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
-from skillbelt.errors import ArtifactError, MissingExtra
-from skillbelt.running.artifacts.protocol import (
+from skillbelt.artifacts.protocol import (
     CHUNK,
     DEFAULT_MIME,
     Artifact,
@@ -35,6 +34,7 @@ from skillbelt.running.artifacts.protocol import (
     owner,
     owners,
 )
+from skillbelt.errors import ArtifactError, MissingExtra
 from skillbelt.store.protocol import SessionKey
 
 if TYPE_CHECKING:

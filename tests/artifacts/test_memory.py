@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from skillbelt.running.artifacts import ArtifactStore
-from skillbelt.running.artifacts.conformance import KEY, ArtifactStoreConformance
-from skillbelt.running.artifacts.memory import MemoryArtifacts
+from skillbelt.artifacts import ArtifactStore
+from skillbelt.artifacts.conformance import KEY, ArtifactStoreConformance
+from skillbelt.artifacts.memory import MemoryArtifacts
 
 
 class TestMemoryArtifacts(ArtifactStoreConformance):

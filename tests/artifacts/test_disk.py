@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from skillbelt.artifacts import ArtifactStore, disk, read
+from skillbelt.artifacts.conformance import KEY, SAME_USER, ArtifactStoreConformance
+from skillbelt.artifacts.disk import DiskArtifacts
 from skillbelt.errors import ArtifactError
-from skillbelt.running.artifacts import ArtifactStore, disk, read
-from skillbelt.running.artifacts.conformance import KEY, SAME_USER, ArtifactStoreConformance
-from skillbelt.running.artifacts.disk import DiskArtifacts
 from tests.tree import NOBODY, Tree
 
 
@@ -154,7 +154,7 @@ def test_a_folder_that_can_not_be_used_is_told(tmp_path: Path) -> None:
 
 WRITER = """
 import os, sys
-from skillbelt.running.artifacts.disk import DiskArtifacts
+from skillbelt.artifacts.disk import DiskArtifacts
 from skillbelt.store import SessionKey
 store, key = DiskArtifacts(sys.argv[1]), SessionKey("app", "ada", "chat")
 sys.stdin.read(1)
@@ -293,7 +293,7 @@ def test_a_save_survives_a_delete_at_any_moment(
 def test_an_ordinary_user_can_keep_artifacts(open_tree: Tree) -> None:
     code = (
         "import os, sys\n"
-        "from skillbelt.running.artifacts.disk import DiskArtifacts\n"
+        "from skillbelt.artifacts.disk import DiskArtifacts\n"
         "from skillbelt.store import SessionKey\n"
         "if os.getuid() == 0:\n"
         f"    os.chown(sys.argv[1], {NOBODY}, {NOBODY})\n"

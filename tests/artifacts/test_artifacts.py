@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
+from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts, read
+from skillbelt.artifacts.conformance import KEY
+from skillbelt.artifacts.disk import DiskArtifacts
+from skillbelt.artifacts.memory import MemoryArtifacts
+from skillbelt.artifacts.objects import ObjectArtifacts
 from skillbelt.errors import ArtifactError, MissingExtra
-from skillbelt.running.artifacts import ArtifactStore, SessionArtifacts, open_artifacts, read
-from skillbelt.running.artifacts.conformance import KEY
-from skillbelt.running.artifacts.disk import DiskArtifacts
-from skillbelt.running.artifacts.memory import MemoryArtifacts
-from skillbelt.running.artifacts.objects import ObjectArtifacts
 from skillbelt.store import SessionKey
 from tests.tree import QUICK, Tree
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from skillbelt.running.artifacts.protocol import (
+from skillbelt.artifacts.protocol import (
     Artifact,
     ArtifactStore,
     SessionArtifacts,
@@ -37,9 +37,9 @@ def open_artifacts(settings: Settings, url: str = "") -> ArtifactStore:
     Nothing is opened or made before it is needed.
     """
     if url:
-        from skillbelt.running.artifacts.objects import ObjectArtifacts
+        from skillbelt.artifacts.objects import ObjectArtifacts
 
         return ObjectArtifacts.from_url(url)
-    from skillbelt.running.artifacts.disk import DiskArtifacts
+    from skillbelt.artifacts.disk import DiskArtifacts
 
     return DiskArtifacts(os.path.join(settings.state_dir, ARTIFACT_FOLDER))
