@@ -161,7 +161,7 @@ async def test_no_address_leads_out_of_a_skill(belt: Runtime, mode: str, uri: st
 async def test_a_file_is_no_folder_and_a_folder_no_skill(belt: Runtime) -> None:
     async with connected(belt) as client:
         assert "no such folder" in await refused(read_folder(client, "skill://pdf/SKILL.md"))
-        assert "no skill" in await refused(get_skill(client, "skill://pdf/guide.md"))
+        assert "no such skill" in await refused(get_skill(client, "skill://pdf/guide.md"))
 
 
 async def test_a_link_in_a_skill_is_not_followed(belt: Runtime, skills: Tree) -> None:
