@@ -246,7 +246,7 @@ def test_text_stats_lists_what_is_repeated_most_first() -> None:
 def test_text_stats_refuses_what_is_no_text(script: str, stdin: str) -> None:
     done = run("text-stats", script, stdin=stdin)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("can not count: ")
+    assert done.stderr.startswith("cannot count: ")
 
 
 COUNTED = 'printed: {"characters": 19, "words": 6,'
