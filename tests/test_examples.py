@@ -322,10 +322,10 @@ def test_pdf_text_as_a_command_writes_pages_apart() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"path": "nothing.pdf"}, "nothing.pdf can not be read"),
+        ({"path": "nothing.pdf"}, "nothing.pdf cannot be read"),
         ({"path": SAMPLE, "pages": "3"}, "there is no page 3, there are 2"),
         ({"path": SAMPLE, "pages": "x"}, "'x' is not like 1-3,7"),
-        ({"path": __file__}, "can not be read"),
+        ({"path": __file__}, "cannot be read"),
         ({}, 'give an object with a "path"'),
     ],
 )
