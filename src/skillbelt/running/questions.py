@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from skillbelt.files.sensitive import secret_files
+from skillbelt.files.tree import secret_files
 from skillbelt.format.skill import Skill
 from skillbelt.permission.command_lines import Line
 from skillbelt.permission.gate import Gate

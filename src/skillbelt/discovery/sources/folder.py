@@ -10,8 +10,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
-from skillbelt.files.contain import inside
-from skillbelt.files.reach import astray
+from skillbelt.files.contain import astray, inside
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits, Severity
 
 # The largest integer of the index. Times after 2262 and inodes of some network drives exceed it.

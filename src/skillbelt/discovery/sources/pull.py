@@ -36,7 +36,7 @@ from skillbelt.discovery.sources.failure import (
 )
 from skillbelt.discovery.sources.mcp import pull_mcp
 from skillbelt.discovery.sources.mcp_address import label_of
-from skillbelt.files.contain import open_folder
+from skillbelt.files.contain import FOLLOW_FILE, open_folder
 from skillbelt.values import SKILL_FILE, Origin
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ def _from_file(
 def _open_regular(url: str, path: str) -> IO[bytes]:
     """Open a regular file; a FIFO or a device could block or never end."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, FOLLOW_FILE)
     except OSError as error:
         reason = f"cannot be opened: {error.strerror}"
         raise _unreadable(url, reason, "check the path") from error

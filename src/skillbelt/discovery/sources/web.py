@@ -24,7 +24,7 @@ from skillbelt.discovery.sources.failure import (
 )
 from skillbelt.discovery.sources.http import HttpClient, HttpResponse, Validators
 from skillbelt.errors import SourceError
-from skillbelt.files.contain import open_beneath, open_folder
+from skillbelt.files.contain import READ_FILE, open_beneath, open_folder
 from skillbelt.values import SKILL_FILE, Diagnostic, OriginKind
 
 if TYPE_CHECKING:
@@ -455,7 +455,7 @@ class _SkillDownloads:
     def _copy_old(self, relative: str, write: Callable[[bytes], None]) -> None:
         folder = open_folder(self._folder)
         try:
-            fd = open_beneath(folder, relative, os.O_RDONLY | os.O_NOFOLLOW)
+            fd = open_beneath(folder, relative, READ_FILE)
         finally:
             os.close(folder)
         with os.fdopen(fd, "rb") as file:
