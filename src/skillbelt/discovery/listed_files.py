@@ -19,7 +19,7 @@ from skillbelt.discovery.sources.mcp import BLOBS, fetch
 from skillbelt.discovery.sources.mcp_entries import Entry, Listed, held
 from skillbelt.discovery.sources.remote import SERVERS
 from skillbelt.errors import FileTooLarge, FileUnreadable, SourceError
-from skillbelt.files.contain import create_beneath, open_folder
+from skillbelt.files.contain import NEW_FILE, create_beneath, open_folder
 from skillbelt.files.manifest import hash_of, kind_of
 from skillbelt.format.frontmatter import written
 from skillbelt.format.skill import Skill
@@ -167,7 +167,7 @@ def _keep(skill: Skill, listed: Listed, data: bytes) -> None:
     folder = os.path.join(_generation(skill), BLOBS)
     part = os.path.join(folder, f"new-{os.urandom(8).hex()}")
     with suppress(OSError):
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        handle = os.open(part, NEW_FILE, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
         os.rename(part, os.path.join(folder, listed.sha256))

@@ -19,7 +19,7 @@ from skillbelt.settings import Settings
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKILL_FILE, SKIPPED, USER, Diagnostic, Limits
 
 if TYPE_CHECKING:
-    from skillbelt.files.reach import Fence
+    from skillbelt.files.contain import Fence
     from skillbelt.trust import Trust
 
 POLICY_FILE = "agents/openai.yaml"
@@ -242,10 +242,10 @@ class _Reader:
         self._add(found, entry, said)
 
     def _read(self, found: Found, folder: str, policy_ns: int) -> Entry | None:
-        from skillbelt.files import reach
+        from skillbelt.files.contain import Fence
         from skillbelt.format import head
 
-        fence = self._fence = self._fence or reach.Fence(self._root.fence)
+        fence = self._fence = self._fence or Fence(self._root.fence)
         try:
             data = head.read_head(found.location, self._limits, fence)
         except PathEscape as escape:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from skillbelt.files.contain import inside
+from skillbelt.files.contain import READ_FILE, inside
 from skillbelt.permission.command_lines import Line
 from skillbelt.running.call import RunCall
 from skillbelt.running.workspace import VENV, WRITABLE, Workspace
@@ -193,7 +193,7 @@ class _Reader:
     def _file(self, path: str) -> str:
         from stat import S_ISREG
 
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, READ_FILE)
         with open(handle, "rb") as file:
             info = os.fstat(handle)
             self._files, self._bytes = self._files - 1, self._bytes - info.st_size

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 from skillbelt.errors import RunRefused
-from skillbelt.files.sensitive import secret_files
+from skillbelt.files.tree import secret_files
 from skillbelt.permission.command_lines import WHOLE, Line
 from skillbelt.permission.gate import session_id
 from skillbelt.permission.grants import named_hosts

@@ -22,7 +22,13 @@ from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, get_args
 
 from skillbelt.discovery.sources.failure import OutOfTime
-from skillbelt.files.contain import open_folder
+from skillbelt.files.contain import (
+    LOCK_FILE,
+    NEW_FILE_TO_READ,
+    READ_FILE,
+    REPLACE_FILE,
+    open_folder,
+)
 from skillbelt.files.private import make_folder
 from skillbelt.values import Diagnostic, OriginKind
 
@@ -77,7 +83,7 @@ class Stage:
         """A file for a download, gone when it is closed."""
         self._parts += 1
         path = os.path.join(self.path, PARTS, f"{self._parts}.download")
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, NEW_FILE_TO_READ, 0o600)
         os.unlink(path)
         return os.fdopen(fd, "w+b")
 
@@ -205,7 +211,7 @@ class Entry:
         try:
             with suppress(FileExistsError):
                 os.mkdir(self.path, 0o700)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = os.open(path, LOCK_FILE, 0o600)
         except FileNotFoundError:  # its folder was vacated in this moment
             return None
         try:
@@ -243,7 +249,7 @@ def _decoded(state: dict[str, Any]) -> Ready:
 
 
 def _write(path: str, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, REPLACE_FILE, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(data)
         file.flush()
@@ -269,7 +275,7 @@ def _flush(path: str) -> None:
     if len(paths) > _FLUSHED_SINGLY:
         return _flush_all(path)
     for name in paths:
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(name, READ_FILE)
         try:
             os.fsync(fd)
         finally:

@@ -239,7 +239,7 @@ class Walker:
         """Whether the link leads to what is no file of a skill, which is then said."""
         if not self.rules.fence:
             return False
-        from skillbelt.files.reach import astray
+        from skillbelt.files.contain import astray
 
         why = astray(path, self.rules.fence)
         if why:

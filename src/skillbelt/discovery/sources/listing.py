@@ -19,7 +19,7 @@ from skillbelt.discovery.sources.transfer import (
     unpack_into,
 )
 from skillbelt.errors import SourceError
-from skillbelt.files.contain import open_beneath, open_folder
+from skillbelt.files.contain import READ_FILE, open_beneath, open_folder
 from skillbelt.values import SKILL_FILE, Diagnostic
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class _Fetch:
     def _copy_old(self, relative: str, write: Callable[[bytes], None]) -> None:
         folder = open_folder(self._folder)
         try:
-            fd = open_beneath(folder, relative, os.O_RDONLY | os.O_NOFOLLOW)
+            fd = open_beneath(folder, relative, READ_FILE)
         finally:
             os.close(folder)
         with os.fdopen(fd, "rb") as file:

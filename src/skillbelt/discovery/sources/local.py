@@ -11,7 +11,7 @@ from skillbelt.discovery.sources.bounds import Budget, Refusal
 from skillbelt.discovery.sources.failure import SourceFailure
 from skillbelt.discovery.sources.transfer import Update, too_large, unpack_into
 from skillbelt.discovery.sources.web import adopt_archive, skill_name
-from skillbelt.files.contain import open_folder
+from skillbelt.files.contain import FOLLOW_FILE, open_folder
 from skillbelt.values import SKILL_FILE
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def update(url: str, old: Ready | None, stage: Stage, limits: Limits, budget: Bu
 def _opened(url: str, path: str) -> IO[bytes]:
     """The file, if it is a regular one; a FIFO or a device would block or never end."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, FOLLOW_FILE)
     except OSError as error:
         reason = f"can not be opened: {error.strerror}"
         raise _failure(url, reason, "check the path") from error
