@@ -13,7 +13,7 @@ from skillbelt.mcp.requests import REQUEST_ID, Question, RunningRequest
 from skillbelt.permission.gate import ASKER
 from skillbelt.permission.rules import Answer, Request
 from skillbelt.permission.waiting_store import Pending
-from skillbelt.tools.schema import Watch
+from skillbelt.running.following import Watch
 
 pytestmark = pytest.mark.anyio
 PENDING = Pending("1", Request("run", ("ls",)), 0.0)

@@ -40,8 +40,8 @@ from skillbelt.mcp.elicitation import build_form, can_elicit, read_answer
 from skillbelt.permission.gate import ASKER
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Desk, Pending
+from skillbelt.running.following import Watch
 from skillbelt.sandbox.protocol import Running, Stream
-from skillbelt.tools.schema import Watch
 
 logger = logging.getLogger(__name__)
 Context = ServerRequestContext[Any, Any]

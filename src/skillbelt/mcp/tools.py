@@ -21,7 +21,8 @@ from skillbelt.mcp.notifications import ClientLogs
 from skillbelt.mcp.protocol import refuse_cursor, sendable
 from skillbelt.mcp.requests import Context, RequestRunner
 from skillbelt.mcp.sessions import ServedSessions
-from skillbelt.tools.schema import DIALECT, ToolResult, Watch
+from skillbelt.running.following import Watch
+from skillbelt.tools.schema import DIALECT, ToolResult
 from skillbelt.tools.schema import Tool as OwnTool
 
 _RUNNING = ("skill_run", "skill_poll")
