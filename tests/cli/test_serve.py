@@ -70,8 +70,8 @@ def test_a_token_of_yours_is_not_told(tree: Tree) -> None:
         (["http"], "invalid choice: 'http'"),
         (["mcp", "--token", "x" * 20], "--token and --origin are for HTTP"),
         (["mcp", "--http", "nonsense:port"], "--http takes HOST:PORT"),
-        (["mcp", "--http", "--token", "short"], "a token has at least 16"),
-        (["mcp", "--http", "--token", "@missing"], "missing: can not be read"),
+        (["mcp", "--http", "--token", "short"], "a token needs at least 16"),
+        (["mcp", "--http", "--token", "@missing"], "missing: cannot be read"),
         (["mcp", "--http", "127.0.0.1:0", "--origin", "app.example"], "--origin takes an origin"),
     ],
 )
