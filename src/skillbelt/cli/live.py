@@ -1,4 +1,4 @@
-"""What a skill's program prints, shown while it prints it."""
+"""Show the output of a run while it runs."""
 
 from __future__ import annotations
 
@@ -13,72 +13,72 @@ from skillbelt.sandbox.protocol import Stream
 from skillbelt.text import hidden, one_line
 
 
-class Live:
-    """A listener for a run. A pipe gets the very bytes; a terminal is not let to be played with.
+class LiveOutput:
+    """A listener for a run. A pipe gets the exact bytes, a terminal gets escaped text.
 
-    A run in its context ends when its output can not be written any more, and an OSError says so.
+    When the output cannot be written any more, the run is interrupted and OSError raised.
     """
 
     def __init__(self) -> None:
-        self._texts = {"stdout": _Text(), "stderr": _Text()}
-        self._begun = self._said = False
+        self._decoders = {"stdout": _Decoder(), "stderr": _Decoder()}
+        self._begun = self._showing = False
         self._fault: OSError | None = None
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> LiveOutput:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._wipe()
+        self._clear_progress()
         if kind in (None, KeyboardInterrupt) and self._fault is not None:
             raise self._fault
 
     def progress(self, text: str) -> None:
-        """Say what goes on, as long as there is nothing else to show."""
+        """Show progress, until there is output."""
         if not self._begun:
-            self._said = True
+            self._showing = True
             show_progress(text)
 
-    def _wipe(self) -> None:
-        if self._said:
+    def _clear_progress(self) -> None:
+        if self._showing:
             show_progress("")
-        self._said = False
+        self._showing = False
 
     def __call__(self, stream: Stream, data: bytes) -> None:
         """Show more of a stream."""
         if self._fault is not None:
             return
         self._begun = True
-        self._wipe()
+        self._clear_progress()
         try:
             self._show(stream, data)
         except OSError as fault:
             self._fault = fault
-            # Whoever waits for the run is another thread, which only a signal can reach.
+            # The main thread waits for the run; only a signal reaches it.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _show(self, stream: Stream, data: bytes) -> None:
         target = sys.stdout if stream == "stdout" else sys.stderr
         if target.isatty():
-            target.write(self._texts[stream].more(data))
+            target.write(self._decoders[stream].decode(data))
         else:
             target.buffer.write(data)
         target.flush()
 
 
-class _Text:
-    """The text of a stream that comes in pieces, which may end within a character."""
+class _Decoder:
+    """Decodes a stream in pieces that may end within a character."""
 
     def __init__(self) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        # Programs that show progress go back to the start of a line; here each is a line.
+        # A carriage return of a progress display becomes a newline.
         self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
 
-    def more(self, data: bytes) -> str:
+    def decode(self, data: bytes) -> str:
         return visible(self._decoder.decode(data))
 
 
 def visible(text: str) -> str:
-    """The text with whatever could move the cursor or hide words shown as escapes."""
+    """Escape what could move the cursor or hide text."""
     for mark in set(hidden(text)):
         text = text.replace(mark, one_line(f"a{mark}b")[1:-1].strip())
     return text
