@@ -239,7 +239,7 @@ def test_one_session_has_one_run_at_a_time(belt: Runtime) -> None:
     second = play(agent)
     go_on.set()
     thread.join(30)
-    assert "another run goes on" in final(second).error
+    assert "another run is active" in final(second).error
     assert final(first).text == "done"
     assert final(play(agent)).text == "done"
 
@@ -359,7 +359,7 @@ def test_a_model_that_makes_one_call_for_ever_is_told_and_then_ended(belt: Runti
     events = play(Agent(belt, Scripted(called(("skill_list", {})))))
     assert final(events).reason == "loop"
     told = results(events)
-    assert [text for text in told if "gave the same each time" in text] == told[3:]
+    assert [text for text in told if "the same result each time" in text] == told[3:]
     assert len(told) == 6
 
 

@@ -11,7 +11,7 @@ from skillbelt.permission.rules import Request
 from tests.terminal import CHOICE, REASON, Paste, on_terminal
 from tests.tree import Tree
 
-AT_ONCE = "What comes all at once"
+AT_ONCE = "Pasted text is not accepted"
 
 
 @pytest.fixture
@@ -164,7 +164,4 @@ def test_a_hostile_request_can_not_forge_the_question() -> None:
 
 
 def test_a_type_that_is_not_known_is_said_so() -> None:
-    assert (
-        "something this version does not know"
-        in describe_request(Request("teleport", ("home",)))[0]
-    )
+    assert "unknown to this version" in describe_request(Request("teleport", ("home",)))[0]

@@ -234,7 +234,7 @@ def test_fix_shows_the_change_and_what_remains(here: Tree, check: Check) -> None
     assert '-description: a: b\n+description: "a: b"\n' in result.out
     assert "name-folder" in result.out
     assert "yaml-repaired" not in result.out
-    assert result.err == "a/pdf/SKILL.md: mended: put values in quotes\n"
+    assert result.err == "a/pdf/SKILL.md: fixed: put values in quotes\n"
     assert file.read_text() == WHOLE.replace("pdf", "csv")
     again = check("a", "--fix")
     assert "+description" not in again.out
@@ -254,7 +254,7 @@ def test_dry_run_changes_nothing(here: Tree, check: Check) -> None:
         result = check("a", *options)
         assert "+description" in result.out
         assert "yaml-repaired" in result.out
-        assert "would be mended" in result.err
+        assert "would be fixed" in result.err
     assert file.read_text() == BROKEN
 
 

@@ -148,7 +148,7 @@ def test_what_is_refused_is_told_and_nothing_runs(
 
 def test_that_nothing_holds_a_command_back_is_said(kit: Tree) -> None:
     done = run(kit, "--sandbox", "none", "--", "echo", "ran")
-    assert done == Done(0, "ran\n", "skillbelt: no sandbox held this back\n")
+    assert done == Done(0, "ran\n", "skillbelt: this ran without a sandbox\n")
 
 
 def test_who_takes_the_programs_away_is_told(kit: Tree) -> None:

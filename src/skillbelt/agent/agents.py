@@ -1,4 +1,4 @@
-"""An agent as a value: a runtime, a model, what it is told, and how far it may go."""
+"""An agent as a value: a runtime, a model, instructions, tools and limits."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class HostTool(NamedTuple):
-    """A tool of the host's own, beside those for skills.
+    """A tool of the host, beside the tools for skills.
 
-    The function is called in a thread of its own, with an object for arguments. What it raises is
-    told to the model.
+    The function is called in a thread with a dict of arguments. The model sees its exceptions as
+    failed calls.
     """
 
     name: str
@@ -35,23 +35,23 @@ class HostTool(NamedTuple):
     schema: Schema = _NO_ARGUMENTS
 
     def offered(self) -> Tool:
-        """The tool as a model is told of it."""
+        """Return the tool as a model is offered it."""
         return Tool(
             name=self.name,
             description=self.description,
             schema=self.schema,
-            handler=runner_only,
+            handler=refuse_direct_call,
             kind="",
         )
 
 
 class Agent(NamedTuple):
-    """Who works on a conversation, and how far.
+    """An agent for conversations.
 
-    `model` is a name (`skillbelt.agent.models.provided` says which), a model of pydantic-ai, or
-    anything that can be asked as one. `agents` work on the skills that name one of them. `settings`
-    are for the model. With `run_code`, fenced code of an answer is run. `rules` and `visible` hold
-    for its conversations. The rest are the settings of that name, where the agent has its own.
+    `model` is a name (see `skillbelt.agent.provider.model_by_name`), a model of pydantic-ai, or a
+    `Model`. `agents` run the skills that name them. `settings` go to the model. With `run_code`,
+    fenced code in answers is run. `rules` and `visible` apply to its conversations. The rest
+    override the settings of the same name.
     """
 
     runtime: Runtime
@@ -72,7 +72,7 @@ class Agent(NamedTuple):
 
     @property
     def limits(self) -> Limits:
-        """The limits of the runtime, with those that are the agent's own."""
+        """The limits of the runtime with the overrides of the agent."""
         own: dict[str, float | None] = {
             "max_steps": self.max_steps,
             "max_repeats": self.max_repeats,
@@ -80,11 +80,11 @@ class Agent(NamedTuple):
             "max_fork_depth": self.max_fork_depth,
             "compact_share": self.compact_share,
         }
-        given: dict[str, Any] = {key: value for key, value in own.items() if value is not None}
+        overrides: dict[str, Any] = {key: value for key, value in own.items() if value is not None}
         limits = self.runtime.settings.limits
-        return limits._replace(**given) if given else limits
+        return limits._replace(**overrides) if overrides else limits
 
 
-def runner_only(_call: object) -> ToolResult:
-    """What a tool of the runner's own answers to anybody else."""
-    return failed("only the runner of an agent carries out this tool")
+def refuse_direct_call(_call: object) -> ToolResult:
+    """Refuse the call: only the runner of an agent can run this tool."""
+    return failed("only the runner of an agent can run this tool")

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from skillbelt.agent.ranking import ranked
+from skillbelt.agent.offline import rank_skills
 from skillbelt.cli.output import print_json, say, show_progress, wants_progress, width
 from skillbelt.errors import RunRefused, SkillbeltError
 from skillbelt.files.remove import remove_tree
@@ -256,7 +256,7 @@ def _extract(belt: Runtime, project: str) -> Iterator[DemoStage]:
 def _match(belt: Runtime, question: str) -> tuple[Skill, DemoStage]:
     """Find and load the skill that matches the question best."""
     session = belt.session("demo", "demo")
-    best = ranked(session, question)[0].skill
+    best = rank_skills(session, question)[0].skill
     loaded = belt.load(best.name)
     cost, (overview, whole) = tokens(loaded.text), _costs(belt)
     stage = DemoStage(
