@@ -34,7 +34,7 @@ LONG = "word " * 2_000
 
 def summarising(prompt: Prompt) -> Reply:
     """Sums up when it is asked to, and answers otherwise."""
-    asked = str(prompt.messages[0]["content"]).startswith("Sum up")
+    asked = str(prompt.messages[0]["content"]).startswith("Summarize")
     return said("They counted sheep." if asked else "An answer. " + LONG)
 
 
@@ -70,7 +70,7 @@ def test_a_loaded_skill_survives_a_compaction(belt: Runtime) -> None:
     script = iter([*(named(step, f"id-{n}") for n, step in enumerate(steps)), said("done")])
 
     def answer(prompt: Prompt) -> Reply:
-        asked = str(prompt.messages[0]["content"]).startswith("Sum up")
+        asked = str(prompt.messages[0]["content"]).startswith("Summarize")
         return said("In short.") if asked else next(script)
 
     model = Scripted(answer, window_tokens=12_000)
@@ -89,7 +89,7 @@ def long_run(belt: Runtime, *first: Reply, window_tokens: int = 12_000) -> Scrip
     script = iter([*(named(step, f"id-{n}") for n, step in enumerate(steps)), said("done")])
 
     def answer(prompt: Prompt) -> Reply:
-        asked = str(prompt.messages[0]["content"]).startswith("Sum up")
+        asked = str(prompt.messages[0]["content"]).startswith("Summarize")
         return said("In short.") if asked else next(script)
 
     model = Scripted(answer, window_tokens=window_tokens)

@@ -335,7 +335,7 @@ def test_a_missing_key_is_told_with_its_name(name: str, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", ["nothing", "nobody:model", "", "@", "x@y"])
 def test_a_name_that_is_no_model_is_wrong_usage(name: str) -> None:
-    with pytest.raises(ConfigError, match="can not be used"):
+    with pytest.raises(ConfigError, match="cannot be used"):
         model_by_name(name)
 
 
@@ -343,7 +343,7 @@ def test_a_name_that_is_no_model_is_wrong_usage(name: str) -> None:
     "url", ["http://[::1", "ftp://host/v1", "http://", "http:///v1", "http://host:x/", "http://h:0"]
 )
 def test_an_address_without_a_server_is_wrong_usage(url: str) -> None:
-    with pytest.raises(ConfigError, match="is no address of a server"):
+    with pytest.raises(ConfigError, match="is not the URL of a server"):
         model_by_name(f"tiny@{url}")
 
 
@@ -355,10 +355,14 @@ def test_a_failure_says_who_failed_and_why() -> None:
     assert str(failure.value).endswith(" answered 401: bad key")
 
 
-def test_a_missing_package_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_told_with_its_extra(
+    belt: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_ai.exceptions", None)
-    with pytest.raises(MissingExtra, match=r"skillbelt\[agent\]"):
-        model_by_name("openai:gpt-5")
+    monkeypatch.delitem(sys.modules, "skillbelt.agent.provider")
+    runner = Runner(Agent(belt, "openai:gpt-5"))
+    with runner, pytest.raises(MissingExtra, match=r"the model 'openai:gpt-5'.*skillbelt\[agent\]"):
+        list(runner.run_sync("ada", "chat", "Hi"))
 
 
 def test_a_package_that_no_extra_brings_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -319,7 +319,7 @@ def wrong(belt: Runtime, name: str, arguments: object) -> ToolResponse:
 
 def test_a_tool_that_does_not_exist_is_told_with_those_that_do(belt: Runtime) -> None:
     response = wrong(belt, "launch", {})
-    assert response.error.startswith("there is no tool 'launch'; there are: skill, skill_load")
+    assert response.error.startswith("there is no tool 'launch'; available: skill, skill_load")
 
 
 def test_arguments_that_do_not_fit_are_told_with_what_fits(belt: Runtime) -> None:
@@ -383,7 +383,7 @@ def test_an_answer_with_too_many_calls_has_the_first_of_them_carried_out(belt: R
     events = play(Agent(belt, Scripted(called(*calls), said("done"))))
     told = results(events)
     assert len(told) == 70
-    assert ["may hold 64 calls" in text for text in told] == [False] * 64 + [True] * 6
+    assert ["may have 64 calls" in text for text in told] == [False] * 64 + [True] * 6
 
 
 def test_an_answer_that_is_nothing_but_calls_is_not_kept(belt: Runtime) -> None:
@@ -516,7 +516,7 @@ def test_retries_are_bounded_by_a_setting(tree: Tree) -> None:
 def test_calls_of_an_answer_are_bounded_by_a_setting(tree: Tree) -> None:
     calls = called(("skill_list", {"offset": 1}), ("skill_list", {"offset": 2}))
     told = results(bounded(tree, Scripted(calls, said("done")), max_answer_calls=1))
-    assert ["may hold 1 calls" in text for text in told] == [False, True]
+    assert ["may have 1 calls" in text for text in told] == [False, True]
 
 
 def test_blocks_of_code_are_bounded_by_a_setting(tree: Tree) -> None:

@@ -39,7 +39,7 @@ class ToolCall(NamedTuple):
 class ToolResponse(NamedTuple):
     """The result of a call, and its changes to the state of the session; None deletes a key.
 
-    It was kept before it is told.
+    It is stored before this event is sent.
     """
 
     id: str
