@@ -15,8 +15,8 @@ from skillbelt import Rule, Runtime
 from skillbelt.running.call import RunResult
 from skillbelt.sandbox.registry import native_sandboxes, sandboxes
 from skillbelt.tools.schema import ToolResult
+from tests import warm
 from tests.tree import Tree
-from tests.warm import run_python
 
 SKILL = "kit"
 FOLDER = f"project/.agents/skills/{SKILL}"
@@ -100,8 +100,8 @@ class Bench:
             for folder, _, files in os.walk(self.tree.root):
                 for path in (folder, *(os.path.join(folder, name) for name in files)):
                     os.chown(path, USER, USER, follow_symlinks=False)
-        done = run_python(
-            ["-c", _CHILD + code, str(self.tree.project)],
+        done = warm.run(
+            [sys.executable, "-c", _CHILD + code, str(self.tree.project)],
             cwd=self.tree.project,
             env=dict(os.environ),
             timeout=timeout,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import pytest
 
 from skillbelt import Catalog, Diagnostic, Settings, load_settings
-from tests.warm import run_python
+from tests import warm
 
 HERE = Path(__file__).parent
 # Where many files are made quickly.
@@ -124,8 +124,8 @@ class Tree:
         timeout: float = 150,
     ) -> Done:
         """Run the command line in a folder of the tree, as a process without its start-up."""
-        done = run_python(
-            ["-m", "skillbelt", *arguments],
+        done = warm.run(
+            [sys.executable, "-m", "skillbelt", *arguments],
             cwd=self.path(project),
             env=_environment(),
             timeout=timeout,
@@ -157,7 +157,12 @@ class Tree:
                 for path in (folder, *(os.path.join(folder, name) for name in files)):
                     os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
         done = _decode(
-            run_python(["-c", _AS_USER + code], cwd=self.project, env=_environment(), timeout=150)
+            warm.run(
+                [sys.executable, "-c", _AS_USER + code],
+                cwd=self.project,
+                env=_environment(),
+                timeout=150,
+            )
         )
         assert done.exit_code == 0, done.stderr
         return done.stdout

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from tests.warm import run_python
+from tests import warm
 
 _NOBODY = 65534
 _CHILD = f"""
@@ -50,7 +50,7 @@ def open_folder() -> Iterator[Path]:
 def discover(project: Path, *roots: Path) -> Seen:
     """What a catalogue of these roots gives to somebody without privileges."""
     arguments = [str(path) for path in (project, *roots)]
-    child = run_python(["-c", _CHILD, *arguments], cwd="/", env=dict(os.environ), timeout=50)
+    child = warm.run([sys.executable, "-c", _CHILD, *arguments], cwd="/", timeout=50)
     assert child.returncode == 0, child.stderr.decode()
     names, said = json.loads(child.stdout)
     return Seen(names, [(code, path) for code, path in said])

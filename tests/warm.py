@@ -2,7 +2,7 @@
 
 A server process imports the product once and forks for each call. The child is a process of its
 own, with its own folder, environment, streams, signals and end, but has nothing left to import.
-Tests of the start itself, of terminals and of signals use an ordinary process.
+Tests of the start itself use an ordinary process.
 """
 
 from __future__ import annotations
@@ -10,23 +10,26 @@ from __future__ import annotations
 import array
 import atexit
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
 import os
 import pkgutil
 import runpy
+import select
 import selectors
-import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 import types
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import IO, Any, NoReturn
+from typing import Any, AnyStr, NoReturn
 
 _MAX_REQUEST_BYTES = 180_000
 _RIGHTS = (socket.SOL_SOCKET, socket.SCM_RIGHTS)
@@ -37,118 +40,133 @@ _ALSO = """
 concurrent.futures.thread ctypes difflib encodings.ascii encodings.idna encodings.utf_8_sig fcntl
 logging mimetypes pty random resource shlex shutil sqlite3 tempfile tomllib traceback uuid yaml zlib
 """
+# What else is imported before the first fork whose arguments hold the word.
+_HEAVY = {
+    "serve": "mcp skillbelt.mcp.stdio skillbelt.mcp.http uvicorn",
+    "--model": "pydantic_ai.direct pydantic_ai.models.openai skillbelt.agent.provider",
+}
 
 
-class _Server:
-    """A server that forks a process for each call; it ends with the process it serves."""
+class Popen(subprocess.Popen[AnyStr]):
+    """A process for `[sys.executable, "-m" or "-c", ...]`, forked where everything is imported.
 
-    def __init__(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _MAX_REQUEST_BYTES)
-        with theirs:
-            subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(theirs.fileno())],
-                env={**os.environ, "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-            ).returncode = 0  # it is not waited for: it ends when this process does
-        self._socket = ours
+    With `terminal` its standard input becomes the terminal that its keys come from.
+    """
 
-    def run(
+    def __init__(self, args: Sequence[str], *, terminal: bool = False, **options: Any) -> None:
+        self._terminal = terminal
+        super().__init__(args, **options)
+
+    def _execute_child(
         self,
-        arguments: Sequence[str],
-        *,
-        cwd: str | os.PathLike[str],
-        env: dict[str, str],
-        timeout: float,
-    ) -> subprocess.CompletedProcess[bytes]:
-        """Fork a child for the arguments, and wait for its outputs and its end."""
-        job = {"arguments": arguments, "cwd": os.fspath(cwd), "env": env}
+        args: Sequence[str],
+        executable: object,
+        preexec: object,
+        close: object,
+        pass_fds: object,
+        cwd: str | os.PathLike[str] | None,
+        env: Mapping[str, str] | None,
+        startup: object,
+        flags: object,
+        shell: object,
+        p2cread: int,
+        p2cwrite: int,
+        c2pread: int,
+        c2pwrite: int,
+        errread: int,
+        errwrite: int,
+        *others: object,
+    ) -> None:
+        python, *arguments = args
+        assert python == sys.executable
+        job = {
+            "arguments": arguments,
+            "cwd": os.fspath(cwd or os.getcwd()),
+            "env": dict(os.environ if env is None else env),
+            "terminal": self._terminal,
+        }
+        ends = enumerate((p2cread, c2pwrite, errwrite))
+        streams: list[int] = [number if end < 0 else end for number, end in ends]
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        out, out_end = os.pipe()
-        err, err_end = os.pipe()
-        with ours, open(out, "rb") as stdout, open(err, "rb") as stderr:
-            with theirs, open(out_end, "wb"), open(err_end, "wb"):
-                handles = array.array("i", [theirs.fileno(), out_end, err_end])
-                self._socket.sendmsg([json.dumps(job).encode()], [(*_RIGHTS, handles)])
-            child = int(ours.recv(100))
+        self._report: socket.socket = ours
+        with theirs:
+            handles = array.array("i", [theirs.fileno(), *streams])
+            _server().sendmsg([json.dumps(job).encode()], [(*_RIGHTS, handles)])
+        self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)  # type: ignore[attr-defined]
+        self._child_created = True
+        self.pid = int(self._report.recv(100) or "0")
+        assert self.pid, "the process that forks has ended"
+
+    def _try_wait(self, flags: int) -> tuple[int, int]:
+        if flags & os.WNOHANG and not select.select([self._report], [], [], 0)[0]:
+            return 0, 0
+        status = int(self._report.recv(100))
+        self._report.close()
+        return self.pid, status
+
+    def _internal_poll(self, *others: object, **named: object) -> int | None:
+        lock = self._waitpid_lock  # type: ignore[attr-defined]
+        if self.returncode is None and lock.acquire(False):
             try:
-                outputs = _read_all([stdout, stderr], timeout)
-            except TimeoutError:
-                os.kill(child, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(list(arguments), timeout) from None
-            code = int(ours.recv(100))
-        return subprocess.CompletedProcess(list(arguments), code, *outputs)
+                process, status = self._try_wait(os.WNOHANG)
+                if process:
+                    self._handle_exitstatus(status)  # type: ignore[attr-defined]
+            finally:
+                lock.release()
+        return self.returncode
 
 
-def _read_all(streams: list[IO[bytes]], timeout: float) -> list[bytes]:
-    """Read several streams to their ends."""
-    read = {stream: bytearray() for stream in streams}
-    end = time.monotonic() + timeout
-    with selectors.DefaultSelector() as waiting:
-        for stream in streams:
-            waiting.register(stream, selectors.EVENT_READ)
-        while waiting.get_map():
-            ready = waiting.select(max(0, end - time.monotonic()))
-            if not ready:
-                raise TimeoutError
-            for key, _ in ready:
-                data = os.read(key.fd, 65536)
-                read[key.fileobj].extend(data)  # type: ignore[index]
-                if not data:
-                    waiting.unregister(key.fileobj)
-    return [bytes(data) for data in read.values()]
+if not hasattr(os, "pidfd_open"):
+    Popen = subprocess.Popen  # type: ignore[assignment,misc]
+
+
+def run(
+    args: Sequence[str], *, input: bytes | None = None, timeout: float, **options: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Do what `subprocess.run` does, with outputs captured, and without input if none is given."""
+    stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
+    pipe = subprocess.PIPE
+    with Popen[bytes](args, stdin=stdin, stdout=pipe, stderr=pipe, **options) as process:
+        try:
+            outputs = process.communicate(input, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(args, process.returncode, *outputs)
 
 
 @cache
-def _server() -> _Server:
-    """Return the server of this process, started at its first use."""
-    return _Server()
+def _server() -> socket.socket:
+    """Start a server, which ends with this process; return where it takes jobs."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _MAX_REQUEST_BYTES)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+    with theirs:
+        subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(theirs.fileno())],
+            env={**env, "PYTHONUTF8": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+        ).returncode = 0  # it is not waited for
+    atexit.register(ours.close)
+    return ours
 
 
-def run_python(
-    arguments: Sequence[str],
-    *,
-    cwd: str | os.PathLike[str],
-    env: dict[str, str],
-    timeout: float,
-) -> subprocess.CompletedProcess[bytes]:
-    """Do what `subprocess.run` does for `python -m MODULE ...` or `python -c CODE ...`.
-
-    There is no input; both outputs are captured.
-    """
-    if hasattr(os, "pidfd_open"):
-        return _server().run(arguments, cwd=cwd, env=env, timeout=timeout)
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=timeout,
-        check=False,
-    )
-
-
-_PROGRAM = """
+_PROGRAM = f"""
 import sys
-sys.path.insert(0, ROOT)
-from tests.warm import serve
+sys.path.insert(0, {os.path.dirname(os.path.dirname(os.path.abspath(__file__)))!r})
+from tests.warm import become, serve
 del sys.path[0]
 job = serve(int(sys.argv[1]))
 if job is not None:
-    from tests.warm import become
     become(job)
-""".replace("ROOT", repr(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+"""
 
 
 def serve(handle: int) -> dict[str, Any] | None:
     """Fork a child for each job: return the job in the child, and None in the server at its end."""
     _import_product()
-    assert threading.active_count() == len(os.listdir("/proc/self/task")) == 1
-    gc.collect()
-    gc.freeze()
     children: dict[int, tuple[int, int]] = {}  # by its handle: the process, and where to report
     with socket.socket(fileno=handle) as requests, selectors.DefaultSelector() as waiting:
         waiting.register(requests, selectors.EVENT_READ)
@@ -161,17 +179,19 @@ def serve(handle: int) -> dict[str, Any] | None:
                 request, rights, _, _ = requests.recvmsg(_MAX_REQUEST_BYTES, 1000)
                 if not request:
                     return None
-                report, out, err = array.array("i", rights[0][2])
+                job = dict(json.loads(request))
+                report, *streams = array.array("i", rights[0][2])
+                _prepare(job["arguments"])
                 process = os.fork()
                 if process == 0:
-                    os.dup2(out, 1)
-                    os.dup2(err, 2)
-                    for other in (report, out, err, *children, *_reports(children)):
+                    for number, stream in enumerate(streams):
+                        os.dup2(stream, number)
+                    for other in (report, *streams, *children, *_reports(children)):
                         os.close(other)
-                    return dict(json.loads(request))
+                    return job
                 os.write(report, str(process).encode())
-                os.close(out)
-                os.close(err)
+                for stream in streams:
+                    os.close(stream)
                 pidfd = os.pidfd_open(process)
                 children[pidfd] = (process, report)
                 waiting.register(pidfd, selectors.EVENT_READ)
@@ -182,9 +202,9 @@ def _reports(children: dict[int, tuple[int, int]]) -> list[int]:
 
 
 def _report_end(pidfd: int, process: int, report: int) -> None:
-    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    with contextlib.suppress(BrokenPipeError):  # the caller had no more time
-        os.write(report, str(code).encode())
+    status = os.waitpid(process, 0)[1]
+    with contextlib.suppress(BrokenPipeError):  # the caller does not wait any more
+        os.write(report, str(status).encode())
     os.close(report)
     os.close(pidfd)
 
@@ -201,12 +221,20 @@ def _import_product() -> None:
     skillbelt.Skill.from_text("---\na: [\n---\n").frontmatter  # noqa: B018
 
 
+def _prepare(arguments: list[str]) -> None:
+    for word in _HEAVY.keys() & set(arguments):
+        for name in _HEAVY[word].split():
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+    assert threading.active_count() == len(os.listdir("/proc/self/task")) == 1
+    gc.freeze()
+
+
 def become(job: dict[str, Any]) -> NoReturn:
     """Do what a new process does with `python -m MODULE ...` or `python -c CODE ...`, and end."""
     code = 0
     try:
-        _begin(job["cwd"], job["env"])
-        _execute(*job["arguments"])
+        _begin(**job)
     except SystemExit as stop:
         code = _exit_code(stop.code)
     except BaseException:
@@ -222,22 +250,32 @@ def become(job: dict[str, Any]) -> NoReturn:
     os._exit(code)
 
 
-def _begin(cwd: str, env: dict[str, str]) -> None:
+def _begin(arguments: list[str], cwd: str, env: dict[str, str], terminal: bool) -> None:
+    if terminal:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
     time.tzset()
+    if "PYTHONWARNINGS" in env:
+        warnings.simplefilter(env["PYTHONWARNINGS"])  # type: ignore[arg-type]
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        before = getattr(sys, name)
-        stream = open(  # noqa: SIM115
-            before.fileno(),
-            mode,
-            1 if name == "stderr" else -1,
-            errors=before.errors,
-            closefd=False,
-        )
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
+        _open_stream(name, mode)
+    _execute(*arguments)
+
+
+def _open_stream(name: str, mode: str) -> None:
+    before = getattr(sys, name)
+    stream = open(  # noqa: SIM115
+        before.fileno(),
+        mode,
+        1 if name == "stderr" else -1,
+        errors=before.errors,
+        closefd=False,
+    )
+    setattr(sys, name, stream)
+    setattr(sys, f"__{name}__", stream)
 
 
 def _execute(kind: str, what: str, *arguments: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 
-from tests.warm import run_python
+from tests import warm
 
 # Not the number that commands get when root starts them, so that the two can not be mixed up.
 USER = 61_999
@@ -31,8 +32,11 @@ if os.getuid() == 0:
 
 def as_user(code: str, timeout: float = 280) -> object:
     """What the code gives to `json.dump(..., sys.stdout)`."""
-    done = run_python(
-        ["-c", _CHILD + code], cwd="/", env={**os.environ, "HOME": "/"}, timeout=timeout
+    done = warm.run(
+        [sys.executable, "-c", _CHILD + code],
+        cwd="/",
+        env={**os.environ, "HOME": "/"},
+        timeout=timeout,
     )
     assert done.returncode == 0, done.stderr.decode()
     return json.loads(done.stdout)
