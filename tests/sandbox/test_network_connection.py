@@ -318,7 +318,7 @@ def test_a_client_that_says_nothing_is_no_connection() -> None:
         with connect(egress) as client:
             client.sendall(b"GET ")
             client.shutdown(socket.SHUT_WR)
-            assert "ends before its head" in refusal(read_all(client).decode())
+            assert "ends inside its head" in refusal(read_all(client).decode())
     assert len(egress.connections) == 1
 
 

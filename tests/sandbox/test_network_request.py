@@ -79,7 +79,7 @@ def test_a_header_that_bounds_the_body_can_not_be_left_out() -> None:
     [
         ("example.com", "port is missing"),
         ("user@example.com:443", "user name"),
-        ("example.com.:443", "dot at its end"),
+        ("example.com.:443", "end with a dot"),
         ("example.com:443.", "port"),
         ("example.com:0443x", "port"),
         ("exam%70le.com:443", "not a host name"),
