@@ -12,7 +12,7 @@ from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.running.call import RunCall
 from skillbelt.running.executor import Who
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import RuntimeSession
 from skillbelt.tools.handlers import failed
 from skillbelt.tools.schema import ToolResult, Watch
 
@@ -70,7 +70,7 @@ def run(session: RuntimeSession, block: Block, watch: Watch) -> ToolResult:
     own = session.session
     who = Who(own.key, "model", own.agent, session.gate)
     try:
-        result = session.shelf.workbench.run(scratch(), block.call, who, *watch)
+        result = session.runtime.workbench.run(scratch(), block.call, who, *watch)
     except SkillbeltError as error:
         return failed(str(error))
     said = [result.stdout, result.stderr, f"(exit code {result.exit_code})"]

@@ -25,8 +25,7 @@ from skillbelt.mcp.pages import page_of
 from skillbelt.mcp.requests import Carrier, Context
 from skillbelt.mcp.sessions import Sessions
 from skillbelt.mcp.uris import sendable
-from skillbelt.runtime.session import Command, RuntimeSession
-from skillbelt.runtime.shelf import Shelf
+from skillbelt.runtime.runtime import Command, Runtime, RuntimeSession
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Frontmatter
 
@@ -37,8 +36,8 @@ _SHOWN = 128
 class Prompts:
     """What answers `prompts/list` and `prompts/get`."""
 
-    def __init__(self, shelf: Shelf, sessions: Sessions, carrier: Carrier) -> None:
-        self._shelf, self._sessions, self._carrier = shelf, sessions, carrier
+    def __init__(self, runtime: Runtime, sessions: Sessions, carrier: Carrier) -> None:
+        self._runtime, self._sessions, self._carrier = runtime, sessions, carrier
 
     async def list_all(
         self, ctx: Context, params: PaginatedRequestParams | None
@@ -57,7 +56,7 @@ class Prompts:
         return await self._carrier.carry(ctx, params, lambda _: self._called(session, params))
 
     def _page(self, cursor: str | None) -> tuple[list[Prompt], str | None]:
-        offered = {one.name: one for one in self._shelf.discover_skills() if _callable(one)}
+        offered = {one.name: one for one in self._runtime.discover_skills() if _callable(one)}
         page = page_of(sorted(offered), cursor)
         return [_prompt(offered[name]) for name in page.names], page.cursor
 
@@ -73,8 +72,8 @@ class Prompts:
         return _result(skill, command)
 
     def _skill(self, name: str) -> Skill | None:
-        skill = self._shelf.skills().get(name) or self._shelf.look().get(name)
-        return skill if skill and self._shelf.there(skill) and _callable(skill) else None
+        skill = self._runtime.skills().get(name) or self._runtime.look().get(name)
+        return skill if skill and self._runtime.there(skill) and _callable(skill) else None
 
 
 def _callable(skill: Skill) -> bool:

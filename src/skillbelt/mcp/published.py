@@ -23,7 +23,7 @@ from skillbelt.format.frontmatter import written
 from skillbelt.format.head import read_head
 from skillbelt.format.skill import Skill
 from skillbelt.mcp.uris import segments, uri_of
-from skillbelt.runtime.shelf import Shelf
+from skillbelt.runtime.runtime import Runtime
 from skillbelt.values import SKILL_FILE, FileEntry
 
 FOLDER = "inode/directory"
@@ -80,24 +80,24 @@ class Located(NamedTuple):
 class Offer:
     """The skills of a runtime as they are published now. Safe to use from threads."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._known: dict[str, tuple[str, Skill, Published | None]] = {}
 
     def names(self) -> list[str]:
         """The ids of what a model may see, sorted; some of it may not be publishable."""
-        self._shelf.look()
-        names = sorted(self._shelf.available())
+        self._runtime.look()
+        names = sorted(self._runtime.available())
         for gone in self._known.keys() - set(names):
             self._known.pop(gone, None)
         return names
 
     def published(self, name: str) -> Published | None:
         """The skill of that id, if there is one that a model may see and others can take."""
-        skill = self._shelf.available().get(name)
+        skill = self._runtime.available().get(name)
         if skill is None or skill.origin.kind == "mcp" or not os.path.isabs(skill.location):
             return None
-        mark = fingerprint(skill, self._shelf.settings.limits)
+        mark = fingerprint(skill, self._runtime.settings.limits)
         known = self._known.get(name)
         if known is None or known[:2] != (mark, skill):
             made = self._publish(skill) if is_complete(mark) else None
@@ -117,7 +117,7 @@ class Offer:
         return {uri: _digest(_located(uri, published)) for uri in uris}
 
     def _publish(self, skill: Skill) -> Published | None:
-        limits = self._shelf.settings.limits
+        limits = self._runtime.settings.limits
         try:
             with Fence(skill.fence) as fence:
                 head = read_head(skill.location, limits, fence)

@@ -28,7 +28,7 @@ from skillbelt.mcp.published import FOLDER, Located, Offer, Published, read_byte
 from skillbelt.mcp.requests import Carrier, Context
 from skillbelt.mcp.sessions import Sessions
 from skillbelt.mcp.uris import sendable, uri_of
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import RuntimeSession
 from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE, FileEntry
 

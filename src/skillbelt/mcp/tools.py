@@ -46,7 +46,7 @@ class Calls:
         session = self._sessions.of(ctx)
 
         def job(_watch: Watch) -> list[OwnTool]:
-            session.shelf.look()
+            session.runtime.look()
             return session.tools(listing=True)
 
         made = await self._carrier.plain(ctx, job)

@@ -16,7 +16,8 @@ from skillbelt.files.reach import read_handle
 from skillbelt.running.call import RunCall, RunResult
 from skillbelt.running.outputs import SCHEME
 from skillbelt.running.workspace import WRITABLE
-from skillbelt.tools.schema import Call, Runs, ToolResult
+from skillbelt.tools.caller import Call
+from skillbelt.tools.schema import Runs, ToolResult
 from skillbelt.tracing import span
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ _FOR_HOSTS = ("enforced",)
 
 def run_command(call: Call, skill: Skill) -> ToolResult:
     """Run what the call asks for; a command that fails is a result, not an error."""
-    if call.access.runs is None:
-        raise RunRefused("executor is not configured: this host runs nothing")
-    runs, wanted = call.access.runs(), run_call(call.arguments)
+    runs, wanted = call.caller.runs(), run_call(call.arguments)
     if call.arguments.get("background") is True:
         return _begin(runs, skill, wanted)
     watch = runs.watch
@@ -50,9 +49,7 @@ def _begin(runs: Runs, skill: Skill, wanted: RunCall) -> ToolResult:
 
 def poll(call: Call) -> ToolResult:
     """What a run in the background says since; first it is given input, or ended."""
-    if call.access.runs is None:
-        raise RunRefused("executor is not configured: this host runs nothing")
-    runs, given = call.access.runs(), call.arguments
+    runs, given = call.caller.runs(), call.arguments
     key, run_id = runs.who.key, str(given["run_id"])
     if given.get("kill") is True:
         runs.background.kill(key, run_id)
