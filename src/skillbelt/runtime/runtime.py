@@ -46,6 +46,7 @@ from skillbelt.format.skill import Skill
 from skillbelt.format.skills import Skills
 from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
 from skillbelt.permission.rules import Decision, Initiator, Request, Rule
+from skillbelt.running.following import Watch
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store, open_store
@@ -57,7 +58,6 @@ from skillbelt.tools.schema import (
     Tool,
     ToolFormat,
     ToolResult,
-    Watch,
     build,
     choose,
     guidance,
@@ -70,8 +70,9 @@ if TYPE_CHECKING:
     from skillbelt.artifacts import ArtifactStore
     from skillbelt.running.background import Background
     from skillbelt.running.call import RunResult
-    from skillbelt.running.executor import Who, Workbench
+    from skillbelt.running.executor import Workbench
     from skillbelt.running.json_call import Execution
+    from skillbelt.running.run import Asker
     from skillbelt.sandbox.protocol import Listener
     from skillbelt.search.protocol import Result
 
@@ -481,7 +482,7 @@ class Runtime:
             stdin=stdin,
         )
         skill = self._visible_skill(name, session)
-        return self.workbench.run(skill, call, _who("user", session), listener)
+        return self.workbench.run(skill, call, _who("user", session), Watch(listener))
 
     run = in_thread(run_sync)
 
@@ -507,7 +508,7 @@ class Runtime:
             script=script,
             wasm_module=wasm_module,
             timeout_ms=timeout_ms,
-            listener=listener,
+            watch=Watch(listener),
         )
 
     execute_skill = in_thread(execute_skill_sync)
@@ -889,9 +890,9 @@ class RuntimeSession:
         return f"temp:skill:{kind}:{agent}" if agent else f"temp:skill:{kind}"
 
 
-def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Who:
-    from skillbelt.running.executor import Who  # cost: 60 ms, only for a run
+def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
+    from skillbelt.running.run import Asker  # cost: 60 ms, only for a run
 
     if session is None:
-        return Who(SessionKey(APP, "", "shared"), initiator, once="whole")
-    return Who(session.session.key, initiator, session.session.agent, session.gate)
+        return Asker(SessionKey(APP, "", "shared"), initiator, once="whole")
+    return Asker(session.session.key, initiator, session.session.agent, session.gate)

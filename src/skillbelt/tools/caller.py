@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from skillbelt.conversation.state import Session
 from skillbelt.disclosure.audience import Audience
@@ -17,17 +17,39 @@ from skillbelt.format.skill import Skill
 from skillbelt.format.skills import Skills
 from skillbelt.permission.gate import session_id
 from skillbelt.permission.rules import Initiator, Request
+from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
-from skillbelt.tools.schema import Executors, Runs, Watch
 
 if TYPE_CHECKING:
+    from skillbelt.running.background import Background
+    from skillbelt.running.executor import Workbench
+    from skillbelt.running.run import Asker
     from skillbelt.search.protocol import Result
 
 STORED = "stored:"
 # Keys of a session's state. The user brought the skill in, so the model may use it; or a request to
 # load it was granted, so the model may read on in it. Either as long as the skill is the same.
 BROUGHT, GRANTED = "temp:skill:asked:", "temp:skill:granted:"
+
+
+class Executors(Protocol):
+    """Where the commands of skills run; both are created on first use."""
+
+    @property
+    def workbench(self) -> Workbench: ...  # noqa: D102
+
+    @property
+    def background(self) -> Background: ...  # noqa: D102
+
+
+class Runs(NamedTuple):
+    """Where commands run, for whom, and who follows them."""
+
+    workbench: Workbench
+    background: Background
+    who: Asker
+    watch: Watch = UNWATCHED
 
 
 class Caller:
@@ -63,7 +85,7 @@ class Caller:
         )
         self.skills, self.key, self.session, self.names = skills, key, session, names
         self.inline, self.shown = inline or session is None, shown
-        self.executors, self._watch = executors, watch or Watch()
+        self.executors, self._watch = executors, watch or UNWATCHED
         if state is not None:
             self.__dict__["state"] = state
 
@@ -123,11 +145,11 @@ class Caller:
         """Return where commands run, for whom; RunRefused where nothing can be run."""
         if self.executors is None:
             raise RunRefused("executor is not configured: this host runs nothing")
-        from skillbelt.running.executor import Who  # cost: 60 ms, only for a run
+        from skillbelt.running.run import Asker  # cost: 60 ms, only for a run
 
-        who = Who(self.key)
+        who = Asker(self.key)
         if self.session is not None:
-            who = Who(self.key, "model", self.session.agent, self.gate)
+            who = Asker(self.key, "model", self.session.agent, self.gate)
         return Runs(self.executors.workbench, self.executors.background, who, self._watch)
 
     # Texts

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
+from skillbelt.tools.caller import Call
 from skillbelt.tools.definitions import DEFINITIONS, PROFILES, Schema
-
-if TYPE_CHECKING:
-    from skillbelt.running.background import Background
-    from skillbelt.running.executor import Who, Workbench
-    from skillbelt.sandbox.protocol import Listener, Running
 
 ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
 
@@ -34,34 +30,7 @@ class ToolResult(NamedTuple):
     data: Mapping[str, object] = _NOTHING
 
 
-class Watch(NamedTuple):
-    """Callbacks that follow what a call runs: for its output, and for the command once it runs."""
-
-    listener: Listener | None = None
-    started: Callable[[Running], None] | None = None
-
-
-class Executors(Protocol):
-    """Where the commands of skills run; both are created on first use."""
-
-    @property
-    def workbench(self) -> Workbench: ...  # noqa: D102
-
-    @property
-    def background(self) -> Background: ...  # noqa: D102
-
-
-class Runs(NamedTuple):
-    """Where commands run, for whom, and who follows them."""
-
-    workbench: Workbench
-    background: Background
-    who: Who
-    watch: Watch = Watch()
-
-
-# Takes a `skillbelt.tools.caller.Call`, which this module cannot name: it is built on it.
-Handler = Callable[[Any], ToolResult]
+Handler = Callable[[Call], ToolResult]
 
 
 class Tool(NamedTuple):
