@@ -11,13 +11,18 @@ from typing import NamedTuple
 
 from skillbelt.disclosure.excerpt import head, line_count, pages
 from skillbelt.errors import FileUnreadable, PathEscape
-from skillbelt.files.contain import create_beneath, open_beneath, open_folder
+from skillbelt.files.contain import (
+    READ_FILE,
+    create_beneath,
+    open_beneath,
+    open_folder,
+    read_handle,
+)
 from skillbelt.files.private import make_folder
-from skillbelt.files.reach import read_handle
+from skillbelt.text import one_line
 from skillbelt.values import Limits
 
 _NAME = re.compile(r"[0-9a-f]{64}\.txt")
-_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_BYTES = 2**30
 _MOST_CHARS = Limits().max_resource_excerpt_chars
 
@@ -36,6 +41,9 @@ class Storage:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.path.abspath(folder)
+        inside = os.path.join(self.folder, "")
+        # How the folder may stand in a text: as it is, and as it is shown on one line.
+        self.spellings = tuple(dict.fromkeys((inside, one_line(inside))))
 
     def keep(self, text: str) -> str:
         """The path of the text's file: written once, in one step, for this user alone."""
@@ -64,7 +72,7 @@ class Storage:
         try:
             folder = open_folder(self.folder)
             try:
-                data = read_handle(open_beneath(folder, name, _READ_FLAGS), _MOST_BYTES)
+                data = read_handle(open_beneath(folder, name, READ_FILE), _MOST_BYTES)
             finally:
                 os.close(folder)
         except OSError as error:

@@ -8,15 +8,12 @@ import stat
 from collections.abc import Iterator
 
 from skillbelt.errors import PathEscape
-from skillbelt.files.contain import open_beneath
-from skillbelt.files.reach import open_dir, open_file
+from skillbelt.files.contain import READ_FILE, READ_FOLDER, open_beneath, open_dir, open_file
 from skillbelt.values import SKILL_FILE, Diagnostic, FileEntry, Limits, Manifest
 
 SKIPPED = frozenset((".git", "node_modules", "__pycache__"))
 _SKILL_FILE = SKILL_FILE.upper()
 _CHUNK = 2**20
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SNIFFED = 4096
 _ZIP = "application/zip"
 _MAGIC = (
@@ -140,7 +137,7 @@ class _Tree:
     def _listed(self, below: str) -> list[tuple[str, str]]:
         """The names in a folder, sorted, and what each is."""
         try:
-            handle = open_beneath(self._top, below.rstrip("/") or ".", _FOLDER)
+            handle = open_beneath(self._top, below.rstrip("/") or ".", READ_FOLDER)
             try:
                 with os.scandir(handle) as listing:
                     return sorted((entry.name, _kind(entry)) for entry in listing)
@@ -172,7 +169,7 @@ class _Tree:
     def _open(self, path: str, full: str) -> int:
         if is_skill_file(path) and os.path.islink(full):
             return open_file(full, self._fence)
-        return open_beneath(self._top, path, _READ)
+        return open_beneath(self._top, path, READ_FILE)
 
 
 def is_skill_file(path: str) -> bool:

@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 
 from skillbelt.errors import PathEscape, RunRefused, SandboxUnavailable
-from skillbelt.files.contain import open_beneath, open_folder
+from skillbelt.files.contain import FOLLOW_FILE, FOLLOW_FOLDER, open_beneath, open_folder
 from skillbelt.files.remove import remove_tree
 from skillbelt.running.packages.fetching import Missing
 from skillbelt.running.packages.installers import Step
@@ -34,17 +34,15 @@ from skillbelt.sandbox.linux.identity import (
 )
 from skillbelt.sandbox.linux.prefixes import shown_of
 from skillbelt.sandbox.macos.seatbelt import SeatbeltSandbox
-from skillbelt.sandbox.network.connection import Desk, Visit
-from skillbelt.sandbox.network.policy import Gate
-from skillbelt.sandbox.network.proxy import Egress, bridge
-from skillbelt.sandbox.network.request import Refused, Request
+from skillbelt.sandbox.network.connection import ClientConnection, ProxyShared
+from skillbelt.sandbox.network.policy import HostPolicy
+from skillbelt.sandbox.network.proxy import SOCKET_NAME, Egress, bridge
+from skillbelt.sandbox.network.request import ProxyRefused, ProxyRequest
 from skillbelt.sandbox.protocol import Job, Mount, Sandbox, run
 from skillbelt.text import one_line
 from skillbelt.values import Capabilities, Limits
 
 _INSIDE, _NET, _TOOLS = "/install", "/run/net", "/run/tools"
-_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PREFIX = "skillbelt-install-"
 _MOST_FILES = 500_000
 _SAID = 64 * 2**10
@@ -144,7 +142,7 @@ def _locked_folder(place: str) -> tuple[str, int]:
     while True:
         folder = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
         with suppress(FileNotFoundError):
-            handle = os.open(folder, _FOLDER)
+            handle = os.open(folder, FOLLOW_FOLDER)
             fcntl.flock(handle, fcntl.LOCK_EX)
             if os.path.isdir(folder):
                 return folder, handle
@@ -157,7 +155,7 @@ def _remove_leftovers(place: str) -> None:
         with suppress(OSError):
             if not name.startswith(_PREFIX) or os.lstat(path).st_uid != os.geteuid():
                 continue
-            handle = os.open(path, _FOLDER | os.O_NOFOLLOW)
+            handle = os.open(path, FOLLOW_FOLDER | os.O_NOFOLLOW)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 remove_tree(path)
@@ -219,7 +217,7 @@ class SandboxedRoom:
                 egress = stack.enter_context(self._egress(step.shelf))
                 net = self._place(_NET, egress.folder)
                 mounts.append(Mount(egress.folder, net))
-                way = bridge(os.path.join(net, "door"))
+                way = bridge(os.path.join(net, SOCKET_NAME))
             job = Job(
                 argv=step.argv,
                 env=step.env,
@@ -244,13 +242,13 @@ class SandboxedRoom:
 
     def _egress(self, shelf: Shelf) -> Egress:
         owner = run_identity()
-        visits = partial(_Sale, shelf)
-        return Egress((HOST,), limits=self._limits, owner=owner and owner[0], visits=visits)
+        visits = partial(_IndexConnection, shelf)
+        return Egress((HOST,), limits=self._limits, owner=owner and owner[0], handler=visits)
 
     def read(self, path: str, most: int) -> bytes:
         """A file that is there now; RunRefused when it is none."""
         try:
-            with open(self._opened(path, _OPEN), "rb") as file:
+            with open(self._opened(path, FOLLOW_FILE), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise RunRefused(f"the installer left no regular file {path}")
                 data = file.read(most + 1)
@@ -263,7 +261,7 @@ class SandboxedRoom:
     def names(self, path: str) -> list[str]:
         """What lies in a folder there; nothing when there is none."""
         with suppress(OSError, PathEscape):
-            handle = self._opened(path, _FOLDER)
+            handle = self._opened(path, FOLLOW_FOLDER)
             try:
                 return sorted(os.listdir(handle))
             finally:
@@ -274,9 +272,9 @@ class SandboxedRoom:
         """Copy what is in a folder, as data; RunRefused for what is neither file nor folder."""
         copying = TreeCopy("the packages", self._most, _MOST_FILES, runner=current_identity().uid)
         with copying.reading("."):
-            source = self._opened(path, _FOLDER)
+            source = self._opened(path, FOLLOW_FOLDER)
             try:
-                goal = os.open(target, _FOLDER)
+                goal = os.open(target, FOLLOW_FOLDER)
                 try:
                     copying.fill(source, goal, omitted=omitted)
                 finally:
@@ -292,21 +290,31 @@ class SandboxedRoom:
             os.close(top)
 
 
-class _Sale(Visit):
-    """A visit of an installer: it gets pages of the index, and there is nothing else."""
+class _IndexConnection(ClientConnection):
+    """A connection of an installer, which can read pages of the package index only."""
 
     def __init__(
-        self, shelf: Shelf, client: socket.socket, gate: Gate, limits: Limits, desk: Desk
+        self,
+        shelf: Shelf,
+        client: socket.socket,
+        policy: HostPolicy,
+        limits: Limits,
+        proxy: ProxyShared,
     ) -> None:
-        super().__init__(client, gate, limits, desk)
+        super().__init__(client, policy, limits, proxy)
         self._shelf = shelf
 
-    def _do(self, request: Request, rest: bytes) -> None:
+    def handle(self, request: ProxyRequest, rest: bytes) -> None:
+        """Answer with a page of the index; raises ProxyRefused for any other host."""
         if request.tunnel or request.host != HOST:
-            raise Refused(f"{request.host} is not the package index, and only that can be reached")
+            raise ProxyRefused(
+                f"{request.host} is not the package index, and only that can be reached"
+            )
         method, path, _ = request.forward.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if method not in ("GET", "HEAD") or rest:
-            raise Refused(f"the package index is only read, and this is {one_line(method)[:20]}")
+            raise ProxyRefused(
+                f"the package index is only read, and this is {one_line(method)[:20]}"
+            )
         try:
             self._send(self._shelf.page(path), method == "HEAD")
         except Missing as missing:
@@ -329,5 +337,5 @@ class _Sale(Visit):
             return
         with suppress(Missing):  # the connection ends before the bytes are all there
             for piece in page.pieces:
-                self._desk.spend(len(piece))
+                self._proxy.spend(len(piece))
                 self._client.sendall(piece)

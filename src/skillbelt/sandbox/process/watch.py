@@ -12,10 +12,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from skillbelt.files.contain import PATH_ONLY_FOLDER
 from skillbelt.files.usage import Folder, measure_folder
 from skillbelt.sandbox.linux.cgroups import ControlGroup, open_group
 from skillbelt.sandbox.process.hidden import Hoard, find_hoard
-from skillbelt.sandbox.process.limits import CPU_GRACE_SECONDS, FILE_SIZE_UNIT
+from skillbelt.sandbox.process.limits import CPU_GRACE_SECONDS
 from skillbelt.sandbox.process.spawn import descendants
 from skillbelt.sandbox.process.usage import (
     Memory,
@@ -32,7 +33,6 @@ PROCESS_SECONDS = 0.25
 _COST_SHARE = 20  # a measurement that takes a second is not repeated within twenty
 _FIRST_SHARE = 64
 _SHARED = "/dev/shm"
-_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _BY_SIGNAL = {
     128 + signal.SIGXCPU: "max_cpu_seconds",
     128 + signal.SIGXFSZ: "max_written_file_bytes",
@@ -93,8 +93,8 @@ class DiskWatch:
         now = time.monotonic()
         again = now + max(FOLDER_SECONDS, (now - begun) * _COST_SHARE)
         self._mark = _Mark(free, left, again)
-        if 0 <= found.largest - limits.max_written_file_bytes < FILE_SIZE_UNIT:
-            # As long as a file can get. Some programs do not let the signal end them.
+        if found.largest == limits.max_written_file_bytes:
+            # As long as a file can get. Some programs survive the signal.
             self.seen.add("max_written_file_bytes")
         if found.bytes > limits.max_workspace_bytes:
             return "max_workspace_bytes"
@@ -184,7 +184,7 @@ def _room(pids: list[int], folder: str) -> os.statvfs_result | None:
     for pid in reversed(pids):
         with suppress(OSError):
             # Not through a link: that would lead to a folder of ours.
-            handle = os.open(f"/proc/{pid}/root{folder}", _FOLDER)
+            handle = os.open(f"/proc/{pid}/root{folder}", PATH_ONLY_FOLDER)
             try:
                 return os.statvfs(handle)
             finally:
