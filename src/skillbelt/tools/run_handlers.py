@@ -32,8 +32,7 @@ def run_command(call: Call, skill: Skill) -> ToolResult:
     runs, wanted = call.access.runs(), run_call(call.arguments)
     if call.arguments.get("background") is True:
         return _begin(runs, skill, wanted)
-    watch = runs.watch
-    result = runs.workbench.run(skill, wanted, runs.who, watch.listener, watch.started)
+    result = runs.workbench.run(skill, wanted, runs.who, runs.watch)
     document = result.document()
     told = {key: value for key, value in document.items() if key not in _FOR_HOSTS}
     text = json.dumps(told, ensure_ascii=False)
