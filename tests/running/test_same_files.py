@@ -16,7 +16,7 @@ from skillbelt.discovery.reading import nameable, read_file, walk
 from skillbelt.errors import FileUnreadable, LoadError, PathEscape, RunRefused
 from skillbelt.files.manifest import is_complete
 from skillbelt.files.tree import LEFT_OUT
-from skillbelt.mcp.published import Offer, read_bytes
+from skillbelt.mcp.published import PublishedSkills, read_bytes
 from skillbelt.running.staging import Staged, stage
 from skillbelt.running.workspace import LINKS, Workspace, open_workspace
 from skillbelt.search.text import parts_of
@@ -273,8 +273,7 @@ with open_workspace({str(open_tree.path("state"))!r}, key) as workspace:
 
 def test_the_mcp_server_publishes_the_same_files(skill: Skill, tree: Tree) -> None:
     with Runtime(tree.project) as belt:
-        belt.look()
-        published = Offer(belt).published("awkward")
+        published = PublishedSkills(belt).find_skill("awkward")
     assert published is not None
     assert set(published.files) == FILES
     for path in FILES:

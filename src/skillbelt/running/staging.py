@@ -31,7 +31,7 @@ from skillbelt.files.contain import (
 )
 from skillbelt.files.manifest import LocalFiles, content_hash, fact_of, stamp_of
 from skillbelt.files.remove import remove_tree
-from skillbelt.files.tree import SkillTree, TreeEntry, relative_target
+from skillbelt.files.tree import MAX_MANIFEST_FILES, SkillTree, TreeEntry, relative_target
 from skillbelt.format.skill import Skill
 from skillbelt.running.cleanup import COPIES
 from skillbelt.running.workspace import (
@@ -131,7 +131,7 @@ def check_unchanged(workspace: Workspace, staged: Staged, limits: Limits = _LIMI
     What was approved is the copy. Whoever looked at the skill itself while being asked may have
     seen something else, and is asked again.
     """
-    name, most = os.path.basename(staged.home), limits.max_manifest_files
+    name, most = os.path.basename(staged.home), MAX_MANIFEST_FILES
     found = _copy_stamp(workspace, staged.home, most)
     if not found or found != staged.copy_stamp:
         raise RunRefused(
@@ -300,7 +300,7 @@ class _Staging(NamedTuple):
     def is_whole(self, metadata: Metadata, copy: str) -> bool:
         """Whether there is a copy of that name, and it is as it was when it was made."""
         known = metadata.copies.get(copy)
-        most = self.limits.max_manifest_files
+        most = MAX_MANIFEST_FILES
         return bool(known) and known == _copy_stamp(self.workspace, f"{copy}/{self.name}", most)
 
     def run(self, metadata: Metadata) -> tuple[Stage, bool]:
@@ -316,7 +316,7 @@ class _Staging(NamedTuple):
             reused = self.is_whole(metadata, name)
             if not reused:
                 self.place(aside, name)
-                most = self.limits.max_manifest_files
+                most = MAX_MANIFEST_FILES
                 stamped = _copy_stamp(self.workspace, f"{name}/{self.name}", most)
                 metadata.copies[name] = stamped
         except BaseException:
@@ -353,7 +353,7 @@ class _Staging(NamedTuple):
         copy = TreeCopy(
             f"skill {self.name!r}",
             limits.max_staged_bytes,
-            limits.max_manifest_files,
+            MAX_MANIFEST_FILES,
             self.source,
         )
         with handles() as keep, copy.reading("."):
