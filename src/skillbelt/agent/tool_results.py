@@ -14,11 +14,12 @@ from skillbelt.agent.tool_calls import Arguments, Outlet, unfit
 from skillbelt.agent.transaction import Page
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
+from skillbelt.running.following import Watch
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
 from skillbelt.tools.handlers import failed, shown
-from skillbelt.tools.schema import Tool, ToolResult, Watch
+from skillbelt.tools.schema import Tool, ToolResult
 
 # A tool that is not for skills: its arguments, and what follows a command it may run.
 Own = Callable[[dict[str, object], Watch], ToolResult]

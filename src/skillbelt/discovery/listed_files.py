@@ -1,26 +1,28 @@
 """The files of skills that another MCP server serves: fetched when they are read, verified always.
 
-An entry that the server listed is held for as long as the skill is in the catalogue. A file that it
+An entry that the server listed stays cached while the skill is in the catalogue. A file that it
 does not name, or that is not what it says, is not given.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, BinaryIO
 
 from skillbelt.discovery.sources.cache import ENTRIES
-from skillbelt.discovery.sources.mcp import BLOBS, fetch
-from skillbelt.discovery.sources.mcp_entries import Entry, Listed, held
-from skillbelt.discovery.sources.remote import SERVERS
+from skillbelt.discovery.sources.mcp import BLOBS, McpFile, McpSkill, fetch, parse_record
+from skillbelt.discovery.sources.pull import SERVERS
 from skillbelt.errors import FileTooLarge, FileUnreadable, SourceError
 from skillbelt.files.contain import NEW_FILE, create_beneath, open_folder
-from skillbelt.files.manifest import hash_of, kind_of
+from skillbelt.files.manifest import PARTIAL, content_hash, kind_of
+from skillbelt.files.tree import TreeEntry
 from skillbelt.format.frontmatter import written
 from skillbelt.format.skill import Skill
 from skillbelt.values import SKILL_FILE, FileEntry, Manifest
@@ -29,25 +31,44 @@ WHOLE = "whole"
 _MAX_BYTES = 64 * 2**20
 
 
-def read(skill: Skill, path: str, most: int) -> bytes:
-    """A file of the skill, as the server listed it; FileUnreadable when it can not be had so."""
-    entry = _entry(skill)
-    listed = entry.files.get(path)
-    if listed is None:
-        raise FileUnreadable(path, "is not among the files that its server lists")
-    if listed.size > most:
-        raise FileTooLarge(path, f"has {listed.size:,} bytes; the limit is {most:,}")
-    [data] = _brought(skill, entry, [path])
-    return data
+class ListedFiles:
+    """The files of a skill as its server lists them; each is fetched when it is opened."""
 
+    def __init__(self, skill: Skill) -> None:
+        self._skill = skill
 
-def manifest(skill: Skill) -> Manifest:
-    """Every file of the skill, as the server lists them; nothing is fetched for it."""
-    files = sorted(
-        FileEntry(path, one.size, one.sha256, kind_of(path, b""))
-        for path, one in _entry(skill).files.items()
-    )
-    return Manifest(tuple(files), hash_of(files))
+    def entries(self) -> tuple[TreeEntry, ...]:
+        """Return the files that the server lists; nothing is fetched for it."""
+        with suppress(FileUnreadable):
+            listed = sorted(_entry(self._skill).files.items())
+            return tuple(TreeEntry(path, "file", size=one.size) for path, one in listed)
+        return ()  # `open` and `manifest` say why
+
+    def open(self, path: str, most: int = sys.maxsize) -> BinaryIO:
+        """Open a file as the server listed it; FileUnreadable if it cannot be fetched as such."""
+        entry = _entry(self._skill)
+        listed = entry.files.get(path)
+        if listed is None:
+            raise FileUnreadable(path, "is not among the files that its server lists")
+        if listed.size > most:
+            raise FileTooLarge(path, f"has {listed.size:,} bytes; the limit is {most:,}")
+        [data] = _brought(self._skill, entry, [path])
+        return io.BytesIO(data)
+
+    def digest(self) -> str:
+        """Return the hash that the files will have once they are fetched as they are listed."""
+        try:
+            return self.manifest().hash
+        except FileUnreadable:
+            return f"{content_hash(())}{PARTIAL}"
+
+    def manifest(self) -> Manifest:
+        """Return every file as the server lists them; nothing is fetched for it."""
+        files = sorted(
+            FileEntry(path, one.size, one.sha256, kind_of(path, b""))
+            for path, one in _entry(self._skill).files.items()
+        )
+        return Manifest(tuple(files), content_hash((file.path, file.sha256) for file in files))
 
 
 def folder(skill: Skill) -> str:
@@ -80,7 +101,7 @@ def _fill(place: str, files: Iterable[tuple[str, bytes]]) -> None:
         os.close(handle)
 
 
-def _brought(skill: Skill, entry: Entry, paths: Iterable[str]) -> list[bytes]:
+def _brought(skill: Skill, entry: McpSkill, paths: Iterable[str]) -> list[bytes]:
     """The files, from the cache or from their server."""
     wanted = {path: entry.files[path] for path in paths}
     found = {path: data for path, one in wanted.items() if (data := _kept(skill, one)) is not None}
@@ -93,7 +114,7 @@ def _brought(skill: Skill, entry: Entry, paths: Iterable[str]) -> list[bytes]:
     return [found[path] for path in wanted]
 
 
-def _fetched(skill: Skill, missing: dict[str, Listed]) -> dict[str, bytes]:
+def _fetched(skill: Skill, missing: dict[str, McpFile]) -> dict[str, bytes]:
     first = next(iter(missing))
     job = SERVERS.get(os.path.dirname(_generation(skill)))
     if job is None or job.offline:
@@ -101,12 +122,12 @@ def _fetched(skill: Skill, missing: dict[str, Listed]) -> dict[str, bytes]:
         raise FileUnreadable(first, reason)
     try:
         wanted = [(one.uri, one.size) for one in missing.values()]
-        return fetch(job.url, job.limits, wanted, job.door())
+        return fetch(job.url, job.limits, wanted, job.allowed_hosts())
     except SourceError as error:
         raise FileUnreadable(first, f"can not be fetched: {error.reason}") from error
 
 
-def _verified(entry: Entry, path: str, listed: Listed, data: bytes) -> bytes:
+def _verified(entry: McpSkill, path: str, listed: McpFile, data: bytes) -> bytes:
     if len(data) != listed.size or hashlib.sha256(data).hexdigest() != listed.sha256:
         reason = "is not what its server listed; `skillbelt refresh` asks for the list again"
         raise FileUnreadable(path, reason)
@@ -115,7 +136,7 @@ def _verified(entry: Entry, path: str, listed: Listed, data: bytes) -> bytes:
     return data
 
 
-def _says(data: bytes, entry: Entry) -> bool:
+def _says(data: bytes, entry: McpSkill) -> bool:
     """Whether the frontmatter is the one listed; servers type values by either version of YAML."""
     return any(written(data, core=core) == entry.frontmatter for core in (True, False))
 
@@ -128,9 +149,9 @@ def _generation(skill: Skill) -> str:
     return os.path.dirname(os.path.dirname(os.path.dirname(skill.dir)))
 
 
-def _entry(skill: Skill) -> Entry:
+def _entry(skill: Skill) -> McpSkill:
     name = os.path.basename(os.path.dirname(skill.dir))
-    entry = held(_records(_generation(skill)).get(name))
+    entry = parse_record(_records(_generation(skill)).get(name))
     if entry is None:
         raise FileUnreadable(SKILL_FILE, "is not listed by its server any more")
     return entry
@@ -147,7 +168,7 @@ def _records(generation: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _kept(skill: Skill, listed: Listed) -> bytes | None:
+def _kept(skill: Skill, listed: McpFile) -> bytes | None:
     """The file as it was fetched before, if those are the very bytes."""
     path = os.path.join(_generation(skill), BLOBS, listed.sha256)
     try:
@@ -162,7 +183,7 @@ def _kept(skill: Skill, listed: Listed) -> bytes | None:
     return None
 
 
-def _keep(skill: Skill, listed: Listed, data: bytes) -> None:
+def _keep(skill: Skill, listed: McpFile, data: bytes) -> None:
     """A disk that is full is no reason not to read a file."""
     folder = os.path.join(_generation(skill), BLOBS)
     part = os.path.join(folder, f"new-{os.urandom(8).hex()}")
