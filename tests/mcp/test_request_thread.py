@@ -48,9 +48,9 @@ class Command:
 
 async def test_what_a_job_gives_or_raises_is_there_at_its_end() -> None:
     good, bad = work(lambda _: 7), work(lambda _: 1 / 0)
-    assert await good.events.get() == Done()
+    assert await good.next() == Done()
     assert good.result() == 7
-    assert await bad.events.get() == Done()
+    assert await bad.next() == Done()
     with pytest.raises(ZeroDivisionError):
         bad.result()
 
@@ -58,83 +58,86 @@ async def test_what_a_job_gives_or_raises_is_there_at_its_end() -> None:
 async def test_whoever_asks_in_its_thread_is_known_by_its_mark() -> None:
     one, two = work(lambda _: ASKER.get()), work(lambda _: ASKER.get())
     for each in (one, two):
-        await each.events.get()
+        await each.next()
     assert one.result() == {MARK: one.mark}
     assert one.mark != two.mark
     assert dict(ASKER.get()) == {}
 
 
-async def test_output_is_told_once_until_it_is_taken() -> None:
-    more = threading.Event()
+async def test_output_that_waits_is_one_event() -> None:
+    said, more = threading.Event(), threading.Event()
 
     def job(watch: Watch) -> None:
         assert watch.listener is not None
         watch.listener("stdout", b"a\xc3")
-        watch.listener("stderr", b"\xa4b")
+        watch.listener("stderr", b"b")
+        watch.listener("stdout", b"\xa4")
+        said.set()
         more.wait()
         watch.listener("stdout", b"c")
 
     running = work(job)
-    assert await running.events.get() == Output()
-    while running._total < 4:
-        await anyio.sleep(0.01)
-    assert running.said() == (4, "a\u00e4b")
+    await anyio.to_thread.run_sync(said.wait)
+    assert await running.next() == Output("ab\u00e4", 4)
     more.set()
-    assert await running.events.get() == Output()
-    assert running.said() == (5, "c")
-    assert await running.events.get() == Done()
+    assert await running.next() == Output("c", 5)
+    assert await running.next() == Done()
 
 
 async def test_what_nobody_takes_does_not_fill_the_memory() -> None:
+    said, more = threading.Event(), threading.Event()
+
     def job(watch: Watch) -> None:
         assert watch.listener is not None
         for _ in range(100):
             watch.listener("stdout", b"x" * 10_000)
+        said.set()
+        more.wait()
+        watch.listener("stdout", b"later")
 
     running = work(job)
-    while not isinstance(await running.events.get(), Done):
-        pass
-    total, text = running.said()
-    assert total == 1_000_000
-    assert text.startswith("[934464 bytes left out]\n")
-    assert len(text) < 70_000
+    await anyio.to_thread.run_sync(said.wait)
+    left_out = "[940000 bytes left out]\n"
+    assert await running.next() == Output("x" * 60_000 + left_out, 1_000_000)
+    more.set()
+    assert await running.next() == Output("later", 1_000_005)
 
 
 async def test_cancelling_ends_what_runs_now_or_starts_later() -> None:
-    go, commands = threading.Event(), [Command(), Command()]
+    begun, go, commands = threading.Event(), threading.Event(), [Command(), Command()]
 
     def job(watch: Watch) -> None:
         assert watch.started is not None
         watch.started(commands[0])  # type: ignore[arg-type]
+        begun.set()
         go.wait()
         watch.started(commands[1])  # type: ignore[arg-type]
 
     running = work(job)
-    while running._running is None:
-        await anyio.sleep(0.01)
+    await anyio.to_thread.run_sync(begun.wait)
     running.cancel()
     assert commands[0].killed.is_set()
     go.set()
-    await running.events.get()
+    await running.next()
     assert commands[1].killed.is_set()
 
 
 async def test_an_answer_reaches_who_asked() -> None:
     running = asking()
-    question = await running.events.get()
+    question = await running.next()
     assert isinstance(question, Question)
     assert question.pending == ASKED
     reply_to(question, Answer("once"))
     reply_to(question, Answer("reject"))
-    await running.events.get()
+    await running.next()
     assert running.result() == [Answer("once")]
 
 
 async def test_nobody_answers_who_can_not_ask_or_was_cancelled_or_is_too_late() -> None:
     silent, late, cancelled = asking(can_ask=False), asking(0.01), asking(times=2)
-    assert isinstance(await cancelled.events.get(), Question)
+    assert isinstance(await cancelled.next(), Question)
     cancelled.cancel()
     for each in (silent, late, cancelled):
-        while not isinstance(await each.events.get(), Done):
+        while not isinstance(await each.next(), Done):
             pass
     assert (silent.result(), late.result(), cancelled.result()) == ([None], [None], [None, None])

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import codecs
 import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from contextvars import copy_context
 from typing import Generic, NamedTuple, TypeVar
 
 from skillbelt.permission.gate import ASKER
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending
-from skillbelt.running.following import Watch
-from skillbelt.sandbox.protocol import Running, Stream
+from skillbelt.running.following import Decoder, Follower, LoopQueue, Watch
+from skillbelt.sandbox.protocol import Stream
 
 MARK = "mcp_call"
 _MAX_OUTPUT_BYTES = 64 * 2**10  # that wait for a client which reads slowly
@@ -24,7 +21,10 @@ T = TypeVar("T")
 
 
 class Output(NamedTuple):
-    """More was said by what runs; `Work.said` gives it."""
+    """More output of what runs; `total` counts the bytes of all of it so far."""
+
+    text: str
+    total: int
 
 
 class Question(NamedTuple):
@@ -44,7 +44,7 @@ Job = Callable[[Watch], T]
 
 
 class Work(Generic[T]):
-    """A job on its way. `events` is read in the loop; all else may be called from any thread."""
+    """A job on its way. `next` is for the loop; all else may be called from any thread."""
 
     def __init__(
         self, job: Job[T], owner: str, *, can_ask: bool, ended: Callable[[Work[T]], None]
@@ -54,18 +54,15 @@ class Work(Generic[T]):
         `ended` is called in its thread.
         """
         self.mark, self.owner, self.can_ask = os.urandom(16).hex(), owner, can_ask
-        self.events: asyncio.Queue[Event] = asyncio.Queue()
-        self._loop = asyncio.get_running_loop()
+        self._events: LoopQueue[Event] = LoopQueue(_MAX_OUTPUT_BYTES)
+        self._follower = Follower(self._listen)
+        self._decoder = Decoder(self._put_output)
         self._job, self._ended = job, ended
         self._result: T | None = None
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._questions: list[Future[Answer | None]] = []
-        self._running: Running | None = None
-        self._cancelled = False
-        self._waiting = bytearray()
-        self._total, self._missed = 0, 0
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._total = 0
         # In the context of whoever makes it, but for who asks.
         context = copy_context()
         context.run(ASKER.set, {MARK: self.mark})
@@ -85,12 +82,8 @@ class Work(Generic[T]):
 
     def cancel(self) -> None:
         """End what it runs, now or once it starts; nobody is asked for it any more."""
-        with self._lock:
-            self._cancelled = True
-            running = self._running
+        self._follower.kill()
         self._ask_no_more()
-        if running is not None:
-            running.kill()
 
     def _ask_no_more(self) -> None:
         with self._lock:
@@ -102,59 +95,44 @@ class Work(Generic[T]):
         """What the client says; blocks. None when it can not be asked or said nothing in time."""
         reply: Future[Answer | None] = Future()
         with self._lock:
-            if self._cancelled or not self.can_ask:
+            if self._follower.killed or not self.can_ask:
                 return None
             self._questions.append(reply)
-        self._post(Question(pending, reply))
+        self._events.put(Question(pending, reply))
         try:
             return reply.result(seconds)
         except TimeoutError:
             return None
 
-    def said(self) -> tuple[int, str]:
-        """How many bytes came in all, and what was said since the last time."""
-        with self._lock:
-            data, missed = bytes(self._waiting), self._missed
-            self._waiting.clear()
-            self._missed = 0
-            left_out = f"[{missed} bytes left out]\n" if missed else ""
-            return self._total, left_out + self._decode(data)
+    async def next(self) -> Event:
+        """Return the next event; output that waits is one event."""
+        event = await self._events.next()
+        while isinstance(event, Output) and isinstance(self._events.peek(), Output):
+            more = await self._events.next()
+            assert isinstance(more, Output)
+            event = Output(event.text + more.text, more.total)
+        if isinstance(event, Output) and (dropped := self._events.take_dropped()):
+            event = Output(f"{event.text}[{dropped} bytes left out]\n", self._total)
+        return event
 
     # In its thread
 
     def _carry(self) -> None:
         try:
-            self._result = self._job(Watch(self._listen, self._note_start))
+            self._result = self._job(self._follower.watch)
         except BaseException as error:
             self._error = error
         finally:
-            self._post(Done())
+            self._events.put(Done())
             self._ask_no_more()
             self._ended(self)
 
-    def _note_start(self, running: Running) -> None:
-        with self._lock:
-            self._running = running
-            unwanted = self._cancelled
-        if unwanted:
-            running.kill()
+    def _listen(self, stream: Stream, data: bytes) -> None:
+        self._total += len(data)
+        self._decoder(stream, data)
 
-    def _listen(self, _stream: Stream, data: bytes) -> None:
-        with self._lock:
-            quiet = not self._waiting
-            self._total += len(data)
-            self._waiting += data
-            over = len(self._waiting) - _MAX_OUTPUT_BYTES
-            if over > 0:
-                del self._waiting[:over]
-                self._missed += over
-        if quiet and data:
-            self._post(Output())
-
-    def _post(self, event: Event) -> None:
-        # The loop may have ended first; then nobody is left to be told.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.events.put_nowait, event)
+    def _put_output(self, _stream: Stream, text: str) -> None:
+        self._events.put(Output(text, self._total), len(text.encode()))
 
 
 def _settle(reply: Future[Answer | None], answer: Answer | None) -> None:

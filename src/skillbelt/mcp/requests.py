@@ -32,7 +32,7 @@ from pydantic import ValidationError
 
 from skillbelt.errors import SkillbeltError
 from skillbelt.mcp.asking import answer, can_be_asked, form
-from skillbelt.mcp.request_thread import MARK, Done, Job, Question, Work, reply_to
+from skillbelt.mcp.request_thread import MARK, Done, Job, Output, Question, Work, reply_to
 from skillbelt.permission.waiting import Desk, Pending
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Carrier:
         """What a job gives that asks nobody; MCPError says what went wrong."""
         work = self._begin(ctx, job, can_ask=False)
         try:
-            while not isinstance(await work.events.get(), Done):
+            while not isinstance(await work.next(), Done):
                 pass
             return _given(work)
         except BaseException:
@@ -176,19 +176,19 @@ class Carrier:
     async def _follow(self, ctx: Context, work: Work[T], what: str) -> T | InputRequiredResult:
         """For a client that can not be asked while it waits."""
         while True:
-            event = await work.events.get()
+            event = await work.next()
             if isinstance(event, Question):
                 return self._park(work, event, what)
             if isinstance(event, Done):
                 return _given(work)
-            await _report(ctx, work)
+            await _report(ctx, event)
 
     async def _accompany(self, ctx: Context, work: Work[T]) -> T:
         """For a client that is asked meanwhile."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._mind, ctx, work)
             while True:
-                event = await work.events.get()
+                event = await work.next()
                 if isinstance(event, Question):
                     group.start_soon(self._elicit, ctx, event)
                 elif isinstance(event, Done):
@@ -196,7 +196,7 @@ class Carrier:
                     group.cancel_scope.cancel()
                     break
                 else:
-                    await _report(ctx, work)
+                    await _report(ctx, event)
         return _given(work)
 
     async def _mind(self, ctx: Context, work: Work[Any]) -> None:
@@ -251,11 +251,9 @@ def _given(work: Work[T]) -> T:
         raise MCPError(INTERNAL_ERROR, "the server failed at this; see its log") from error
 
 
-async def _report(ctx: Context, work: Work[Any]) -> None:
-    """Pass on what was said since, if the client wants to know."""
-    total, text = work.said()
-    if text:
-        await ctx.session.report_progress(float(total), message=text)
+async def _report(ctx: Context, output: Output) -> None:
+    """Send the output to the client, if it wants progress."""
+    await ctx.session.report_progress(float(output.total), message=output.text)
 
 
 def _identity(ctx: Context) -> str:
