@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.discovery.clients import Root
 from skillbelt.discovery.index import Entry, Index, Row
-from skillbelt.discovery.sources.folder import LARGEST, Found, Pulse, Rules, Walker, link_outside
+from skillbelt.discovery.sources.folder import (
+    LARGEST,
+    Found,
+    Walker,
+    WalkProgress,
+    WalkRules,
+    link_outside,
+)
 from skillbelt.errors import PathEscape
 from skillbelt.format.skill import Skill
 from skillbelt.settings import Settings
@@ -64,7 +71,7 @@ class _Worker(threading.Thread):
     def __init__(self, roots: Sequence[Root], settings: Settings, index: Index) -> None:
         super().__init__(name="skillbelt-scan", daemon=True)
         self._roots, self._settings, self._index = roots, settings, index
-        self._pulse, self._judge = Pulse(), _Judge(settings)
+        self._pulse, self._judge = WalkProgress(), _Judge(settings)
         self._results: list[Scan] = []
         self._failure: BaseException | None = None
 
@@ -109,7 +116,9 @@ def _stalled(root: Root, path: str, patience: float) -> Scan:
     return Scan(root, exists=True, diagnostics=(problem,), stalled=True)
 
 
-def _scan_root(root: Root, settings: Settings, index: Index, pulse: Pulse, judge: "_Judge") -> Scan:
+def _scan_root(
+    root: Root, settings: Settings, index: Index, pulse: WalkProgress, judge: "_Judge"
+) -> Scan:
     pulse.beat(root.path)
     how = rules(settings)._replace(collection=bool(root.client), fence=root.fence)
     walker = Walker(root.path, how, pulse)
@@ -143,9 +152,9 @@ def _scan_root(root: Root, settings: Settings, index: Index, pulse: Pulse, judge
     )
 
 
-def rules(settings: Settings) -> Rules:
+def rules(settings: Settings) -> WalkRules:
     """How the settings want folders to be walked."""
-    return Rules(
+    return WalkRules(
         limits=settings.limits,
         follow_symlinks=settings.follow_symlinks,
         nested=settings.nested,
@@ -205,7 +214,7 @@ class _Judge:
 class _Reader:
     """Turns what a walk found into skills, reading only what changed."""
 
-    def __init__(self, root: Root, settings: Settings, pulse: Pulse, trusted: bool) -> None:
+    def __init__(self, root: Root, settings: Settings, pulse: WalkProgress, trusted: bool) -> None:
         self._root, self._pulse, self._trusted = root, pulse, trusted
         self._limits: Limits = settings.limits
         self._derive = not settings.strict

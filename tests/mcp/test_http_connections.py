@@ -1,0 +1,132 @@
+"""Connections that take their time, on real sockets."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+import uvicorn
+
+from skillbelt.mcp.http import limit_connections, timed_protocol
+
+HEAD = b"POST / HTTP/1.1\r\nHost: here\r\n"
+WHOLE = HEAD + b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class Served:
+    """A server whose answers wait for `answer`."""
+
+    def __init__(self, seconds: float, most: int) -> None:
+        self.begun, self.answer = threading.Event(), threading.Event()
+        self.protocol = timed_protocol(seconds, most)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        config = uvicorn.Config(
+            self._app,
+            log_config=None,
+            lifespan="off",
+            interface="asgi3",
+            http=self.protocol,
+        )
+        self._server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self._server.run, args=([self._listening],))
+
+    async def _app(self, _scope: Any, _receive: Any, send: Any) -> None:
+        import asyncio
+
+        self.begun.set()
+        await asyncio.to_thread(self.answer.wait)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"answered"})
+
+    def connect(self, data: bytes) -> socket.socket:
+        made = socket.create_connection(self._listening.getsockname(), timeout=60)
+        made.sendall(data)
+        return made
+
+    def ask(self) -> socket.socket:
+        """A connection on which a request is being answered."""
+        self.begun.clear()
+        made = self.connect(WHOLE)
+        assert self.begun.wait(60)
+        return made
+
+    def close(self) -> None:
+        self.answer.set()
+        self._server.should_exit = self._server.force_exit = True
+        self.thread.join()
+
+
+@contextmanager
+def serving(seconds: float, most: int = 100) -> Iterator[Served]:
+    served = Served(seconds, most)
+    served.thread.start()
+    try:
+        yield served
+    finally:
+        served.close()
+
+
+def rest(connection: socket.socket) -> bytes:
+    """All that comes until the server ends the connection."""
+    found = b""
+    with suppress(ConnectionResetError, BrokenPipeError):
+        while data := connection.recv(65_536):
+            found += data
+    return found
+
+
+@pytest.mark.parametrize("begun", [b"", HEAD, WHOLE.replace(b"0", b"9") + b"half"])
+def test_half_a_request_is_not_waited_for_without_end(begun: bytes) -> None:
+    with serving(0.2) as served, served.connect(begun) as slow:
+        assert rest(slow) == b""
+
+
+def test_bytes_that_drip_gain_no_time() -> None:
+    """Also of a request that was answered before it was there."""
+    with serving(0.2) as served, served.connect(WHOLE.replace(b"0", b"99999")) as slow:
+        served.answer.set()
+        until = time.monotonic() + 60
+        with suppress(ConnectionResetError, BrokenPipeError):
+            while time.monotonic() < until:
+                slow.sendall(b"x")
+                time.sleep(0.02)
+        assert time.monotonic() < until
+
+
+def test_who_has_asked_may_wait_for_the_answer() -> None:
+    with serving(600) as served, served.ask() as asked:
+        assert served.protocol.waiting == {}, "no time counts any more"
+        served.answer.set()
+        assert b"answered" in rest(asked)
+
+
+def test_who_has_not_asked_makes_room_for_who_comes() -> None:
+    with serving(600, most=2) as served, served.ask() as asked, served.connect(HEAD) as idle:
+        with served.ask() as late:
+            assert rest(idle) == b""
+            served.answer.set()
+            assert b"answered" in rest(late)
+        assert b"answered" in rest(asked)
+
+
+def test_who_comes_when_all_have_asked_has_no_place() -> None:
+    with serving(600, most=1) as served, served.ask() as asked, served.connect(b"") as late:
+        assert rest(late) == b""
+        served.answer.set()
+        assert b"answered" in rest(asked)
+
+
+def test_half_of_the_files_that_may_be_open_is_left_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = 1_024
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (files, files))
+    assert [limit_connections(100), limit_connections(2_000)] == [100, 512]
+    files = resource.RLIM_INFINITY
+    assert limit_connections(2_000) == 2_000

@@ -1,0 +1,56 @@
+"""Documents are what their schemas say, whatever becomes of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from skillbelt import Runtime
+from skillbelt.mcp.tools import SCHEMAS
+from tests.mcp.clients import connected, over_stdio
+from tests.tree import Tree
+
+
+@pytest.mark.parametrize("kind", sorted(SCHEMAS))
+def test_each_is_a_schema(kind: str) -> None:
+    Draft202012Validator.check_schema(SCHEMAS[kind])
+    assert not Draft202012Validator(SCHEMAS[kind]).is_valid({})
+
+
+@pytest.mark.anyio
+async def test_every_document_fits(skills: Tree) -> None:
+    skills.write("home/.config/skillbelt/config.toml", '[permission]\nrun = "allow"\n')
+    documents: dict[str, list[Any]] = {kind: [] for kind in SCHEMAS}
+    async with over_stdio(skills) as client:
+        tools = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
+        assert {name: schema for name, schema in tools.items() if schema} == SCHEMAS
+
+        async def call(kind: str, **given: Any) -> Any:
+            # The client checks it against the schema too.
+            found = (await client.call_tool(kind, given)).structured_content
+            documents[kind].append(found)
+            return found
+
+        await call("skill_list_docs", skill="pdf")
+        await call("skill_list_docs", skill="notes")
+        await call("skill_run", skill="pdf", command="exit 3")
+        kept = "echo x > $OUTPUT_DIR/a.txt; echo y >&2"
+        wanted = {"output_files": ["out/*"], "save_as_artifacts": True}
+        await call("skill_run", skill="pdf", command=kept, **wanted)
+        await call("skill_run", skill="pdf", command="sleep 9", timeout=1)
+        begun = await call("skill_run", skill="pdf", command="cat", background=True)
+        await call("skill_poll", run_id=begun["run_id"], stdin="hello\n")
+        await call("skill_poll", run_id=begun["run_id"], kill=True, wait=5)
+    for kind, found in documents.items():
+        for document in found:
+            Draft202012Validator(SCHEMAS[kind]).validate(document)
+
+
+@pytest.mark.anyio
+async def test_what_went_wrong_needs_no_document(belt: Runtime) -> None:
+    async with connected(belt) as client:
+        await client.list_tools()
+        wrong = await client.call_tool("skill_list_docs", {"skill": "nothing"})
+    assert (wrong.is_error, wrong.structured_content) == (True, None)
