@@ -23,8 +23,7 @@ from skillbelt.tools.schema import Tool, ToolResult, guidance
 from skillbelt.values import Limits
 
 if TYPE_CHECKING:
-    from skillbelt.runtime.runtime import Runtime
-    from skillbelt.runtime.session import RuntimeSession
+    from skillbelt.runtime.runtime import Runtime, RuntimeSession
 
 # What is in an answer stays there; these would take it away or add to it later.
 _NEED_REQUESTS = ("skill_select_docs", "skill_unload")
@@ -62,7 +61,7 @@ class Kit:
     @property
     def names(self) -> dict[str, str]:
         """What each tool that is offered is called, by its kind."""
-        known = self.session.shelf.names
+        known = self.session.runtime.names
         left_out = {*_NEED_REQUESTS, "skill"} if "skill_load" in known else {*_NEED_REQUESTS}
         return {kind: name for kind, name in known.items() if kind not in left_out}
 
@@ -74,10 +73,10 @@ class Kit:
     def instructions(self) -> str:
         """What the system prompt says of skills: the same for as long as the conversation lasts."""
         if self._instructions is None:
-            shelf = self.session.shelf
-            shelf.look()
-            parts = [shelf.overview_of(self.session.skills()).text]
-            if parts[0] and shelf.settings.overview_format != "plain":
+            runtime = self.session.runtime
+            runtime.look()
+            parts = [runtime.overview_of(self.session.skills()).text]
+            if parts[0] and runtime.settings.overview_format != "plain":
                 parts.append(f"{GUIDANCE_HEADER}\n{guidance(self.names)}")
             self._instructions = "\n\n".join(filter(None, parts))
         return self._instructions
@@ -93,7 +92,7 @@ class Kit:
         def work(watch: Watch) -> Coroutine[Any, Any, ToolResult]:
             return self.session.call(tool, arguments, watch=watch, inline=True, shown=shown)
 
-        return _answer(await follow(work, tell, self.session.shelf.settings.limits))
+        return _answer(await follow(work, tell, self.session.runtime.settings.limits))
 
     def call_sync(
         self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None

@@ -26,7 +26,7 @@ from skillbelt.files.manifest import build_manifest
 from skillbelt.format.frontmatter import written
 from skillbelt.format.head import read_head
 from skillbelt.format.skill import Skill
-from skillbelt.runtime.shelf import Shelf
+from skillbelt.runtime.runtime import Runtime
 from skillbelt.values import SKILL_FILE, FileEntry
 
 SCHEME = "skill://"
@@ -106,24 +106,24 @@ class SkillLocation(NamedTuple):
 class PublishedSkills:
     """The skills of a runtime as currently published. Thread-safe."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._known: dict[str, tuple[str, Skill, Published | None]] = {}
 
     def names(self) -> list[str]:
         """Return the sorted ids of the skills a model may see; some may not be publishable."""
-        self._shelf.look()
-        names = sorted(self._shelf.available())
+        self._runtime.look()
+        names = sorted(self._runtime.available())
         for gone in self._known.keys() - set(names):
             self._known.pop(gone, None)
         return names
 
     def find_skill(self, name: str) -> Published | None:
         """Return the skill of that id, if a model may see it and it can be published."""
-        skill = self._shelf.available().get(name)
+        skill = self._runtime.available().get(name)
         if skill is None or skill.origin.kind == "mcp" or not os.path.isabs(skill.location):
             return None
-        mark = fingerprint(skill, self._shelf.settings.limits)
+        mark = fingerprint(skill, self._runtime.settings.limits)
         known = self._known.get(name)
         if known is None or known[:2] != (mark, skill):
             made = self._publish(skill) if is_complete(mark) else None
@@ -143,7 +143,7 @@ class PublishedSkills:
         return {uri: _digest(_resolve(uri, find_skill)) for uri in uris}
 
     def _publish(self, skill: Skill) -> Published | None:
-        limits = self._shelf.settings.limits
+        limits = self._runtime.settings.limits
         try:
             with Fence(skill.fence) as fence:
                 head = read_head(skill.location, limits, fence)
