@@ -24,6 +24,7 @@ from typing import Self
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.hosts import Resolver, resolve
 from skillbelt.sandbox.inside.bridge import TAKEN
+from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.network.connection import Connection, Desk, Exhausted, Visit
 from skillbelt.sandbox.network.policy import Gate
 from skillbelt.sandbox.network.request import Refused
@@ -31,9 +32,6 @@ from skillbelt.values import Limits
 
 _MAX_REPORTED = 1000
 _CLOSING_SECONDS = 5.0
-_BRIDGE = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "inside", "bridge.py"
-)
 _LIMITS = Limits()
 
 
@@ -242,5 +240,4 @@ def bridge(door: str, python: str = "/usr/bin/python3") -> tuple[str, ...]:
     The filter for the command's system calls (`-` for none) and the command follow. The program is
     handed over as text: it may lie where the user inside can not read.
     """
-    with open(_BRIDGE, encoding="utf-8") as file:
-        return (python, "-I", "-S", "-c", file.read(), door)
+    return (python, "-I", "-S", "-c", source_of("bridge"), door)
