@@ -20,8 +20,7 @@ from typing import NamedTuple
 from benchmarks import documents
 from benchmarks.tree import ensure
 from skillbelt.conversation.messages import Message
-from skillbelt.runtime.runtime import Runtime
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import Runtime, RuntimeSession
 
 COUNTS = (10, 1_000, 100_000)
 BAR = 1.5

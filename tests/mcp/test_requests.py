@@ -257,7 +257,7 @@ async def test_a_failure_inside_is_told_without_what_it_was(
     def broken(*_: object, **_more: object) -> None:
         raise ValueError("/secret/place")
 
-    monkeypatch.setattr("skillbelt.runtime.session.RuntimeSession.call_sync", broken)
+    monkeypatch.setattr("skillbelt.runtime.runtime.RuntimeSession.call_sync", broken)
     async with connected(belt) as client:
         with pytest.raises(MCPError, match="internal error; see the log of the server") as caught:
             await client.call_tool("skill_list", {})

@@ -220,7 +220,11 @@ except OSError:
 def test_named_hosts_are_reached_through_the_proxy_alone(place: Place, processes: bool) -> None:
     """Attacks 47 and 50: not past it, and not to a socket with a name."""
     outcome = tried(
-        LinuxSandbox(), place, processes, lambda at: Mount(f"{at}/door", "/tmp/door"), "/tmp/door"
+        LinuxSandbox(),
+        place,
+        processes,
+        lambda at: Mount(f"{at}/proxy.sock", "/tmp/proxy.sock"),
+        "/tmp/proxy.sock",
     )
     assert outcome.stdout.data == THROUGH_THE_PROXY_ALONE, outcome
     assert outcome.enforced["network"] == "network namespace, proxy only"

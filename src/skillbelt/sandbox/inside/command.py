@@ -116,10 +116,12 @@ def exit_code(status: int) -> int:
     return 128 - code if code < 0 else code
 
 
-def become(argv: list[str], env: dict[str, str], execute: Execute = os.execve) -> int:
+def become(
+    argv: list[str], env: dict[str, str], execute: Execute = os.execve, prefix: str = ""
+) -> int:
     """Become the command; return the exit code that a shell would give when that fails.
 
-    os.execvpe would import something that can no longer be read.
+    `prefix` begins the message. os.execvpe would import something that can no longer be read.
     """
     reason, code = "not found", MISSING
     for path in _candidates(argv[0], env.get("PATH", _DEFAULT_PATH)):
@@ -134,7 +136,7 @@ def become(argv: list[str], env: dict[str, str], execute: Execute = os.execve) -
                 if number not in (errno.ENOENT, errno.ENOTDIR):
                     reason, code = getattr(error, "strerror", None) or str(error), UNUSABLE
             break
-    os.write(2, f"{argv[0]}: {reason}\n".encode("utf-8", "surrogateescape"))
+    os.write(2, f"{prefix}{argv[0]}: {reason}\n".encode("utf-8", "surrogateescape"))
     return code
 
 

@@ -51,6 +51,7 @@ _ENOUGH = 4 * _CHUNK  # what may wait for the runtime before the command has to
 _SWEEP_SECONDS, _CLEAR_SECONDS = 5.0, 2.0
 _MORE_LIKELY = "500"  # that memory is taken from the command rather than from this process
 _GET_IO_PRIORITY = {"x86_64": 252, "aarch64": 31}
+_PREFIX = "sandbox: 1: exec: "  # of the messages in the native sandbox, which a shell gives
 _WINDOW = struct.pack("HHHH", 24, 80, 0, 0)
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -338,7 +339,7 @@ def _become(task: dict[str, Any], streams: tuple[int, ...], tell: int) -> NoRetu
     except BaseException as error:
         os.write(tell, str(error).encode("utf-8", "surrogateescape"))
         os._exit(FAILED)
-    os._exit(become(task["argv"], task["env"], execute))
+    os._exit(become(task["argv"], task["env"], execute, _PREFIX))
 
 
 def _prepare(task: dict[str, Any], streams: tuple[int, ...], tell: int) -> None:
