@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from skillbelt.check.folder import Content, Unusable, check_entries, read
+from skillbelt.files.manifest import MAX_ENTRY_DEPTH
 from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.tree import Tree
 
 DEFAULTS = Limits()
@@ -124,13 +126,13 @@ def test_the_number_of_entries_is_bounded(tree: Tree) -> None:
     folder = tree.skill("pdf")
     for number in range(5):
         tree.write(f"pdf/{number}.md", "text")
-    assert said(folder, Limits(max_manifest_files=6)) == []
-    assert said(folder, Limits(max_manifest_files=3)) == [("folder-cut", ".")]
+    assert said(folder, bounds(max_manifest_files=6)) == []
+    assert said(folder, bounds(max_manifest_files=3)) == [("folder-cut", ".")]
 
 
 def test_the_depth_is_bounded(tree: Tree) -> None:
     folder = tree.skill("pdf")
-    tree.skill("pdf/" + "a/" * (DEFAULTS.max_entry_depth + 3))
+    tree.skill("pdf/" + "a/" * (MAX_ENTRY_DEPTH + 3))
     assert [code for code, _ in said(folder)] == ["folder-cut"]
 
 

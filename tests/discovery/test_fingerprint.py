@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from skillbelt import Limits, Skill, build_manifest
 from skillbelt.discovery.fingerprint import PARTIAL, fingerprint, is_complete
+from tests.bounds import bounds
 from tests.tree import QUICK, Tree
 
 LIMITS = Limits()
@@ -159,7 +160,7 @@ def test_text_of_any_characters_is_hashed() -> None:
 
 def test_too_many_files_are_marked(folder: Path) -> None:
     """Of what was seen, each change still changes it."""
-    few = Limits(max_manifest_files=3)
+    few = bounds(max_manifest_files=3)
     before = mark(folder, few)
     assert before.endswith(PARTIAL)
     assert not is_complete(before)
@@ -169,7 +170,7 @@ def test_too_many_files_are_marked(folder: Path) -> None:
 
 def test_too_many_bytes_are_marked(folder: Path) -> None:
     size = (folder / "SKILL.md").stat().st_size
-    few = Limits(max_manifest_bytes=size)
+    few = bounds(max_manifest_bytes=size)
     before = mark(folder, few)
     assert not is_complete(before)
     (folder / "SKILL.md").write_text((folder / "SKILL.md").read_text().upper())
@@ -179,7 +180,7 @@ def test_too_many_bytes_are_marked(folder: Path) -> None:
 def test_what_was_left_out_is_not_taken_for_absent(folder: Path, tree: Tree) -> None:
     copy = tree.skill("copy", name="pdf")
     shutil.copy(folder / "SKILL.md", copy / "SKILL.md")
-    few = Limits(max_manifest_bytes=(folder / "SKILL.md").stat().st_size)
+    few = bounds(max_manifest_bytes=(folder / "SKILL.md").stat().st_size)
     assert is_complete(mark(copy, few))
     assert mark(folder, few) != mark(copy, few)
     assert mark(folder, few).removesuffix(PARTIAL) != mark(copy, few)
@@ -187,7 +188,7 @@ def test_what_was_left_out_is_not_taken_for_absent(folder: Path, tree: Tree) -> 
 
 def test_limits_are_not_mixed_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     later(monkeypatch)
-    few = Limits(max_manifest_files=3)
+    few = bounds(max_manifest_files=3)
     for _ in range(2):
         assert is_complete(mark(folder))
         assert not is_complete(mark(folder, few))

@@ -11,7 +11,7 @@ import pytest
 from skillbelt.discovery.reading import nameable, read_file, walk
 from skillbelt.errors import FileTooLarge, FileTypeRefused, FileUnreadable, PathEscape
 from skillbelt.format.skill import Skill
-from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.tree import Tree
 
 MOST = 1_000
@@ -244,12 +244,12 @@ def test_the_walk_leaves_out_what_could_not_be_asked_for(folder: Path, skill: Sk
 def test_the_walk_is_bounded(folder: Path, skill: Skill) -> None:
     for n in range(20):
         (folder / f"{n}.md").touch()
-    assert len(list(walk(skill, Limits(max_manifest_files=5)))) <= 5
+    assert len(list(walk(skill, bounds(max_manifest_files=5)))) <= 5
     deep = folder / "/".join("d" * 10)
     deep.mkdir(parents=True)
     (deep / "far.md").touch()
     assert "far.md" in "".join(walk(skill))
-    assert "far.md" not in "".join(walk(skill, Limits(max_entry_depth=5)))
+    assert "far.md" not in "".join(walk(skill, bounds(max_entry_depth=5)))
 
 
 def test_the_walk_stays_inside_while_a_folder_is_swapped(

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt import FileEntry, Limits, Manifest, build_manifest
+from skillbelt import FileEntry, Manifest, build_manifest
 from skillbelt.files.manifest import kind_of
+from tests.bounds import bounds
 from tests.tree import QUICK, Tree, codes
 
 
@@ -95,8 +96,8 @@ def test_the_number_of_files_is_bounded(tree: Tree) -> None:
     for number in range(5):
         tree.write(f"s/{number}", "x")
     folder = str(tree.path("s"))
-    assert codes(build_manifest(folder, Limits(max_manifest_files=5))) == []
-    found = build_manifest(folder, Limits(max_manifest_files=4))
+    assert codes(build_manifest(folder, bounds(max_manifest_files=5))) == []
+    found = build_manifest(folder, bounds(max_manifest_files=4))
     assert paths(found) == ["0", "1", "2", "3"]
     assert codes(found) == ["skill-too-large"]
 
@@ -105,7 +106,7 @@ def test_folders_and_links_count_towards_the_bound(tree: Tree) -> None:
     for number in range(5):
         tree.path(f"s/{number}").mkdir(parents=True)
         tree.path(f"s/{number}/link").symlink_to("x")
-    found = build_manifest(str(tree.path("s")), Limits(max_manifest_files=7))
+    found = build_manifest(str(tree.path("s")), bounds(max_manifest_files=7))
     assert codes(found) == ["link-skipped"] * 3 + ["skill-too-large"]
 
 
@@ -116,8 +117,8 @@ def test_the_bytes_are_bounded_and_no_file_is_hashed_in_part(tree: Tree, last: b
     if not last:
         tree.write("s/c", "")
     folder = str(tree.path("s"))
-    assert codes(build_manifest(folder, Limits(max_manifest_bytes=21))) == []
-    found = build_manifest(folder, Limits(max_manifest_bytes=20))
+    assert codes(build_manifest(folder, bounds(max_manifest_bytes=21))) == []
+    found = build_manifest(folder, bounds(max_manifest_bytes=20))
     assert paths(found) == ["a"]
     assert codes(found) == ["skill-too-large"]
 

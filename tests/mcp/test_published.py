@@ -10,6 +10,7 @@ import pytest
 
 from skillbelt import Runtime
 from skillbelt.mcp.published import Offer, read_bytes
+from tests.bounds import bounds
 from tests.mcp.conftest import SKILLS
 from tests.tree import Tree
 
@@ -103,7 +104,8 @@ def test_links_are_no_part_of_what_is_published(offer: Offer, skills: Tree) -> N
 
 
 def test_a_skill_too_large_to_name_all_of_it_is_not_published(skills: Tree) -> None:
-    with Runtime(skills.project, max_manifest_files=3) as belt:
+    bounds(max_manifest_files=3)
+    with Runtime(skills.project) as belt:
         offer = Offer(belt)
         assert offer.names() == ["notes", "pdf"]
         assert offer.published("notes") is not None

@@ -14,6 +14,7 @@ from skillbelt.sandbox.process.limits import process_limits, shell_lines
 from skillbelt.sandbox.protocol import Sandbox, run
 from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.sandbox.ordinary import USER, as_user
 
 SHELLS = ["/bin/sh", "/bin/bash --posix", "/bin/dash"]
@@ -27,7 +28,7 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_any_shell_takes_the_lines(shell: str) -> None:
-    limits = Limits(max_open_files=77, max_cpu_seconds=33, max_written_file_bytes=512 * 2048)
+    limits = bounds(max_open_files=77, max_cpu_seconds=33, max_written_file_bytes=512 * 2048)
     script = shell_lines(limits) + "; ulimit -n; ulimit -t; ulimit -f; ulimit -c"
     done = subprocess.run([*shell.split(), "-c", script], capture_output=True, check=True)
     assert done.stdout.split() == [b"77", b"33", b"2048", b"0"]
@@ -46,9 +47,9 @@ def test_a_limit_that_can_not_be_set_ends_the_shell(shell: str) -> None:
 
 def test_what_the_runtime_itself_may_not_have_is_not_asked_for() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    wanted = dict(process_limits(Limits(max_open_files=hard * 2), 0))
+    wanted = dict(process_limits(bounds(max_open_files=hard * 2), 0))
     assert wanted[resource.RLIMIT_NOFILE] == (hard, hard)
-    assert f"ulimit -n {hard} " in shell_lines(Limits(max_open_files=hard * 2))
+    assert f"ulimit -n {hard} " in shell_lines(bounds(max_open_files=hard * 2))
 
 
 def test_processor_time(sandbox: Sandbox, place: Place) -> None:
@@ -74,7 +75,7 @@ except OSError:
     print(last)
     time.sleep(3)
 """
-    outcome = run(sandbox, place.python(code, limits=Limits(max_open_files=50)))
+    outcome = run(sandbox, place.python(code, limits=bounds(max_open_files=50)))
     assert outcome.stdout.data == b"49\n"
     assert outcome.limits_hit == ("max_open_files",)
 

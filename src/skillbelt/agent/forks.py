@@ -60,7 +60,7 @@ def forking(place: Place, kind: str, arguments: Mapping[str, object]) -> Skill |
 
 def forks(place: Place, skill: Skill) -> bool:
     """Whether the skill says that it wants a session of its own; not once it has one."""
-    if skill.name == place.skill or place.depth >= place.limits.max_fork_depth:
+    if skill.name == place.skill or place.depth >= place.agent.max_fork_depth:
         return False
     try:
         matter = skill.frontmatter

@@ -11,6 +11,11 @@ from typing import Protocol
 from skillbelt.agent.events import AgentEvent, RunOutput
 from skillbelt.values import Limits
 
+# Events that the caller has not taken; then the agent waits.
+MAX_UNREAD_EVENTS = 256
+# Output of commands that the caller has not taken; more is not streamed.
+MAX_UNREAD_BYTES = 2**20
+
 
 class Listening(Protocol):
     """Whoever is told."""
@@ -29,8 +34,8 @@ class Channel:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._most_events = max(limits.max_unread_events, 1)
-        self._most_bytes = limits.max_unread_bytes
+        self._most_events = max(MAX_UNREAD_EVENTS, 1)
+        self._most_bytes = MAX_UNREAD_BYTES
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._taken = asyncio.Event()

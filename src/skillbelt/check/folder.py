@@ -15,6 +15,7 @@ from typing import NamedTuple
 from skillbelt.check.rules import finding
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import inside
+from skillbelt.files.manifest import MAX_ENTRY_DEPTH, MAX_MANIFEST_FILES
 from skillbelt.files.reach import open_file, read_handle
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
@@ -83,12 +84,12 @@ def check_entries(folder: str, limits: Limits) -> Iterator[Diagnostic]:
             yield entry
             continue
         seen += 1
-        if seen > limits.max_manifest_files:
+        if seen > MAX_MANIFEST_FILES:
             yield finding(
                 "folder-cut",
                 folder,
                 None,
-                f"only {limits.max_manifest_files:,} entries were checked",
+                f"only {MAX_MANIFEST_FILES:,} entries were checked",
             )
             break
         if relative != SKILL_FILE or entry.is_symlink():
@@ -115,9 +116,7 @@ def _walk(
     path = os.path.join(folder, below)
     try:
         with os.scandir(path) as found:
-            entries = sorted(
-                islice(found, limits.max_manifest_files + 1), key=lambda entry: entry.name
-            )
+            entries = sorted(islice(found, MAX_MANIFEST_FILES + 1), key=lambda entry: entry.name)
     except OSError as error:
         message = f"the folder can not be read: {error.strerror}"
         yield finding("entry-unusable", path, None, message), below
@@ -127,7 +126,7 @@ def _walk(
         yield entry, relative
         if entry.name in SKIPPED_FOLDERS or not entry.is_dir(follow_symlinks=False):
             continue
-        if depth == limits.max_entry_depth:
+        if depth == MAX_ENTRY_DEPTH:
             message = f"folders below {depth} levels were not checked"
             yield finding("folder-cut", entry.path, None, message), relative
         else:

@@ -23,6 +23,7 @@ from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
 from skillbelt.running.call import RunCall, RunResult
 from skillbelt.running.executor import Who, Workbench
+from skillbelt.sandbox.protocol import MAX_STDIN_BYTES
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("run needs a command after --: skillbelt run NAME -- COMMAND...")
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
-    call = _call(args, catalog.settings.limits.max_stdin_bytes)
+    call = _call(args, MAX_STDIN_BYTES)
     who = whose(args)
     with Live() as live, open_workbench(catalog, args, live) as bench:
         result = bench.run(skill, call, who, None if args.json else live)

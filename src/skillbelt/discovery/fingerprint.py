@@ -14,7 +14,13 @@ from itertools import islice
 from typing import NamedTuple
 
 from skillbelt.errors import LoadError
-from skillbelt.files.manifest import SKIPPED, build_manifest, is_skill_file
+from skillbelt.files.manifest import (
+    MAX_MANIFEST_BYTES,
+    MAX_MANIFEST_FILES,
+    SKIPPED,
+    build_manifest,
+    is_skill_file,
+)
 from skillbelt.format.skill import Skill
 from skillbelt.values import Limits, Manifest
 
@@ -56,20 +62,16 @@ def fingerprint(skill: Skill, limits: Limits) -> str:
         return f"sha256:{hashlib.sha256(skill.source.encode('utf-8', 'surrogatepass')).hexdigest()}"
     if skill.origin.kind == "mcp":
         return _listed(skill)
-    key = (skill.dir, skill.fence, limits.max_manifest_files, limits.max_manifest_bytes)
+    key = (skill.dir, skill.fence, MAX_MANIFEST_FILES, MAX_MANIFEST_BYTES)
     began = time.time_ns()
-    look = _look(skill.dir, limits.max_manifest_files)
+    look = _look(skill.dir, MAX_MANIFEST_FILES)
     stamp, known = _cache.get(key, (b"", ""))
     if stamp == look.stamp:
         return known
     manifest = build_manifest(skill.dir, limits, skill.fence)
     made = _combined(manifest, look, skill.dir)
     old = began - look.newest_ns >= _TICK_NS
-    if (
-        old
-        and _readable(manifest)
-        and _look(skill.dir, limits.max_manifest_files).stamp == look.stamp
-    ):
+    if old and _readable(manifest) and _look(skill.dir, MAX_MANIFEST_FILES).stamp == look.stamp:
         _keep(key, look.stamp, made)
     return made
 

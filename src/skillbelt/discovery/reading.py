@@ -14,7 +14,7 @@ from itertools import islice
 from skillbelt.errors import FileTooLarge, FileTypeRefused, FileUnreadable, PathEscape
 from skillbelt.files import reach
 from skillbelt.files.contain import check_relative, open_beneath
-from skillbelt.files.manifest import SKIPPED
+from skillbelt.files.manifest import MAX_ENTRY_DEPTH, MAX_MANIFEST_FILES, SKIPPED
 from skillbelt.files.reach import read_handle
 from skillbelt.format.skill import Skill
 from skillbelt.values import Limits
@@ -77,7 +77,7 @@ def walk(skill: Skill, limits: Limits = _LIMITS) -> Iterator[str]:
         root = _folder(skill)
     except (OSError, FileUnreadable, PathEscape):
         return
-    pending, left = [""], limits.max_manifest_files
+    pending, left = [""], MAX_MANIFEST_FILES
     try:
         while pending and left > 0:
             below = pending.pop(0)
@@ -85,7 +85,7 @@ def walk(skill: Skill, limits: Limits = _LIMITS) -> Iterator[str]:
             left -= len(entries)
             for name, folder in entries:
                 path = f"{below}{name}"
-                if folder and name not in SKIPPED and path.count("/") < limits.max_entry_depth:
+                if folder and name not in SKIPPED and path.count("/") < MAX_ENTRY_DEPTH:
                     pending.append(f"{path}/")
                 elif not folder and nameable(path):
                     yield path

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from skillbelt.files.reach import Fence
     from skillbelt.trust import Trust
 
+# A root that does not answer, such as a dead network mount, is left out after this.
+SCAN_TIMEOUT_SECONDS = 10.0
+
 POLICY_FILE = "agents/openai.yaml"
 _NAME = -len(f"/{SKILL_FILE}")  # every spelling of the file's name has that length
 # How many entries are written to the index at once.
@@ -54,7 +57,7 @@ def scan(
     while len(results) < len(roots):
         worker = _Worker(roots[len(results) :], settings, index)
         worker.start()
-        results += worker.wait(settings.limits.scan_timeout_seconds, progress)
+        results += worker.wait(SCAN_TIMEOUT_SECONDS, progress)
     return results
 
 
@@ -150,7 +153,6 @@ def rules(settings: Settings) -> Rules:
         follow_symlinks=settings.follow_symlinks,
         nested=settings.nested,
         loose_file_name=settings.loose_file_name,
-        skip_directories=frozenset(settings.skip_directories),
     )
 
 

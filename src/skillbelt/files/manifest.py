@@ -12,6 +12,13 @@ from skillbelt.files.contain import open_beneath
 from skillbelt.files.reach import open_dir, open_file
 from skillbelt.values import SKILL_FILE, Diagnostic, FileEntry, Limits, Manifest
 
+# Entries of one skill's folder; hashing more would hold up every run.
+MAX_MANIFEST_FILES = 10_000
+# Bytes hashed for one skill, about a second of work.
+MAX_MANIFEST_BYTES = 256 * 2**20
+# Folders below a skill; deeper trees are traps or dependencies.
+MAX_ENTRY_DEPTH = 32
+
 SKIPPED = frozenset((".git", "node_modules", "__pycache__"))
 _SKILL_FILE = SKILL_FILE.upper()
 _CHUNK = 2**20
@@ -106,9 +113,9 @@ class _Tree:
     def files(self, limits: Limits) -> list[FileEntry]:
         """Every file, sorted, as far as the limits go."""
         found: list[FileEntry] = []
-        left = limits.max_manifest_bytes
+        left = MAX_MANIFEST_BYTES
         for count, path in enumerate(self._paths()):
-            over = count >= limits.max_manifest_files
+            over = count >= MAX_MANIFEST_FILES
             entry = self._entry(path, left) if path and not over else None
             if over or (entry and entry.size > left):
                 self._said.append(_too_much(self._folder, limits))
@@ -238,8 +245,8 @@ def _too_much(folder: str, limits: Limits) -> Diagnostic:
         severity="warning",
         path=folder,
         line=None,
-        message=f"has more than {limits.max_manifest_files} entries or {limits.max_manifest_bytes} "
+        message=f"has more than {MAX_MANIFEST_FILES} entries or {MAX_MANIFEST_BYTES} "
         f"bytes; "
         "the rest was left out",
-        remedy="raise max_manifest_files or max_manifest_bytes, or make the skill smaller",
+        remedy="make the skill smaller",
     )

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from skillbelt.runtime.runtime import Runtime
     from skillbelt.runtime.session import RuntimeSession
 
+# Conversations kept at one time; the least recently used goes first.
+MAX_SERVED_SESSIONS = 1_000
+
 # What is in an answer stays there; these would take it away or add to it later.
 _NEED_REQUESTS = ("skill_select_docs", "skill_unload")
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -111,7 +114,7 @@ class Kits:
         key, kits = (user, session), self._kits
         with self._lock:
             kits[key] = kit = kits.pop(key, None) or self._made(user, session)
-            while len(kits) > self._belt.settings.limits.max_served_sessions:
+            while len(kits) > MAX_SERVED_SESSIONS:
                 del kits[next(iter(kits))]
             return kit
 

@@ -17,6 +17,11 @@ from skillbelt.sandbox.protocol import Running, Stream
 from skillbelt.tools.schema import Watch
 from skillbelt.values import Limits
 
+# Output that the framework has not taken; more is not streamed.
+MAX_UNREAD_BYTES = 2**20
+# A cancelled call waits so long for its command to end.
+CANCEL_TIMEOUT_SECONDS = 10.0
+
 _DEFAULT = Limits()
 _Result = TypeVar("_Result")
 
@@ -126,7 +131,7 @@ async def followed(
     limits: Limits = _DEFAULT,
 ) -> _Result:
     """What the work gives; what it prints is told meanwhile, here. Cancelling it ends it."""
-    pieces = _Pieces(limits.max_unread_bytes)
+    pieces = _Pieces(MAX_UNREAD_BYTES)
     follower = Follower(pieces.put if tell else None)
     task = asyncio.get_running_loop().create_task(work(follower.watch))
     task.add_done_callback(lambda done: _over(done, follower, pieces))
@@ -138,7 +143,7 @@ async def followed(
         return await task
     except BaseException:
         if follower.kill():
-            await _settled(task, limits.cancel_timeout_seconds)
+            await _settled(task, CANCEL_TIMEOUT_SECONDS)
         raise
 
 

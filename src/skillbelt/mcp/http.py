@@ -14,12 +14,20 @@ import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 
 from skillbelt.errors import ConfigError
+from skillbelt.integrations.common import MAX_SERVED_SESSIONS
 from skillbelt.mcp.auth import guarded
 from skillbelt.mcp.connections import BURST, patient, room
 from skillbelt.mcp.drain import Drain
 from skillbelt.mcp.server import SkillServer
+from skillbelt.mcp.stdio import MAX_REQUEST_BYTES
 from skillbelt.mcp.whole_requests import Whole
 from skillbelt.runtime.runtime import Runtime
+from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
+
+# For sending one request, so that slow clients do not occupy connections.
+REQUEST_TIMEOUT_SECONDS = 30.0
+# A silent client is forgotten after this.
+SERVED_IDLE_SECONDS = 1_800.0
 
 PATH = "/mcp"
 DEFAULT = "127.0.0.1:8765"
@@ -102,19 +110,18 @@ async def serve_http(
     ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until a signal comes; everything that runs is ended then. `ready` is called first."""
-    limits = belt.settings.limits
     served = SkillServer(belt)
     app = served.server.streamable_http_app(
         streamable_http_path=PATH,
-        max_request_body_size=limits.max_request_bytes,
-        session_idle_timeout=limits.served_idle_seconds or None,
-        max_sessions=limits.max_served_sessions,
+        max_request_body_size=MAX_REQUEST_BYTES,
+        session_idle_timeout=SERVED_IDLE_SECONDS or None,
+        max_sessions=MAX_SERVED_SESSIONS,
         # The guard stands before all of it.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     port = listening.getsockname()[1]
-    most = room(limits.max_served_sessions + limits.max_parallel_calls)
-    whole = Whole(app, limits.max_request_bytes)
+    most = room(MAX_SERVED_SESSIONS + MAX_PARALLEL_CALLS)
+    whole = Whole(app, MAX_REQUEST_BYTES)
     drain = Drain(guarded(whole, token=token, host=host, port=port, origins=origins))
     config = uvicorn.Config(
         drain,
@@ -123,7 +130,7 @@ async def serve_http(
         log_level="error",
         access_log=False,
         server_header=False,
-        http=patient(limits.request_timeout_seconds, most),
+        http=patient(REQUEST_TIMEOUT_SECONDS, most),
         backlog=BURST,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         ws="none",

@@ -9,6 +9,7 @@ from mcp.server.models import InitializationOptions
 from mcp_types import NotificationParams, SetLevelRequestParams
 
 from skillbelt import __version__
+from skillbelt.integrations.common import MAX_SERVED_SESSIONS
 from skillbelt.mcp.changes import Watcher
 from skillbelt.mcp.logs import Logs
 from skillbelt.mcp.prompts import Prompts
@@ -18,6 +19,7 @@ from skillbelt.mcp.resources import Resources, SkillsExtension
 from skillbelt.mcp.sessions import Sessions
 from skillbelt.mcp.tools import Calls
 from skillbelt.runtime.runtime import Runtime
+from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
 
 ABOUT = (
     "Agent Skills: instructions and workflows for tasks, with their documents and scripts. The "
@@ -56,11 +58,11 @@ class SkillServer:
             belt.gate.desk,
             sessions.name,
             ask_seconds=limits.permission_timeout_seconds,
-            most=limits.max_parallel_calls,
+            most=MAX_PARALLEL_CALLS,
         )
         logs = Logs(sessions)
         self.watcher = Watcher(
-            belt=belt, offer=offer, sessions=sessions, logs=logs, most=limits.max_served_sessions
+            belt=belt, offer=offer, sessions=sessions, logs=logs, most=MAX_SERVED_SESSIONS
         )
         kinds = {name: kind for kind, name in belt.names.items()}
         calls = Calls(sessions, self.carrier, logs, kinds)

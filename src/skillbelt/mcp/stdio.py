@@ -30,6 +30,9 @@ from skillbelt.mcp.server import SkillServer
 from skillbelt.mcp.streams import Wire
 from skillbelt.runtime.runtime import Runtime
 
+# One message; it is held in memory before it is parsed.
+MAX_REQUEST_BYTES = 4 * 2**20
+
 _CHUNK = 64 * 2**10
 _NO_MESSAGE = "the line is no message of JSON-RPC 2.0"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -45,7 +48,7 @@ async def serve_stdio(belt: Runtime, wire: Wire) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(_until_signal, group.cancel_scope)
             served.start()
-            async with streams(wire, belt.settings.limits.max_request_bytes) as (read, write):
+            async with streams(wire, MAX_REQUEST_BYTES) as (read, write):
                 await served.server.run(read, write, options)
             group.cancel_scope.cancel()
     finally:

@@ -24,7 +24,7 @@ from typing import NamedTuple, NoReturn
 from skillbelt.discovery.fingerprint import combined, executable_fact, fingerprint, link_fact
 from skillbelt.errors import LoadError, PathEscape, RunRefused
 from skillbelt.files.contain import MAX_PATH_PARTS
-from skillbelt.files.manifest import SKIPPED, is_skill_file
+from skillbelt.files.manifest import MAX_MANIFEST_FILES, SKIPPED, is_skill_file
 from skillbelt.files.reach import open_dir, open_file
 from skillbelt.files.remove import remove_tree
 from skillbelt.format.skill import Skill
@@ -40,6 +40,9 @@ from skillbelt.running.workspace import (
     checked_name,
 )
 from skillbelt.values import Diagnostic, Limits
+
+# A skill is copied before it runs; equal to what the manifest hashes.
+MAX_STAGED_BYTES = 256 * 2**20
 
 _LIMITS = Limits()
 _CHUNK = 2**20
@@ -88,7 +91,7 @@ def stage(
     name = checked_name(skill.name)
     if not os.path.isabs(skill.location):
         raise RunRefused(f"skill {name!r} was made from text and has no files to run")
-    most, folder, fence = limits.max_manifest_files, skill.dir, skill.fence
+    most, folder, fence = MAX_MANIFEST_FILES, skill.dir, skill.fence
     if skill.origin.kind == "mcp":
         folder, expected_hash = _fetched(skill, limits, expected_hash)
         fence = folder
@@ -129,7 +132,7 @@ def check_unchanged(workspace: Workspace, staged: Staged, limits: Limits = _LIMI
     What was approved is the copy. Whoever looked at the skill itself while being asked may have
     seen something else, and is asked again.
     """
-    name, most = os.path.basename(staged.home), limits.max_manifest_files
+    name, most = os.path.basename(staged.home), MAX_MANIFEST_FILES
     found = _copy_stamp(workspace, staged.home, most)
     if not found or found != staged.copy_stamp:
         raise RunRefused(
@@ -301,7 +304,7 @@ class _Staging(NamedTuple):
     def is_whole(self, metadata: Metadata, copy: str) -> bool:
         """Whether there is a copy of that name, and it is as it was when it was made."""
         known = metadata.copies.get(copy)
-        most = self.limits.max_manifest_files
+        most = MAX_MANIFEST_FILES
         return bool(known) and known == _copy_stamp(self.workspace, f"{copy}/{self.name}", most)
 
     def run(self, metadata: Metadata) -> tuple[Stage, bool]:
@@ -317,7 +320,7 @@ class _Staging(NamedTuple):
             reused = self.is_whole(metadata, name)
             if not reused:
                 self.place(aside, name)
-                most = self.limits.max_manifest_files
+                most = MAX_MANIFEST_FILES
                 stamped = _copy_stamp(self.workspace, f"{name}/{self.name}", most)
                 metadata.copies[name] = stamped
         except BaseException:
@@ -354,11 +357,10 @@ class _Staging(NamedTuple):
 
     def build(self, aside: str) -> TreeCopy:
         """Copy the skill below a private folder, with the links and `.venv` it gets."""
-        limits = self.limits
         copy = TreeCopy(
             f"skill {self.name!r}",
-            limits.max_staged_bytes,
-            limits.max_manifest_files,
+            MAX_STAGED_BYTES,
+            MAX_MANIFEST_FILES,
             self.source,
             skill_file=self.open_linked,
         )

@@ -27,7 +27,7 @@ from skillbelt.permission.rules import Request, Rule
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store, open_store
 from skillbelt.tools.definitions import SEARCH
-from skillbelt.tools.handlers import HANDLERS, dispatch, failed
+from skillbelt.tools.handlers import HANDLERS, MAX_ENUM_SKILLS, dispatch, failed
 from skillbelt.tools.replies import variables_of
 from skillbelt.tools.schema import (
     Access,
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from skillbelt.running.background import Background
     from skillbelt.running.executor import Workbench
     from skillbelt.search.protocol import Result
+
+# A model's search waits so long while the index is built for the first time.
+SEARCH_WAIT_SECONDS = 60.0
 
 _MAX_VIEWS = 64  # of the catalogue, of which it is known whether they are too many to describe
 # Whether a skill is there at all for whoever asks now.
@@ -269,7 +272,7 @@ class Shelf:
 
     def search_in(self, text: str, skills: Mapping[str, Skill], limit: int) -> Sequence[Result]:
         """The best of these skills for the text. Nobody else is looked at, not even to count."""
-        self.catalog.index_for_search(self.settings.limits.search_wait_seconds)
+        self.catalog.index_for_search(SEARCH_WAIT_SECONDS)
         return self.catalog.searcher.search(text, skills, limit)
 
     def remembered(self, skills: Mapping[str, Skill]) -> str:
@@ -396,7 +399,7 @@ class Shelf:
         budget = default_budget(self.settings)
         search = self.search_tool
         text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
-        most = self.settings.limits.max_enum_skills
+        most = MAX_ENUM_SKILLS
         names = self.names_for(skills, crowded)
         return build(names, skills, HANDLERS, max_enum=most, listing=text)
 

@@ -11,9 +11,15 @@ from skillbelt.check.folder import SKIPPED_FOLDERS, Unusable, read
 from skillbelt.errors import SkillbeltError
 from skillbelt.files.contain import open_beneath
 from skillbelt.files.reach import open_dir
+from skillbelt.format.frontmatter import MAX_CHECKED_BYTES
 from skillbelt.format.skill import Skill
 from skillbelt.search.document import Parts
 from skillbelt.values import SKILL_FILE, Limits
+
+# File names of one skill that are indexed; more would let one skill match everything.
+MAX_INDEXED_FILES = 200
+# Scripts of one skill whose first comment is indexed; each costs one open file.
+MAX_INDEXED_SCRIPTS = 16
 
 _SCRIPT_BYTES = 2048
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -28,7 +34,7 @@ def text_of(skill: Skill, limits: Limits) -> str:
     if not os.path.isabs(skill.location):
         return skill.source
     try:
-        content = read(skill.location, limits.max_checked_bytes, skill.fence)
+        content = read(skill.location, MAX_CHECKED_BYTES, skill.fence)
         return content.data.decode("utf-8", "replace")
     except Unusable:
         return ""
@@ -58,7 +64,7 @@ def split(text: str, offset: int) -> tuple[str, str]:
 def _files(skill: Skill, limits: Limits) -> Iterator[str]:
     """The names of the skill's files, and what its scripts begin with."""
     scripts: list[str] = []
-    most = limits.max_indexed_files
+    most = MAX_INDEXED_FILES
     try:
         folder = open_dir(skill.dir, skill.fence)
     except (OSError, SkillbeltError):
@@ -66,7 +72,7 @@ def _files(skill: Skill, limits: Limits) -> Iterator[str]:
     try:
         for path in islice(_below(folder, most), most):
             yield path.rpartition(".")[0] or path
-            if path.endswith(_SCRIPTS) and len(scripts) < limits.max_indexed_scripts:
+            if path.endswith(_SCRIPTS) and len(scripts) < MAX_INDEXED_SCRIPTS:
                 scripts.append(path)
         for path in scripts:
             yield _about(_beginning(folder, path))

@@ -15,6 +15,7 @@ from skillbelt.discovery.sources.mcp import head_of
 from skillbelt.discovery.sources.mcp_entries import held
 from skillbelt.discovery.sources.remote import SERVERS
 from skillbelt.format.frontmatter import parse
+from tests.bounds import bounds
 from tests.discovery.sources.archives import tree_of
 from tests.discovery.sources.conftest import QUICK, Pull
 from tests.discovery.sources.mcp_server import McpServer, serving
@@ -138,8 +139,8 @@ def test_a_server_that_misbehaves_is_a_diagnostic(
     first = fetch(mcp.url)
     for name, value in change.items():
         setattr(mcp, name, value)
-    limits = QUICK._replace(
-        http_timeout_seconds=1, max_remote_skills=50, max_remote_index_bytes=10**6
+    limits = bounds(
+        QUICK, http_timeout_seconds=1, max_remote_skills=50, max_remote_index_bytes=10**6
     )
     pulled = fetch(mcp.url, refresh=True, limits=limits)
     assert codes(pulled) == [code]

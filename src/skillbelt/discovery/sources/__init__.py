@@ -43,7 +43,7 @@ def pull(
 ) -> Pulled:
     """The source as a local folder, from the network or the cache. Never raises.
 
-    Takes at most `limits.source_timeout_seconds`. When nothing new can be had, the last good copy
+    Takes at most `bounds.SOURCE_TIMEOUT_SECONDS`. When nothing new can be had, the last good copy
     is given with a diagnostic. `refresh` asks the server even if the copy is recent; `offline`
     asks nobody. `private` names what it may lead to on this machine and its networks.
     """

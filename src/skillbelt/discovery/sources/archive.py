@@ -13,7 +13,12 @@ from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Literal
 
 from skillbelt.discovery.sources import tar
-from skillbelt.discovery.sources.bounds import Budget, Refusal
+from skillbelt.discovery.sources.bounds import (
+    MAX_ARCHIVE_FILES,
+    MAX_EXTRACTED_BYTES,
+    Budget,
+    Refusal,
+)
 from skillbelt.discovery.sources.failure import OutOfTime
 from skillbelt.discovery.sources.tar import Entry
 from skillbelt.errors import ArchiveRefused, PathEscape
@@ -64,8 +69,8 @@ def _unpack(file: IO[bytes], dir_fd: int, limits: Limits, budget: Budget) -> int
     files = 0
     for entry in _entries(file, limits, budget):
         files += _place(entry, dir_fd, names, budget)
-        if len(names) > limits.max_archive_files:
-            raise Refusal(f"more than {limits.max_archive_files} files and folders")
+        if len(names) > MAX_ARCHIVE_FILES:
+            raise Refusal(f"more than {MAX_ARCHIVE_FILES} files and folders")
     return files
 
 
@@ -74,7 +79,7 @@ def _entries(file: IO[bytes], limits: Limits, budget: Budget) -> Iterator[Entry]
     file.seek(0)
     kind = detect(head)
     if kind == "zip":
-        return _zip_entries(file, limits.max_archive_files)
+        return _zip_entries(file, MAX_ARCHIVE_FILES)
     if kind is None:
         raise Refusal("is neither zip nor tar nor gzipped tar")
     return tar.entries(_counted(_plain(file, kind), limits, budget))
@@ -113,7 +118,7 @@ def _plain(file: IO[bytes], kind: Format) -> IO[bytes]:
 
 def _counted(file: IO[bytes], limits: Limits, budget: Budget) -> Callable[[int], bytes]:
     """`read`, for as many bytes as an archive within the limits can have."""
-    left = limits.max_extracted_bytes + _HEADER_BYTES * limits.max_archive_files
+    left = MAX_EXTRACTED_BYTES + _HEADER_BYTES * MAX_ARCHIVE_FILES
 
     def read(size: int) -> bytes:
         nonlocal left
@@ -121,7 +126,7 @@ def _counted(file: IO[bytes], limits: Limits, budget: Budget) -> Callable[[int],
         data = file.read(size)
         left -= len(data)
         if left < 0:
-            raise Refusal(f"more than {limits.max_extracted_bytes} bytes in all")
+            raise Refusal(f"more than {MAX_EXTRACTED_BYTES} bytes in all")
         return data
 
     return read

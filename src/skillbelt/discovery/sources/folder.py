@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits, Severity
 
+# Bounds the scan of a root that holds something else, such as a home folder.
+MAX_ROOT_ENTRIES = 1_000_000
+
 # What an index can hold. Times beyond the year 2262 and some network drives' inodes are larger.
 LARGEST = 2**63 - 1
 # Where names differ only by case on disk, asking for SKILL.md also finds skill.md.
@@ -28,6 +31,10 @@ class Found(NamedTuple):
     identity: int
 
 
+# Folders that tools fill with files that are not the author's; they hold no skills and many files.
+SKIPPED_DIRECTORIES = frozenset((".git", "node_modules", "__pycache__"))
+
+
 class Rules(NamedTuple):
     """How to walk. Each is a setting."""
 
@@ -35,7 +42,7 @@ class Rules(NamedTuple):
     follow_symlinks: bool = True
     nested: bool = False
     loose_file_name: bool = False
-    skip_directories: Collection[str] = (".git", "node_modules", "__pycache__")
+    skip_directories: Collection[str] = SKIPPED_DIRECTORIES
     collection: bool = False  # the root is meant to hold skills, so it is not one whole skill
     fence: str = ""  # no link out of this folder is followed; empty for none
 
@@ -157,7 +164,7 @@ class Walker:
         try:
             with os.scandir(folder) as entries:
                 # One more than is allowed, to see that it is too much.
-                most = limits.max_root_entries - self._entries + 1
+                most = MAX_ROOT_ENTRIES - self._entries + 1
                 listing = sorted(islice(entries, most), key=_name)
             # Not from `identity`: the folder may be where another file system is mounted.
             device = os.stat(folder).st_dev << 64
@@ -165,7 +172,7 @@ class Walker:
             self._say_closed(folder, error)
             return []
         self._entries += len(listing)
-        if self._entries > limits.max_root_entries:
+        if self._entries > MAX_ROOT_ENTRIES:
             self._stop_at_bound("max_root_entries", folder)
         ends, below = False, []
         for entry in listing:

@@ -6,7 +6,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from skillbelt.discovery.sources.bounds import Refusal
+from skillbelt.discovery.sources.bounds import MAX_DOWNLOAD_BYTES, MAX_EXTRACTED_FILE_BYTES, Refusal
 from skillbelt.discovery.sources.cache import link_tree
 from skillbelt.discovery.sources.failure import SourceFailure, diagnose, report
 from skillbelt.discovery.sources.http import Validators
@@ -107,7 +107,7 @@ class _Fetch:
 
     def _late(self, item: Item) -> _Outcome:
         message = f"{item.name!r} was not fetched in the time there was"
-        remedy = "the next refresh goes on with it; or raise source_timeout_seconds"
+        remedy = "the next refresh goes on with it"
         problem = report("remote-timeout", "warning", item.url, message, remedy)
         return _Outcome(item.name, "late", problem=problem)
 
@@ -141,7 +141,7 @@ class _Fetch:
     async def _fetch_artifact(self, item: Item, part: str, folder: int) -> None:
         web = self._web
         with web.stage.spool() as spool:
-            most = web.limits.max_download_bytes
+            most = MAX_DOWNLOAD_BYTES
             answer = await web.http.get(item.url, spool.write, most=most)
             if answer.sha256 != digest_of(item):
                 raise SourceFailure(
@@ -178,7 +178,7 @@ class _Fetch:
                 answer = await web.http.get(
                     url,
                     write,
-                    most=web.limits.max_extracted_file_bytes,
+                    most=MAX_EXTRACTED_FILE_BYTES,
                     known=Validators(known[0], known[1]),
                     same_origin=True,
                 )

@@ -7,7 +7,7 @@ import stat
 from typing import IO, TYPE_CHECKING
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from skillbelt.discovery.sources.bounds import Budget, Refusal
+from skillbelt.discovery.sources.bounds import MAX_DOWNLOAD_BYTES, Budget, Refusal
 from skillbelt.discovery.sources.failure import SourceFailure
 from skillbelt.discovery.sources.transfer import Update, too_large, unpack_into
 from skillbelt.discovery.sources.web import adopt_archive, skill_name
@@ -37,8 +37,8 @@ def update(url: str, old: Ready | None, stage: Stage, limits: Limits, budget: Bu
     single = path.lower().endswith(".md")
     with _opened(url, path) as file:
         status = os.fstat(file.fileno())
-        if status.st_size > limits.max_download_bytes:
-            raise too_large(url, Refusal(f"has more than {limits.max_download_bytes} bytes"))
+        if status.st_size > MAX_DOWNLOAD_BYTES:
+            raise too_large(url, Refusal(f"has more than {MAX_DOWNLOAD_BYTES} bytes"))
         mark = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
         found = Update("url" if single else "archive", True, url, mark)
         if old and old.etag == mark:

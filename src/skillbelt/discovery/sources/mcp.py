@@ -17,6 +17,11 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from skillbelt.discovery.sources.bounds import (
+    MAX_REMOTE_INDEX_BYTES,
+    MAX_REMOTE_SKILLS,
+    SOURCE_TIMEOUT_SECONDS,
+)
 from skillbelt.discovery.sources.cache import link_file
 from skillbelt.discovery.sources.failure import OutOfTime, SourceFailure
 from skillbelt.discovery.sources.mcp_entries import Entry as Skill
@@ -56,7 +61,7 @@ def update(
     door: Door,
 ) -> Update:
     """Bring the stage up to date with what the server lists; raises SourceError."""
-    most = limits.max_remote_index_bytes + _BESIDE_BYTES
+    most = MAX_REMOTE_INDEX_BYTES + _BESIDE_BYTES
     label, listed = _asked(url, limits, deadline.left(), most, _list, door)
     found, problems = entries_of(listed, label, url, limits)
     records = {one.id: one.record() for one in found}
@@ -79,7 +84,7 @@ def fetch(
         return {uri: await _read(client, url, uri, size) for uri, size in wanted}
 
     most = _ESCAPED * max((size for _, size in wanted), default=0) + _BESIDE_BYTES
-    return _asked(url, limits, limits.source_timeout_seconds, most, read, door)[1]
+    return _asked(url, limits, SOURCE_TIMEOUT_SECONDS, most, read, door)[1]
 
 
 # On the disk
@@ -231,9 +236,9 @@ async def _list(client: Client, url: str, limits: Limits) -> list[object]:
             raise
         size += len(json.dumps([page.skills, page.next_cursor]))
         found += page.skills
-        if len(found) > limits.max_remote_skills or size > limits.max_remote_index_bytes:
-            reason = f"lists more than {limits.max_remote_skills} skills, or too much of them"
-            remedy = "raise max_remote_skills or max_remote_index_bytes"
+        if len(found) > MAX_REMOTE_SKILLS or size > MAX_REMOTE_INDEX_BYTES:
+            reason = f"lists more than {MAX_REMOTE_SKILLS} skills, or too much of them"
+            remedy = "serve fewer skills, or name the ones that are needed"
             raise SourceFailure(url, reason, code="remote-too-large", remedy=remedy)
         cursor = page.next_cursor
         if cursor is None:

@@ -10,10 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
+from skillbelt.discovery.sources.bounds import (
+    MAX_ARCHIVE_FILES,
+    MAX_EXTRACTED_BYTES,
+    MAX_EXTRACTED_FILE_BYTES,
+)
 from skillbelt.discovery.sources.failure import report
 from skillbelt.discovery.sources.located import slug_of
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import check_relative
+from skillbelt.format.frontmatter import MAX_FRONTMATTER_BYTES
 from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE, Diagnostic
 
@@ -101,7 +107,7 @@ def _entry(item: object, limits: Limits) -> Entry:
     if not isinstance(front, dict) or not all(_text(front.get(k)) for k in ("name", "description")):
         raise _Refused("its frontmatter has no name or no description")
     if len(json.dumps(front, ensure_ascii=False).encode("utf-8", "replace")) > (
-        limits.max_frontmatter_bytes // 2
+        MAX_FRONTMATTER_BYTES // 2
     ):
         raise _Refused("its frontmatter is too long")
     name = front["name"]
@@ -134,8 +140,8 @@ def _files(resources: object, base: str, limits: Limits) -> dict[str, Listed]:
         raise _Refused("its files can not be verified (dynamic), so it is not used")
     if not isinstance(resources, list):
         raise _Refused("it does not list its files")
-    if len(resources) > limits.max_archive_files:
-        raise _Refused(f"it has more than {limits.max_archive_files} files (max_archive_files)")
+    if len(resources) > MAX_ARCHIVE_FILES:
+        raise _Refused(f"it has more than {MAX_ARCHIVE_FILES} files (max_archive_files)")
     files: dict[str, Listed] = {}
     for resource in resources:
         path, listed = _file(resource, base, limits)
@@ -146,8 +152,8 @@ def _files(resources: object, base: str, limits: Limits) -> dict[str, Listed]:
         raise _Refused("one of its files lies in another one of them")
     if SKILL_FILE not in files:
         raise _Refused("its SKILL.md is not among its files")
-    if sum(one.size for one in files.values()) > limits.max_extracted_bytes:
-        raise _Refused(f"it has more than {limits.max_extracted_bytes} bytes (max_extracted_bytes)")
+    if sum(one.size for one in files.values()) > MAX_EXTRACTED_BYTES:
+        raise _Refused(f"it has more than {MAX_EXTRACTED_BYTES} bytes (max_extracted_bytes)")
     return files
 
 
@@ -165,7 +171,7 @@ def _file(resource: object, base: str, limits: Limits) -> tuple[str, Listed]:
     marked = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
     if marked is None or type(size) is not int or size < 0:
         raise _Refused("one of its files has no digest or no size")
-    if size > limits.max_extracted_file_bytes:
+    if size > MAX_EXTRACTED_FILE_BYTES:
         raise _Refused(f"one of its files has {size} bytes (max_extracted_file_bytes)")
     return _path(uri[len(base) :]), Listed(uri, marked[1], size)
 

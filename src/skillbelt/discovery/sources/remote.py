@@ -9,7 +9,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from skillbelt.discovery.sources.bounds import Budget, Deadline
+from skillbelt.discovery.sources.bounds import (
+    REMOTE_REFRESH_SECONDS,
+    SOURCE_TIMEOUT_SECONDS,
+    Budget,
+    Deadline,
+)
 from skillbelt.discovery.sources.cache import Entry, Ready
 from skillbelt.discovery.sources.failure import OutOfTime, SourceFailure, diagnose, redact, report
 from skillbelt.discovery.sources.located import (
@@ -97,7 +102,7 @@ class _Worker:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._deadline = Deadline(job.url, job.limits.source_timeout_seconds)
+        self._deadline = Deadline(job.url, SOURCE_TIMEOUT_SECONDS)
         self._entry = Entry(job.cache_dir, job.url)
         if is_mcp(job.url):
             SERVERS[self._entry.path] = job
@@ -130,7 +135,7 @@ def _from_cache(job: Job, entry: Entry) -> Pulled | None:
     if ready is None or job.refresh:
         return None
     entry.tidy(ready)
-    if _recent(ready, job.limits.remote_refresh_seconds):
+    if _recent(ready, REMOTE_REFRESH_SECONDS):
         return _given(entry, ready)
     if 0 <= time.time() - ready.gave_up < _pause(job):
         return _given(entry, ready, ready.trouble)
@@ -138,7 +143,7 @@ def _from_cache(job: Job, entry: Entry) -> Pulled | None:
 
 
 def _pause(job: Job) -> float:
-    return min(_PAUSE_SECONDS, job.limits.remote_refresh_seconds)
+    return min(_PAUSE_SECONDS, REMOTE_REFRESH_SECONDS)
 
 
 def _recent(ready: Ready, seconds: float) -> bool:
@@ -203,7 +208,7 @@ def _settled_by_another(job: Job, old: Ready, started: float) -> bool:
     """Whether another process did the work while this one waited for the lock."""
     if started <= old.checked <= time.time():
         return True
-    return not job.refresh and _recent(old, job.limits.remote_refresh_seconds)
+    return not job.refresh and _recent(old, REMOTE_REFRESH_SECONDS)
 
 
 def _updated(job: Job, entry: Entry, old: Ready | None, deadline: Deadline) -> Pulled:

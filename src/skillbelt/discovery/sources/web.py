@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from skillbelt.discovery.sources import archive, index
-from skillbelt.discovery.sources.bounds import Refusal
+from skillbelt.discovery.sources.bounds import MAX_DOWNLOAD_BYTES, MAX_REMOTE_INDEX_BYTES, Refusal
 from skillbelt.discovery.sources.failure import SourceFailure, redact
 from skillbelt.discovery.sources.listing import pull_listing
 from skillbelt.discovery.sources.located import ARCHIVE_ENDINGS
@@ -45,7 +45,7 @@ async def _archive(web: Web) -> Update:
     known = web.known(web.url)
     with web.stage.spool() as spool:
         answer = await web.http.get(
-            web.url, _sniffed(spool.write, web.url), most=web.limits.max_download_bytes, known=known
+            web.url, _sniffed(spool.write, web.url), most=MAX_DOWNLOAD_BYTES, known=known
         )
         if _is_same(web, answer):
             return _same(web, "archive", answer)
@@ -114,7 +114,7 @@ async def _single(web: Web) -> Update:
     try:
         with web.budget.file(folder, SKILL_FILE) as write:
             answer = await web.http.get(
-                web.url, write, most=web.limits.max_download_bytes, known=web.known(web.url)
+                web.url, write, most=MAX_DOWNLOAD_BYTES, known=web.known(web.url)
             )
     except Refusal as refusal:
         raise too_large(web.url, refusal) from refusal
@@ -206,7 +206,7 @@ def _nothing_found(url: str, tried: list[SourceFailure]) -> SourceFailure:
 async def _list(web: Web, document: str) -> Update:
     body = bytearray()
     answer = await web.http.get(
-        document, body.extend, most=web.limits.max_remote_index_bytes, known=web.known(document)
+        document, body.extend, most=MAX_REMOTE_INDEX_BYTES, known=web.known(document)
     )
     if answer.unchanged and web.old:
         return Update(

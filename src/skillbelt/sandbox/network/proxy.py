@@ -24,10 +24,19 @@ from typing import Self
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.hosts import Resolver, resolve
 from skillbelt.sandbox.inside.bridge import TAKEN
-from skillbelt.sandbox.network.connection import Connection, Desk, Exhausted, Visit
+from skillbelt.sandbox.network.connection import (
+    NETWORK_HEADER_SECONDS,
+    Connection,
+    Desk,
+    Exhausted,
+    Visit,
+)
 from skillbelt.sandbox.network.policy import Gate
 from skillbelt.sandbox.network.request import Refused
 from skillbelt.values import Limits
+
+# Connections of one run at one time; each takes a thread. Others wait.
+MAX_NETWORK_CONNECTIONS = 64
 
 _MAX_REPORTED = 1000
 _CLOSING_SECONDS = 5.0
@@ -61,7 +70,7 @@ class Egress:
         self._limits, self._tell = limits, listener
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._slots = threading.Semaphore(limits.max_network_connections)
+        self._slots = threading.Semaphore(MAX_NETWORK_CONNECTIONS)
         self._open: set[socket.socket] = set()
         self._threads: set[threading.Thread] = set()
         self._reports: list[Connection] = []
@@ -138,7 +147,7 @@ class Egress:
         try:
             way, _ = self._socket.accept()
             with way:
-                way.settimeout(self._limits.network_header_seconds)
+                way.settimeout(NETWORK_HEADER_SECONDS)
                 listener = _received(way)
                 self.hold(listener)
                 way.sendall(TAKEN)

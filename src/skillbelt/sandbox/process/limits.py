@@ -9,6 +9,9 @@ from functools import lru_cache
 
 from skillbelt.values import Limits
 
+# The usual soft limit of Linux, which programs expect.
+MAX_OPEN_FILES = 1024
+
 _ALLOWED = "allowed"
 FILE_SIZE_UNIT = 512  # what a POSIX shell counts file sizes in
 _MEMORY_UNIT = 1024
@@ -64,7 +67,7 @@ def shell_lines(limits: Limits) -> str:
         f"ulimit -H -t {_capped(cpu + CPU_GRACE_SECONDS, resource.RLIMIT_CPU, 1)}",
         f"ulimit -f {_capped(file_size, resource.RLIMIT_FSIZE, FILE_SIZE_UNIT)}",
         f"ulimit -d {_capped(data, resource.RLIMIT_DATA, _MEMORY_UNIT)}",
-        f"ulimit -n {_capped(limits.max_open_files, resource.RLIMIT_NOFILE, 1)}",
+        f"ulimit -n {_capped(MAX_OPEN_FILES, resource.RLIMIT_NOFILE, 1)}",
         # The letter differs: dash and ash, then bash.
         f"{{ ulimit -p {count} || ulimit -u {count}; }} 2>/dev/null",
     )
@@ -84,7 +87,7 @@ def _within(limits: Limits, tasks: int, hard: tuple[int, ...]) -> Bounds:
         (cpu, cpu + CPU_GRACE_SECONDS),
         (limits.max_written_file_bytes,) * 2,
         (limits.max_memory_bytes * _RESERVE,) * 2,
-        (limits.max_open_files,) * 2,
+        (MAX_OPEN_FILES,) * 2,
         (limits.max_processes + tasks,) * 2,
     )
     return tuple(
