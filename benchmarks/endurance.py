@@ -24,7 +24,9 @@ from skillbelt.errors import RunRefused
 from skillbelt.format.skill import Skill
 from skillbelt.running.background import Background
 from skillbelt.running.call import RunCall, RunResult
-from skillbelt.running.executor import Who, Workbench
+from skillbelt.running.executor import Workbench
+from skillbelt.running.following import Watch
+from skillbelt.running.run import Asker
 from skillbelt.sandbox.linux.cgroups import MOUNT
 from skillbelt.sandbox.protocol import Running
 from skillbelt.store import SessionKey
@@ -79,7 +81,7 @@ class Bench(NamedTuple):
     def call(self, command: str, **more: Any) -> RunCall:
         return RunCall(f": {self.mark}; {command}", env={"MARK": self.mark}, **more)
 
-    def run(self, command: str, who: Who, delay: float | None = None, **more: Any) -> RunResult:
+    def run(self, command: str, who: Asker, delay: float | None = None, **more: Any) -> RunResult:
         """One run; with a delay it is killed so many seconds after its start."""
         timers: list[threading.Timer] = []
 
@@ -89,14 +91,16 @@ class Bench(NamedTuple):
 
         started = kill_later if delay is not None else None
         try:
-            return self.workbench.run(self.skill, self.call(command, **more), who, None, started)
+            return self.workbench.run(
+                self.skill, self.call(command, **more), who, Watch(started=started)
+            )
         finally:
             for timer in timers:
                 timer.join()
 
 
-def who(number: int) -> Who:
-    return Who(SessionKey("endurance", "me", str(number % SESSIONS)), "user")
+def who(number: int) -> Asker:
+    return Asker(SessionKey("endurance", "me", str(number % SESSIONS)), "user")
 
 
 # --- many runs -----------------------------------------------------------------------------------

@@ -26,7 +26,8 @@ from skillbelt import Rule, Runtime
 from skillbelt.files.remove import remove_tree
 from skillbelt.format.skill import Skill
 from skillbelt.running.call import RunCall
-from skillbelt.running.executor import Who, Workbench
+from skillbelt.running.executor import Workbench
+from skillbelt.running.run import Asker
 from skillbelt.sandbox.linux import bubblewrap
 from skillbelt.sandbox.linux.identity import trusted_program
 from skillbelt.sandbox.protocol import Job
@@ -34,7 +35,7 @@ from skillbelt.store import SessionKey
 
 RUNS, MIXED_RUNS, TRIES = 200, 2_000, 200
 USER = 61_998  # nobody else's, so that what it leaves is seen
-WHO = Who(SessionKey("benchmark", "me", "one"), "user")
+WHO = Asker(SessionKey("benchmark", "me", "one"), "user")
 
 
 def workbench(folder: str) -> tuple[Workbench, Skill]:
@@ -77,8 +78,8 @@ def whole_run(folder: str, runs: int) -> Row:
     bench, skill = workbench(folder)
     call = RunCall(("true",))
     time.sleep(0.2)  # a skill that was just written is not staged for good
-    with bench.ready(skill, call, WHO) as ready:
-        job = ready.job
+    with bench.prepare(skill, call, WHO) as run:
+        job = run.job
         alone, whole = interleaved(
             runs, lambda: _bubblewrap(job), lambda: _checked(bench.run(skill, call, WHO).exit_code)
         )

@@ -8,12 +8,13 @@ from typing import Any
 from skillbelt import Answer, Pending, Rule, Runtime
 from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.running.call import RunCall, RunResult
-from skillbelt.running.executor import Who, Workbench
+from skillbelt.running.executor import Workbench
+from skillbelt.running.run import Asker
 from skillbelt.store import SessionKey
 from tests.tree import Tree
 
 KEY = SessionKey("app", "me", "one")
-ME = Who(KEY, "user", "coder")
+ME = Asker(KEY, "user", "coder")
 ALLOW = (Rule("*", "*", "allow"),)
 ASK_ALL = (Rule("*", "*", "ask"),)
 
@@ -54,7 +55,7 @@ class Bench:
     def run(
         self,
         command: str | tuple[str, ...],
-        who: Who = ME,
+        who: Asker = ME,
         bench: Workbench | None = None,
         **call: Any,
     ) -> RunResult:

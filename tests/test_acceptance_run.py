@@ -12,7 +12,7 @@ import pytest
 from skillbelt import Rule
 from skillbelt.errors import RunRefused, SkillNotFound
 from skillbelt.running.call import RunCall
-from skillbelt.running.executor import Who
+from skillbelt.running.run import Asker
 from skillbelt.store import SessionKey
 from tests.benches import GUARDING, SKILL, Bench, alive, need
 
@@ -345,7 +345,7 @@ def test_what_is_put_away_is_loaded_again_before_it_is_run(bench: Bench) -> None
 def test_a_name_that_leads_out_is_not_staged(bench: Bench, name: str) -> None:
     """Case 72."""
     skill = bench.runtime.get_skill(SKILL)._replace(name=name)
-    who = Who(SessionKey("skillbelt", "ada", "chat"), "user")
+    who = Asker(SessionKey("skillbelt", "ada", "chat"), "user")
     with pytest.raises(RunRefused, match="is no name for a skill"):
         bench.runtime.workbench.run(skill, RunCall("true"), who)
     assert {path.name for path in bench.tree.root.glob("**/evil")} == set()

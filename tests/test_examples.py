@@ -246,7 +246,7 @@ def test_text_stats_lists_what_is_repeated_most_first() -> None:
 def test_text_stats_refuses_what_is_no_text(script: str, stdin: str) -> None:
     done = run("text-stats", script, stdin=stdin)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("can not count: ")
+    assert done.stderr.startswith("cannot count: ")
 
 
 COUNTED = 'printed: {"characters": 19, "words": 6,'
@@ -322,10 +322,10 @@ def test_pdf_text_as_a_command_writes_pages_apart() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"path": "nothing.pdf"}, "nothing.pdf can not be read"),
+        ({"path": "nothing.pdf"}, "nothing.pdf cannot be read"),
         ({"path": SAMPLE, "pages": "3"}, "there is no page 3, there are 2"),
         ({"path": SAMPLE, "pages": "x"}, "'x' is not like 1-3,7"),
-        ({"path": __file__}, "can not be read"),
+        ({"path": __file__}, "cannot be read"),
         ({}, 'give an object with a "path"'),
     ],
 )

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
+from skillbelt.files.contain import FOLLOW_FILE, NEW_FILE
 from skillbelt.files.owners import folder_identity, stranger
 from skillbelt.files.private import make_folder
 from skillbelt.values import Diagnostic, Origin
@@ -23,8 +24,6 @@ FILE = "trust.json"
 _FORMAT = 1
 _MAX_BYTES = 4 * 2**20
 _MAX_URL_CHARS = 4_096
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PORTS = {"http": "80", "https": "443"}
 _KINDS = ("archive:", "index:", "well-known:", "url:", "mcp:")
 _REMEDY = "mend it or move it away, and add again what you trust with `skillbelt trust add`"
@@ -150,7 +149,7 @@ class Trust:
     def _look(self) -> None:
         """Read the file if it is another than last time."""
         try:
-            handle = os.open(self.path, _READ)
+            handle = os.open(self.path, FOLLOW_FILE)
         except OSError as error:
             missing = isinstance(error, FileNotFoundError | NotADirectoryError)
             self._forget("" if missing else f"can not be read: {error.strerror}")
@@ -198,7 +197,7 @@ class Trust:
         # One that a killed writer left; the lock says that none is at work.
         with suppress(FileNotFoundError):
             os.unlink(part)
-        handle = os.open(part, _NEW, 0o600)
+        handle = os.open(part, NEW_FILE, 0o600)
         try:
             with open(handle, "w", encoding="ascii") as file:
                 json.dump(document, file, indent=2)

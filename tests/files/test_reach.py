@@ -22,7 +22,7 @@ from skillbelt.discovery.fingerprint import fingerprint
 from skillbelt.discovery.reading import read_file, walk
 from skillbelt.errors import PathEscape, SkillbeltError
 from skillbelt.files import contain
-from skillbelt.files.reach import Fence, open_dir, open_file, read_handle
+from skillbelt.files.contain import Fence, open_dir, open_file, read_handle
 from skillbelt.format.skill import Skill
 from skillbelt.search.text import parts_of
 from skillbelt.values import Limits
@@ -108,7 +108,7 @@ def test_what_the_kernel_makes_up_is_no_file(tmp_path: Path, path: str) -> None:
     if not os.path.exists(path):
         pytest.fail(f"{path} is needed here")
     (tmp_path / "link").symlink_to(path)
-    with pytest.raises(OSError, match="kernel makes it up"):
+    with pytest.raises(OSError, match="kernel generates it"):
         open_file(str(tmp_path / "link"))
 
 
@@ -116,7 +116,7 @@ def test_a_python_without_ctypes_tells_them_apart_too(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ctypes", None)
-    monkeypatch.setattr("skillbelt.files.reach._known", {})
+    monkeypatch.setattr("skillbelt.files.contain._generated_devices", {})
     contain._openat2.cache_clear()
     try:
         assert given_by(place / "in/deep/a", place / "in") == b"a"

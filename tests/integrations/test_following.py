@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from skillbelt.integrations.following import Follower, followed, followed_sync
+from skillbelt.running.following import Watch
 from skillbelt.sandbox.protocol import Outcome
-from skillbelt.tools.schema import Watch
 from tests.bounds import bounds
 
 

@@ -12,7 +12,7 @@ from skillbelt.mcp.request_thread import MARK, Done, Output, Question, Work, rep
 from skillbelt.permission.gate import ASKER
 from skillbelt.permission.rules import Answer, Request
 from skillbelt.permission.waiting_store import Pending
-from skillbelt.tools.schema import Watch
+from skillbelt.running.following import Watch
 
 pytestmark = pytest.mark.anyio
 ASKED = Pending("1", Request("run", ("ls",)), 0.0)

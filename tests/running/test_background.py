@@ -25,7 +25,7 @@ from skillbelt.running.background import (
     Tail,
 )
 from skillbelt.running.call import RunCall
-from skillbelt.running.executor import Who
+from skillbelt.running.run import Asker
 from skillbelt.store import SessionKey
 from tests.bench import KEY, ME, Bench
 from tests.bounds import bounds
@@ -43,7 +43,7 @@ class Desk:
         self.workbench = self.bench.make()
         self.background = Background(self.workbench)
 
-    def start(self, command: str, who: Who = ME, **call: Any) -> str:
+    def start(self, command: str, who: Asker = ME, **call: Any) -> str:
         skill = self.bench.belt.get_skill("echo")
         return self.background.start(skill, RunCall(command, **call), who)
 
@@ -333,7 +333,7 @@ def test_so_many_runs_go_on_at_once_and_no_more(desk: Desk) -> None:
     assert len(set(ids)) == MAX_SESSION_RUNS
     with pytest.raises(RunRefused, match="end one of them first"):
         desk.start("cat")
-    desk.start("cat", Who(OTHER))
+    desk.start("cat", Asker(OTHER))
     desk.background.kill(KEY, ids[0])
     desk.start("cat")
 

@@ -19,7 +19,8 @@ from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.files.manifest import build_manifest
 from skillbelt.permission import command_lines
 from skillbelt.running.call import RunCall, RunResult
-from skillbelt.running.executor import Who
+from skillbelt.running.following import Watch
+from skillbelt.running.run import Asker
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.registry import choose
 from skillbelt.store import SessionKey
@@ -92,7 +93,7 @@ def test_whoever_listens_gets_the_output_while_it_comes(echo: Bench) -> None:
 
     call = RunCall("echo one; until test -e work/go; do sleep 0.01; done; echo two")
     with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(bench.run, echo.belt.get_skill("echo"), call, ME, listen)
+        done = pool.submit(bench.run, echo.belt.get_skill("echo"), call, ME, Watch(listen))
         assert first.wait(30)
         assert not done.done()
         with bench.workspace(KEY) as workspace:
@@ -279,8 +280,8 @@ def test_artifacts_belong_to_their_conversation_whatever_its_name(echo: Bench) -
     for key, text in ((mine, b"mine"), (other, b"other")):
         bench.artifacts(key).save("note.txt", text, "text/plain")
     inputs = [{"from": "artifact://note.txt", "to": "work/inputs/n"}]
-    assert echo.run("cat inputs/n", Who(mine), bench, inputs=inputs).stdout == "mine"
-    assert echo.run("cat inputs/n", Who(other), bench, inputs=inputs).stdout == "other"
+    assert echo.run("cat inputs/n", Asker(mine), bench, inputs=inputs).stdout == "mine"
+    assert echo.run("cat inputs/n", Asker(other), bench, inputs=inputs).stdout == "other"
 
 
 def test_files_are_saved_as_artifacts_byte_for_byte(echo: Bench) -> None:
@@ -449,7 +450,7 @@ def test_a_session_keeps_its_files_and_another_does_not_see_them(echo: Bench) ->
     bench = echo.make()
     echo.run("echo kept > work/a", bench=bench)
     assert echo.run("cat work/a", bench=bench).stdout == "kept\n"
-    other = Who(SessionKey("app", "me", "two"))
+    other = Asker(SessionKey("app", "me", "two"))
     assert echo.run("ls work; ls /workspace/..", other, bench).stdout.split()[0] == "inputs"
     assert echo.run("test -e work/a", other, bench).exit_code == 1
 
@@ -459,8 +460,8 @@ def test_a_warm_stage_is_used_again(echo: Bench) -> None:
     skill = echo.belt.get_skill("echo")
     time.sleep(0.15)  # a file that was just written may change again at the same time
     for reused in (False, True, True):
-        with bench.ready(skill, RunCall("true"), ME) as ready:
-            assert ready.staged.reused == reused
+        with bench.prepare(skill, RunCall("true"), ME) as run:
+            assert run.staged.reused == reused
 
 
 def test_a_run_that_left_nothing_leaves_no_folder(echo: Bench) -> None:
@@ -488,7 +489,7 @@ def test_many_runs_at_once_keep_their_results_apart(echo: Bench) -> None:
     bench = echo.make()
 
     def one(number: int) -> tuple[str, str]:
-        who = Who(SessionKey("app", "me", str(number % 3)))
+        who = Asker(SessionKey("app", "me", str(number % 3)))
         command = f"echo {number} > $RUN_DIR/n; cat $RUN_DIR/n"
         result = echo.run(command, who, bench, output_files=("$RUN_DIR/n",))
         return result.stdout, result.output_files[0].content

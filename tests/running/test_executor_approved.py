@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from skillbelt import Answer, Pending, PermissionDenied, Rule, RunRefused, Runtime
 from skillbelt.running.call import RunCall
-from skillbelt.running.executor import Who
 from skillbelt.running.facts import facts
+from skillbelt.running.run import Asker
 from skillbelt.sandbox.protocol import Job
 from skillbelt.sandbox.registry import sandboxes
 from skillbelt.store import SessionKey
@@ -32,7 +32,7 @@ COMMAND = "python3 scripts/report.py"
 FIRST, SECOND = "print('first')\n", "print('NEVER APPROVED')\n"
 ASK_RUNS = (Rule("*", "*", "allow"), Rule("run", "*", "ask"))
 DENY = (Rule("run", "*", "deny"),)
-WHO = Who(SessionKey("skillbelt", "ada", "chat"), "user")
+WHO = Asker(SessionKey("skillbelt", "ada", "chat"), "user")
 
 
 @pytest.fixture
@@ -201,11 +201,12 @@ def test_question_answer_start_and_log_have_one_hash(
         (echo.skill / "link").unlink(missing_ok=True)
         if link:
             (echo.skill / "link").symlink_to(link)
-        with bench.ready(echo.belt.get_skill("echo"), RunCall(COMMAND), WHO) as ready:
-            job: Job = ready.job
-            assert job.mounts[0].source == ready.staged.path
-            started.append(ready.staged.hash)
-            bench.finish(ready, bench.carry_out(echo.belt.get_skill("echo"), ready), WHO)
+        with bench.prepare(echo.belt.get_skill("echo"), RunCall(COMMAND), WHO) as run:
+            job: Job = run.job
+            assert job.mounts[0].source == run.staged.path
+            started.append(run.staged.hash)
+            bench.carry_out(run)
+            bench.finish(run)
     log = [one for one in echo.belt.gate.audit.read() if one.time >= begun]
     asked = [one.request.hash for one in echo.asked]
     assert asked == started

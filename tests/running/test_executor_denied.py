@@ -144,5 +144,5 @@ def test_files_of_the_skill_that_runs_and_of_none_are_inputs_as_before(echo: Ben
 @pytest.mark.parametrize("path", ["/proc/self/environ", "/proc/sys/kernel", "/sys/kernel"])
 def test_what_the_kernel_makes_up_is_no_input(echo: Bench, path: str) -> None:
     inputs = ({"from": f"host://{path}", "to": "work/inputs/a"},)
-    with pytest.raises(RunRefused, match="the kernel makes it up"):
+    with pytest.raises(RunRefused, match="the kernel generates it"):
         echo.run("true", inputs=inputs)

@@ -17,6 +17,7 @@ from skillbelt import PermissionDenied, Rule
 from skillbelt.cli.asking import question
 from skillbelt.errors import RunRefused
 from skillbelt.running.call import RunCall
+from skillbelt.running.following import Watch
 from skillbelt.running.questions import another
 from tests.bench import KEY, ME, Bench
 from tests.bounds import bounds
@@ -225,7 +226,7 @@ def test_what_comes_with_a_package_is_asked_for_and_an_answer_covers_no_more(
     assert bench.gate.ledger.remember(request)
     assert bench.gate.ledger.covering(request)
     part = request.patterns[:1]
-    fewer = another(request, "install", part, "", {"packages": list(part)})
+    fewer = another(request, "install", part, summary="", facts={"packages": list(part)})
     assert not bench.gate.ledger.covering(fewer)
 
 
@@ -307,7 +308,8 @@ def test_packages_that_nobody_uses_are_cleared_away_and_that_is_said(packages: B
         call, skill = RunCall(wait), packages.belt.get_skill("echo")
         # It declares what the script needs, whatever command it is.
         packages.write("requirements.txt", "greet\n")
-        done = pool.submit(packages.make().run, skill, call, ME, lambda *_: heard.set())
+        watch = Watch(lambda *_: heard.set())
+        done = pool.submit(packages.make().run, skill, call, ME, watch)
         assert heard.wait(30)
         in_use = bench.tidy(now=True)
         with bench.workspace(KEY) as workspace:

@@ -10,6 +10,7 @@ import pytest
 from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.running.background import Background
 from skillbelt.running.call import RunCall
+from skillbelt.running.following import Watch
 from tests.bench import KEY, ME, Bench
 from tests.tree import Tree
 
@@ -30,7 +31,8 @@ def test_whoever_listens_hears_the_name_of_a_secret(echo: Bench) -> None:
     """Attack 63. However the command prints it, and all that it prints beside it."""
     bench, heard = echo.make(), list[bytes]()
     call = RunCall(f"{IN_PIECES}; echo {SECRET} >&2", env=ENV)
-    result = bench.run(echo.belt.get_skill("echo"), call, ME, lambda _, data: heard.append(data))
+    watch = Watch(lambda _, data: heard.append(data))
+    result = bench.run(echo.belt.get_skill("echo"), call, ME, watch)
     assert b"".join(sorted(heard)) == b"".join(
         sorted((b"a ", b"[MY_TOKEN] b ", b"[MY_TOKEN]\n", b"s3cr"))
     )

@@ -21,8 +21,10 @@ from skillbelt import (
     SandboxUnavailable,
 )
 from skillbelt.format.skill import Skill
-from skillbelt.running.executor import Who, Workbench
+from skillbelt.running.executor import Workbench
+from skillbelt.running.following import Watch
 from skillbelt.running.json_call import MAX_VARIABLE_BYTES, Execution, ExitStatus, denied, execute
+from skillbelt.running.run import Asker
 from skillbelt.sandbox.registry import choose
 from skillbelt.store import SessionKey
 from tests.bounds import bounds
@@ -32,7 +34,7 @@ from tests.tree import Tree
 
 FOLDER = "project/.agents/skills/tool"
 ECHO = "import json, sys\njson.dump(json.load(sys.stdin), sys.stdout)\n"
-WHO = Who(SessionKey("tests", "somebody", "one"), "user")
+WHO = Asker(SessionKey("tests", "somebody", "one"), "user")
 RUN = Rule("run", "*", "allow")
 NODE = pytest.mark.skipif(not which("node", path="/usr/bin:/bin"), reason="needs Node.js")
 
@@ -229,7 +231,7 @@ def test_a_time_that_is_none_is_refused(make: Make, timeout_ms: object) -> None:
 def test_output_is_heard_while_it_runs(make: Make) -> None:
     heard: list[tuple[str, bytes]] = []
     kit = make({"scripts/run.py": "print('{}')"})
-    kit(listener=lambda stream, data: heard.append((stream, data)))
+    kit(watch=Watch(lambda stream, data: heard.append((stream, data))))
     assert heard == [("stdout", b"{}\n")]
 
 
@@ -496,7 +498,9 @@ for found in pkgutil.walk_packages(skillbelt.__path__, "skillbelt."):
 from skillbelt import Rule, Runtime, Skill
 from skillbelt.running.json_call import execute
 from skillbelt.store import SessionKey
-from skillbelt.running.executor import Who, Workbench
+from skillbelt.running.executor import Workbench
+from skillbelt.running.following import Watch
+from skillbelt.running.run import Asker
 Skill.from_text("---\\na: [\\n---\\n").frontmatter
 os.chdir("/")
 if os.getuid() == 0:
@@ -505,7 +509,7 @@ if os.getuid() == 0:
     os.setuid({USER})
 belt = Runtime(sys.argv[1], rules=[Rule("run", "*", "allow")])
 bench = Workbench(belt.settings, belt.gate, belt.get_skill)
-who = Who(SessionKey("tests", "somebody", "one"), "user")
+who = Asker(SessionKey("tests", "somebody", "one"), "user")
 done = [execute(bench, belt.get_skill(name), who=who).document() for name in sys.argv[2:]]
 json.dump(done, sys.stdout)
 """

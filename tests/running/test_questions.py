@@ -12,7 +12,9 @@ import pytest
 
 from skillbelt import Answer, Pending, PermissionDenied, Request, Rule
 from skillbelt.errors import RunRefused
-from tests.bench import Bench
+from skillbelt.running.call import RunCall
+from skillbelt.running.questions import call_facts
+from tests.bench import ME, Bench
 from tests.tree import Tree
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
@@ -233,6 +235,25 @@ def test_whoever_is_asked_is_given_every_fact(echo: Bench) -> None:
     assert given["files"] == [f"{project}/data/a.txt", f"{project}/data/b/c.txt"]
     assert (given["to"], given["mode"], given["bytes"]) == ("work/data", "copy", 2)
     assert "hunter2" not in repr(request)
+
+
+def facts_of(echo: Bench, **call: Any) -> dict[str, object]:
+    skill = echo.belt.get_skill("echo")
+    with echo.make().prepare(skill, RunCall("ls", **call), ME) as run:
+        return call_facts(run, {})
+
+
+def test_facts_that_say_nothing_are_left_out(echo: Bench) -> None:
+    echo.make()
+    facts = facts_of(echo)
+    assert facts.pop("sandbox")
+    assert facts == {"command": "ls", "cwd": ""}
+
+
+def test_an_editor_that_writes_nothing_is_a_fact(echo: Bench) -> None:
+    echo.make()
+    made = [facts_of(echo, editor_text=text) for text in (None, "", "x")]
+    assert all(one not in made[:at] for at, one in enumerate(made))
 
 
 def test_what_is_remembered_says_the_command_in_words(echo: Bench) -> None:

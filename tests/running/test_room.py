@@ -11,7 +11,8 @@ import pytest
 
 from skillbelt.errors import RunRefused
 from skillbelt.running import room
-from skillbelt.running.executor import Who, Workbench
+from skillbelt.running.executor import Workbench
+from skillbelt.running.run import Asker
 from skillbelt.sandbox.process.usage import Space
 from tests.bench import KEY, Bench
 from tests.tree import Tree
@@ -78,7 +79,7 @@ def test_there_is_room_again_when_it_is_freed_or_the_limit_raised(echo: Bench) -
 
 def test_a_run_of_no_conversation_is_not_concerned(echo: Bench) -> None:
     bench = echo.make(**LIMITS)
-    once = Who(KEY, "user", "coder", once="whole")
+    once = Asker(KEY, "user", "coder", once="whole")
     for _ in range(2):
         result = echo.run("head -c 9000000 /dev/urandom > $WORK_DIR/x", once, bench)
         assert result.limits_hit == ("max_workspace_bytes",)

@@ -11,10 +11,11 @@ from typing import NamedTuple
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.running.call import RunCall
-from skillbelt.running.executor import Who
+from skillbelt.running.following import Watch
+from skillbelt.running.run import Asker
 from skillbelt.runtime.session import RuntimeSession
 from skillbelt.tools.handlers import failed
-from skillbelt.tools.schema import ToolResult, Watch
+from skillbelt.tools.schema import ToolResult
 
 _FENCE = re.compile(r"(`{3,}|~{3,})(\w*)")
 _PROGRAMS = {
@@ -68,9 +69,9 @@ def scratch() -> Skill:
 def run(session: RuntimeSession, block: Block, watch: Watch) -> ToolResult:
     """What the code gives, once it is allowed; a refusal is a result."""
     own = session.session
-    who = Who(own.key, "model", own.agent, session.gate)
+    who = Asker(own.key, "model", own.agent, session.gate)
     try:
-        result = session.shelf.workbench.run(scratch(), block.call, who, *watch)
+        result = session.shelf.workbench.run(scratch(), block.call, who, watch)
     except SkillbeltError as error:
         return failed(str(error))
     said = [result.stdout, result.stderr, f"(exit code {result.exit_code})"]

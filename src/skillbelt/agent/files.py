@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError
+from skillbelt.files.contain import FOLLOW_FILE
 from skillbelt.permission.rules import Rule
 from skillbelt.text import one_line, xml
 from skillbelt.values import Limits
@@ -33,7 +34,7 @@ def attached(paths: Iterable[str | os.PathLike[str]], limits: Limits) -> list[At
 def _attached(path: str, most: int) -> Attached:
     try:
         # Not waiting for what is no file: a pipe that nobody writes to would never open.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, FOLLOW_FILE)
         with open(handle, "rb") as file:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):

@@ -18,6 +18,9 @@ from skillbelt.permission.gate import session_id
 from skillbelt.store import SessionKey
 from skillbelt.tools.schema import ToolResult, check_arguments
 
+# Skills with `context: fork` inside each other; deeper ones are loops.
+MAX_FORK_DEPTH = 3
+
 FORK = "fork"
 _LOADING = {"skill": "name", "skill_load": "skill"}  # the tools that load, and what names the skill
 

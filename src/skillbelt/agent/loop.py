@@ -43,12 +43,13 @@ from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.permission.gate import session_id
+from skillbelt.running.following import Watch
 from skillbelt.runtime.session import Command
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
 from skillbelt.tools.handlers import failed
-from skillbelt.tools.schema import Tool, ToolResult, Watch
+from skillbelt.tools.schema import Tool, ToolResult
 
 # Answers of a model for one message, forks included: bounds what a loop can cost.
 MAX_RUN_STEPS = 200

@@ -20,11 +20,12 @@ from skillbelt.agent.tool_results import Own
 from skillbelt.conversation.messages import FOOTER, Message
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
-from skillbelt.running.executor import Who
+from skillbelt.running.following import Watch
 from skillbelt.running.json_call import Execution, detect, execute
+from skillbelt.running.run import Asker
 from skillbelt.text import one_line, shorten
 from skillbelt.tools.handlers import failed
-from skillbelt.tools.schema import Tool, ToolResult, Watch
+from skillbelt.tools.schema import Tool, ToolResult
 
 HONEST = "No language model was used."
 EXECUTE = "execute_skill"
@@ -107,7 +108,7 @@ class Offline:
         skill = place.agent.runtime.get_skill(str(arguments["skill"]))
         question = place.question()
         files = [str(path) for path in question.get("files") or ()]
-        who = Who(place.key, "user", place.agent.name, session.gate)
+        who = Asker(place.key, "user", place.agent.name, session.gate)
         given = _input(question, place)
         try:
             done = execute(
@@ -117,8 +118,7 @@ class Offline:
                 who=who,
                 inputs=[{"from": f"host://{path}"} for path in files],
                 arguments=[_inside(path) for path in files] if arguments["takes_files"] else (),
-                listener=watch.listener,
-                started=watch.started,
+                watch=watch,
             )
         except SkillbeltError as error:
             return failed(str(error))._replace(data={"refused": error.exit_code})

@@ -36,9 +36,10 @@ from skillbelt.agent.tool_results import Own
 from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError
 from skillbelt.permission.rules import Answer, Rule
+from skillbelt.running.following import Watch
 from skillbelt.runtime.runtime import APP
 from skillbelt.store import SessionKey, Store
-from skillbelt.tools.schema import Tool, ToolResult, Watch
+from skillbelt.tools.schema import Tool, ToolResult
 
 _Given = ParamSpec("_Given")
 _BUSY = "another run goes on in this session; wait for its end, or end it"

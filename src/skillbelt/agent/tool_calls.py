@@ -13,10 +13,10 @@ from skillbelt.agent.models import Called, is_deep
 from skillbelt.agent.stream import Listening, begun, settled
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Desk, Pending
+from skillbelt.running.following import Watch
 from skillbelt.running.secrets import redacted, secrets_of
 from skillbelt.sandbox.protocol import Running, Stream
 from skillbelt.tools.definitions import Schema
-from skillbelt.tools.schema import Watch
 
 _FAULTS, _CHOICES = 5, 20  # that are told
 _DEEP = (

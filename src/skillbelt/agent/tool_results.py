@@ -15,11 +15,12 @@ from skillbelt.agent.transaction import Page
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.running.background import MAX_SESSION_RUNS
+from skillbelt.running.following import Watch
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
 from skillbelt.tools.handlers import failed, shown
-from skillbelt.tools.schema import Tool, ToolResult, Watch
+from skillbelt.tools.schema import Tool, ToolResult
 
 # Calls of one answer; the model gets an error for the others.
 MAX_ANSWER_CALLS = 64

@@ -30,12 +30,12 @@ from skillbelt.artifacts.protocol import (
     owners,
 )
 from skillbelt.errors import ArtifactError
+from skillbelt.files.contain import FOLLOW_FOLDER, NEW_FILE
 from skillbelt.files.private import make_folder
 from skillbelt.store.protocol import SessionKey
 
 # After so long, what was begun and not finished was left by a process that died.
 _STALE_SECONDS = 24 * 3600.0
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class DiskArtifacts:
@@ -172,7 +172,7 @@ class DiskArtifacts:
             _unlink(f"{folder}/{number}.data")
             return
         with self._part() as part:
-            os.close(os.open(part, _NEW, 0o600))
+            os.close(os.open(part, NEW_FILE, 0o600))
             os.rename(part, f"{folder}/{number}.data")
 
     def _place(self, key: SessionKey, name: str) -> str:
@@ -199,7 +199,7 @@ def _reported(what: str) -> Iterator[None]:
 def _write(path: str, data: Iterator[bytes]) -> tuple[str, int]:
     """The hash and the size of what is now on the disk."""
     hashed, size = hashlib.sha256(), 0
-    with open(os.open(path, _NEW, 0o600), "wb", buffering=0) as file:
+    with open(os.open(path, NEW_FILE, 0o600), "wb", buffering=0) as file:
         for chunk in data:
             hashed.update(chunk)
             size += len(chunk)
@@ -291,7 +291,7 @@ def _make_folder(path: str) -> None:
 
 
 def _sync_folder(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    handle = os.open(path, FOLLOW_FOLDER)
     try:
         os.fsync(handle)
     finally:

@@ -12,13 +12,11 @@ from typing import NamedTuple
 from skillbelt.check.fix import mend
 from skillbelt.check.rules import finding
 from skillbelt.errors import PathEscape
-from skillbelt.files.contain import create_beneath, open_beneath
-from skillbelt.files.reach import open_dir, read_handle
+from skillbelt.files.contain import READ_FILE, create_beneath, open_beneath, open_dir, read_handle
 from skillbelt.format.frontmatter import MAX_CHECKED_BYTES
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
 _LIMITS = Limits()
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Fixed(NamedTuple):
@@ -83,7 +81,7 @@ def _fixed(folder: int, path: str, dry_run: bool, limits: Limits) -> Fixed:
 
 def _read(folder: int, name: str, most: int) -> bytes:
     """The beginning of a regular file; PathEscape for a link, OSError for all else."""
-    handle = open_beneath(folder, name, _READ)
+    handle = open_beneath(folder, name, READ_FILE)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise OSError(errno.EINVAL, "not a regular file", name)

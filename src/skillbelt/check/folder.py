@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from skillbelt.check.rules import finding
 from skillbelt.errors import PathEscape
-from skillbelt.files.contain import inside
+from skillbelt.files.contain import inside, open_file, read_handle
 from skillbelt.files.manifest import MAX_ENTRY_DEPTH, MAX_MANIFEST_FILES
-from skillbelt.files.reach import open_file, read_handle
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"})

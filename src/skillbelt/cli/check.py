@@ -16,7 +16,7 @@ from skillbelt.check.rules import finding, harden
 from skillbelt.cli.output import diagnostics_json, print_json, say
 from skillbelt.discovery.clients import fence_of, local_roots
 from skillbelt.discovery.scan import rules
-from skillbelt.discovery.sources.folder import Pulse, Walker
+from skillbelt.discovery.sources.folder import Walker, WalkProgress
 from skillbelt.errors import ConfigError
 from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
@@ -111,7 +111,7 @@ def _named(path: str, settings: Settings) -> Targets:
 def _below(folder: str, settings: Settings) -> Targets:
     """Every skill in the folder, also those whose file is spelled wrongly."""
     how = rules(settings)._replace(loose_file_name=True, fence=fence_of(folder, settings))
-    walker = Walker(folder, how, Pulse())
+    walker = Walker(folder, how, WalkProgress())
     walker.walk()
     files = tuple(found.location for found in walker.found)
     said = [_graded(one) for one in walker.diagnostics if one.path not in files]

@@ -10,6 +10,7 @@ from skillbelt.cli.live import Live
 from skillbelt.cli.output import SANDBOX_HELP, SESSION_HELP, open_catalog, print_json
 from skillbelt.cli.run import TIMED_OUT, open_workbench, tell_end, whose
 from skillbelt.errors import ConfigError, PermissionDenied
+from skillbelt.running.following import Watch
 from skillbelt.running.json_call import Execution, denied, execute
 from skillbelt.text import one_line, shorten
 
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
                 who=whose(args),
                 script=args.script,
                 timeout_ms=args.timeout_ms,
-                listener=None if args.json else live,
+                watch=Watch(None if args.json else live),
             )
     except PermissionDenied as error:
         if args.json:

@@ -22,7 +22,9 @@ from skillbelt.cli.output import (
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
 from skillbelt.running.call import RunCall, RunResult
-from skillbelt.running.executor import Who, Workbench
+from skillbelt.running.executor import Workbench
+from skillbelt.running.following import Watch
+from skillbelt.running.run import Asker
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
@@ -87,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     call = _call(args, MAX_STDIN_BYTES)
     who = whose(args)
     with Live() as live, open_workbench(catalog, args, live) as bench:
-        result = bench.run(skill, call, who, None if args.json else live)
+        result = bench.run(skill, call, who, Watch(None if args.json else live))
     if args.json:
         print_json(result.document())
     else:
@@ -95,13 +97,13 @@ def run(args: argparse.Namespace) -> int:
     return _exit_code(result, args)
 
 
-def whose(args: argparse.Namespace) -> Who:
+def whose(args: argparse.Namespace) -> Asker:
     """Whose run it is: of the conversation that is named, or of none."""
     if args.session is not None and not args.session.strip():
         raise ConfigError("--session takes the name of a conversation, such as report-1")
     if args.session is None:
-        return Who(SessionKey(*CLI_SESSION), "user", once="whole" if args.json else "named")
-    return Who(SessionKey(*CLI_SESSION[:2], args.session), "user")
+        return Asker(SessionKey(*CLI_SESSION), "user", once="whole" if args.json else "named")
+    return Asker(SessionKey(*CLI_SESSION[:2], args.session), "user")
 
 
 def open_workbench(catalog: Catalog, args: argparse.Namespace, live: Live) -> Workbench:

@@ -11,13 +11,17 @@ from typing import NamedTuple
 
 from skillbelt.disclosure.excerpt import head, line_count, pages
 from skillbelt.errors import FileUnreadable, PathEscape
-from skillbelt.files.contain import create_beneath, open_beneath, open_folder
+from skillbelt.files.contain import (
+    READ_FILE,
+    create_beneath,
+    open_beneath,
+    open_folder,
+    read_handle,
+)
 from skillbelt.files.private import make_folder
-from skillbelt.files.reach import read_handle
 from skillbelt.values import Limits
 
 _NAME = re.compile(r"[0-9a-f]{64}\.txt")
-_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_BYTES = 2**30
 _MOST_CHARS = Limits().max_resource_excerpt_chars
 
@@ -64,7 +68,7 @@ class Storage:
         try:
             folder = open_folder(self.folder)
             try:
-                data = read_handle(open_beneath(folder, name, _READ_FLAGS), _MOST_BYTES)
+                data = read_handle(open_beneath(folder, name, READ_FILE), _MOST_BYTES)
             finally:
                 os.close(folder)
         except OSError as error:

@@ -1,6 +1,6 @@
 """The files of skills that another MCP server serves: fetched when they are read, verified always.
 
-An entry that the server listed is held for as long as the skill is in the catalogue. A file that it
+An entry that the server listed stays cached while the skill is in the catalogue. A file that it
 does not name, or that is not what it says, is not given.
 """
 
@@ -15,11 +15,10 @@ from functools import lru_cache
 from typing import Any
 
 from skillbelt.discovery.sources.cache import ENTRIES
-from skillbelt.discovery.sources.mcp import BLOBS, fetch
-from skillbelt.discovery.sources.mcp_entries import Entry, Listed, held
-from skillbelt.discovery.sources.remote import SERVERS
+from skillbelt.discovery.sources.mcp import BLOBS, McpFile, McpSkill, fetch, parse_record
+from skillbelt.discovery.sources.pull import SERVERS
 from skillbelt.errors import FileTooLarge, FileUnreadable, SourceError
-from skillbelt.files.contain import create_beneath, open_folder
+from skillbelt.files.contain import NEW_FILE, create_beneath, open_folder
 from skillbelt.files.manifest import hash_of, kind_of
 from skillbelt.format.frontmatter import written
 from skillbelt.format.skill import Skill
@@ -80,7 +79,7 @@ def _fill(place: str, files: Iterable[tuple[str, bytes]]) -> None:
         os.close(handle)
 
 
-def _brought(skill: Skill, entry: Entry, paths: Iterable[str]) -> list[bytes]:
+def _brought(skill: Skill, entry: McpSkill, paths: Iterable[str]) -> list[bytes]:
     """The files, from the cache or from their server."""
     wanted = {path: entry.files[path] for path in paths}
     found = {path: data for path, one in wanted.items() if (data := _kept(skill, one)) is not None}
@@ -93,7 +92,7 @@ def _brought(skill: Skill, entry: Entry, paths: Iterable[str]) -> list[bytes]:
     return [found[path] for path in wanted]
 
 
-def _fetched(skill: Skill, missing: dict[str, Listed]) -> dict[str, bytes]:
+def _fetched(skill: Skill, missing: dict[str, McpFile]) -> dict[str, bytes]:
     first = next(iter(missing))
     job = SERVERS.get(os.path.dirname(_generation(skill)))
     if job is None or job.offline:
@@ -101,12 +100,12 @@ def _fetched(skill: Skill, missing: dict[str, Listed]) -> dict[str, bytes]:
         raise FileUnreadable(first, reason)
     try:
         wanted = [(one.uri, one.size) for one in missing.values()]
-        return fetch(job.url, job.limits, wanted, job.door())
+        return fetch(job.url, job.limits, wanted, job.allowed_hosts())
     except SourceError as error:
         raise FileUnreadable(first, f"can not be fetched: {error.reason}") from error
 
 
-def _verified(entry: Entry, path: str, listed: Listed, data: bytes) -> bytes:
+def _verified(entry: McpSkill, path: str, listed: McpFile, data: bytes) -> bytes:
     if len(data) != listed.size or hashlib.sha256(data).hexdigest() != listed.sha256:
         reason = "is not what its server listed; `skillbelt refresh` asks for the list again"
         raise FileUnreadable(path, reason)
@@ -115,7 +114,7 @@ def _verified(entry: Entry, path: str, listed: Listed, data: bytes) -> bytes:
     return data
 
 
-def _says(data: bytes, entry: Entry) -> bool:
+def _says(data: bytes, entry: McpSkill) -> bool:
     """Whether the frontmatter is the one listed; servers type values by either version of YAML."""
     return any(written(data, core=core) == entry.frontmatter for core in (True, False))
 
@@ -128,9 +127,9 @@ def _generation(skill: Skill) -> str:
     return os.path.dirname(os.path.dirname(os.path.dirname(skill.dir)))
 
 
-def _entry(skill: Skill) -> Entry:
+def _entry(skill: Skill) -> McpSkill:
     name = os.path.basename(os.path.dirname(skill.dir))
-    entry = held(_records(_generation(skill)).get(name))
+    entry = parse_record(_records(_generation(skill)).get(name))
     if entry is None:
         raise FileUnreadable(SKILL_FILE, "is not listed by its server any more")
     return entry
@@ -147,7 +146,7 @@ def _records(generation: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _kept(skill: Skill, listed: Listed) -> bytes | None:
+def _kept(skill: Skill, listed: McpFile) -> bytes | None:
     """The file as it was fetched before, if those are the very bytes."""
     path = os.path.join(_generation(skill), BLOBS, listed.sha256)
     try:
@@ -162,12 +161,12 @@ def _kept(skill: Skill, listed: Listed) -> bytes | None:
     return None
 
 
-def _keep(skill: Skill, listed: Listed, data: bytes) -> None:
+def _keep(skill: Skill, listed: McpFile, data: bytes) -> None:
     """A disk that is full is no reason not to read a file."""
     folder = os.path.join(_generation(skill), BLOBS)
     part = os.path.join(folder, f"new-{os.urandom(8).hex()}")
     with suppress(OSError):
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        handle = os.open(part, NEW_FILE, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
         os.rename(part, os.path.join(folder, listed.sha256))

@@ -12,17 +12,20 @@ from collections.abc import Iterator
 from itertools import islice
 
 from skillbelt.errors import FileTooLarge, FileTypeRefused, FileUnreadable, PathEscape
-from skillbelt.files import reach
-from skillbelt.files.contain import check_relative, open_beneath
+from skillbelt.files import contain
+from skillbelt.files.contain import (
+    FOLLOW_FILE,
+    READ_FOLDER,
+    check_relative,
+    open_beneath,
+    read_handle,
+)
 from skillbelt.files.manifest import MAX_ENTRY_DEPTH, MAX_MANIFEST_FILES, SKIPPED
-from skillbelt.files.reach import read_handle
 from skillbelt.format.skill import Skill
 from skillbelt.values import Limits
 
 _LIMITS = Limits()
 # A pipe that lies there is not waited for, a terminal not taken.
-_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_file(skill: Skill, path: str, most: int) -> bytes:
@@ -48,10 +51,10 @@ def open_file(skill: Skill, path: str) -> int:
     The SKILL.md itself is opened as discovery opens it: it may be a link, as far as the fence goes.
     """
     if path == os.path.basename(skill.location) and os.path.isabs(skill.location):
-        return reach.open_file(skill.location, skill.fence)
+        return contain.open_file(skill.location, skill.fence)
     folder = _folder(skill)
     try:
-        return open_beneath(folder, path, _READ_FLAGS)
+        return open_beneath(folder, path, FOLLOW_FILE)
     finally:
         os.close(folder)
 
@@ -96,7 +99,7 @@ def walk(skill: Skill, limits: Limits = _LIMITS) -> Iterator[str]:
 def _folder(skill: Skill) -> int:
     if not os.path.isabs(skill.location):
         raise FileUnreadable(skill.location, "the skill was made from text and has no files")
-    return reach.open_dir(skill.dir, skill.fence)
+    return contain.open_dir(skill.dir, skill.fence)
 
 
 def _checked(handle: int, path: str, most: int) -> bytes:
@@ -126,7 +129,7 @@ def _why(skill: Skill, path: str, error: OSError) -> str:
 def _entries(root: int, below: str, most: int) -> list[tuple[str, bool]]:
     """Names in a folder below the root, and whether each is a folder itself; links left out."""
     try:
-        handle = open_beneath(root, below.rstrip("/") or ".", _FOLDER_FLAGS)
+        handle = open_beneath(root, below.rstrip("/") or ".", READ_FOLDER)
     except (OSError, PathEscape):
         return []
     try:

@@ -12,14 +12,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.discovery.clients import Root
 from skillbelt.discovery.index import Entry, Index, Row
-from skillbelt.discovery.sources.folder import LARGEST, Found, Pulse, Rules, Walker, link_outside
+from skillbelt.discovery.sources.folder import (
+    LARGEST,
+    Found,
+    Walker,
+    WalkProgress,
+    WalkRules,
+    link_outside,
+)
 from skillbelt.errors import PathEscape
 from skillbelt.format.skill import Skill
 from skillbelt.settings import Settings
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKILL_FILE, SKIPPED, USER, Diagnostic, Limits
 
 if TYPE_CHECKING:
-    from skillbelt.files.reach import Fence
+    from skillbelt.files.contain import Fence
     from skillbelt.trust import Trust
 
 # A root that does not answer, such as a dead network mount, is left out after this.
@@ -67,7 +74,7 @@ class _Worker(threading.Thread):
     def __init__(self, roots: Sequence[Root], settings: Settings, index: Index) -> None:
         super().__init__(name="skillbelt-scan", daemon=True)
         self._roots, self._settings, self._index = roots, settings, index
-        self._pulse, self._judge = Pulse(), _Judge(settings)
+        self._pulse, self._judge = WalkProgress(), _Judge(settings)
         self._results: list[Scan] = []
         self._failure: BaseException | None = None
 
@@ -112,7 +119,9 @@ def _stalled(root: Root, path: str, patience: float) -> Scan:
     return Scan(root, exists=True, diagnostics=(problem,), stalled=True)
 
 
-def _scan_root(root: Root, settings: Settings, index: Index, pulse: Pulse, judge: "_Judge") -> Scan:
+def _scan_root(
+    root: Root, settings: Settings, index: Index, pulse: WalkProgress, judge: "_Judge"
+) -> Scan:
     pulse.beat(root.path)
     how = rules(settings)._replace(collection=bool(root.client), fence=root.fence)
     walker = Walker(root.path, how, pulse)
@@ -146,9 +155,9 @@ def _scan_root(root: Root, settings: Settings, index: Index, pulse: Pulse, judge
     )
 
 
-def rules(settings: Settings) -> Rules:
+def rules(settings: Settings) -> WalkRules:
     """How the settings want folders to be walked."""
-    return Rules(
+    return WalkRules(
         limits=settings.limits,
         follow_symlinks=settings.follow_symlinks,
         nested=settings.nested,
@@ -207,7 +216,7 @@ class _Judge:
 class _Reader:
     """Turns what a walk found into skills, reading only what changed."""
 
-    def __init__(self, root: Root, settings: Settings, pulse: Pulse, trusted: bool) -> None:
+    def __init__(self, root: Root, settings: Settings, pulse: WalkProgress, trusted: bool) -> None:
         self._root, self._pulse, self._trusted = root, pulse, trusted
         self._limits: Limits = settings.limits
         self._derive = not settings.strict
@@ -244,10 +253,10 @@ class _Reader:
         self._add(found, entry, said)
 
     def _read(self, found: Found, folder: str, policy_ns: int) -> Entry | None:
-        from skillbelt.files import reach
+        from skillbelt.files.contain import Fence
         from skillbelt.format import head
 
-        fence = self._fence = self._fence or reach.Fence(self._root.fence)
+        fence = self._fence = self._fence or Fence(self._root.fence)
         try:
             data = head.read_head(found.location, self._limits, fence)
         except PathEscape as escape:

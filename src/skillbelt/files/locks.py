@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 
-_EXCLUSIVE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-_SHARED = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+from skillbelt.files.contain import LOCK_FILE, READ_FILE
+
 _SHORT_SECONDS, _SHORT_PAUSE_SECONDS = 30.0, 0.002
 _LONG_PAUSE_SECONDS = 0.05
 
@@ -17,7 +17,7 @@ _LONG_PAUSE_SECONDS = 0.05
 def hold(path: str, operation: int) -> int:
     """A handle of the locked file; BlockingIOError when it is not to be waited for and taken."""
     while True:
-        handle = os.open(path, _EXCLUSIVE, 0o600)
+        handle = os.open(path, LOCK_FILE, 0o600)
         try:
             fcntl.flock(handle, operation)
             if _is_at(handle, path):
@@ -64,7 +64,7 @@ def _taken(path: str) -> int | None:
 @contextmanager
 def locked(path: str, *, shared: bool = False) -> Iterator[None]:
     """Alone (or with other readers) among all processes and threads; OSError after 30 seconds."""
-    handle = os.open(path, _SHARED if shared else _EXCLUSIVE, 0o600)
+    handle = os.open(path, READ_FILE if shared else LOCK_FILE, 0o600)
     operation = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     until = monotonic() + _SHORT_SECONDS
     try:

@@ -8,8 +8,7 @@ import stat
 from collections.abc import Iterator
 
 from skillbelt.errors import PathEscape
-from skillbelt.files.contain import open_beneath
-from skillbelt.files.reach import open_dir, open_file
+from skillbelt.files.contain import READ_FILE, READ_FOLDER, open_beneath, open_dir, open_file
 from skillbelt.values import SKILL_FILE, Diagnostic, FileEntry, Limits, Manifest
 
 # Entries of one skill's folder; hashing more would hold up every run.
@@ -22,8 +21,6 @@ MAX_ENTRY_DEPTH = 32
 SKIPPED = frozenset((".git", "node_modules", "__pycache__"))
 _SKILL_FILE = SKILL_FILE.upper()
 _CHUNK = 2**20
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SNIFFED = 4096
 _ZIP = "application/zip"
 _MAGIC = (
@@ -147,7 +144,7 @@ class _Tree:
     def _listed(self, below: str) -> list[tuple[str, str]]:
         """The names in a folder, sorted, and what each is."""
         try:
-            handle = open_beneath(self._top, below.rstrip("/") or ".", _FOLDER)
+            handle = open_beneath(self._top, below.rstrip("/") or ".", READ_FOLDER)
             try:
                 with os.scandir(handle) as listing:
                     return sorted((entry.name, _kind(entry)) for entry in listing)
@@ -179,7 +176,7 @@ class _Tree:
     def _open(self, path: str, full: str) -> int:
         if is_skill_file(path) and os.path.islink(full):
             return open_file(full, self._fence)
-        return open_beneath(self._top, path, _READ)
+        return open_beneath(self._top, path, READ_FILE)
 
 
 def is_skill_file(path: str) -> bool:

@@ -11,8 +11,7 @@ import os
 import stat
 from contextlib import suppress
 
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+from skillbelt.files.contain import FOLLOW_FOLDER, NEW_FILE_TO_READ
 
 
 def make_folder(path: str) -> None:
@@ -40,7 +39,7 @@ def make_folder(path: str) -> None:
 def create_file(path: str) -> None:
     """See that there is a file, which nobody else can read if it is made now."""
     with suppress(FileExistsError):
-        os.close(os.open(path, _NEW, 0o600))
+        os.close(os.open(path, NEW_FILE_TO_READ, 0o600))
 
 
 def _make(path: str) -> None:
@@ -53,7 +52,7 @@ def _make(path: str) -> None:
 
 
 def _mend(path: str) -> None:
-    handle = os.open(path, _FOLDER)
+    handle = os.open(path, FOLLOW_FOLDER)
     try:
         info = os.fstat(handle)
         if info.st_uid != os.geteuid():

@@ -15,10 +15,9 @@ from functools import partial
 from itertools import count
 from time import monotonic
 
-from skillbelt.files.contain import set_folder_mode
+from skillbelt.files.contain import FOLLOW_FOLDER, READ_FOLDER, set_folder_mode
 
 GONE = ".gone-"  # what is being removed
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _AT_A_TIME = 1000
 _MOST_LEFT = 100  # of what can not be removed, so many are named
 
@@ -26,14 +25,14 @@ _MOST_LEFT = 100  # of what can not be removed, so many are named
 def open_anyhow(dir_fd: int, name: str) -> int:
     """A handle of a folder of ours whatever its mode, which becomes 0700 where it hid something."""
     try:
-        handle = os.open(name, _FOLDER, dir_fd=dir_fd)
+        handle = os.open(name, READ_FOLDER, dir_fd=dir_fd)
         if os.geteuid() == 0 or os.fstat(handle).st_mode & 0o700 == 0o700:
             return handle
         os.close(handle)
     except PermissionError:
         pass
     set_folder_mode(dir_fd, name, 0o700)
-    return os.open(name, _FOLDER, dir_fd=dir_fd)
+    return os.open(name, READ_FOLDER, dir_fd=dir_fd)
 
 
 def remove_tree(path: str, *, seconds: float = 600.0) -> tuple[str, ...]:
@@ -45,7 +44,7 @@ def remove_tree(path: str, *, seconds: float = 600.0) -> tuple[str, ...]:
     tree that is still being filled takes.
     """
     parent, name = os.path.split(os.path.abspath(path))
-    holder = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    holder = os.open(parent, FOLLOW_FOLDER)
     try:
         return _remove(holder, name, seconds)
     finally:

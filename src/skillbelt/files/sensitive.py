@@ -5,10 +5,8 @@ None of them is taken from the project unasked. A file that is not recognised is
 
 from __future__ import annotations
 
-import os
 import posixpath
 from fnmatch import fnmatchcase
-from functools import lru_cache
 
 # Folders whose whole content is somebody's access or history.
 _PRIVATE = """
@@ -39,36 +37,6 @@ def looks_secret(path: str, head: bytes = b"") -> bool:
     if any(fnmatchcase(name, pattern) for pattern in _HARMLESS):
         return False
     return any(fnmatchcase(name, pattern) for pattern in _PATTERNS) or _is_key(head)
-
-
-@lru_cache(maxsize=256)
-def secret_files(folder: str, mark: str) -> tuple[str, ...]:
-    """Those of the files below a folder that look so, by their paths in it, sorted.
-
-    `mark` stands for what the folder holds: for the same one it is not looked at again.
-    """
-    found = []
-    for top, folders, files in os.walk(folder):
-        folders.sort()
-        for name in files:
-            path = os.path.join(top, name)
-            relative = os.path.relpath(path, folder)
-            if looks_secret(relative) or looks_secret(relative, _head(path)):
-                found.append(relative)
-    return tuple(sorted(found))
-
-
-def _head(path: str) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(handle, HEAD_BYTES)
-    except OSError:
-        return b""
-    finally:
-        os.close(handle)
 
 
 def _is_key(head: bytes) -> bool:

@@ -13,10 +13,9 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
 from typing import NamedTuple
 
-from skillbelt.files.contain import set_folder_mode
+from skillbelt.files.contain import READ_FOLDER, set_folder_mode
 
 _BLOCK = 512  # what st_blocks counts in, whatever the disk does
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READABLE = stat.S_IRUSR | stat.S_IXUSR
 
 
@@ -42,7 +41,7 @@ def measure_folder(path: str, max_bytes: int, max_files: int = sys.maxsize) -> F
     total = Folder()
     linked: set[int] = set()
     try:
-        handle = os.open(path, _FOLDER)
+        handle = os.open(path, READ_FOLDER)
     except OSError:
         return Folder(hidden=True)
     with closing(_Walk(handle).all()) as walk:
@@ -119,7 +118,7 @@ class _Walk:
         """Back to the folder above; false when that is another by now."""
         left = self._trail.pop()
         try:
-            above = os.open("..", _FOLDER, dir_fd=self._here)
+            above = os.open("..", READ_FOLDER, dir_fd=self._here)
         except OSError:
             above = -1
         if left.mode is not None:
@@ -147,10 +146,10 @@ def _identity(handle: int) -> tuple[int, int]:
 def _entered(parent: int, name: str) -> tuple[int, int | None]:
     """A handle of the folder, and the mode to give back where another was needed to look."""
     with suppress(PermissionError):
-        handle = os.open(name, _FOLDER, dir_fd=parent)
+        handle = os.open(name, READ_FOLDER, dir_fd=parent)
         if os.geteuid() == 0 or os.fstat(handle).st_mode & _READABLE == _READABLE:
             return handle, None
         os.close(handle)
     mode = stat.S_IMODE(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
     set_folder_mode(parent, name, mode | _READABLE)
-    return os.open(name, _FOLDER, dir_fd=parent), mode
+    return os.open(name, READ_FOLDER, dir_fd=parent), mode

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from skillbelt.errors import PathEscape
-from skillbelt.files.reach import Fence, read_handle
+from skillbelt.files.contain import Fence, read_handle
 from skillbelt.format import yaml
 from skillbelt.format.fields import skill_name
 from skillbelt.format.frontmatter import (

@@ -156,7 +156,7 @@ class Skill(NamedTuple):
 
 def _head(location: str, fence: str = "") -> bytes:
     """The head of a skill's file; SkillNotFound when there is no regular file to read."""
-    from skillbelt.files.reach import Fence
+    from skillbelt.files.contain import Fence
     from skillbelt.format.head import read_head
 
     try:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skillbelt.disclosure.overview import GUIDANCE_HEADER
 from skillbelt.integrations.following import Tell, followed, followed_sync
-from skillbelt.tools.schema import Tool, ToolResult, Watch, guidance
+from skillbelt.running.following import Watch
+from skillbelt.tools.schema import Tool, ToolResult, guidance
 
 if TYPE_CHECKING:
     from skillbelt.runtime.runtime import Runtime

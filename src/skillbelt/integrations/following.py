@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
+from skillbelt.running.following import Watch
 from skillbelt.sandbox.protocol import Running, Stream
-from skillbelt.tools.schema import Watch
 from skillbelt.values import Limits
 
 # Output that the framework has not taken; more is not streamed.

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from skillbelt.discovery.fingerprint import fingerprint, is_complete
 from skillbelt.discovery.reading import open_file
 from skillbelt.errors import FileUnreadable, PathEscape
+from skillbelt.files.contain import Fence, read_handle
 from skillbelt.files.manifest import build_manifest
-from skillbelt.files.reach import Fence, read_handle
 from skillbelt.format.frontmatter import written
 from skillbelt.format.head import read_head
 from skillbelt.format.skill import Skill

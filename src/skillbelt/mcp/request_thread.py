@@ -15,8 +15,8 @@ from typing import Generic, NamedTuple, TypeVar
 from skillbelt.permission.gate import ASKER
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending
+from skillbelt.running.following import Watch
 from skillbelt.sandbox.protocol import Running, Stream
-from skillbelt.tools.schema import Watch
 
 MARK = "mcp_call"
 _MAX_OUTPUT_BYTES = 64 * 2**10  # that wait for a client which reads slowly

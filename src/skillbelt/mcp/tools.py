@@ -22,8 +22,9 @@ from skillbelt.mcp.requests import Carrier, Context
 from skillbelt.mcp.results import SCHEMAS
 from skillbelt.mcp.sessions import Sessions
 from skillbelt.mcp.uris import sendable
+from skillbelt.running.following import Watch
 from skillbelt.tools.schema import Tool as OwnTool
-from skillbelt.tools.schema import ToolResult, Watch
+from skillbelt.tools.schema import ToolResult
 
 _RUNNING = ("skill_run", "skill_poll")
 _CHANGING = ("skill_load", "skill_select_docs", "skill_unload", *_RUNNING)

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.errors import ConfigError
+from skillbelt.files.contain import READ_FILE
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder
 from skillbelt.permission import audit_chain
@@ -39,7 +40,6 @@ MAX_FILES = 4
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _LOG, _LOCK = "log.jsonl", "lock"
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 2**16
 _MAX_LINE_BYTES = 2**20
 _HEAD_CHARS = 4_000  # of what is left of an event that is too long
@@ -282,7 +282,7 @@ class _File(NamedTuple):
 
     @classmethod
     def opened(cls, path: str) -> _File:
-        handle = os.open(path, _READ)
+        handle = os.open(path, READ_FILE)
         info = os.fstat(handle)
         size = info.st_size if stat.S_ISREG(info.st_mode) else 0
         return cls(handle, (info.st_dev, info.st_ino), size, path=path)

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import NamedTuple
 
+from skillbelt.files.contain import READ_FILE
+
 NONE = "0" * 64
 # What a record has beside the event.
 FIELDS = ("seq", "prev", "torn")
 _MOST_FAULTS = 100
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Head(NamedTuple):
@@ -137,7 +138,7 @@ class HeadFile:
 def read_head(path: str) -> Head | None:
     """The head in that file; None when there is none."""
     try:
-        handle = os.open(path, _READ)
+        handle = os.open(path, READ_FILE)
     except FileNotFoundError:
         return None
     try:

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from skillbelt.errors import ConfigError
+from skillbelt.files.contain import LOCK_FILE, REPLACE_FILE
 from skillbelt.files.private import make_folder
 from skillbelt.permission.rules import Rule
 from skillbelt.settings import Settings
 
 HEAD = "[[permission.rules]]"
 _ABOUT = "# Rules that `skillbelt permissions` added. The last one that matches decides.\n"
-_PART = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITTEN = ("type", "pattern", "action", "agent", "initiator")
 
 
@@ -102,7 +102,7 @@ def _quoted(text: str) -> str:
 def _write(path: str, text: str) -> None:
     part = f"{path}.part"
     try:
-        handle = os.open(part, _PART, 0o600)
+        handle = os.open(part, REPLACE_FILE, 0o600)
         with open(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text.lstrip("\n"))
             file.flush()
@@ -117,7 +117,7 @@ def _locked(path: str) -> Iterator[None]:
     """One writer at a time, in any process."""
     try:
         make_folder(os.path.dirname(path))
-        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(f"{path}.lock", LOCK_FILE, 0o600)
     except OSError as error:
         raise ConfigError(f"{path}: can not be written: {error.strerror}") from error
     try:

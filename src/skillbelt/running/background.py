@@ -18,7 +18,9 @@ from typing import NamedTuple
 from skillbelt.errors import RunRefused
 from skillbelt.format.skill import Skill
 from skillbelt.running.call import RunCall, RunResult, check_stdin, unfinished
-from skillbelt.running.executor import Who, Workbench
+from skillbelt.running.executor import Workbench
+from skillbelt.running.following import Watch
+from skillbelt.running.run import Asker
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Running, Stream
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
@@ -116,7 +118,7 @@ class _Kept:
         workbench: Workbench,
         skill: Skill,
         call: RunCall,
-        who: Who,
+        who: Asker,
         changed: threading.Condition,
     ) -> None:
         self.id, self.skill, self.who = os.urandom(16).hex(), skill, who
@@ -140,7 +142,8 @@ class _Kept:
         """The thread of the run, from permission to result."""
         result, error = None, None
         try:
-            result = workbench.run(self.skill, self.call, self.who, self._listen, self._note_start)
+            watch = Watch(self._listen, self._note_start)
+            result = workbench.run(self.skill, self.call, self.who, watch)
         except Exception as failure:
             error = failure
         with self.changed:
@@ -189,7 +192,7 @@ class Background:
         self._runs: dict[str, _Kept] = {}
         self._closed = False
 
-    def start(self, skill: Skill, call: RunCall, who: Who) -> str:
+    def start(self, skill: Skill, call: RunCall, who: Asker) -> str:
         """Start the command and give its id; its input stays open after what the call gives.
 
         Refused as `Workbench.run` refuses, and when too many runs go on.

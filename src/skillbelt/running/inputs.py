@@ -15,8 +15,17 @@ from contextlib import closing, contextmanager, suppress
 from typing import BinaryIO, Literal, NamedTuple, Protocol, Self, get_args
 
 from skillbelt.errors import PathEscape, RunRefused
-from skillbelt.files.contain import below, check_relative, open_beneath, open_folder
-from skillbelt.files.reach import made_up
+from skillbelt.files.contain import (
+    FOLLOW_FILE,
+    NEW_FILE,
+    PATH_ONLY_FOLDER,
+    READ_FOLDER,
+    below,
+    check_relative,
+    is_generated,
+    open_beneath,
+    open_folder,
+)
 from skillbelt.files.remove import open_anyhow, remove_tree
 from skillbelt.files.sensitive import HEAD_BYTES, looks_secret, named
 from skillbelt.permission.rules import digest
@@ -48,10 +57,6 @@ _SKILL = "skill://"
 _CHUNK = 2**20
 _MOST_DIGITS = 18
 _LISTED = 1000  # names of files that a question holds
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Artifacts(Protocol):
@@ -380,9 +385,9 @@ class Inputs:
             return _Taken(wanted, staged, host=host, fault=fault)
 
     def _copied(self, wanted: _Wanted, source: int, host: HostInput) -> _Taken:
-        if made_up(source):
+        if is_generated(source):
             raise RunRefused(
-                f"input {wanted.source[:200]!r}: it lies on no disk, the kernel makes it up"
+                f"input {wanted.source[:200]!r}: it lies on no disk, the kernel generates it"
             )
         copy = self._copy(wanted, root=host.written)
         folder = stat.S_ISDIR(os.fstat(source).st_mode)
@@ -478,13 +483,13 @@ class Inputs:
             rest = below(path, earlier.wanted.to)
             if rest and earlier.name:
                 return open_beneath(
-                    self._private(), f"{earlier.name}/{rest}".removesuffix("/."), _READ
+                    self._private(), f"{earlier.name}/{rest}".removesuffix("/."), FOLLOW_FILE
                 )
         # Below the first folder, not the workspace: a link to its metadata leads out too.
         top, _, rest = path.partition("/")
-        folder = os.open(top, _FOLDER, dir_fd=self.workspace.handle)
+        folder = os.open(top, READ_FOLDER, dir_fd=self.workspace.handle)
         try:
-            return open_beneath(folder, rest or ".", _READ)
+            return open_beneath(folder, rest or ".", FOLLOW_FILE)
         finally:
             os.close(folder)
 
@@ -523,7 +528,7 @@ class Inputs:
         name = self._aside()
         os.mkdir(name, 0o700, dir_fd=self._private())
         with handles() as keep:
-            target = keep(os.open(name, _FOLDER, dir_fd=self._private()))
+            target = keep(os.open(name, READ_FOLDER, dir_fd=self._private()))
             copy.fill(source, target, omitted=omitted)
             copy.finish(target)
         return name
@@ -532,7 +537,7 @@ class Inputs:
         """Write a file aside; the name it has there."""
         name = self._aside()
         with handles() as keep:
-            write(keep(os.open(name, _NEW_FILE, 0o600, dir_fd=self._private())))
+            write(keep(os.open(name, NEW_FILE, 0o600, dir_fd=self._private())))
         return name
 
     def _put(self, taken: _Taken) -> None:
@@ -575,7 +580,7 @@ class Inputs:
 
     def _private(self) -> int:
         if self._handle < 0:
-            self._handle = os.open(PRIVATE, _FOLDER, dir_fd=self.workspace.handle)
+            self._handle = os.open(PRIVATE, READ_FOLDER, dir_fd=self.workspace.handle)
         return self._handle
 
 
@@ -597,7 +602,7 @@ def _told(wanted: _Wanted) -> Iterator[None]:
 def _open_below(root: str, name: str) -> int:
     folder = open_folder(root)
     try:
-        return open_beneath(folder, name, _READ)
+        return open_beneath(folder, name, FOLLOW_FILE)
     finally:
         os.close(folder)
 
@@ -608,9 +613,9 @@ def open_exactly(path: str) -> int:
     here = open_folder("/")
     try:
         for folder in folders:
-            deeper = open_beneath(here, folder, _PASS)
+            deeper = open_beneath(here, folder, PATH_ONLY_FOLDER)
             os.close(here)
             here = deeper
-        return open_beneath(here, last or ".", _READ | os.O_NOFOLLOW)
+        return open_beneath(here, last or ".", FOLLOW_FILE | os.O_NOFOLLOW)
     finally:
         os.close(here)

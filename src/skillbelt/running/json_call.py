@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from posixpath import basename, dirname, splitext
 from types import MappingProxyType
 from typing import Literal, NamedTuple, NoReturn
@@ -17,14 +18,16 @@ from skillbelt.discovery.reading import walk
 from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
 from skillbelt.files.contain import check_relative
 from skillbelt.format.skill import Skill
-from skillbelt.permission.gate import Granted
 from skillbelt.permission.grants import Grants, capabilities_of, named_hosts
-from skillbelt.permission.rules import SHELL_TOOLS, Request
+from skillbelt.permission.rules import SHELL_TOOLS, Rule
 from skillbelt.running.call import RunCall, RunResult
-from skillbelt.running.executor import Who, Workbench
+from skillbelt.running.executor import Workbench
+from skillbelt.running.following import UNWATCHED, Watch
+from skillbelt.running.run import Asker, Run
 from skillbelt.sandbox.linux.identity import blocking_folder
-from skillbelt.sandbox.protocol import Captured, Job, Listener, Outcome, Running
-from skillbelt.sandbox.registry import WASM, name_for
+from skillbelt.sandbox.protocol import Captured, Outcome
+from skillbelt.sandbox.registry import WASM
+from skillbelt.settings import Settings
 from skillbelt.text import one_line
 from skillbelt.values import Capabilities, Limits
 
@@ -104,19 +107,17 @@ def execute(
     skill: Skill,
     input: object = None,
     *,
-    who: Who,
+    who: Asker,
     script: str = "",
     timeout_ms: int = 0,
     wasm_module: str = "",
     inputs: Sequence[Mapping[str, object]] = (),
     arguments: Sequence[str] = (),
-    listener: Listener | None = None,
-    started: Callable[[Running], None] | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Execution:
     """Run the skill on the input. A script that fails, or takes too long, is a result.
 
-    `inputs` are files for the run and `arguments` words for the script, as for `RunCall`; `started`
-    is given the run once it goes, to end it.
+    `inputs` are files for the run and `arguments` words for the script, as for `RunCall`.
 
     RunRefused, PathEscape, PermissionDenied and SandboxUnavailable mean that nothing was run; for
     a model `denied` makes a result of the third. A `timeout_ms` of 0 is the one of the settings.
@@ -127,15 +128,15 @@ def execute(
     command = (*_command(target), *arguments)
     call = RunCall(command, timeout_seconds=seconds, stdin=text, inputs=inputs)
     needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
-    if who.once:  # no text of a file is in what comes of it
+    if who.once:  # an Execution holds no text of output files
         who = who._replace(once="named")
-    grant = _Grant(workbench, skill, who, needs)
-    with workbench.ready(skill, call, who, grant, needs) as ready:
-        job, warnings = _prepared(ready.job, skill, text, limits)
-        ready = ready._replace(job=job, warnings=(*ready.warnings, *grant.warnings, *warnings))
-        outcome = workbench.carry_out(skill, ready, listener, started)
-        result = workbench.finish(ready, _shortened(outcome, limits.max_stream_bytes), who)
-    return _execution(outcome, result, grant.granted.tools, limits)
+    grant = partial(_grant, settings=workbench.settings)
+    with workbench.prepare(skill, call, who, grant=grant, needs=needs) as run:
+        _prepare(run, text)
+        outcome = workbench.carry_out(run, watch)
+        run.outcome = _shortened(outcome, limits.max_stream_bytes)
+        result = workbench.finish(run)
+    return _execution(outcome, result, run.granted_tools, limits)
 
 
 def denied(error: PermissionDenied) -> Execution:
@@ -299,73 +300,63 @@ def _json(value: object) -> bytes:
         raise RunRefused(f"the input is not JSON: {one_line(str(error))}") from error
 
 
-class _Grant:
-    """What the run may do, once it is known which of the declared tools the skill may have."""
-
-    def __init__(self, workbench: Workbench, skill: Skill, who: Who, needs: str) -> None:
-        self._settings, self._gate = workbench.settings, workbench.gate_of(who)
-        self._skill = skill
-        self._sandboxed = name_for(skill, workbench.settings, needs) != "none"
-        self.granted = Granted(())
-        self.warnings: tuple[str, ...] = ()
-
-    def __call__(self, request: Request) -> Capabilities:
-        settings, declared = self._settings, self._skill.frontmatter.allowed_tools
-        self.granted = self._gate.declared(self._skill, request, sandboxed=self._sandboxed)
-        # A skill that was denied every tool it declares is not one that declares none.
-        empty = "deny" if declared else settings.empty_allowed_tools
-        if not declared and empty == "allow":
-            empty = self._undeclared(request)
-        given = Grants(read=settings.host_roots)
-        found = capabilities_of(self.granted.tools, given, empty_allowed_tools=empty)
-        read = tuple(path for path in found.read if _reachable(path))
-        ruled = {path: rule for path in read if (rule := self._gate.denied_below(request, path))}
-        read = tuple(path for path in read if path not in ruled)
-        self.warnings = (
-            *(f"not granted: {one_line(tool)}: {why}" for tool, why in self.granted.denied),
-            *(
-                f"{path} can not be read by runs"
-                for path in found.read
-                if path not in (*read, *ruled)
-            ),
-            *(
-                f"{path} is not opened to runs: a rule denies {one_line(rule.pattern)!r} in it; "
-                "give the files that are needed as inputs"
-                for path, rule in ruled.items()
-            ),
-        )
-        return found._replace(read=read, hosts=named_hosts(self.granted.tools))
-
-    def _undeclared(self, request: Request) -> Literal["allow", "deny"]:
-        """Whether a skill that declares nothing may start programs; a rule about that counts."""
-        said = self._gate.spoken_of(request, SHELL_TOOLS)
-        if said is None or said.allowed:
-            return "allow"
-        self.granted = self.granted._replace(denied=((SHELL_TOOLS[0], said.reason),))
-        return "deny"
+def _grant(run: Run, settings: Settings) -> Capabilities:
+    """Return what the run may do, by the declared tools that the skill may have."""
+    declared = run.skill.frontmatter.allowed_tools
+    granted = run.gate.declared(run.skill, run.request, sandboxed=run.sandbox.name != "none")
+    # A skill that was denied every tool it declares is not one that declares none.
+    empty = "deny" if declared else settings.empty_allowed_tools
+    denied = granted.denied
+    if not declared and empty == "allow":
+        # A skill that declares nothing may start programs, unless a rule forbids that.
+        decision = run.gate.spoken_of(run.request, SHELL_TOOLS)
+        if decision is not None and not decision.allowed:
+            empty, denied = "deny", ((SHELL_TOOLS[0], decision.reason),)
+    run.granted_tools = granted.tools
+    host = Grants(read=settings.host_roots)
+    found = capabilities_of(granted.tools, host, empty_allowed_tools=empty)
+    ruled: dict[str, Rule] = {}
+    read, unreachable = [], []
+    for path in found.read:
+        if not _reachable(path):
+            unreachable.append(path)
+        elif rule := run.gate.denied_below(run.request, path):
+            ruled[path] = rule
+        else:
+            read.append(path)
+    run.warnings += (
+        *(f"not granted: {one_line(tool)}: {why}" for tool, why in denied),
+        *(f"{path} can not be read by runs" for path in unreachable),
+        *(
+            f"{path} is not opened to runs: a rule denies {one_line(rule.pattern)!r} in it; "
+            "give the files that are needed as inputs"
+            for path, rule in ruled.items()
+        ),
+    )
+    return found._replace(read=tuple(read), hosts=named_hosts(granted.tools))
 
 
 def _reachable(path: str) -> bool:
     return os.path.isdir(path) and blocking_folder(os.path.join(path, "x")) is None
 
 
-def _prepared(job: Job, skill: Skill, text: bytes, limits: Limits) -> tuple[Job, tuple[str, ...]]:
-    """The job with what a script is told, and with room for what it answers."""
-    root = job.env["WORKSPACE_DIR"]
-    told = {
-        "SKILL_ID": skill.name,
-        "SKILL_NAME": skill.name,
-        "SKILL_ROOT": f"{job.env['SKILLS_DIR']}/{skill.name}",
-        "SKILL_WORKSPACE": root,
+def _prepare(run: Run, text: bytes) -> None:
+    """Add to the job the variables that a script reads, and room for a long output."""
+    job, name = run.job, run.skill.name
+    variables = {
+        "SKILL_ID": name,
+        "SKILL_NAME": name,
+        "SKILL_ROOT": f"{job.env['SKILLS_DIR']}/{name}",
+        "SKILL_WORKSPACE": job.env["WORKSPACE_DIR"],
         "TIMEOUT_MS": str(round(job.timeout_seconds * 1000)),
     }
-    warnings: tuple[str, ...] = ()
     if len(text) <= MAX_VARIABLE_BYTES:
-        told["SKILL_INPUT"] = text.decode()
+        variables["SKILL_INPUT"] = text.decode()
     else:
-        warnings = (f"SKILL_INPUT is not set: {len(text)} bytes; the input is on stdin alone",)
-    room = limits._replace(max_stream_bytes=_room(limits))
-    return job._replace(env={**job.env, **told}, limits=room), warnings
+        missing = f"SKILL_INPUT is not set: {len(text)} bytes; the input is on stdin alone"
+        run.warnings = (*run.warnings, missing)
+    limits = run.limits._replace(max_stream_bytes=_room(run.limits))
+    run.job = job._replace(env={**job.env, **variables}, limits=limits)
 
 
 def _room(limits: Limits) -> int:

@@ -15,10 +15,16 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from skillbelt.errors import ArtifactError, PathEscape, RunRefused
-from skillbelt.files.contain import MAX_PATH_PARTS, open_beneath, open_folder
+from skillbelt.files.contain import (
+    MAX_PATH_PARTS,
+    READ_FILE,
+    READ_FOLDER,
+    open_beneath,
+    open_folder,
+    read_handle,
+)
 from skillbelt.files.globs import Globs, State, alternatives
 from skillbelt.files.manifest import kind_of
-from skillbelt.files.reach import read_handle
 from skillbelt.running.cleanup import COPIES, METADATA
 from skillbelt.running.workspace import OUT, PRIVATE, SKILLS, expanded, placed, plain
 from skillbelt.text import one_line, shorten
@@ -44,8 +50,6 @@ _SNIFFED = 4096
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _NONE: Mapping[str, str] = MappingProxyType({})
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TEXT = frozenset(
     f"application/{kind}"
     for kind in (
@@ -317,7 +321,7 @@ def _skills(patterns: Globs, homes: Mapping[str, str]) -> Iterator[tuple[str, St
 def _entries(root: int, below: str, said: _Said) -> Iterator[os.DirEntry[str]]:
     try:
         # With a slash at its end, a link would be followed after all.
-        handle = open_beneath(root, below.rstrip("/") or ".", _FOLDER)
+        handle = open_beneath(root, below.rstrip("/") or ".", READ_FOLDER)
         try:
             with os.scandir(handle) as listing:
                 yield from listing
@@ -417,7 +421,7 @@ class _Reading:
 
     def _opened(self, name: str) -> _Read | None:
         try:
-            handle = open_beneath(self._root, placed(name, self._homes), _READ)
+            handle = open_beneath(self._root, placed(name, self._homes), READ_FILE)
         except (OSError, PathEscape) as error:
             self._said.warn(f"{_shown(name)!r} can not be read: {_reason(error)}")
             return None

@@ -1,4 +1,4 @@
-"""The packages for a run: found out, asked for, then installed; in that order and no other."""
+"""The packages of a run: resolved, then asked for, then installed; always in that order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 
-from skillbelt.permission.gate import Gate
 from skillbelt.permission.packages import Environment
 from skillbelt.permission.rules import Request
 from skillbelt.running.cleanup import held_environment
@@ -14,24 +13,26 @@ from skillbelt.running.packages.confined import SandboxedRooms
 from skillbelt.running.packages.declared import Needs, describe, names_of
 from skillbelt.running.packages.environments import INSTALL_TIMEOUT_SECONDS, plan, provide
 from skillbelt.running.questions import install_request
+from skillbelt.running.run import Run
 from skillbelt.settings import Settings, process_environment
 
 
 def packages_for(
+    run: Run,
     needs: Needs,
-    request: Request,
-    gate: Gate,
     settings: Settings,
+    *,
     cache_dir: str,
     progress: Callable[[str], None] | None = None,
 ) -> AbstractContextManager[Environment]:
-    """The environment for what is needed, held for the block; `request` is that of the run.
+    """Return the environment with the packages that the skill declares, held for the block.
 
-    PermissionDenied when the packages are not allowed, RunRefused when they can not be had.
+    PermissionDenied when the packages are not allowed, RunRefused when they cannot be installed.
     """
-    named = named_request(request, needs)
+    gate = run.gate
+    named = named_request(run.request, needs)
     if gate.rules.decide(named)[0] == "deny":
-        gate.require(named)  # what is denied by its name is not even looked for
+        gate.require(named)  # a package that is denied by name is not even looked up
     planned = plan(
         needs,
         cache_dir,
@@ -45,11 +46,11 @@ def packages_for(
         progress=progress,
     )
     packages = tuple(one.text for one in planned.lock.packages)
-    gate.require(install_request(request, needs, packages))
+    gate.require(install_request(run.request, needs, packages))
     return held_environment(partial(provide, planned))
 
 
 def named_request(request: Request, needs: Needs) -> Request:
-    """The request for what is declared, by the names alone."""
+    """Return the request for the declared packages, by their names alone."""
     about = f"install {describe(needs)} for the skill {request.skill}"
     return request._replace(type="install", patterns=names_of(needs), always=(), summary=about)

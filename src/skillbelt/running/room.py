@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from skillbelt.errors import RunRefused
+from skillbelt.files.contain import APPEND_FILE, READ_FILE
 from skillbelt.files.usage import measure_folder
 from skillbelt.running.workspace import Workspace
 from skillbelt.sandbox.process.usage import Space, free_space
@@ -23,8 +24,6 @@ from skillbelt.values import Limits
 _NOTES = "written"
 _NOTE = struct.Struct("<qq")
 _SHARE = 64  # of the limit may be written, or so many runs be over, until it is measured again
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_ADD = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
@@ -66,7 +65,7 @@ def _check(workspace: Workspace, limits: Limits) -> None:
 
 def _noted(folder: int) -> list[Space]:
     try:
-        handle = os.open(_NOTES, _READ, dir_fd=folder)
+        handle = os.open(_NOTES, READ_FILE, dir_fd=folder)
     except FileNotFoundError:
         return []
     try:
@@ -77,7 +76,7 @@ def _noted(folder: int) -> list[Space]:
 
 
 def _note(folder: int, lost: Space) -> None:
-    handle = os.open(_NOTES, _ADD, 0o600, dir_fd=folder)
+    handle = os.open(_NOTES, APPEND_FILE, 0o600, dir_fd=folder)
     try:
         os.write(handle, _NOTE.pack(*lost))
     finally:

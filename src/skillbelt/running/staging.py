@@ -23,9 +23,15 @@ from typing import NamedTuple, NoReturn
 
 from skillbelt.discovery.fingerprint import combined, executable_fact, fingerprint, link_fact
 from skillbelt.errors import LoadError, PathEscape, RunRefused
-from skillbelt.files.contain import MAX_PATH_PARTS
+from skillbelt.files.contain import (
+    MAX_PATH_PARTS,
+    NEW_FILE,
+    READ_FILE,
+    READ_FOLDER,
+    open_dir,
+    open_file,
+)
 from skillbelt.files.manifest import MAX_MANIFEST_FILES, SKIPPED, is_skill_file
-from skillbelt.files.reach import open_dir, open_file
 from skillbelt.files.remove import remove_tree
 from skillbelt.format.skill import Skill
 from skillbelt.running.cleanup import COPIES
@@ -46,10 +52,7 @@ MAX_STAGED_BYTES = 256 * 2**20
 
 _LIMITS = Limits()
 _CHUNK = 2**20
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe that lies there is not waited for, a terminal not taken.
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _RESERVED = (*LINKS, VENV)
 _FRESH_NS = 100_000_000  # two changes this near to each other may bear the same time
 _RENAME_EXCHANGE = 2
@@ -366,27 +369,27 @@ class _Staging(NamedTuple):
         )
         with handles() as keep, copy.reading("."):
             source = keep(open_dir(self.source, self.fence))
-            private = keep(os.open(PRIVATE, _FOLDER, dir_fd=self.workspace.handle))
+            private = keep(os.open(PRIVATE, READ_FOLDER, dir_fd=self.workspace.handle))
             os.mkdir(aside, 0o700, dir_fd=private)
-            parent = keep(os.open(aside, _FOLDER, dir_fd=private))
+            parent = keep(os.open(aside, READ_FOLDER, dir_fd=private))
             os.mkdir(self.name, 0o700, dir_fd=parent)
-            target = keep(os.open(self.name, _FOLDER, dir_fd=parent))
+            target = keep(os.open(self.name, READ_FOLDER, dir_fd=parent))
             copy.fill(source, target, skipped=SKIPPED, unwritten=_RESERVED)
             for name, place in LINKS.items():
                 os.symlink(f"../../{place}", name, dir_fd=target)
             os.mkdir(VENV, 0o700, dir_fd=target)
-            self.workspace.give(keep(os.open(VENV, _FOLDER, dir_fd=target)))
+            self.workspace.give(keep(os.open(VENV, READ_FOLDER, dir_fd=target)))
             copy.finish(target)
         return copy
 
     def place(self, aside: str, name: str) -> None:
         """Put the copy where it belongs, in one step; what was there is damaged, and kept aside."""
         with handles() as keep:
-            private = keep(os.open(PRIVATE, _FOLDER, dir_fd=self.workspace.handle))
-            made = keep(os.open(aside, _FOLDER, dir_fd=private))
+            private = keep(os.open(PRIVATE, READ_FOLDER, dir_fd=self.workspace.handle))
+            made = keep(os.open(aside, READ_FOLDER, dir_fd=private))
             with suppress(FileNotFoundError, NotADirectoryError):
                 # Only a folder that may be written can be moved to another.
-                os.fchmod(keep(os.open(name, _FOLDER, dir_fd=self.workspace.handle)), 0o755)
+                os.fchmod(keep(os.open(name, READ_FOLDER, dir_fd=self.workspace.handle)), 0o755)
             swap(private, aside, self.workspace.handle, name)
             os.fchmod(made, 0o555)
 
@@ -576,11 +579,11 @@ class TreeCopy:
         if path.count("/") >= MAX_PATH_PARTS:
             self.refuse(path, f"is nested deeper than {MAX_PATH_PARTS} folders")
         with handles() as keep:
-            deeper = keep(os.open(name, _FOLDER, dir_fd=source))
+            deeper = keep(os.open(name, READ_FOLDER, dir_fd=source))
             to = None
             if target is not None:
                 os.mkdir(name, 0o700, dir_fd=target)
-                to = keep(os.open(name, _FOLDER, dir_fd=target))
+                to = keep(os.open(name, READ_FOLDER, dir_fd=target))
             self._rows.append((path, "folder", ""))
             for entry in self._entries(deeper):
                 self._entry(deeper, to, entry, f"{path}/{entry.name}")
@@ -592,10 +595,10 @@ class TreeCopy:
         if kind != stat.S_IFREG:  # not even opened: a device may act on it
             self.refuse(path, _KINDS.get(kind, "is no regular file"))
         with handles() as keep:
-            handle = keep(os.open(entry.name, _READ, dir_fd=source))
+            handle = keep(os.open(entry.name, READ_FILE, dir_fd=source))
             to = None
             if target is not None:
-                to = keep(os.open(entry.name, _NEW_FILE, 0o600, dir_fd=target))
+                to = keep(os.open(entry.name, NEW_FILE, 0o600, dir_fd=target))
             self.file(handle, to, path)
 
     def _link(self, source: int, target: int | None, name: str, path: str) -> None:
@@ -605,7 +608,7 @@ class TreeCopy:
         if self.skill_file is not None and is_skill_file(path):
             with handles() as keep:
                 handle = keep(self.skill_file(name))
-                self.file(handle, keep(os.open(name, _NEW_FILE, 0o600, dir_fd=target)), path)
+                self.file(handle, keep(os.open(name, NEW_FILE, 0o600, dir_fd=target)), path)
             return
         said = to = os.readlink(name, dir_fd=source)
         if self.root and said.startswith(os.path.join(self.root, "")):

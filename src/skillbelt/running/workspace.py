@@ -27,7 +27,17 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from skillbelt.errors import ConfigError, PathEscape, RunRefused, SandboxUnavailable
-from skillbelt.files.contain import below, check_relative, check_segment, make_folders, open_beneath
+from skillbelt.files.contain import (
+    FOLLOW_FOLDER,
+    NEW_FILE,
+    READ_FILE,
+    READ_FOLDER,
+    below,
+    check_relative,
+    check_segment,
+    make_folders,
+    open_beneath,
+)
 from skillbelt.files.locks import hold, release
 from skillbelt.files.private import make_folder
 from skillbelt.files.remove import open_anyhow, remove_tree
@@ -54,9 +64,6 @@ _VARIABLES = {
 _OWN_RUN = ("$RUN_DIR", "${RUN_DIR}")
 _RUNNING = "running-"  # begins the mark of a command, in the private folder, held while it runs
 _SPARE = "spare-"  # before the name of the folder of a run that left nothing in it
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Owner = tuple[int, int]
 
@@ -181,7 +188,7 @@ class Workspace:
             found = os.stat(INPUTS, dir_fd=handle, follow_symlinks=False)
             if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o700 == 0o700:
                 return
-        work = os.open(WORK, _FOLDER, dir_fd=handle)
+        work = os.open(WORK, READ_FOLDER, dir_fd=handle)
         try:
             _ensure(work, "inputs", self.owner, 0o700)
         finally:
@@ -251,7 +258,7 @@ class Workspace:
         To remove a folder can take longer than all else in a call.
         """
         with suppress(OSError):
-            handle = os.open(run, _FOLDER, dir_fd=self.handle)
+            handle = os.open(run, READ_FOLDER, dir_fd=self.handle)
             try:
                 empty = not os.listdir(handle)
             finally:
@@ -283,7 +290,7 @@ class Workspace:
     def results(self) -> list[str]:
         """What lies in the folder for results, by its paths in the workspace."""
         with suppress(OSError):
-            handle = os.open(OUT, _FOLDER, dir_fd=self.handle)
+            handle = os.open(OUT, READ_FOLDER, dir_fd=self.handle)
             try:
                 return [f"{OUT}/{name}" for name in os.listdir(handle)]
             finally:
@@ -352,7 +359,7 @@ class Workspace:
 
     def _entered(self, place: str) -> int:
         try:
-            return open_beneath(self.handle, place, os.O_RDONLY | os.O_DIRECTORY)
+            return open_beneath(self.handle, place, FOLLOW_FOLDER)
         except FileNotFoundError:
             if place.partition("/")[0] not in WRITABLE:
                 raise
@@ -487,7 +494,7 @@ def _marked(place: str, folder: str) -> str:
         os.utime(note, follow_symlinks=False)
     except FileNotFoundError:
         part = f"{note}-{os.urandom(8).hex()}"
-        with open(os.open(part, _NEW_FILE, 0o600), "wb") as file:
+        with open(os.open(part, NEW_FILE, 0o600), "wb") as file:
             file.write(os.fsencode(folder))
         os.rename(part, note)
     return place
@@ -527,7 +534,7 @@ def _passable(path: str) -> bool:
     """
     try:
         _make_above(path)
-        handle = os.open(path, _FOLDER)
+        handle = os.open(path, READ_FOLDER)
         try:
             info = os.fstat(handle)
             if info.st_uid != os.geteuid() or info.st_mode & 0o022:
@@ -554,7 +561,7 @@ def _own_folder(path: str, owner: Owner | None) -> int:
     """A handle of the workspace's folder, which only `owner` and the caller can enter."""
     with suppress(FileExistsError):
         os.mkdir(path, 0o700)
-    handle = os.open(path, _FOLDER)
+    handle = os.open(path, READ_FOLDER)
     try:
         info = os.fstat(handle)
         if info.st_uid != os.geteuid():
@@ -591,7 +598,7 @@ def _ensure(parent: int, name: str, owner: Owner | None, mode: int) -> None:
 def _is_held(path: str) -> bool:
     """Whether whoever made the mark is still there."""
     with suppress(FileNotFoundError):
-        handle = os.open(path, _READ)
+        handle = os.open(path, READ_FILE)
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -606,7 +613,7 @@ def _is_held(path: str) -> bool:
 
 def _read(path: str, folder: int | None = None) -> Metadata:
     try:
-        with open(os.open(path, _READ, dir_fd=folder), "rb", 0) as file:
+        with open(os.open(path, READ_FILE, dir_fd=folder), "rb", 0) as file:
             return _parsed(json.loads(file.readall()))
     except (OSError, ValueError, RecursionError):
         return Metadata({}, {}, {})
@@ -634,7 +641,7 @@ def _write(folder: int, kept: Metadata, place: Callable[..., None] = os.rename) 
     """Write it in one step: a reader sees the old text or the new one."""
     part = f"{PRIVATE}/{METADATA}-{os.urandom(8).hex()}"
     try:
-        with open(os.open(part, _NEW_FILE, 0o600, dir_fd=folder), "w", encoding="utf-8") as file:
+        with open(os.open(part, NEW_FILE, 0o600, dir_fd=folder), "w", encoding="utf-8") as file:
             json.dump(kept._asdict(), file)
         place(part, METADATA, src_dir_fd=folder, dst_dir_fd=folder)
     finally:

@@ -14,6 +14,7 @@ from skillbelt.errors import SkillNotFound
 from skillbelt.format.skill import Skill
 from skillbelt.permission.gate import session_id
 from skillbelt.permission.rules import Initiator, Request, Rule
+from skillbelt.running.following import Watch
 from skillbelt.runtime.session import RuntimeSession
 from skillbelt.runtime.shelf import Shelf, Visible
 from skillbelt.runtime.threads import in_thread
@@ -22,8 +23,8 @@ from skillbelt.tools.schema import Access, Runs, ToolResult
 
 if TYPE_CHECKING:
     from skillbelt.running.call import RunResult
-    from skillbelt.running.executor import Who
     from skillbelt.running.json_call import Execution
+    from skillbelt.running.run import Asker
     from skillbelt.sandbox.protocol import Listener
 
 APP = "skillbelt"
@@ -58,10 +59,10 @@ class Runtime(Shelf):
         )
         return self.run_tool(name, arguments, access, call_id)
 
-    def _own(self) -> Who:
-        from skillbelt.running.executor import Who
+    def _own(self) -> Asker:
+        from skillbelt.running.run import Asker
 
-        return Who(self._own_key)
+        return Asker(self._own_key)
 
     @cached_property
     def _allowed(self) -> dict[str, Request]:
@@ -130,7 +131,7 @@ class Runtime(Shelf):
             stdin=stdin,
         )
         skill = self._seen_by(name, session)
-        return self.workbench.run(skill, call, _who("user", session), listener)
+        return self.workbench.run(skill, call, _who("user", session), Watch(listener))
 
     run = in_thread(run_sync)
 
@@ -156,7 +157,7 @@ class Runtime(Shelf):
             script=script,
             wasm_module=wasm_module,
             timeout_ms=timeout_ms,
-            listener=listener,
+            watch=Watch(listener),
         )
 
     execute_skill = in_thread(execute_skill_sync)
@@ -212,9 +213,9 @@ class Runtime(Shelf):
         return self.store.delete(key)
 
 
-def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Who:
-    from skillbelt.running.executor import Who
+def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
+    from skillbelt.running.run import Asker
 
     if session is None:
-        return Who(SessionKey(APP, "", "shared"), initiator, once="whole")
-    return Who(session.session.key, initiator, session.session.agent, session.gate)
+        return Asker(SessionKey(APP, "", "shared"), initiator, once="whole")
+    return Asker(session.session.key, initiator, session.session.agent, session.gate)

@@ -26,12 +26,13 @@ from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill
 from skillbelt.permission.gate import Gate, session_id, tool_request
 from skillbelt.permission.rules import Decision, Initiator, Request
+from skillbelt.running.following import Watch
 from skillbelt.runtime.shelf import Shelf, Visible
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.tools.handlers import UNNAMED
 from skillbelt.tools.replies import body, content, document, presentable
-from skillbelt.tools.schema import Access, Runs, Tool, ToolFormat, ToolResult, Watch, render
+from skillbelt.tools.schema import Access, Runs, Tool, ToolFormat, ToolResult, render
 from skillbelt.values import Limits
 
 _CALLED = re.compile(r"\s*[/$]([^\W_][\w.-]*)(?:\s+(.*))?", re.DOTALL)
@@ -274,10 +275,10 @@ class RuntimeSession:
         )
 
     def _runs(self) -> Runs:
-        from skillbelt.running.executor import Who
+        from skillbelt.running.run import Asker
 
         session = self.session
-        who = Who(session.key, "model", session.agent, self.gate)
+        who = Asker(session.key, "model", session.agent, self.gate)
         return Runs(self.shelf.workbench, self.shelf.background, who)
 
     def _called(self) -> dict[str, Skill]:

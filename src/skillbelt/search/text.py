@@ -9,8 +9,7 @@ from itertools import islice
 
 from skillbelt.check.folder import SKIPPED_FOLDERS, Unusable, read
 from skillbelt.errors import SkillbeltError
-from skillbelt.files.contain import open_beneath
-from skillbelt.files.reach import open_dir
+from skillbelt.files.contain import FOLLOW_FILE, READ_FOLDER, open_beneath, open_dir
 from skillbelt.format.frontmatter import MAX_CHECKED_BYTES
 from skillbelt.format.skill import Skill
 from skillbelt.search.document import Parts
@@ -22,8 +21,6 @@ MAX_INDEXED_FILES = 200
 MAX_INDEXED_SCRIPTS = 16
 
 _SCRIPT_BYTES = 2048
-_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SCRIPTS = (".py", ".sh", ".bash", ".js", ".mjs", ".ts", ".rb", ".pl", ".ps1")
 _DOCSTRING = re.compile(r'^\s*(?:#[^\n]*\n\s*)*[rRuU]?("""|\'\'\')(.*?)(?:\1|\Z)', re.DOTALL)
 _COMMENT = re.compile(r"\A(?:#![^\n]*\n)?((?:[ \t]*(?:#|//|\*|/\*)[^\n]*\n|[ \t]*\n)+)")
@@ -83,7 +80,7 @@ def _files(skill: Skill, limits: Limits) -> Iterator[str]:
 def _below(folder: int, most: int, inside: str = "") -> Iterator[str]:
     """The files of a folder and of the folders in it, by relative path; links are left out."""
     try:
-        handle = open_beneath(folder, inside or ".", _FOLDER_FLAGS)
+        handle = open_beneath(folder, inside or ".", READ_FOLDER)
     except (OSError, SkillbeltError):
         return
     try:
@@ -108,7 +105,7 @@ def _below(folder: int, most: int, inside: str = "") -> Iterator[str]:
 
 def _beginning(folder: int, path: str) -> str:
     try:
-        handle = open_beneath(folder, path, _READ_FLAGS)
+        handle = open_beneath(folder, path, FOLLOW_FILE)
         try:
             return os.read(handle, _SCRIPT_BYTES).decode("utf-8", "replace")
         finally:

@@ -11,8 +11,7 @@ from skillbelt.artifacts import parse_reference
 from skillbelt.artifacts import read as read_artifact
 from skillbelt.discovery.reading import too_large
 from skillbelt.errors import ArtifactError, FileUnreadable, PathEscape, RunRefused
-from skillbelt.files.contain import check_relative, open_beneath
-from skillbelt.files.reach import read_handle
+from skillbelt.files.contain import READ_FILE, check_relative, open_beneath, read_handle
 from skillbelt.running.call import RunCall, RunResult
 from skillbelt.running.outputs import SCHEME
 from skillbelt.running.workspace import WRITABLE
@@ -22,7 +21,6 @@ from skillbelt.tracing import span
 if TYPE_CHECKING:
     from skillbelt.format.skill import Skill
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 # A model needs to know what came of it; what was enforced is for the host, in `data`.
 _FOR_HOSTS = ("enforced",)
 
@@ -34,8 +32,7 @@ def run_command(call: Call, skill: Skill) -> ToolResult:
     runs, wanted = call.access.runs(), run_call(call.arguments)
     if call.arguments.get("background") is True:
         return _begin(runs, skill, wanted)
-    watch = runs.watch
-    result = runs.workbench.run(skill, wanted, runs.who, watch.listener, watch.started)
+    result = runs.workbench.run(skill, wanted, runs.who, runs.watch)
     document = result.document()
     told = {key: value for key, value in document.items() if key not in _FOR_HOSTS}
     text = json.dumps(told, ensure_ascii=False)
@@ -133,7 +130,7 @@ def _workspace_file(runs: Runs, name: str) -> bytes:
         if path.split("/")[0] not in WRITABLE:
             raise PathEscape(path, ".", "is not a file of a run")
         try:
-            handle = open_beneath(workspace.handle, path, _READ)
+            handle = open_beneath(workspace.handle, path, READ_FILE)
         except OSError as error:
             raise FileUnreadable(name, f"can not be read: {error.strerror}") from error
         return _regular(handle, name, most)

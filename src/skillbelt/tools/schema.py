@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
+from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.tools.definitions import DEFINITIONS, PROFILES, Schema
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from skillbelt.disclosure.overflow import Storage
     from skillbelt.format.skill import Skill
     from skillbelt.running.background import Background
-    from skillbelt.running.executor import Who, Workbench
-    from skillbelt.sandbox.protocol import Listener, Running
+    from skillbelt.running.executor import Workbench
+    from skillbelt.running.run import Asker
     from skillbelt.search.protocol import Result
     from skillbelt.settings import Settings
 
@@ -69,20 +70,13 @@ class Access(NamedTuple):
     search: Search | None = None
 
 
-class Watch(NamedTuple):
-    """Who follows what a call runs: told of its output, and given the command once it runs."""
-
-    listener: Listener | None = None
-    started: Callable[[Running], None] | None = None
-
-
 class Runs(NamedTuple):
     """Where commands run, for whom, and who follows them."""
 
     workbench: Workbench
     background: Background
-    who: Who
-    watch: Watch = Watch()
+    who: Asker
+    watch: Watch = UNWATCHED
 
 
 class Call(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pytest
 
-from skillbelt.discovery.sources import Pulled, pull
+from skillbelt.discovery.sources import Pulled, pull_all
 from skillbelt.values import Limits
 from tests.bounds import bounds
 from tests.discovery.sources.archives import tree_of
@@ -50,7 +50,7 @@ def fetch(cache: Path) -> Pull:
     def fetch(source: str, **options: object) -> Pulled:
         limits = options.pop("limits", QUICK)
         assert isinstance(limits, Limits)
-        return pull(source, cache_dir=str(cache), limits=limits, **options)  # type: ignore[arg-type]
+        return pull_all([source], cache_dir=str(cache), limits=limits, **options)[0]  # type: ignore[arg-type]
 
     return fetch
 
@@ -60,7 +60,7 @@ def files() -> Callable[[Pulled], dict[str, bytes]]:
     """The files of the one folder that a pull gave."""
 
     def files(pulled: Pulled) -> dict[str, bytes]:
-        [located] = pulled.located
+        [located] = pulled.folders
         return tree_of(located.folder)
 
     return files

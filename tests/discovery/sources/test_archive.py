@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from skillbelt.discovery.sources.archive import detect, unpack
-from skillbelt.discovery.sources.bounds import Budget, Deadline
+from skillbelt.discovery.sources.bounds import Deadline, PullBudget
 from skillbelt.discovery.sources.failure import OutOfTime
 from skillbelt.errors import ArchiveRefused
 from skillbelt.files.contain import open_folder
@@ -38,7 +38,7 @@ def unpacked(data: bytes, folder: Path, limits: Limits = SMALL, seconds: float =
     folder.mkdir(exist_ok=True)
     fd = open_folder(str(folder))
     try:
-        budget = Budget(limits, Deadline("test", seconds))
+        budget = PullBudget(limits, Deadline("test", seconds))
         return unpack(io.BytesIO(data), fd, source="test", limits=limits, budget=budget)
     finally:
         os.close(fd)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.discovery.sources.bounds import Deadline
-from skillbelt.discovery.sources.cache import READY, Entry, Ready, link_tree
+from skillbelt.discovery.sources.cache import READY, CachedSource, CopyState, link_tree
 from skillbelt.discovery.sources.failure import OutOfTime
 from skillbelt.values import Diagnostic
 from tests.discovery.sources.archives import tree_of
@@ -19,40 +19,40 @@ URL = "https://example.org/a.zip"
 
 
 @pytest.fixture
-def entry(cache: Path) -> Entry:
-    return Entry(str(cache), URL)
+def entry(cache: Path) -> CachedSource:
+    return CachedSource(str(cache), URL)
 
 
-def publish(entry: Entry, text: str) -> Ready:
+def publish(entry: CachedSource, text: str) -> CopyState:
     with entry.locked(Deadline(URL, 20)), entry.stage() as stage:
         part = stage.part()
         Path(part, "SKILL.md").write_text(text)
         stage.adopt(part, "pdf")
-        return entry.publish(stage, Ready(URL, "archive", checked=1.5), {"pdf": {"key": text}})
+        return entry.publish(stage, CopyState(URL, "archive", checked=1.5), {"pdf": {"key": text}})
 
 
-def text(entry: Entry, ready: Ready) -> str:
+def text(entry: CachedSource, ready: CopyState) -> str:
     return Path(entry.folder(ready), "pdf", "SKILL.md").read_text()
 
 
-def test_an_entry_is_named_by_the_hash_of_its_url(entry: Entry, cache: Path) -> None:
+def test_an_entry_is_named_by_the_hash_of_its_url(entry: CachedSource, cache: Path) -> None:
     """SHA-256 of the URL, as everyone can work it out."""
     assert entry.path == str(cache / hashlib.sha256(URL.encode()).hexdigest())
-    assert Entry(str(cache), "\ud800").path != entry.path
+    assert CachedSource(str(cache), "\ud800").path != entry.path
 
 
-def test_the_marker_is_there_only_after_all_the_rest(entry: Entry) -> None:
+def test_the_marker_is_there_only_after_all_the_rest(entry: CachedSource) -> None:
     """Case 26."""
     with entry.locked(Deadline(URL, 20)), entry.stage() as stage:
         stage.adopt(stage.part(), "pdf")
         assert entry.read() is None
         assert not os.path.exists(os.path.join(entry.path, READY))
-        ready = entry.publish(stage, Ready(URL, "archive"), {})
+        ready = entry.publish(stage, CopyState(URL, "archive"), {})
         assert os.path.exists(os.path.join(entry.path, READY))
     assert entry.read() == ready
 
 
-def test_what_is_published_is_read_back(entry: Entry) -> None:
+def test_what_is_published_is_read_back(entry: CachedSource) -> None:
     ready = publish(entry, "one")
     assert entry.read() == ready
     assert ready.checked == 1.5
@@ -60,7 +60,7 @@ def test_what_is_published_is_read_back(entry: Entry) -> None:
     assert entry.entries(ready) == {"pdf": {"key": "one"}}
 
 
-def test_problems_are_remembered(entry: Entry) -> None:
+def test_problems_are_remembered(entry: CachedSource) -> None:
     publish(entry, "one")
     problem = Diagnostic(code="x", severity="error", path="p", line=None, message="m", remedy="r")
     with entry.locked(Deadline(URL, 20)):
@@ -72,7 +72,7 @@ def test_problems_are_remembered(entry: Entry) -> None:
     assert len(read.problems) < 500
 
 
-def test_the_generation_before_stays_and_older_ones_go(entry: Entry) -> None:
+def test_the_generation_before_stays_and_older_ones_go(entry: CachedSource) -> None:
     first, second, third = (publish(entry, name) for name in ("one", "two", "three"))
     assert text(entry, second) == "two"
     assert text(entry, third) == "three"
@@ -81,7 +81,7 @@ def test_the_generation_before_stays_and_older_ones_go(entry: Entry) -> None:
         assert os.path.exists(entry.folder(second))
 
 
-def test_everything_is_private(entry: Entry, cache: Path) -> None:
+def test_everything_is_private(entry: CachedSource, cache: Path) -> None:
     publish(entry, "one")
     for base, _, names in os.walk(entry.path):
         assert stat.S_IMODE(os.stat(base).st_mode) == 0o700
@@ -89,7 +89,7 @@ def test_everything_is_private(entry: Entry, cache: Path) -> None:
         assert all(stat.S_IMODE(os.stat(f"{base}/{name}").st_mode) == 0o600 for name in own)
 
 
-def test_a_stage_that_was_not_published_is_gone(entry: Entry) -> None:
+def test_a_stage_that_was_not_published_is_gone(entry: CachedSource) -> None:
     publish(entry, "one")
     before = tree_of(entry.path)
     with pytest.raises(RuntimeError), entry.locked(Deadline(URL, 20)), entry.stage() as stage:
@@ -98,13 +98,13 @@ def test_a_stage_that_was_not_published_is_gone(entry: Entry) -> None:
     assert tree_of(entry.path) == before
 
 
-def test_an_entry_without_a_copy_leaves_no_trace(entry: Entry, cache: Path) -> None:
+def test_an_entry_without_a_copy_leaves_no_trace(entry: CachedSource, cache: Path) -> None:
     with entry.locked(Deadline(URL, 20)), entry.stage() as stage:
         Path(stage.part(), "x").write_text("x")
     assert list(cache.iterdir()) == []
 
 
-def test_rubbish_of_a_killed_writer_goes(entry: Entry) -> None:
+def test_rubbish_of_a_killed_writer_goes(entry: CachedSource) -> None:
     ready = publish(entry, "one")
     before = tree_of(entry.path)
     for name in ("new-1234/parts/1/x", "gabcd/skills/y", "new-.ready"):
@@ -116,7 +116,7 @@ def test_rubbish_of_a_killed_writer_goes(entry: Entry) -> None:
     assert entry.read() == ready
 
 
-def test_tidying_leaves_a_writer_at_work_alone(entry: Entry) -> None:
+def test_tidying_leaves_a_writer_at_work_alone(entry: CachedSource) -> None:
     ready = publish(entry, "one")
     with entry.locked(Deadline(URL, 20)), entry.stage() as stage:
         part = stage.part()
@@ -134,14 +134,14 @@ def test_tidying_leaves_a_writer_at_work_alone(entry: Entry) -> None:
         b"\xff\xfe",
         b"[" * 100_000,
         json.dumps({"url": URL, "kind": "archive", "problems": []}).encode(),
-        json.dumps({**Ready(URL, "archive", "../x")._asdict()}).encode(),
-        json.dumps({**Ready(URL, "archive", "g1", etag=None)._asdict()}).encode(),  # type: ignore[arg-type]
-        json.dumps({**Ready(URL, "archive", "g1")._asdict(), "problems": [[1]]}).encode(),
-        json.dumps({**Ready(URL, "archive", "g1")._asdict(), "future": 1}).encode(),
-        json.dumps({**Ready(URL, "archive", "gone")._asdict()}).encode(),
+        json.dumps({**CopyState(URL, "archive", "../x")._asdict()}).encode(),
+        json.dumps({**CopyState(URL, "archive", "g1", etag=None)._asdict()}).encode(),  # type: ignore[arg-type]
+        json.dumps({**CopyState(URL, "archive", "g1")._asdict(), "problems": [[1]]}).encode(),
+        json.dumps({**CopyState(URL, "archive", "g1")._asdict(), "future": 1}).encode(),
+        json.dumps({**CopyState(URL, "archive", "gone")._asdict()}).encode(),
     ],
 )
-def test_a_state_that_can_not_be_understood_is_no_copy(entry: Entry, state: bytes) -> None:
+def test_a_state_that_can_not_be_understood_is_no_copy(entry: CachedSource, state: bytes) -> None:
     publish(entry, "one")
     os.makedirs(os.path.join(entry.path, "g1", "skills"))
     Path(entry.path, READY).write_bytes(state)
@@ -149,7 +149,7 @@ def test_a_state_that_can_not_be_understood_is_no_copy(entry: Entry, state: byte
     assert text(entry, publish(entry, "two")) == "two"
 
 
-def test_a_state_that_can_not_be_read_now_is_not_swept_away(entry: Entry) -> None:
+def test_a_state_that_can_not_be_read_now_is_not_swept_away(entry: CachedSource) -> None:
     """Too many open files, a disk error: the copy may be fine."""
     ready = publish(entry, "one")
     state = Path(entry.path, READY)
@@ -164,7 +164,7 @@ def test_a_state_that_can_not_be_read_now_is_not_swept_away(entry: Entry) -> Non
     assert entry.read() == ready and text(entry, ready) == "one"
 
 
-def test_one_at_a_time(entry: Entry) -> None:
+def test_one_at_a_time(entry: CachedSource) -> None:
     order: list[str] = []
     inside = threading.Event()
 
@@ -184,7 +184,7 @@ def test_one_at_a_time(entry: Entry) -> None:
     assert order == ["first", "second"]
 
 
-def test_many_that_vacate_and_enter_never_meet(entry: Entry, cache: Path) -> None:
+def test_many_that_vacate_and_enter_never_meet(entry: CachedSource, cache: Path) -> None:
     """A lock file that is removed under a waiting process must not let two in."""
     inside = 0
     most = 0
@@ -207,7 +207,7 @@ def test_many_that_vacate_and_enter_never_meet(entry: Entry, cache: Path) -> Non
     assert list(cache.iterdir()) == []
 
 
-def test_a_download_is_gone_when_it_is_closed(entry: Entry) -> None:
+def test_a_download_is_gone_when_it_is_closed(entry: CachedSource) -> None:
     with entry.locked(Deadline(URL, 20)), entry.stage() as stage:
         with stage.spool() as spool:
             spool.write(b"data")

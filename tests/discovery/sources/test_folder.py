@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillbelt.discovery.sources.folder import Pulse, Rules, Walker
+from skillbelt.discovery.sources.folder import Walker, WalkProgress, WalkRules
 from skillbelt.values import Diagnostic, Limits
 from tests.bounds import bounds
 from tests.tree import QUICK, Tree
 
 
 def walk(root: Path | str, **rules: object) -> Walker:
-    walker = Walker(str(root), Rules(**rules), Pulse())  # type: ignore[arg-type]
+    walker = Walker(str(root), WalkRules(**rules), WalkProgress())  # type: ignore[arg-type]
     walker.walk()
     return walker
 
@@ -124,7 +124,7 @@ def test_folders_below_the_depth_are_reported(tree: Tree, root: Path) -> None:
     walker = walk(root, limits=Limits(max_depth=2))
     assert found(walker) == []
     assert said(walker) == [("max-depth", "1/2")]
-    assert "1 folders lie deeper than max_depth (2)" in only(walker).message
+    assert "1 folders are deeper than max_depth (2)" in only(walker).message
 
 
 def test_a_link_from_higher_up_leads_to_what_lies_too_deep(tree: Tree, root: Path) -> None:
@@ -331,8 +331,8 @@ def test_times_and_inodes_too_large_for_an_index_are_brought_down(tree: Tree, ro
 # Permissions
 
 WALK = """
-from skillbelt.discovery.sources.folder import Pulse, Rules, Walker
-walker = Walker(ROOT, Rules(), Pulse())
+from skillbelt.discovery.sources.folder import WalkProgress, WalkRules, Walker
+walker = Walker(ROOT, WalkRules(), WalkProgress())
 walker.walk()
 print(json.dumps({
     "found": [os.path.relpath(one.location, ROOT) for one in walker.found],
@@ -343,7 +343,9 @@ print(json.dumps({
 
 @pytest.mark.parametrize("mode", [0o000, 0o400, 0o100])
 @pytest.mark.parametrize("name", ["b", "."])
-@pytest.mark.parametrize("rules", ["Rules()", "Rules(nested=True)", "Rules(collection=True)"])
+@pytest.mark.parametrize(
+    "rules", ["WalkRules()", "WalkRules(nested=True)", "WalkRules(collection=True)"]
+)
 def test_a_folder_that_can_not_be_read_is_one_diagnostic(
     open_tree: Tree, mode: int, name: str, rules: str
 ) -> None:
@@ -352,7 +354,7 @@ def test_a_folder_that_can_not_be_read_is_one_diagnostic(
         open_tree.skill(f"root/{folder}/s")
     root = open_tree.path("root")
     code = f"ROOT = {str(root)!r}\nos.chmod(os.path.join(ROOT, {name!r}), {mode})\n" + WALK
-    result = json.loads(open_tree.as_user(code.replace("Rules()", rules)))
+    result = json.loads(open_tree.as_user(code.replace("WalkRules()", rules)))
     if name == ".":
         assert result["found"] == []
         assert result["said"] == [["root-unreadable", "error", "."]]
@@ -374,17 +376,17 @@ def test_a_root_below_a_closed_folder_is_one_diagnostic(open_tree: Tree) -> None
 
 def test_a_walk_that_is_told_to_stop_stops(tree: Tree, root: Path) -> None:
     tree.skill("root/a")
-    pulse = Pulse()
+    pulse = WalkProgress()
     pulse.stopped = True
-    walker = Walker(str(root), Rules(), pulse)
+    walker = Walker(str(root), WalkRules(), pulse)
     walker.walk()
     assert walker.found == []
 
 
 def test_a_walk_shows_where_it_is(tree: Tree, root: Path) -> None:
     tree.skill("root/a")
-    pulse = Pulse()
-    Walker(str(root), Rules(), pulse).walk()
+    pulse = WalkProgress()
+    Walker(str(root), WalkRules(), pulse).walk()
     assert pulse.beats == 2
     assert pulse.path == str(root / "a/SKILL.md")
 

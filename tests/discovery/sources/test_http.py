@@ -8,10 +8,16 @@ import time
 
 import pytest
 
-from skillbelt.discovery.sources.addresses import Door
+from skillbelt.discovery.sources.allowed_hosts import AllowedHosts
 from skillbelt.discovery.sources.bounds import Deadline, Refusal
 from skillbelt.discovery.sources.failure import OutOfTime, SourceFailure
-from skillbelt.discovery.sources.http import Answer, Http, Validators, origin, redirected
+from skillbelt.discovery.sources.http import (
+    HttpClient,
+    HttpResponse,
+    Validators,
+    origin,
+    redirect_target,
+)
 from skillbelt.values import Limits
 from tests.discovery.sources.server import Reply, Server, running
 
@@ -27,11 +33,11 @@ def get(
     known: Validators | None = None,
     same_origin: bool = False,
     private: tuple[str, ...] = (),
-) -> tuple[Answer, bytes]:
+) -> tuple[HttpResponse, bytes]:
     body = bytearray()
 
-    async def run() -> Answer:
-        http = Http(limits, Deadline(url, seconds), Door(url, private))
+    async def run() -> HttpResponse:
+        http = HttpClient(limits, Deadline(url, seconds), AllowedHosts(url, private))
         try:
             async with asyncio.timeout(seconds):
                 return await http.get(
@@ -236,7 +242,7 @@ def test_what_the_writer_raises_passes_through(server: Server) -> None:
         raise Refusal(f"{len(data)} bytes")
 
     async def run() -> None:
-        http = Http(LIMITS, Deadline("x", 20), Door(server.url))
+        http = HttpClient(LIMITS, Deadline("x", 20), AllowedHosts(server.url))
         try:
             await http.get(f"{server.url}/a", write, most=100)
         finally:
@@ -254,6 +260,6 @@ def test_origin_knows_the_default_ports() -> None:
 
 def test_a_redirect_does_not_leave_tls() -> None:
     with pytest.raises(SourceFailure, match="is redirected to"):
-        redirected("https://a.example/x", "http://a.example/x")
-    assert redirected("http://a.example/x", "https://a.example/y") == "https://a.example/y"
-    assert redirected("https://a.example/x", "/y") == "https://a.example/y"
+        redirect_target("https://a.example/x", "http://a.example/x")
+    assert redirect_target("http://a.example/x", "https://a.example/y") == "https://a.example/y"
+    assert redirect_target("https://a.example/x", "/y") == "https://a.example/y"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.discovery.sources import Pulled
-from skillbelt.discovery.sources.index import SCHEMA
+from skillbelt.discovery.sources.skill_index import SCHEMA
 from tests.bounds import bounds
 from tests.discovery.sources.archives import SKILL, tgz_of, tree_of, zipped
 from tests.discovery.sources.conftest import QUICK, Pull
@@ -39,7 +39,7 @@ def test_every_file_of_every_skill(server: Server, fetch: Pull, files: Files) ->
     pulled = fetch(f"{server.url}/index.json")
     assert pulled.diagnostics == ()
     assert files(pulled) == {"a/SKILL.md": SKILL, "a/ref/x y.md": b"x", "b/SKILL.md": SKILL}
-    assert str(pulled.located[0].origin) == f"index:{server.url}/index.json"
+    assert str(pulled.folders[0].origin) == f"index:{server.url}/index.json"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_an_entry_that_leads_out_asks_for_nothing(
     """Case 29."""
     offer(server, entry, at="/s/index.json")
     pulled = fetch(f"{server.url}/s")
-    assert pulled.located == ()
+    assert pulled.folders == ()
     assert codes(pulled) == ["remote-entry-refused"]
     assert all(path.endswith("/index.json") for path in server.requests)
     assert list(cache.iterdir()) == []
@@ -156,7 +156,7 @@ def test_a_file_may_not_come_from_another_host(server: Server, fetch: Pull) -> N
         offer(server, {"name": "a", "files": ["SKILL.md"]})
         server.pages["/a/SKILL.md"] = Reply(status=302, headers={"Location": f"{other.url}/x"})
         pulled = fetch(f"{server.url}/index.json")
-        assert pulled.located == ()
+        assert pulled.folders == ()
         assert codes(pulled) == ["remote-redirect"]
         assert other.requests == []
 
@@ -221,7 +221,7 @@ def test_published_artifacts_of_both_types(server: Server, fetch: Pull, files: F
         )
         pulled = fetch(f"{server.url}/w/index.json")
     assert pulled.diagnostics == ()
-    assert pulled.located[0].origin.kind == "well-known"
+    assert pulled.folders[0].origin.kind == "well-known"
     assert files(pulled) == {
         "pdf/SKILL.md": SKILL,
         "tar/SKILL.md": b"t",
@@ -235,7 +235,7 @@ def test_a_wrong_digest_keeps_nothing(server: Server, fetch: Pull, cache: Path) 
     offer(server, entry, **{"$schema": SCHEMA})
     server.pages["/SKILL.md"] = SKILL
     pulled = fetch(f"{server.url}/index.json")
-    assert pulled.located == ()
+    assert pulled.folders == ()
     assert codes(pulled) == ["remote-digest-mismatch"]
     assert tree_of(cache) == {}
 

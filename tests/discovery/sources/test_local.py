@@ -8,7 +8,7 @@ import pytest
 
 from skillbelt.discovery.sources import Pulled
 from skillbelt.discovery.sources.failure import SourceFailure
-from skillbelt.discovery.sources.local import path_of
+from skillbelt.discovery.sources.pull import path_of
 from tests.bounds import bounds
 from tests.discovery.sources.archives import SKILL, tgz_of, tree_of, zipped
 from tests.discovery.sources.conftest import QUICK, Pull
@@ -24,8 +24,8 @@ def test_an_archive_by_path_or_url(tmp_path: Path, fetch: Pull, files: Files) ->
         pulled = fetch(source)
         assert pulled.diagnostics == ()
         assert files(pulled) == {"one/SKILL.md": SKILL}
-        assert pulled.located[0].origin.kind == "archive"
-        assert pulled.located[0].origin.url.startswith("file://")
+        assert pulled.folders[0].origin.kind == "archive"
+        assert pulled.folders[0].origin.url.startswith("file://")
 
 
 def test_an_archive_that_is_a_skill_gets_its_name(
@@ -65,13 +65,13 @@ def test_a_single_skill(tmp_path: Path, fetch: Pull, files: Files) -> None:
     (tmp_path / "pdf" / "SKILL.md").write_bytes(SKILL)
     pulled = fetch((tmp_path / "pdf" / "SKILL.md").as_uri())
     assert files(pulled) == {"pdf/SKILL.md": SKILL}
-    assert pulled.located[0].origin.kind == "url"
+    assert pulled.folders[0].origin.kind == "url"
 
 
 def test_a_folder_is_taken_where_it_is(tmp_path: Path, fetch: Pull, cache: Path) -> None:
     (tmp_path / "skills").mkdir()
     pulled = fetch((tmp_path / "skills").as_uri())
-    assert [(one.folder, one.origin.kind) for one in pulled.located] == [
+    assert [(one.folder, one.origin.kind) for one in pulled.folders] == [
         (str(tmp_path / "skills"), "local")
     ]
     assert not cache.exists()
@@ -82,7 +82,7 @@ def test_a_folder_is_taken_where_it_is(tmp_path: Path, fetch: Pull, cache: Path)
 )
 def test_what_is_not_here_is_said(source: str, fetch: Pull, cache: Path) -> None:
     pulled = fetch(source)
-    assert pulled.located == ()
+    assert pulled.folders == ()
     assert codes(pulled) == ["source-unreadable"]
     assert not cache.exists() or list(cache.iterdir()) == []
 

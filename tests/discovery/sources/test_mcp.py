@@ -11,9 +11,8 @@ import pytest
 
 from skillbelt.discovery.sources import Pulled, pull_all
 from skillbelt.discovery.sources.mcp import fetch as fetch_all
-from skillbelt.discovery.sources.mcp import head_of
-from skillbelt.discovery.sources.mcp_entries import held
-from skillbelt.discovery.sources.remote import SERVERS
+from skillbelt.discovery.sources.mcp import parse_record, skill_file
+from skillbelt.discovery.sources.pull import SERVERS
 from skillbelt.format.frontmatter import parse
 from tests.bounds import bounds
 from tests.discovery.sources.archives import tree_of
@@ -35,13 +34,13 @@ def codes(pulled: Pulled) -> list[str]:
 def test_what_is_listed_becomes_heads_and_nothing_is_fetched(mcp: McpServer, fetch: Pull) -> None:
     mcp.add({"reference/guide.md": b"The guide.\n", "nested/other/SKILL.md": b"---\n---\n"})
     pulled = fetch(mcp.url)
-    [located] = pulled.located
+    [located] = pulled.folders
     assert str(located.origin) == mcp.url.replace("mcp+", "mcp:")
     label = mcp.url.removeprefix("mcp+http://").removesuffix("/mcp")
     label = label.replace(".", "-").replace(":", "-")
     files = tree_of(located.folder)
     assert files == {
-        f"{label}.pdf/pdf/SKILL.md": head_of({"name": "pdf", "description": "Reads PDF files."}),
+        f"{label}.pdf/pdf/SKILL.md": skill_file({"name": "pdf", "description": "Reads PDF files."}),
         f"{label}.pdf/pdf/reference/guide.md": b"",
     }
     assert mcp.requests == ["skills/list"]
@@ -51,7 +50,7 @@ def test_a_list_comes_in_pages(mcp: McpServer, fetch: Pull) -> None:
     for number in range(7):
         mcp.add(name=f"skill-{number}")
     mcp.page = 3
-    [located] = fetch(f"{mcp.url}#docs").located
+    [located] = fetch(f"{mcp.url}#docs").folders
     assert sorted(os.listdir(located.folder)) == [f"docs.skill-{number}" for number in range(7)]
     assert len(mcp.requests) == 3
 
@@ -63,7 +62,7 @@ def test_a_skill_that_is_not_listed_can_be_had_by_its_address(mcp: McpServer, fe
     mcp.unlisted[hidden["uri"]] = hidden
     wanted = ["skill://hidden/SKILL.md", "skill://none/SKILL.md", "skill://pdf/SKILL.md"]
     pulled = fetch(f"{mcp.url}#docs&{'&'.join(wanted)}")
-    [located] = pulled.located
+    [located] = pulled.folders
     assert sorted(os.listdir(located.folder)) == ["docs.hidden", "docs.pdf"]
     assert codes(pulled) == ["mcp-entry-refused"]
     assert "skill://none/SKILL.md" in pulled.diagnostics[0].message
@@ -76,7 +75,7 @@ def test_another_skill_than_was_asked_for_is_refused(mcp: McpServer, fetch: Pull
     pulled = fetch(f"{mcp.url}#docs&skill://wanted/SKILL.md")
     assert codes(pulled) == ["mcp-entry-refused"]
     assert "skill://wanted/SKILL.md" in pulled.diagnostics[0].message
-    assert os.listdir(pulled.located[0].folder) == []
+    assert os.listdir(pulled.folders[0].folder) == []
 
 
 def test_a_name_is_that_of_one_server_or_of_none(mcp: McpServer, cache: Path) -> None:
@@ -87,7 +86,7 @@ def test_a_name_is_that_of_one_server_or_of_none(mcp: McpServer, cache: Path) ->
         sources = [f"{mcp.url}#docs", f"{other.url}#docs", command, f"{other.url}#more"]
         *clashing, good = pull_all(sources, cache_dir=str(cache), limits=QUICK)
         assert [codes(one) for one in clashing] == [["mcp-name-taken"]] * 3
-        assert [one.located for one in clashing] == [()] * 3
+        assert [one.folders for one in clashing] == [()] * 3
         assert codes(good) == []
         assert (mcp.requests, other.requests) == ([], ["skills/list"])
 
@@ -100,7 +99,7 @@ def test_one_listing_serves_until_it_is_old(mcp: McpServer, fetch: Pull) -> None
     assert fetch(mcp.url, refresh=True) == first, "nothing changed"
     mcp.add(name="notes")
     second = fetch(mcp.url, refresh=True)
-    assert second.located != first.located
+    assert second.folders != first.folders
 
 
 def test_offline_the_last_listing_is_in_use(mcp: McpServer, fetch: Pull) -> None:
@@ -115,7 +114,7 @@ def test_what_is_wrong_with_one_is_told_and_harms_no_other(mcp: McpServer, fetch
     mcp.entries += [None, {"uri": "skill://bad/SKILL.md"}]
     pulled = fetch(f"{mcp.url}#docs")
     assert codes(pulled) == ["mcp-entry-refused"] * 2
-    [located] = pulled.located
+    [located] = pulled.folders
     assert os.listdir(located.folder) == ["docs.pdf"]
 
 
@@ -144,7 +143,7 @@ def test_a_server_that_misbehaves_is_a_diagnostic(
     )
     pulled = fetch(mcp.url, refresh=True, limits=limits)
     assert codes(pulled) == [code]
-    assert pulled.located == first.located, "the last good list is in use"
+    assert pulled.folders == first.folders, "the last good list is in use"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +156,7 @@ def test_a_server_that_misbehaves_is_a_diagnostic(
 )
 def test_an_address_that_leads_nowhere_is_a_diagnostic(fetch: Pull, url: str, code: str) -> None:
     pulled = fetch(url)
-    assert pulled.located == ()
+    assert pulled.folders == ()
     assert codes(pulled) == [code]
     assert "hunter2" not in str(pulled.diagnostics)
 
@@ -166,7 +165,7 @@ def test_a_list_that_is_none_is_told_in_a_line(mcp: McpServer, fetch: Pull) -> N
     mcp.listing = {"pdf": 1}
     [problem] = fetch(mcp.url).diagnostics
     assert problem.code == "mcp-failed"
-    assert problem.message == "the answer is not what the protocol says"
+    assert problem.message == "the response does not follow the protocol"
 
 
 def test_a_token_is_sent_and_never_shown(mcp: McpServer, fetch: Pull, cache: Path) -> None:
@@ -183,9 +182,10 @@ def test_without_the_extra_it_says_how_to_get_it(tree: Tree) -> None:
     code = """
 import sys
 sys.modules["mcp"] = None
-from skillbelt.discovery.sources import pull
+from skillbelt.discovery.sources import pull_all
 from skillbelt.values import Limits
-[problem] = pull("mcp+http://127.0.0.1:1/mcp", cache_dir=sys.argv[1], limits=Limits()).diagnostics
+[pulled] = pull_all(["mcp+http://127.0.0.1:1/mcp"], cache_dir=sys.argv[1], limits=Limits())
+[problem] = pulled.diagnostics
 print(problem.code, problem.remedy)
 """
     done = tree.python("-c", code, str(tree.root))
@@ -197,12 +197,12 @@ def test_files_are_fetched_by_their_addresses(mcp: McpServer, fetch: Pull) -> No
     pull_one(fetch, mcp)
     [job] = [job for job in SERVERS.values() if job.source == mcp.url]
     wanted = [("skill://pdf/logo.png", 6), ("skill://pdf/a.md", 4)]
-    assert fetch_all(job.url, job.limits, wanted, job.door()) == {
+    assert fetch_all(job.url, job.limits, wanted, job.allowed_hosts()) == {
         uri: mcp.files[uri] for uri, _ in wanted
     }
 
     async def inside_a_loop() -> dict[str, bytes]:
-        return fetch_all(job.url, job.limits, wanted[:1], job.door())
+        return fetch_all(job.url, job.limits, wanted[:1], job.allowed_hosts())
 
     assert asyncio.run(inside_a_loop())["skill://pdf/logo.png"] == b"\x89PNG\0\xff"
 
@@ -221,6 +221,6 @@ def pull_one(fetch: Pull, mcp: McpServer) -> None:
     ],
 )
 def test_a_head_says_what_the_entry_said(front: dict[str, object]) -> None:
-    parsed = parse(head_of(front), path="SKILL.md", folder="pdf")
+    parsed = parse(skill_file(front), path="SKILL.md", folder="pdf")
     assert (parsed.fields, parsed.state) == (front, "strict")
-    assert held({"name": "pdf", "uri": "x", "frontmatter": front, "files": {}}) is not None
+    assert parse_record({"name": "pdf", "uri": "x", "frontmatter": front, "files": {}}) is not None

@@ -14,7 +14,7 @@ from skillbelt.discovery.sources.bounds import (
     MAX_EXTRACTED_BYTES,
     MAX_EXTRACTED_FILE_BYTES,
 )
-from skillbelt.discovery.sources.mcp_entries import Entry, entries_of, held
+from skillbelt.discovery.sources.mcp import McpSkill, parse_entries, parse_record
 from skillbelt.values import Diagnostic, Limits
 from tests.bounds import bounds
 from tests.discovery.sources.mcp_server import TEXT, entry, listed
@@ -26,8 +26,8 @@ BASE = "skill://pdf/"
 LIMITS = Limits()
 
 
-def taken(*items: Any, limits: Limits = LIMITS) -> tuple[list[Entry], tuple[Diagnostic, ...]]:
-    return entries_of(items, "docs", SOURCE, limits)
+def taken(*items: Any, limits: Limits = LIMITS) -> tuple[list[McpSkill], tuple[Diagnostic, ...]]:
+    return parse_entries(items, "docs", SOURCE, limits)
 
 
 def refusal(item: Any, **limits: int) -> str:
@@ -55,7 +55,7 @@ def test_a_good_entry_is_held_with_the_label_of_its_server() -> None:
     assert (one.id, one.name, one.uri) == ("docs.pdf", "pdf", "skill://pdf/SKILL.md")
     assert list(one.files) == ["SKILL.md", "reference/a b.md"]
     assert one.files["SKILL.md"].size == len(TEXT)
-    again = held(json.loads(json.dumps(one.record())))
+    again = parse_record(json.loads(json.dumps(one.record())))
     assert again == one._replace(id="")
 
 
@@ -114,8 +114,8 @@ def test_a_file_that_can_not_be_verified_takes_its_skill_with_it(changed: dict[s
         ({"resources": None}, "does not list its files"),
         ({"resources": {}}, "does not list its files"),
         ({"resources": []}, "SKILL.md is not among"),
-        ({"resources": [7]}, "is no object"),
-        ({"uri": None}, "an entry without an address"),
+        ({"resources": [7]}, "is not an object"),
+        ({"uri": None}, "an entry without a URI"),
         ({"uri": "skill://pdf/README.md"}, "not that of a SKILL.md"),
         ({"uri": "pdf/SKILL.md"}, "not that of a SKILL.md"),
         ({"uri": "skill://pdf/\x1b[2J/SKILL.md"}, "not that of a SKILL.md"),
@@ -144,7 +144,7 @@ def test_what_is_no_entry_is_told_and_left_out(item: object) -> None:
 
 
 def test_a_file_that_lies_in_a_file_takes_its_skill_with_it() -> None:
-    assert "lies in another" in refusal(entry({"a": b"x", "a/b/c.md": b"y"}))
+    assert "is inside another" in refusal(entry({"a": b"x", "a/b/c.md": b"y"}))
 
 
 def test_limits_are_held() -> None:
@@ -197,7 +197,7 @@ def test_what_is_listed_twice_counts_once() -> None:
 
 @pytest.mark.parametrize("record", [None, 7, {}, {"files": 7}, {"files": {"a": [1]}}])
 def test_a_damaged_record_is_none(record: object) -> None:
-    assert held(record) is None
+    assert parse_record(record) is None
 
 
 JSON = st.recursive(

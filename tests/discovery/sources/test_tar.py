@@ -103,7 +103,7 @@ def test_a_header_for_all_files_may_not_name_one() -> None:
 def test_an_extended_header_must_have_its_file() -> None:
     record = b"10 path=x\n"
     extended = header(kind=b"x", size=len(record)) + record.ljust(512, b"\0")
-    with pytest.raises(Refusal, match="before no file"):
+    with pytest.raises(Refusal, match="followed by no file"):
         listed(extended + bytes(1024))
 
 

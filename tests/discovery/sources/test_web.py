@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from skillbelt.discovery.sources import Pulled
-from skillbelt.discovery.sources.index import SCHEMA
-from skillbelt.discovery.sources.web import archive_name, places, skill_name
+from skillbelt.discovery.sources.archive import archive_name, skill_name
+from skillbelt.discovery.sources.skill_index import SCHEMA
+from skillbelt.discovery.sources.web import index_urls
 from skillbelt.values import Limits
 from tests.bounds import bounds
 from tests.discovery.sources.archives import SKILL, tar_of, tgz_of, tree_of, zipped
@@ -30,7 +31,7 @@ def test_an_archive_of_every_format(
     server.pages[path] = make({"x/SKILL.md": SKILL, "x/s/run.py": b"1"})
     pulled = fetch(server.url + path)
     assert files(pulled) == {"x/SKILL.md": SKILL, "x/s/run.py": b"1"}
-    assert str(pulled.located[0].origin) == f"archive:{server.url}{path}"
+    assert str(pulled.folders[0].origin) == f"archive:{server.url}{path}"
 
 
 def test_the_content_counts_and_the_ending_is_a_hint(
@@ -50,7 +51,7 @@ def test_a_hostile_archive_leaves_nothing(
     """Case 27."""
     server.pages[path] = zipped({"SKILL.md": SKILL, name: b"evil"})
     pulled = fetch(server.url + path)
-    assert pulled.located == ()
+    assert pulled.folders == ()
     assert codes(pulled) == ["archive-refused"]
     assert tree_of(tmp_path) == {}
     assert list(cache.iterdir()) == []
@@ -87,7 +88,7 @@ def test_a_single_skill(server: Server, fetch: Pull, files: Files) -> None:
     server.pages |= {"/skills/pdf/SKILL.md": SKILL, "/SKILL.md": SKILL}
     pulled = fetch(f"{server.url}/skills/pdf/SKILL.md")
     assert files(pulled) == {"pdf/SKILL.md": SKILL}
-    assert pulled.located[0].origin.kind == "url"
+    assert pulled.folders[0].origin.kind == "url"
     assert files(fetch(f"{server.url}/SKILL.md")) == {"127-0-0-1/SKILL.md": SKILL}
 
 
@@ -130,14 +131,14 @@ def test_the_name_of_an_archive_is_safe(url: str, name: str) -> None:
 
 
 def test_the_places_of_a_list() -> None:
-    assert [place.removeprefix("https://a.b") for place in places("https://a.b/c/?q#f")] == [
+    assert [place.removeprefix("https://a.b") for place in index_urls("https://a.b/c/?q#f")] == [
         "/c/.well-known/agent-skills/index.json",
         "/c/.well-known/skills/index.json",
         "/c/index.json",
         "/.well-known/agent-skills/index.json",
         "/.well-known/skills/index.json",
     ]
-    assert len(places("https://a.b")) == 3
+    assert len(index_urls("https://a.b")) == 3
 
 
 @pytest.mark.parametrize(
@@ -157,11 +158,11 @@ def test_a_site_is_searched_for_its_list(
     pulled = fetch(f"{server.url}/docs/")
     assert pulled.diagnostics == ()
     assert files(pulled) == {"pdf/SKILL.md": SKILL}
-    assert str(pulled.located[0].origin) == f"{kind}:{server.url}/docs/"
+    assert str(pulled.folders[0].origin) == f"{kind}:{server.url}/docs/"
 
 
 def test_a_page_for_every_address_is_no_list(server: Server, fetch: Pull, files: Files) -> None:
-    for place in places(f"{server.url}/docs"):
+    for place in index_urls(f"{server.url}/docs"):
         server.pages[place.removeprefix(server.url)] = b"<!DOCTYPE html><title>App</title>"
     server.pages |= {"/docs/index.json": LIST, "/docs/pdf/SKILL.md": SKILL}
     assert files(fetch(f"{server.url}/docs")) == {"pdf/SKILL.md": SKILL}
@@ -175,7 +176,7 @@ def test_no_list_is_an_empty_result(
     server.pages["/s/index.json"] = body
     for source in (f"{server.url}/s", f"{server.url}/s/index.json"):
         pulled = fetch(source)
-        assert pulled.located == ()
+        assert pulled.folders == ()
         [problem] = pulled.diagnostics
         assert problem.severity == "error" and problem.path == source and problem.remedy
     assert tree_of(cache) == {}
@@ -187,7 +188,7 @@ def test_an_unknown_schema_is_not_passed_over(server: Server, fetch: Pull) -> No
     future = {"$schema": SCHEMA.replace("0.2.0", "9.0.0"), "skills": []}
     server.pages["/.well-known/agent-skills/index.json"] = json.dumps(future).encode()
     pulled = fetch(server.url)
-    assert pulled.located == ()
+    assert pulled.folders == ()
     assert codes(pulled) == ["remote-index-schema"]
 
 

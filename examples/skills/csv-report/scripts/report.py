@@ -97,7 +97,7 @@ def show(value: str | float | None) -> str:
 
 
 def cell(text: str) -> str:
-    """Text that can not break out of a table cell."""
+    """Text that cannot break out of a table cell."""
     flat = " ".join(text.split()).replace("|", "\\|").replace("`", "'")
     return f"`{flat if len(flat) <= 40 else flat[:39] + '…'}`"
 

@@ -99,7 +99,7 @@ def main() -> int:
     try:
         found = list(compare(load(options.old), load(options.new), options.key))
     except (OSError, ValueError, RecursionError) as error:
-        print(f"can not compare: {error}", file=sys.stderr)
+        print(f"cannot compare: {error}", file=sys.stderr)
         return 2
     found = [item for item in found if not any(hides(rule, item) for rule in options.ignore)]
     found.sort(key=lambda item: item.pointer)

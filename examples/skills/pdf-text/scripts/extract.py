@@ -28,7 +28,7 @@ def open_pdf(path: str, password: str) -> PdfReader:
         if reader.is_encrypted and not reader.decrypt(password):
             raise Wrong(f"{path} is encrypted: give its password")
     except (OSError, PyPdfError, ValueError) as error:
-        raise Wrong(f"{path} can not be read: {error}") from error
+        raise Wrong(f"{path} cannot be read: {error}") from error
     return reader
 
 
@@ -52,7 +52,7 @@ def text_of(reader: PdfReader, page: int) -> str:
     try:
         return str(reader.pages[page - 1].extract_text()).strip()
     except (PyPdfError, ValueError, KeyError, AttributeError) as error:
-        raise Wrong(f"page {page} can not be read: {error}") from error
+        raise Wrong(f"page {page} cannot be read: {error}") from error
 
 
 def extract(path: str, pages: str = "", password: str = "", max_chars: int = MAX_CHARS) -> Any:

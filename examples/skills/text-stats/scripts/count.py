@@ -31,7 +31,7 @@ def main() -> int:
         given = json.load(sys.stdin)
         counts = count(given["text"], given.get("words_per_minute", WORDS_PER_MINUTE))
     except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError) as error:
-        print(f"can not count: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"cannot count: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
     print(json.dumps(counts))
     return 0

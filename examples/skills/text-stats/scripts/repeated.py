@@ -24,7 +24,7 @@ def main() -> int:
         given = json.load(sys.stdin)
         found = repeated(given["text"], int(given.get("most", 10)), int(given.get("shortest", 1)))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        print(f"can not count: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"cannot count: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
     print(json.dumps(found, ensure_ascii=False))
     return 0

@@ -1,17 +1,17 @@
-"""Where skills come from besides plain folders: archives, single files and published lists.
+"""Sources of skills besides plain folders: archives, single files, published lists, MCP servers.
 
-Each source is brought to a local folder. Every command imports this module, so the work is done
-in modules that are loaded only when a source is pulled.
+Each source is copied to a local folder. Every command imports this package, so the modules that do
+the work are imported only when a source is pulled.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skillbelt.discovery.sources.located import (
+from skillbelt.discovery.sources.address import (
     MCP_COMMAND,
-    Located,
     Pulled,
+    SourceFolder,
     command_source,
     is_remote,
 )
@@ -23,39 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MCP_COMMAND",
-    "Located",
     "Pulled",
+    "SourceFolder",
     "command_source",
     "is_remote",
-    "pull",
     "pull_all",
 ]
-
-
-def pull(
-    source: str,
-    *,
-    cache_dir: str,
-    limits: Limits,
-    refresh: bool = False,
-    offline: bool = False,
-    private: Sequence[str] = (),
-) -> Pulled:
-    """The source as a local folder, from the network or the cache. Never raises.
-
-    Takes at most `bounds.SOURCE_TIMEOUT_SECONDS`. When nothing new can be had, the last good copy
-    is given with a diagnostic. `refresh` asks the server even if the copy is recent; `offline`
-    asks nobody. `private` names what it may lead to on this machine and its networks.
-    """
-    [pulled] = pull_all(
-        [source],
-        cache_dir=cache_dir,
-        limits=limits,
-        refresh=refresh,
-        offline=offline,
-        private=private,
-    )
-    return pulled
 
 
 def pull_all(
@@ -68,16 +41,19 @@ def pull_all(
     private: Sequence[str] = (),
     strangers: Container[str] = (),
 ) -> list[Pulled]:
-    """Every source at once, results in the order given; a slow one delays and hides no other.
+    """Pull every source in parallel, results in the order given. Never raises.
 
-    Those among the `strangers` were not named by the user, so they may not lie inside.
+    Each takes at most `bounds.SOURCE_TIMEOUT_SECONDS`. When nothing new can be fetched, the last
+    good copy is returned with a diagnostic. `refresh` asks the server even if the copy is recent;
+    `offline` makes no request. `private` names the private hosts and networks that may be reached.
+    The `strangers` were not named by the user, so they may not be on a private network.
     """
     if not sources:
         return []
-    from skillbelt.discovery.sources.remote import Job, run
+    from skillbelt.discovery.sources.pull import PullJob, run  # cost: 25 ms, only to pull
 
     jobs = [
-        Job(
+        PullJob(
             source=source,
             cache_dir=cache_dir,
             limits=limits,

@@ -1,4 +1,4 @@
-"""What one source may spend: time, bytes and files, counted while they are spent."""
+"""Limits of one source: time, bytes and files, enforced while it is read."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ REMOTE_REFRESH_SECONDS = 300.0
 
 
 class Refusal(Exception):
-    """A bound or a safety rule was broken; the text says which."""
+    """A limit or a safety rule was broken; the text says which."""
 
 
 class Deadline:
-    """The moment at which a source must be done."""
+    """The time at which a source must be done."""
 
     def __init__(self, source: str, seconds: float) -> None:
         self._source, self._seconds = source, seconds
         self._end = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds until then, never below zero."""
+        """Return the seconds left, never below zero."""
         return max(self._end - time.monotonic(), 0.0)
 
     def check(self) -> None:
-        """Raise OutOfTime when the moment has passed."""
+        """Raise OutOfTime after the deadline."""
         if self.left() <= 0:
             raise self.expired()
 
     def expired(self) -> OutOfTime:
-        """The exception that says so."""
+        """Return the exception to raise after the deadline."""
         return OutOfTime(self._source, f"not done after {self._seconds:g} s")
 
 
-class Budget:
-    """What may still be written for one source. Shared by all of its files."""
+class PullBudget:
+    """The bytes that may still be written for one source, shared by all of its files."""
 
     def __init__(self, limits: Limits, deadline: Deadline) -> None:
         self.deadline = deadline
@@ -67,7 +67,7 @@ class Budget:
         self._all_bytes = self._left = MAX_EXTRACTED_BYTES
 
     def spend(self, count: int) -> None:
-        """Take bytes off what is left; raises Refusal when there is not enough."""
+        """Count bytes against the budget; raises Refusal when it is exceeded."""
         self.deadline.check()
         self._left -= count
         if self._left < 0:
@@ -77,7 +77,7 @@ class Budget:
     def file(
         self, dir_fd: int, relative: str, *, executable: bool = False
     ) -> Iterator[Callable[[bytes], None]]:
-        """A new file below the folder, as the function that writes to it within the bounds."""
+        """Create a file below the folder; yield a function that writes to it within the limits."""
         with os.fdopen(create_beneath(dir_fd, relative, executable=executable), "wb") as file:
             written = 0
 

@@ -1,17 +1,18 @@
-"""The cache of pulled sources: complete copies only, whoever reads and whenever a writer dies.
+"""The cache of pulled sources: readers see complete copies only, even when a writer is killed.
 
     <cache_dir>/<sha256 of the URL>/
-        .ready          names the generation in use; replaced by one rename, after all is written
+        .ready          names the generation in use; replaced by one rename, written last
         lock            held while a source is pulled
-        g<random>/      a generation: skills/ (what is scanned) and entries.json (what it holds)
-        new-<random>/   a generation in the making; rubbish unless the lock is held
+        g<random>/      a generation: skills/ (scanned) and entries.json (its contents)
+        new-<random>/   a generation being written; garbage unless the lock is held
 
-A reader follows `.ready`. The generation before the current one stays for readers that have just
-followed it; older ones and rubbish go when the next writer holds the lock.
+A reader follows `.ready`. The previous generation stays for readers that have just opened it; the
+next writer that holds the lock removes older ones and garbage.
 """
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import json
@@ -22,12 +23,18 @@ from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, get_args
 
 from skillbelt.discovery.sources.failure import OutOfTime
-from skillbelt.files.contain import open_folder
+from skillbelt.files.contain import (
+    LOCK_FILE,
+    NEW_FILE_TO_READ,
+    READ_FILE,
+    REPLACE_FILE,
+    open_folder,
+)
 from skillbelt.files.private import make_folder
 from skillbelt.values import Diagnostic, OriginKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from skillbelt.discovery.sources.bounds import Deadline
 
@@ -37,27 +44,41 @@ _GENERATION = "g"
 _LOCK_POLL_SECONDS = 0.05
 _MAX_PROBLEMS = 200
 _MAX_STATE_BYTES = 2**20
-_FLUSHED_SINGLY = 32
+_CHUNK = 64 * 2**10
+_MAX_FLUSHED_SINGLY = 32
 
 
-class Ready(NamedTuple):
-    """What `.ready` says: the copy in use and what is known of it."""
+class CopyState(NamedTuple):
+    """The content of `.ready`: the copy in use and how it was obtained."""
 
     url: str
     kind: OriginKind
     generation: str = ""
     previous: str = ""
     checked: float = 0.0  # when its server last confirmed it, in seconds since the epoch
-    document: str = ""  # the URL whose answer `etag` and `modified` belong to
+    document: str = ""  # the URL whose response had `etag` and `modified`
     etag: str = ""
     modified: str = ""
     problems: tuple[Diagnostic, ...] = ()
-    gave_up: float = 0.0  # when its server last took too long, and what was said then
+    gave_up: float = 0.0  # when its server last timed out, with the diagnostics of then
     trouble: tuple[Diagnostic, ...] = ()
 
 
-class Stage:
-    """A generation in the making. Only `Entry.publish` makes it visible."""
+class Update(NamedTuple):
+    """The outcome of a pull. The stage holds a complete new copy if `changed`."""
+
+    kind: OriginKind
+    changed: bool
+    document: str = ""
+    etag: str = ""
+    modified: str = ""
+    finished: bool = True  # False when some skills were postponed for lack of time
+    problems: tuple[Diagnostic, ...] = ()
+    entries: dict[str, Any] = {}  # noqa: RUF012 - never written to
+
+
+class Generation:
+    """A generation being written. Only `CachedSource.publish` makes it visible."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -67,67 +88,67 @@ class Stage:
             os.mkdir(folder, 0o700)
 
     def part(self) -> str:
-        """A new empty folder for one skill or archive; it counts only once it was adopted."""
+        """Create an empty folder for one skill or archive; `adopt` makes it part of the copy."""
         self._parts += 1
         path = os.path.join(self.path, PARTS, str(self._parts))
         os.mkdir(path, 0o700)
         return path
 
     def spool(self) -> IO[bytes]:
-        """A file for a download, gone when it is closed."""
+        """Open a temporary file for a download; closing it deletes it."""
         self._parts += 1
         path = os.path.join(self.path, PARTS, f"{self._parts}.download")
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, NEW_FILE_TO_READ, 0o600)
         os.unlink(path)
         return os.fdopen(fd, "w+b")
 
     def adopt(self, part: str, name: str = "") -> None:
-        """Make the part the skill folder `name`, or with no name all that is scanned."""
+        """Make the part the skill folder `name`, or without a name the whole scanned folder."""
         if name:
             os.makedirs(self.skills, 0o700, exist_ok=True)
         os.rename(part, os.path.join(self.skills, name) if name else self.skills)
 
     def finish(self, entries: dict[str, Any]) -> None:
-        """Leave nothing but what a generation holds, on the disk."""
+        """Remove temporary files, write the entries and flush everything to disk."""
         shutil.rmtree(os.path.join(self.path, PARTS))
         os.makedirs(self.skills, 0o700, exist_ok=True)
         _write(os.path.join(self.path, ENTRIES), json.dumps(entries).encode())
         _flush(self.path)
 
 
-class Entry:
-    """The place of one source in the cache."""
+class CachedSource:
+    """The folder of one source in the cache."""
 
     def __init__(self, cache_dir: str, url: str) -> None:
         self.url = url
         key = hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()
         self.path = os.path.join(os.path.abspath(cache_dir), key)
 
-    def read(self) -> Ready | None:
-        """The copy in use; None when there is none, or `.ready` can not be read or understood."""
+    def read(self) -> CopyState | None:
+        """Return the copy in use; None when there is none or `.ready` cannot be read or parsed."""
         try:
             return self._load()
         except OSError:
             return None
 
-    def _load(self) -> Ready | None:
-        """As `read`, but a disk that fails is no proof that there is no copy: raises OSError."""
+    def _load(self) -> CopyState | None:
+        """As `read`, but raise OSError when the disk fails: there may still be a copy."""
         try:
             with open(os.path.join(self.path, READY), "rb") as file:
-                ready = _decoded(json.loads(file.read(_MAX_STATE_BYTES)))
-            os.stat(self.folder(ready))
+                state = _decode(json.loads(file.read(_MAX_STATE_BYTES)))
+            os.stat(self.folder(state))
         except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
             return None
-        return ready
+        return state
 
-    def folder(self, ready: Ready) -> str:
-        """The folder that is scanned for skills."""
-        return os.path.join(self.path, ready.generation, SKILLS)
+    def folder(self, state: CopyState) -> str:
+        """Return the folder to scan for skills."""
+        return os.path.join(self.path, state.generation, SKILLS)
 
-    def entries(self, ready: Ready) -> dict[str, Any]:
-        """What was written into the generation's list; empty when that can not be read."""
+    def entries(self, state: CopyState) -> dict[str, Any]:
+        """Return the generation's entries; empty when they cannot be read."""
         try:
-            with open(os.path.join(self.path, ready.generation, ENTRIES), "rb") as file:
+            with open(os.path.join(self.path, state.generation, ENTRIES), "rb") as file:
                 found = json.loads(file.read())
         except (OSError, ValueError, RecursionError):
             return {}
@@ -135,27 +156,27 @@ class Entry:
 
     @contextmanager
     def locked(self, deadline: Deadline) -> Iterator[None]:
-        """Alone among all processes; raises OutOfTime when others take until the deadline."""
+        """Hold the lock between processes; raises OutOfTime at the deadline."""
         fd = self._acquire(deadline)
         try:
             self.sweep()
             yield
         finally:
-            self._vacate()
+            self._remove_if_empty()
             os.close(fd)
 
-    def tidy(self, ready: Ready) -> None:
-        """Remove what a killed writer left, if no writer is at work now."""
+    def tidy(self, state: CopyState) -> None:
+        """Remove what a killed writer left, unless a writer is active. Best effort."""
         with suppress(OSError):
-            if not set(os.listdir(self.path)) <= _needed(ready):
+            if not set(os.listdir(self.path)) <= _needed_names(state):
                 fd = self._try_lock()
                 if fd is not None:
                     self.sweep()
                     os.close(fd)
 
     def sweep(self) -> None:
-        """Remove all that neither the current copy nor the one before it needs (locked)."""
-        kept = _needed(self._load())
+        """Remove everything but the current copy and the previous one (locked)."""
+        kept = _needed_names(self._load())
         for item in os.scandir(self.path):
             if item.name in kept:
                 continue
@@ -165,29 +186,29 @@ class Entry:
                 os.unlink(item.path)
 
     @contextmanager
-    def stage(self) -> Iterator[Stage]:
-        """A new generation to fill (locked). What was not published is removed."""
+    def stage(self) -> Iterator[Generation]:
+        """Create a generation to fill (locked); it is removed unless published."""
         path = os.path.join(self.path, _NEW + os.urandom(8).hex())
         try:
-            yield Stage(path)
+            yield Generation(path)
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
-    def publish(self, stage: Stage, ready: Ready, entries: dict[str, Any]) -> Ready:
-        """Put the new generation in the place of the old one (locked); what is in use then."""
+    def publish(self, stage: Generation, state: CopyState, entries: dict[str, Any]) -> CopyState:
+        """Replace the current generation by the new one (locked) and return the new state."""
         stage.finish(entries)
         old = self.read()
         name = _GENERATION + os.urandom(8).hex()
         os.rename(stage.path, os.path.join(self.path, name))
-        new = ready._replace(generation=name, previous=old.generation if old else "")
+        new = state._replace(generation=name, previous=old.generation if old else "")
         self.write(new)
         return new
 
-    def write(self, ready: Ready) -> None:
-        """Replace `.ready` at once (locked)."""
-        ready = ready._replace(problems=ready.problems[:_MAX_PROBLEMS])
+    def write(self, state: CopyState) -> None:
+        """Replace `.ready` atomically (locked)."""
+        state = state._replace(problems=state.problems[:_MAX_PROBLEMS])
         temporary = os.path.join(self.path, f"{_NEW}{READY}")
-        _write(temporary, json.dumps(ready._asdict()).encode())
+        _write(temporary, json.dumps(state._asdict()).encode())
         os.replace(temporary, os.path.join(self.path, READY))
         with _handle(self.path) as folder:
             os.fsync(folder)
@@ -205,8 +226,8 @@ class Entry:
         try:
             with suppress(FileExistsError):
                 os.mkdir(self.path, 0o700)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:  # its folder was vacated in this moment
+            fd = os.open(path, LOCK_FILE, 0o600)
+        except FileNotFoundError:  # its folder was removed just now
             return None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -217,8 +238,8 @@ class Entry:
         os.close(fd)
         return None
 
-    def _vacate(self) -> None:
-        """Leave no trace of a source that never gave a copy (locked)."""
+    def _remove_if_empty(self) -> None:
+        """Remove the folder of a source that never had a copy (locked). Best effort."""
         with suppress(OSError):
             if self._load() is None:
                 self.sweep()
@@ -226,24 +247,24 @@ class Entry:
                 os.rmdir(self.path)
 
 
-def _needed(ready: Ready | None) -> set[str]:
-    return {READY, LOCK, *((ready.generation, ready.previous) if ready else ())}
+def _needed_names(state: CopyState | None) -> set[str]:
+    return {READY, LOCK, *((state.generation, state.previous) if state else ())}
 
 
-def _decoded(state: dict[str, Any]) -> Ready:
-    problems = tuple(Diagnostic(*problem) for problem in state["problems"])
-    trouble = tuple(Diagnostic(*problem) for problem in state["trouble"])
-    ready = Ready(**{**state, "problems": problems, "trouble": trouble})
-    texts = (ready.url, ready.previous, ready.document, ready.etag, ready.modified)
-    if not all(isinstance(text, str) for text in texts) or ready.kind not in get_args(OriginKind):
+def _decode(data: dict[str, Any]) -> CopyState:
+    problems = tuple(Diagnostic(*problem) for problem in data["problems"])
+    trouble = tuple(Diagnostic(*problem) for problem in data["trouble"])
+    state = CopyState(**{**data, "problems": problems, "trouble": trouble})
+    texts = (state.url, state.previous, state.document, state.etag, state.modified)
+    if not all(isinstance(text, str) for text in texts) or state.kind not in get_args(OriginKind):
         raise ValueError("not a state of this cache")
-    if not (ready.generation[:1] == _GENERATION and ready.generation.isalnum()):
+    if not (state.generation[:1] == _GENERATION and state.generation.isalnum()):
         raise ValueError("not a generation")
-    return ready._replace(checked=float(ready.checked), gave_up=float(ready.gave_up))
+    return state._replace(checked=float(state.checked), gave_up=float(state.gave_up))
 
 
 def _write(path: str, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, REPLACE_FILE, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(data)
         file.flush()
@@ -260,25 +281,23 @@ def _handle(path: str) -> Iterator[int]:
 
 
 def _flush(path: str) -> None:
-    """Everything below the folder is on the disk.
+    """Flush everything below the folder to disk.
 
-    Few files are flushed one by one, so that nobody else's writes are waited for; for many, one
-    call for the whole file system is ten times faster.
+    Few files are flushed one by one, which does not wait for writes of other programs; for many,
+    one call for the whole file system is ten times faster.
     """
     paths = [os.path.join(base, name) for base, _, names in os.walk(path) for name in ("", *names)]
-    if len(paths) > _FLUSHED_SINGLY:
-        return _flush_all(path)
+    if len(paths) > _MAX_FLUSHED_SINGLY:
+        return _flush_file_system(path)
     for name in paths:
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(name, READ_FILE)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
 
 
-def _flush_all(path: str) -> None:
-    import ctypes
-
+def _flush_file_system(path: str) -> None:
     syncfs = getattr(ctypes.CDLL(None), "syncfs", None)
     with _handle(path) as folder:
         if syncfs is None or syncfs(folder) != 0:
@@ -286,7 +305,7 @@ def _flush_all(path: str) -> None:
 
 
 def link_tree(source: str, target: str) -> int:
-    """The folder again at a new place, sharing the files, which nobody changes; their bytes."""
+    """Copy the folder with hard links, as its files never change; return their total size."""
     total = 0
     os.mkdir(target, 0o700)
     for item in os.scandir(source):
@@ -299,9 +318,15 @@ def link_tree(source: str, target: str) -> int:
 
 
 def link_file(source: str, target: str) -> int:
-    """The file again at a new place; its size."""
+    """Hard-link or copy the file; return its size."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
         shutil.copy2(source, target, follow_symlinks=False)
     return os.stat(target).st_size
+
+
+def copy_chunks(read: Callable[[int], bytes], write: Callable[[bytes], None]) -> None:
+    """Copy to the end in pieces of bounded size."""
+    while chunk := read(_CHUNK):
+        write(chunk)

@@ -1,11 +1,11 @@
-"""Why a source gave nothing new: one exception with a code and a remedy, and its diagnostic."""
+"""Failures of sources: one exception with a code and a remedy, and its diagnostic."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from skillbelt.discovery.sources.located import MCP_COMMAND
+from skillbelt.discovery.sources.address import MCP_COMMAND
 from skillbelt.errors import ArchiveRefused, SourceError
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Diagnostic
@@ -17,7 +17,7 @@ _MESSAGE_CHARS = 400
 
 
 class SourceFailure(SourceError):
-    """A source can not be read now. `code` is the diagnostic's, `status` the HTTP answer or 0."""
+    """A source cannot be read now. `code` is the diagnostic's, `status` the HTTP status or 0."""
 
     def __init__(
         self, source: str, reason: str, *, code: str, remedy: str = "", status: int = 0
@@ -27,17 +27,22 @@ class SourceFailure(SourceError):
 
 
 class OutOfTime(SourceFailure):
-    """A source was not done when its time was up."""
+    """A source was not done at its deadline."""
 
     def __init__(self, source: str, reason: str) -> None:
         remedy = "check the server, or raise http_timeout_seconds"
         super().__init__(source, reason, code="remote-timeout", remedy=remedy)
 
 
-def redact(url: str) -> str:
-    """The URL without a user name or password, for everything that is shown or stored.
+def too_large(source: str, reason: Exception | str) -> SourceFailure:
+    """Return the failure of a source that exceeded a limit."""
+    return SourceFailure(source, str(reason), code="remote-too-large", remedy="publish it in parts")
 
-    Of an MCP server that is started, the name alone: its command may hold secrets as well.
+
+def redact(url: str) -> str:
+    """Remove user name and password from a URL that is shown or stored.
+
+    For an MCP server that is a command, keep the label only: the command may contain secrets.
     """
     if url.lower().startswith(MCP_COMMAND):
         return url.partition("?")[0]
@@ -51,15 +56,15 @@ def redact(url: str) -> str:
 
 
 def diagnose(error: Exception, source: str, *, copy: bool) -> Diagnostic:
-    """What to tell about the error; a warning while an earlier copy is still in use."""
-    code, reason, remedy = _facts(error, redact(source))
+    """Return the diagnostic for the error; a warning while an earlier copy is still in use."""
+    code, reason, remedy = _explain(error, redact(source))
     if copy:
         reason += "; the last good copy is in use"
     return report(code, "warning" if copy else "error", source, reason, remedy)
 
 
 def report(code: str, severity: Severity, source: str, message: str, remedy: str) -> Diagnostic:
-    """A diagnostic about a source, with whatever the other side wrote made safe to print."""
+    """Return a diagnostic about a source; text from the server is made safe to print."""
     text = shorten(one_line(message), _MESSAGE_CHARS)
     return Diagnostic(
         code=code,
@@ -71,13 +76,13 @@ def report(code: str, severity: Severity, source: str, message: str, remedy: str
     )
 
 
-def _facts(error: Exception, source: str) -> tuple[str, str, str]:
+def _explain(error: Exception, source: str) -> tuple[str, str, str]:
     if isinstance(error, SourceFailure):
-        # A source may fail at another address than its own.
+        # A redirect or an entry may fail at another address than the source.
         elsewhere = "" if error.source == source else f"{error.source}: "
         return error.code, elsewhere + error.reason, error.remedy
     if isinstance(error, ArchiveRefused):
-        remedy = "nothing of it was kept; ask its publisher for an archive of plain files"
+        remedy = "it was discarded; ask its publisher for an archive of plain files"
         return "archive-refused", error.reason, remedy
     if isinstance(error, OSError):
         return "cache-unusable", str(error), "check the folder given as cache_dir"

@@ -1,4 +1,4 @@
-"""Folders on this disk: every SKILL.md below a root, within bounds, and what was passed by."""
+"""Local folders: find every SKILL.md below a root, within limits, and report what is skipped."""
 
 import contextlib
 import errno
@@ -10,19 +10,20 @@ from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
+from skillbelt.files.contain import astray, inside
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits, Severity
 
 # Bounds the scan of a root that holds something else, such as a home folder.
 MAX_ROOT_ENTRIES = 1_000_000
 
-# What an index can hold. Times beyond the year 2262 and some network drives' inodes are larger.
+# The largest integer of the index. Times after 2262 and inodes of some network drives exceed it.
 LARGEST = 2**63 - 1
-# Where names differ only by case on disk, asking for SKILL.md also finds skill.md.
+# On a file system that ignores case, opening SKILL.md also finds skill.md.
 _FOLDS_CASE = sys.platform in ("darwin", "win32")
 
 
 class Found(NamedTuple):
-    """A SKILL.md and what tells whether it changed. `identity` is its folder's device and inode."""
+    """A SKILL.md and what shows whether it changed. `identity` is its folder's device and inode."""
 
     location: str
     size: int
@@ -31,26 +32,23 @@ class Found(NamedTuple):
     identity: int
 
 
-# Folders that tools fill with files that are not the author's; they hold no skills and many files.
-SKIPPED_DIRECTORIES = frozenset((".git", "node_modules", "__pycache__"))
-
-
-class Rules(NamedTuple):
-    """How to walk. Each is a setting."""
+class WalkRules(NamedTuple):
+    """How to walk a root. Each field is a setting."""
 
     limits: Limits = Limits()
     follow_symlinks: bool = True
     nested: bool = False
     loose_file_name: bool = False
-    skip_directories: Collection[str] = SKIPPED_DIRECTORIES
-    collection: bool = False  # the root is meant to hold skills, so it is not one whole skill
-    fence: str = ""  # no link out of this folder is followed; empty for none
+    # Filled by tools, not by authors: many files and no skills.
+    skip_directories: Collection[str] = (".git", "node_modules", "__pycache__")
+    collection: bool = False  # the root is a folder of skills, not one skill
+    fence: str = ""  # links out of this folder are not followed; empty for no limit
 
 
-class Pulse:
-    """Shared between a walk and whoever waits for it: where it is, and whether to give up.
+class WalkProgress:
+    """Shared by a walk and its waiting caller: where the walk is, and whether to stop.
 
-    A system call on a dead network mount may never return, so the one who waits watches `beats`.
+    A system call on a dead network mount may never return, so the caller watches `beats`.
     """
 
     __slots__ = ("beats", "path", "stopped")
@@ -59,7 +57,7 @@ class Pulse:
         self.beats, self.path, self.stopped = 0, "", False
 
     def beat(self, path: str) -> None:
-        """Say that `path` is about to be touched."""
+        """Record that `path` is about to be accessed."""
         self.beats += 1
         self.path = path
 
@@ -67,25 +65,25 @@ class Pulse:
 class Walker:
     """One walk of one root, in sorted path order, each real folder once."""
 
-    def __init__(self, root: str, rules: Rules, pulse: Pulse) -> None:
-        self.root, self.rules, self.pulse = root, rules, pulse
+    def __init__(self, root: str, rules: WalkRules, progress: WalkProgress) -> None:
+        self.root, self.rules, self.progress = root, rules, progress
         self.found: list[Found] = []
         self.diagnostics: list[Diagnostic] = []
         self.complete = True
         self.exists = True
         self._seen: set[int] = set()
         self._linked = False
-        self._closed = ""  # the folder that was last found to be unreadable
+        self._unreadable = ""  # the last unreadable folder
         self._listed = self._entries = 0
 
     def walk(self) -> None:
-        """Fill `found` and `diagnostics`. Never raises for anything that lies on disk."""
+        """Fill `found` and `diagnostics`. Never raises for anything on disk."""
         try:
             top = os.stat(self.root)
         except OSError as error:
             self.exists = False
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                self._say_error("root-unreadable", self.root, error)
+                self._report_error("root-unreadable", self.root, error)
             return
         if not stat.S_ISDIR(top.st_mode):
             self.exists = False
@@ -97,22 +95,22 @@ class Walker:
         self._seen.add(identity)
         # (folder, its identity, depth), the next one to visit last.
         stack = [(self.root.rstrip("/") or "/", identity, 0)]
-        while stack and not self.pulse.stopped:
+        while stack and not self.progress.stopped:
             folder, identity, depth = stack.pop()
             ends = self._skill_at(folder, identity) and not self.rules.nested
-            if folder != self._closed and (not ends or (depth == 0 and self.rules.collection)):
+            if folder != self._unreadable and (not ends or (depth == 0 and self.rules.collection)):
                 stack += reversed(self._below(folder, identity, depth))
 
     def _skill_at(self, folder: str, identity: int) -> bool:
         """Whether the folder ends the search: it holds a SKILL.md, good or bad."""
         path = f"{folder}/{SKILL_FILE}"
-        self.pulse.beats += 1
-        self.pulse.path = path
+        self.progress.beats += 1
+        self.progress.path = path
         try:
-            # The folders on the way here were looked at, so only the file itself can lead out.
+            # The parent folders were checked before, so only the file itself can be a link out.
             status = os.lstat(path) if self.rules.fence else os.stat(path)
             if stat.S_ISLNK(status.st_mode):
-                if self._strays(path):
+                if self._is_foreign_link(path):
                     return True
                 status = os.stat(path)
         except OSError as error:
@@ -126,9 +124,9 @@ class Walker:
         if error.errno == errno.ENOENT and not os.path.islink(path):
             return False
         if error.errno in (errno.ENOENT, errno.ELOOP):
-            self._say_broken(path)
+            self._report_broken(path)
         else:
-            self._say_closed(os.path.dirname(path), error)
+            self._report_unreadable(os.path.dirname(path), error)
         return True
 
     def _take(self, path: str, status: os.stat_result, identity: int) -> None:
@@ -145,7 +143,7 @@ class Walker:
             )
             return
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "special file"
-        self._say(
+        self._report(
             "not-a-file",
             "error",
             path,
@@ -154,107 +152,103 @@ class Walker:
         )
 
     def _below(self, folder: str, identity: int, depth: int) -> list[tuple[str, int, int]]:
-        """The folders to visit below this one, sorted by name."""
+        """Return the folders to visit below this one, sorted by name."""
         limits = self.rules.limits
         if self.complete and self._listed >= limits.max_directories:
-            self._stop_at_bound("max_directories", folder)
+            self._stop_at_limit("max_directories", folder)
         if not self.complete:
             return []
         self._listed += 1
         try:
             with os.scandir(folder) as entries:
-                # One more than is allowed, to see that it is too much.
+                # One more than allowed, to detect that there are too many.
                 most = MAX_ROOT_ENTRIES - self._entries + 1
                 listing = sorted(islice(entries, most), key=_name)
-            # Not from `identity`: the folder may be where another file system is mounted.
+            # Not from `identity`: another file system may be mounted on the folder.
             device = os.stat(folder).st_dev << 64
         except OSError as error:
-            self._say_closed(folder, error)
+            self._report_unreadable(folder, error)
             return []
         self._entries += len(listing)
         if self._entries > MAX_ROOT_ENTRIES:
-            self._stop_at_bound("max_root_entries", folder)
+            self._stop_at_limit("max_root_entries", folder)
         ends, below = False, []
         for entry in listing:
             if entry.name.lower() == "skill.md":
-                ends |= self._misspelled(entry, identity)
+                ends |= self._report_misspelled(entry, identity)
             elif (place := self._folder(entry, device)) is not None:
                 below.append((entry.path, place, depth + 1))
-        return [] if ends and not self.rules.nested else self._within(below, folder, depth)
+        return [] if ends and not self.rules.nested else self._drop_too_deep(below, folder, depth)
 
-    def _within(
+    def _drop_too_deep(
         self, below: list[tuple[str, int, int]], folder: str, depth: int
     ) -> list[tuple[str, int, int]]:
-        """The same folders unless they lie too deep."""
+        """Return the same folders unless they are too deep."""
         limits = self.rules.limits
         if below and depth >= limits.max_depth:
-            # A link from higher up may still lead to them.
+            # A link from a higher folder may still lead to them.
             self._seen.difference_update(place for _, place, _ in below)
-            self._say(
+            self._report(
                 "max-depth",
                 "warning",
                 folder,
-                f"{len(below)} folders lie deeper than max_depth ({limits.max_depth})",
+                f"{len(below)} folders are deeper than max_depth ({limits.max_depth})",
                 "raise max_depth, or move the skills up",
             )
             return []
         return below
 
     def _folder(self, entry: os.DirEntry[str], device: int) -> int | None:
-        """The identity of a folder to visit; None for anything else and for one seen before."""
+        """Return the identity of a folder to visit; None for one seen before, and anything else."""
         try:
             if entry.is_dir(follow_symlinks=False):
                 identity = device | entry.inode()
-            elif not (entry.is_symlink() and self._followed(entry)):
+            elif not (entry.is_symlink() and self._is_followed(entry)):
                 return None
             else:
                 identity = _identity(entry.stat())
-                self._see_above()
+                self._mark_parents()
         except OSError as error:
             if error.errno == errno.ELOOP:
-                self._say_broken(entry.path)
+                self._report_broken(entry.path)
             else:
-                self._say_error("unreadable", entry.path, error)
+                self._report_error("unreadable", entry.path, error)
             return None
         if entry.name in self.rules.skip_directories:
             return None
         if identity in self._seen:
-            self._say_seen(entry)
+            self._report_seen(entry)
             return None
         self._seen.add(identity)
         return identity
 
-    def _followed(self, entry: os.DirEntry[str]) -> bool:
+    def _is_followed(self, entry: os.DirEntry[str]) -> bool:
         if entry.is_dir():
             return self.rules.follow_symlinks and not self._leads_out(entry.path)
         if not os.path.exists(entry.path):
-            self._say_broken(entry.path)
+            self._report_broken(entry.path)
         return False
 
     def _leads_out(self, path: str) -> bool:
-        """Whether the path leads out of the fence, which is then said."""
+        """Whether the path leads out of the fence; report it."""
         if not self.rules.fence:
             return False
-        from skillbelt.files.contain import inside
-
         if inside(path, self.rules.fence):
             return False
         self.diagnostics.append(link_outside(path, self.rules.fence))
         return True
 
-    def _strays(self, path: str) -> bool:
-        """Whether the link leads to what is no file of a skill, which is then said."""
+    def _is_foreign_link(self, path: str) -> bool:
+        """Whether the link leads to a file that is not part of a skill; report it."""
         if not self.rules.fence:
             return False
-        from skillbelt.files.reach import astray
-
         why = astray(path, self.rules.fence)
         if why:
             self.diagnostics.append(link_outside(path, self.rules.fence, why))
         return bool(why)
 
-    def _see_above(self) -> None:
-        """A link to a folder above the root is a circle too, though the walk never came there."""
+    def _mark_parents(self) -> None:
+        """Mark the folders above the root as seen: a link to one of them is a cycle too."""
         if self._linked:
             return
         self._linked = True
@@ -262,13 +256,14 @@ class Walker:
         while (above := os.path.dirname(folder)) != folder:
             folder = above
             with contextlib.suppress(OSError):
+                # A parent that cannot be read cannot be walked either.
                 self._seen.add(_identity(os.stat(folder)))
 
-    def _say_seen(self, entry: os.DirEntry[str]) -> None:
+    def _report_seen(self, entry: os.DirEntry[str]) -> None:
         target = os.path.realpath(entry.path)
         above = os.path.realpath(os.path.dirname(entry.path))
         if f"{above}/".startswith(f"{target.rstrip('/')}/"):
-            self._say(
+            self._report(
                 "link-cycle",
                 "warning",
                 entry.path,
@@ -276,13 +271,13 @@ class Walker:
                 "remove the link",
             )
         else:
-            self._say("same-folder", "info", entry.path, f"leads to {target}, which was visited")
+            self._report("same-folder", "info", entry.path, f"leads to {target}, which was visited")
 
-    def _misspelled(self, entry: os.DirEntry[str], identity: int) -> bool:
-        """Whether the folder is a skill all the same."""
+    def _report_misspelled(self, entry: os.DirEntry[str], identity: int) -> bool:
+        """Report a misspelled SKILL.md; whether it counts as one."""
         if entry.name == SKILL_FILE:
             return False
-        self._say(
+        self._report(
             "file-name",
             "warning",
             entry.path,
@@ -291,16 +286,16 @@ class Walker:
         )
         if self.rules.loose_file_name:
             try:
-                if not (entry.is_symlink() and self._strays(entry.path)):
+                if not (entry.is_symlink() and self._is_foreign_link(entry.path)):
                     self._take(entry.path, entry.stat(), identity)
             except OSError as error:
-                self._say_error("unreadable", entry.path, error)
+                self._report_error("unreadable", entry.path, error)
         return self.rules.loose_file_name
 
-    def _stop_at_bound(self, bound: str, folder: str) -> None:
-        """List no further folder; those that are known are still looked at."""
+    def _stop_at_limit(self, bound: str, folder: str) -> None:
+        """List no further folder; known ones are still visited."""
         self.complete = False
-        self._say(
+        self._report(
             bound.replace("_", "-"),
             "warning",
             self.root,
@@ -309,25 +304,25 @@ class Walker:
             f"raise {bound}, or name a smaller folder",
         )
 
-    def _say_broken(self, path: str) -> None:
+    def _report_broken(self, path: str) -> None:
         remedy = "point the link at something that exists, or remove it"
-        self._say("broken-link", "warning", path, "is a link that leads nowhere", remedy)
+        self._report("broken-link", "warning", path, "is a link that leads nowhere", remedy)
 
-    def _say_closed(self, folder: str, error: OSError) -> None:
-        self._closed = folder
+    def _report_unreadable(self, folder: str, error: OSError) -> None:
+        self._unreadable = folder
         code = "root-unreadable" if folder == self.root else "unreadable"
-        self._say_error(code, folder, error)
+        self._report_error(code, folder, error)
 
-    def _say_error(self, code: str, path: str, error: OSError) -> None:
-        self._say(
+    def _report_error(self, code: str, path: str, error: OSError) -> None:
+        self._report(
             code,
             "error",
             path,
-            f"can not be read: {error.strerror or error}",
-            "mend its permissions, or take it out of the search",
+            f"cannot be read: {error.strerror or error}",
+            "fix its permissions, or exclude it from the search",
         )
 
-    def _say(
+    def _report(
         self, code: str, severity: Severity, path: str, message: str, remedy: str = ""
     ) -> None:
         self.diagnostics.append(
@@ -338,9 +333,9 @@ class Walker:
 
 
 def link_outside(path: str, fence: str, why: str = "") -> Diagnostic:
-    """What there is to say of a link that leads out of a project, or to another file of it."""
-    message = f"{why or f'is or lies behind a link that leads out of {fence}'}, so it is not read"
-    remedy = "put the file itself there, or keep the skill in a folder of your own"
+    """Return the diagnostic for a link that leads out of a project, or to another file of it."""
+    message = f"{why or f'is or is behind a link that leads out of {fence}'}, so it is not read"
+    remedy = "replace the link by the file, or move the skill to your own folder"
     return Diagnostic(
         code="link-outside", severity="error", path=path, line=None, message=message, remedy=remedy
     )

@@ -1,293 +1,336 @@
-"""Skills that an MCP server lists: entries are held, and files are fetched when they are read.
+"""Skills that an MCP server lists: their entries are cached, their files fetched when read.
 
-What a server lists becomes a folder that can be scanned: a SKILL.md with the frontmatter and no
-text, and an empty file for each other one. The text itself is asked for by `foreign`, one file at
-a time, and kept beside it by its digest.
+An entry becomes a folder that can be scanned: a SKILL.md with the frontmatter and no text, and an
+empty file for each other file. `listed_files` fetches the contents, one file at a time, and caches
+them by digest.
 """
 
 from __future__ import annotations
 
-import asyncio
-import base64
+import hashlib
 import json
 import os
 import re
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 from skillbelt.discovery.sources.bounds import (
-    MAX_REMOTE_INDEX_BYTES,
-    MAX_REMOTE_SKILLS,
-    SOURCE_TIMEOUT_SECONDS,
+    MAX_ARCHIVE_FILES,
+    MAX_EXTRACTED_BYTES,
+    MAX_EXTRACTED_FILE_BYTES,
 )
-from skillbelt.discovery.sources.cache import link_file
-from skillbelt.discovery.sources.failure import OutOfTime, SourceFailure
-from skillbelt.discovery.sources.mcp_entries import Entry as Skill
-from skillbelt.discovery.sources.mcp_entries import entries_of
-from skillbelt.discovery.sources.transfer import Update
-from skillbelt.errors import SourceError
-from skillbelt.files.contain import create_beneath, open_folder
+from skillbelt.discovery.sources.cache import Update, link_file
+from skillbelt.discovery.sources.failure import SourceFailure, report
+from skillbelt.discovery.sources.mcp_address import id_slug
+from skillbelt.errors import PathEscape
+from skillbelt.files.contain import check_relative, create_beneath, open_folder
+from skillbelt.format.frontmatter import MAX_FRONTMATTER_BYTES
 from skillbelt.text import one_line, shorten
-from skillbelt.values import SKILL_FILE
+from skillbelt.values import SKILL_FILE, Diagnostic
 
 if TYPE_CHECKING:
-    from mcp import Client
-    from skillbelt.discovery.sources.addresses import Door
+    from types import ModuleType
+
+    from skillbelt.discovery.sources.allowed_hosts import AllowedHosts
     from skillbelt.discovery.sources.bounds import Deadline
-    from skillbelt.discovery.sources.cache import Entry, Ready, Stage
+    from skillbelt.discovery.sources.cache import CachedSource, CopyState, Generation
     from skillbelt.values import Limits
 
 BLOBS = "blobs"
-EXTENSION = "io.modelcontextprotocol/skills"
-_MAX_PAGES = 1_000
-_MAX_EMPTY_PAGES = 50
-_BESIDE_BYTES = 2**20  # of an answer, beside what was asked for
-_ESCAPED = 6  # bytes that JSON may need for one of a text
-_SHOWN = 200
-_VALIDATOR = re.compile(r"\d+ validation errors? for .*", re.DOTALL)
-_REQUEST_TIMEOUT = -32001  # as the official client calls it
-T = TypeVar("T")
+_NAME = re.compile(r"(?=.{1,64}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_MAX_URI_CHARS = 4_096
+_MAX_ID_CHARS = 128
+_SHOWN = 120
+_REMEDY = "ask the operator of the server to fix its entry"
 
 
-def update(
+class McpFile(NamedTuple):
+    """One file of an entry: its URI, its SHA-256 in hex digits, its size."""
+
+    uri: str
+    sha256: str
+    size: int
+
+
+class McpSkill(NamedTuple):
+    """One skill that a server lists. `id` is its id here, with the server's label."""
+
+    id: str
+    name: str
+    uri: str
+    frontmatter: Mapping[str, Any]
+    files: Mapping[str, McpFile]
+
+    def record(self) -> dict[str, Any]:
+        """Return the entry as it is stored in the cache."""
+        files = {path: list(one) for path, one in self.files.items()}
+        return {"name": self.name, "uri": self.uri, "frontmatter": self.frontmatter, "files": files}
+
+
+class _EntryRefused(Exception):
+    """An entry cannot be used; the text says why."""
+
+
+def pull_mcp(
     url: str,
-    entry: Entry,
-    old: Ready | None,
-    stage: Stage,
+    *,
+    cached: CachedSource,
+    old: CopyState | None,
+    stage: Generation,
     limits: Limits,
     deadline: Deadline,
-    door: Door,
+    allowed: AllowedHosts,
 ) -> Update:
-    """Bring the stage up to date with what the server lists; raises SourceError."""
-    most = MAX_REMOTE_INDEX_BYTES + _BESIDE_BYTES
-    label, listed = _asked(url, limits, deadline.left(), most, _list, door)
-    found, problems = entries_of(listed, label, url, limits)
+    """Update the stage from the server's list; raises SourceError."""
+    label, listed = _client(url).list_skills(url, limits, deadline.left(), allowed)
+    found, problems = parse_entries(listed, label, url, limits)
     records = {one.id: one.record() for one in found}
-    before = entry.entries(old) if old else {}
+    before = cached.entries(old) if old else {}
     if old is not None and records == before:
         return Update("mcp", False, url, problems=problems)
     for one in found:
-        _place(stage, one)
-    _keep_blobs(entry, old, stage, found)
+        _write_skill(stage, one)
+    _link_blobs(cached, old, stage, found)
     return Update("mcp", True, url, problems=problems, entries=records)
 
 
 def fetch(
-    url: str, limits: Limits, uris: Iterable[tuple[str, int]], door: Door
+    url: str, limits: Limits, uris: Iterable[tuple[str, int]], allowed: AllowedHosts
 ) -> dict[str, bytes]:
-    """The server's files at these addresses, each at most so large; raises SourceError."""
-    wanted = list(uris)
-
-    async def read(client: Client, _url: str, _limits: Limits) -> dict[str, bytes]:
-        return {uri: await _read(client, url, uri, size) for uri, size in wanted}
-
-    most = _ESCAPED * max((size for _, size in wanted), default=0) + _BESIDE_BYTES
-    return _asked(url, limits, SOURCE_TIMEOUT_SECONDS, most, read, door)[1]
+    """Return the server's files at these URIs, each with its largest size; raises SourceError."""
+    files: dict[str, bytes] = _client(url).read_files(url, limits, list(uris), allowed)
+    return files
 
 
-# On the disk
+def _client(url: str) -> ModuleType:
+    try:
+        from skillbelt.discovery.sources import mcp_client  # extra: mcp
+    except ImportError as error:
+        remedy = "pip install 'skillbelt[mcp]'"
+        raise SourceFailure(
+            url, "MCP servers need the 'mcp' extra", code="mcp-missing", remedy=remedy
+        ) from error
+    return mcp_client
 
 
-def _place(stage: Stage, skill: Skill) -> None:
-    """A folder to be scanned, in one that is called as the skill is called here."""
+# The copy on disk
+
+
+def _write_skill(stage: Generation, skill: McpSkill) -> None:
+    """Write a folder to scan, inside one named by the skill's id."""
     part = stage.part()
     folder = open_folder(part)
     try:
         for path in skill.files:
-            # One that lies deeper is a document of this skill, and no skill of its own.
+            # A deeper SKILL.md is a document of this skill, not a skill itself.
             if path == SKILL_FILE or os.path.basename(path) != SKILL_FILE:
-                data = head_of(skill.frontmatter) if path == SKILL_FILE else b""
+                data = skill_file(skill.frontmatter) if path == SKILL_FILE else b""
                 with os.fdopen(create_beneath(folder, f"{skill.name}/{path}"), "wb") as file:
                     file.write(data)
     except OSError as error:
-        reason = f"{skill.id} has names that can not lie beside each other: {error.strerror}"
+        reason = f"{skill.id} has file names that conflict: {error.strerror}"
         raise SourceFailure(
-            skill.uri, reason, code="mcp-entry-refused", remedy="ask its server to mend it"
+            skill.uri,
+            reason,
+            code="mcp-entry-refused",
+            remedy="ask the operator of the server to fix it",
         ) from error
     finally:
         os.close(folder)
     stage.adopt(part, skill.id)
 
 
-def head_of(frontmatter: Mapping[str, Any]) -> bytes:
-    """A SKILL.md that has this frontmatter and nothing else. JSON is YAML too."""
-    lines = [f"{_yaml(key)}: {_yaml(value)}\n" for key, value in frontmatter.items()]
+def skill_file(frontmatter: Mapping[str, Any]) -> bytes:
+    """Return a SKILL.md with this frontmatter and nothing else. JSON is valid YAML."""
+    lines = [f"{_to_yaml(key)}: {_to_yaml(value)}\n" for key, value in frontmatter.items()]
     return f"---\n{''.join(lines)}---\n".encode("utf-8", "replace")
 
 
-def _yaml(value: object) -> str:
-    """JSON, without what YAML takes for the end of a line or does not take at all."""
+def _to_yaml(value: object) -> str:
+    """Return JSON in which characters that YAML does not accept are escaped."""
     text = json.dumps(value, ensure_ascii=False)
-    return text if text.isprintable() else "".join(map(_escaped, text))
+    return text if text.isprintable() else "".join(map(_escape, text))
 
 
-def _escaped(char: str) -> str:
+def _escape(char: str) -> str:
     return char if char.isprintable() else f"\\U{ord(char):08x}"
 
 
-def _keep_blobs(entry: Entry, old: Ready | None, stage: Stage, skills: Iterable[Skill]) -> None:
-    """What was fetched before and is still listed need not be fetched again."""
+def _link_blobs(
+    cached: CachedSource, old: CopyState | None, stage: Generation, skills: Iterable[McpSkill]
+) -> None:
+    """Take over the files that were fetched before and are still listed."""
     folder = os.path.join(stage.path, BLOBS)
     os.mkdir(folder, 0o700)
     if old is None:
         return
-    before = os.path.join(os.path.dirname(entry.folder(old)), BLOBS)
+    before = os.path.join(os.path.dirname(cached.folder(old)), BLOBS)
     for digest in {file.sha256 for skill in skills for file in skill.files.values()}:
         with suppress(FileNotFoundError):
             link_file(os.path.join(before, digest), os.path.join(folder, digest))
 
 
-# Over the wire
+# Check the entries of a server
 
 
-def _asked(
-    url: str,
-    limits: Limits,
-    seconds: float,
-    most: int,
-    what: Callable[[Client, str, Limits], Coroutine[Any, Any, T]],
-    door: Door,
-) -> tuple[str, T]:
-    """What the server gives, and its label; in a thread with a loop of its own.
-
-    Of no answer more than `most` bytes are taken.
-    """
+def parse_record(record: Any) -> McpSkill | None:
+    """Parse an entry stored in the cache; None when it is malformed."""
     try:
-        from skillbelt.discovery.sources.mcp_link import connected, server_of
-    except ImportError as error:
-        remedy = "pip install 'skillbelt[mcp]'"
-        raise SourceFailure(
-            url, "MCP servers need the 'mcp' extra", code="mcp-missing", remedy=remedy
-        ) from error
-    server = server_of(url)
-
-    async def main() -> T:
-        async with (
-            asyncio.timeout(seconds),
-            connected(server, url, limits, most, door) as client,
-        ):
-            return await what(client, url, limits)
-
-    return server.label, _apart(lambda: asyncio.run(main()), url, seconds)
+        files = {path: McpFile(*one) for path, one in record["files"].items()}
+        return McpSkill(
+            id="",
+            name=record["name"],
+            uri=record["uri"],
+            frontmatter=record["frontmatter"],
+            files=files,
+        )
+    except (TypeError, KeyError, AttributeError):
+        return None
 
 
-def _apart(run: Callable[[], T], url: str, seconds: float) -> T:
-    """Whoever calls may be in a loop already."""
-    outcome: list[T] = []
-    errors: list[BaseException] = []
-
-    def carry() -> None:
+def parse_entries(
+    listed: Iterable[object], label: str, source: str, limits: Limits
+) -> tuple[list[McpSkill], tuple[Diagnostic, ...]]:
+    """Return the usable entries, each with a unique id, and a diagnostic for each other."""
+    found: dict[str, McpSkill] = {}
+    problems: list[Diagnostic] = []
+    for item in listed:
         try:
-            outcome.append(run())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=carry, name="skillbelt-mcp-source", daemon=True)
-    thread.start()
-    thread.join(seconds + 5.0)
-    if outcome:
-        return outcome[0]
-    raise _failure(url, errors[0] if errors else TimeoutError(), seconds)
+            entry = _parse_entry(item, limits)
+            if entry.uri in found:
+                raise _EntryRefused("it is listed twice; the first one counts")
+            found[entry.uri] = entry
+        except _EntryRefused as refused:
+            message = f"{_describe(item)}: {refused}"
+            problems.append(report("mcp-entry-refused", "warning", source, message, _REMEDY))
+    return _assign_ids(list(found.values()), label), tuple(problems)
 
 
-def _failure(url: str, error: BaseException, seconds: float) -> SourceError:
-    """The one thing to tell of whatever went wrong."""
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = next((one for one in error.exceptions if _telling(one)), error.exceptions[0])
-    if isinstance(error, SourceError):
-        return error
-    if isinstance(error, TimeoutError):
-        return OutOfTime(url, f"no answer within {seconds:g} s")
-    if getattr(error, "code", 0) == _REQUEST_TIMEOUT:
-        return OutOfTime(url, "no answer in time")
-    # What a validator has to say goes on for lines; what was being done may stand before it.
-    said = re.sub(_VALIDATOR, "the answer is not what the protocol says", str(error))
-    reason = shorten(one_line(said or type(error).__name__), _SHOWN)
-    remedy = "check the server and its address, then `skillbelt refresh`"
-    return SourceFailure(url, reason, code="mcp-failed", remedy=remedy)
+def _describe(item: object) -> str:
+    uri = item.get("uri") if isinstance(item, dict) else None
+    return shorten(one_line(uri), _SHOWN) if isinstance(uri, str) else "an entry without a URI"
 
 
-def _telling(error: BaseException) -> bool:
-    return isinstance(error, SourceError) or (
-        isinstance(error, BaseExceptionGroup) and any(map(_telling, error.exceptions))
+def _parse_entry(item: object, limits: Limits) -> McpSkill:
+    if not isinstance(item, dict):
+        raise _EntryRefused("it is not an object")
+    uri, front = item.get("uri"), item.get("frontmatter")
+    base = _base(uri)
+    if not isinstance(front, dict) or not all(
+        _is_text(front.get(k)) for k in ("name", "description")
+    ):
+        raise _EntryRefused("its frontmatter has no name or no description")
+    if len(json.dumps(front, ensure_ascii=False).encode("utf-8", "replace")) > (
+        MAX_FRONTMATTER_BYTES // 2
+    ):
+        raise _EntryRefused("its frontmatter is too long")
+    name = front["name"]
+    if not _NAME.fullmatch(name) or unquote(base.rstrip("/").rpartition("/")[2]) != name:
+        raise _EntryRefused("its name is invalid, or is not the one in its URI")
+    return McpSkill(
+        id="",
+        name=name,
+        uri=str(uri),
+        frontmatter=front,
+        files=_files(item.get("resources"), base, limits),
     )
 
 
-async def _list(client: Client, url: str, limits: Limits) -> list[object]:
-    from mcp.shared.exceptions import MCPError
-    from mcp_types import METHOD_NOT_FOUND
-
-    from skillbelt.discovery.sources.mcp_messages import Listing, ListSkills, Page
-
-    found: list[object] = []
-    cursor: str | None = None
-    size = empty = 0
-    for _ in range(_MAX_PAGES):
-        before = cursor
-        try:
-            page = await client.session.send_request(
-                ListSkills(params=Page(cursor=cursor)), Listing
-            )
-        except MCPError as error:
-            if error.code == METHOD_NOT_FOUND:
-                raise _no_skills(url) from error
-            raise
-        size += len(json.dumps([page.skills, page.next_cursor]))
-        found += page.skills
-        if len(found) > MAX_REMOTE_SKILLS or size > MAX_REMOTE_INDEX_BYTES:
-            reason = f"lists more than {MAX_REMOTE_SKILLS} skills, or too much of them"
-            remedy = "serve fewer skills, or name the ones that are needed"
-            raise SourceFailure(url, reason, code="remote-too-large", remedy=remedy)
-        cursor = page.next_cursor
-        if cursor is None:
-            return found + await _unlisted(client, url, found)
-        empty += not page.skills
-        if cursor == before or empty > _MAX_EMPTY_PAGES:
-            break
-    raise SourceFailure(url, "its list has no end", code="mcp-failed", remedy="mend the server")
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
-async def _unlisted(client: Client, url: str, found: list[object]) -> list[object]:
-    """The skills that the source names and the list does not; an unknown one by its name alone."""
-    from mcp.shared.exceptions import MCPError
-
-    from skillbelt.discovery.sources.mcp_link import server_of
-    from skillbelt.discovery.sources.mcp_messages import GetSkill, Given, SkillParams
-
-    known = {item.get("uri") for item in found if isinstance(item, dict)}
-    more: list[object] = []
-    for uri in server_of(url).unlisted:
-        if uri in known:
-            continue
-        try:
-            given = await client.session.send_request(GetSkill(params=SkillParams(uri=uri)), Given)
-            same = isinstance(given.skill, dict) and given.skill.get("uri") == uri
-            more.append(given.skill if same else {"uri": uri})
-        except MCPError:
-            more.append({"uri": uri})  # which is refused like any entry without content
-    return more
+def _base(uri: object) -> str:
+    """Return the URI of the folder of the SKILL.md, with a slash at its end."""
+    ending = f"/{SKILL_FILE}"
+    plain = isinstance(uri, str) and len(uri) <= _MAX_URI_CHARS and uri.isprintable()
+    if not plain or not str(uri).endswith(ending) or "://" not in str(uri) or " " in str(uri):
+        raise _EntryRefused("its URI is not that of a SKILL.md")
+    return str(uri)[: -len(SKILL_FILE)]
 
 
-def _no_skills(url: str) -> SourceFailure:
-    reason = f"the server has no skills: it does not know the extension {EXTENSION}"
-    return SourceFailure(url, reason, code="mcp-no-skills", remedy="take it out of the settings")
+def _files(resources: object, base: str, limits: Limits) -> dict[str, McpFile]:
+    if resources == "dynamic":
+        raise _EntryRefused("its files can not be verified (dynamic), so it is not used")
+    if not isinstance(resources, list):
+        raise _EntryRefused("it does not list its files")
+    if len(resources) > MAX_ARCHIVE_FILES:
+        raise _EntryRefused(f"it has more than {MAX_ARCHIVE_FILES} files (max_archive_files)")
+    files: dict[str, McpFile] = {}
+    for resource in resources:
+        path, listed = _file(resource, base, limits)
+        if path in files:
+            raise _EntryRefused(f"it lists {path!r} twice")
+        files[path] = listed
+    if any(parent in files for path in files for parent in _parents(path)):
+        raise _EntryRefused("one of its files is inside another one")
+    if SKILL_FILE not in files:
+        raise _EntryRefused("its SKILL.md is not among its files")
+    if sum(one.size for one in files.values()) > MAX_EXTRACTED_BYTES:
+        raise _EntryRefused(f"it has more than {MAX_EXTRACTED_BYTES} bytes (max_extracted_bytes)")
+    return files
 
 
-async def _read(client: Client, source: str, uri: str, size: int) -> bytes:
-    """The bytes of a resource; too many of them are not decoded."""
-    given = await client.session.read_resource(uri, allow_input_required=True)
-    found = getattr(given, "contents", [])
-    if len(found) != 1:
-        reason = f"{uri} was answered with something else"
-        raise SourceFailure(source, reason, code="mcp-failed", remedy="mend the server")
-    text, blob = getattr(found[0], "text", None), getattr(found[0], "blob", None)
-    if isinstance(text, str):
-        return text.encode("utf-8", "surrogatepass")
-    if not isinstance(blob, str) or len(blob) > 2 * size + 16:
-        return b""  # which has another digest than any file that is longer
+def _parents(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _file(resource: object, base: str, limits: Limits) -> tuple[str, McpFile]:
+    if not isinstance(resource, dict):
+        raise _EntryRefused("one of its files is not an object")
+    uri, digest, size = (resource.get(key) for key in ("uri", "digest", "size"))
+    if not isinstance(uri, str) or len(uri) > _MAX_URI_CHARS or not uri.startswith(base):
+        raise _EntryRefused("one of its files is outside of the skill")
+    marked = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
+    if marked is None or type(size) is not int or size < 0:
+        raise _EntryRefused("one of its files has no digest or no size")
+    if size > MAX_EXTRACTED_FILE_BYTES:
+        raise _EntryRefused(f"one of its files has {size} bytes (max_extracted_file_bytes)")
+    return _path(uri[len(base) :]), McpFile(uri, marked[1], size)
+
+
+def _path(escaped: str) -> str:
+    """Return the path of a file below the skill; raises for one that leaves it."""
+    parts = [unquote(part, errors="strict") for part in _split(escaped)]
     try:
-        return base64.b64decode(blob, validate=True)
-    except ValueError:
-        return b""
+        if any("/" in part for part in parts):
+            raise _EntryRefused("one of its files has an escaped slash in its path")
+        return check_relative("/".join(parts))
+    except PathEscape as escape:
+        raise _EntryRefused(f"one of its files has a path that is refused: {escape}") from escape
+
+
+def _split(escaped: str) -> list[str]:
+    try:
+        escaped.encode("ascii")
+        unquote(escaped, errors="strict")
+    except UnicodeError as error:
+        raise _EntryRefused("one of its files has an invalid URI") from error
+    if any(mark in escaped for mark in "?#"):
+        raise _EntryRefused("one of its files has an invalid URI")
+    return escaped.split("/")
+
+
+def _assign_ids(entries: list[McpSkill], label: str) -> list[McpSkill]:
+    """Give each an id: the label and the name, and more of the URI when the name is not unique."""
+    names = Counter(entry.name for entry in entries)
+    made: dict[str, McpSkill] = {}
+    for entry in sorted(entries, key=lambda one: one.uri):
+        alone = names[entry.name] == 1
+        wanted = f"{label}.{entry.name if alone else _long_name(entry)}"
+        if len(wanted) > _MAX_ID_CHARS or wanted in made:
+            mark = hashlib.sha256(entry.uri.encode()).hexdigest()[:8]
+            wanted = f"{wanted[: _MAX_ID_CHARS - 9]}-{mark}"
+        made[wanted] = entry._replace(id=wanted)
+    return list(made.values())
+
+
+def _long_name(entry: McpSkill) -> str:
+    """Return the name with the folders before it in the URI."""
+    place = unquote(entry.uri.partition("://")[2]).split("/")[:-1]
+    return ".".join(slug for part in place if (slug := id_slug(part)))

@@ -1,7 +1,7 @@
-"""Tar as a strict stream: plain files and folders, or a Refusal.
+"""A strict streaming tar reader: plain files and folders, or a Refusal.
 
-The standard library's reader takes a damaged header in the middle for the end of the archive and
-reads an extended header of any size into memory; for untrusted archives neither will do.
+The standard library's reader treats a damaged header in the middle as the end of the archive and
+reads an extended header of any size into memory; neither is acceptable for untrusted archives.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _KINDS = {
 }
 
 
-class Entry(NamedTuple):
-    """One file or folder of an archive. `chunks` must be used up before the next is asked for."""
+class ArchiveEntry(NamedTuple):
+    """One file or folder of an archive. `chunks` must be consumed before the next entry is read."""
 
     name: str
     folder: bool
@@ -41,27 +41,27 @@ class _Header(NamedTuple):
     mode: int
 
 
-def entries(read: Callable[[int], bytes]) -> Iterator[Entry]:
-    """Every file and folder, in order; raises Refusal at the first thing that is neither."""
+def entries(read: Callable[[int], bytes]) -> Iterator[ArchiveEntry]:
+    """Yield every file and folder, in order; raises Refusal for anything else."""
     extended: dict[str, bytes] = {}
     while header := _next_header(read):
         if header.kind in b"xgL":
-            extended = _extend(extended, header, _extended_data(read, header.size))
+            extended = _extend(extended, header, _read_extended(read, header.size))
             continue
         yield _entry(read, header, extended)
         extended = {}
     if extended:
-        raise Refusal("an extended header stands before no file")
+        raise Refusal("an extended header is followed by no file")
 
 
 def is_header(block: bytes) -> bool:
-    """Whether the block can be the first of a tar file."""
+    """Whether the block can be the first block of a tar file."""
     if len(block) < BLOCK:
         return False
     if not any(block):
         return True
     try:
-        return _parse(block) is not None
+        return _parse_header(block) is not None
     except Refusal:
         return False
 
@@ -73,7 +73,7 @@ def _next_header(read: Callable[[int], bytes]) -> _Header | None:
     if not any(block):
         _drain(read)
         return None
-    return _parse(block)
+    return _parse_header(block)
 
 
 def _drain(read: Callable[[int], bytes]) -> None:
@@ -82,18 +82,20 @@ def _drain(read: Callable[[int], bytes]) -> None:
         pass
 
 
-def _parse(block: bytes) -> _Header:
+def _parse_header(block: bytes) -> _Header:
     total = sum(block[:148]) + sum(block[156:]) + 8 * 32
-    if total != _number(block[148:156]):
+    if total != _parse_number(block[148:156]):
         raise Refusal("a header's checksum is wrong")
     name = block[:100].partition(b"\0")[0]
     prefix = block[345:500].partition(b"\0")[0]
     if prefix and block[257:263] == b"ustar\0":
         name = prefix + b"/" + name
-    return _Header(name, block[156:157], _number(block[124:136]), _number(block[100:108]))
+    return _Header(
+        name, block[156:157], _parse_number(block[124:136]), _parse_number(block[100:108])
+    )
 
 
-def _number(field: bytes) -> int:
+def _parse_number(field: bytes) -> int:
     if field[0] & 0x80:
         if field[0] != 0x80:
             raise Refusal("a number is out of range")
@@ -104,16 +106,16 @@ def _number(field: bytes) -> int:
     return int(digits or b"0", 8)
 
 
-def _extended_data(read: Callable[[int], bytes], size: int) -> bytes:
+def _read_extended(read: Callable[[int], bytes], size: int) -> bytes:
     if size > _MAX_EXTENDED_BYTES:
         raise Refusal(f"an extended header has more than {_MAX_EXTENDED_BYTES} bytes")
-    return b"".join(_content(read, size))
+    return b"".join(_read_content(read, size))
 
 
 def _extend(known: dict[str, bytes], header: _Header, data: bytes) -> dict[str, bytes]:
     if header.kind == b"L":
         return {**known, "path": data.partition(b"\0")[0]}
-    records = dict(_records(data))
+    records = dict(_parse_records(data))
     if any(key.startswith("GNU.sparse") for key in records):
         raise Refusal("holds a sparse file")
     if header.kind == b"g":
@@ -123,7 +125,7 @@ def _extend(known: dict[str, bytes], header: _Header, data: bytes) -> dict[str, 
     return {**known, **records}
 
 
-def _records(data: bytes) -> Iterator[tuple[str, bytes]]:
+def _parse_records(data: bytes) -> Iterator[tuple[str, bytes]]:
     start = 0
     while start < len(data):
         space = data.find(b" ", start, start + 8)
@@ -137,33 +139,35 @@ def _records(data: bytes) -> Iterator[tuple[str, bytes]]:
         start = end
 
 
-def _entry(read: Callable[[int], bytes], header: _Header, extended: dict[str, bytes]) -> Entry:
-    name = _text(extended.get("path", header.name))
+def _entry(
+    read: Callable[[int], bytes], header: _Header, extended: dict[str, bytes]
+) -> ArchiveEntry:
+    name = _decode_name(extended.get("path", header.name))
     if header.kind in _KINDS:
         raise Refusal(f"{name[:200]!r} is {_KINDS[header.kind]}")
     if header.kind not in (b"0", b"\0", b"7", b"5"):
         raise Refusal(f"{name[:200]!r} is of an unknown kind")
-    size = _decimal(extended["size"]) if "size" in extended else header.size
+    size = _parse_decimal(extended["size"]) if "size" in extended else header.size
     folder = header.kind == b"5" or name.endswith("/")
     if folder and size:
         raise Refusal(f"{name[:200]!r} is a folder with content")
-    return Entry(name, folder, bool(header.mode & 0o111), _content(read, size))
+    return ArchiveEntry(name, folder, bool(header.mode & 0o111), _read_content(read, size))
 
 
-def _text(name: bytes) -> str:
+def _decode_name(name: bytes) -> str:
     try:
         return name.decode()
     except UnicodeDecodeError as error:
         raise Refusal("a name is not UTF-8") from error
 
 
-def _decimal(value: bytes) -> int:
+def _parse_decimal(value: bytes) -> int:
     if not value.isdigit() or len(value) > 20:
         raise Refusal("a size is not a number")
     return int(value)
 
 
-def _content(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
+def _read_content(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
     left = size
     while left:
         data = read(min(left, _CHUNK))

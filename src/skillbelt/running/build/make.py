@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from skillbelt.discovery.reading import read_file
 from skillbelt.errors import FileUnreadable, LoadError, RunRefused
-from skillbelt.files.contain import create_beneath, make_folders
-from skillbelt.files.reach import open_dir
+from skillbelt.files.contain import create_beneath, make_folders, open_dir
 from skillbelt.format.skill import Skill
 from skillbelt.running.build import binary
 from skillbelt.running.build.protocol import Builder, Progress, Source

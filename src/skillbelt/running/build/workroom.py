@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 
 from skillbelt.errors import RunRefused
-from skillbelt.files.contain import create_beneath, make_folders, open_folder
+from skillbelt.files.contain import READ_FILE, create_beneath, make_folders, open_folder
 from skillbelt.running.build.protocol import Command, Source
 from skillbelt.running.build.toolset import tool_folder
 from skillbelt.sandbox.linux.identity import interpreter, run_identity
@@ -27,7 +27,6 @@ from skillbelt.values import Capabilities
 
 _INSIDE = "/build"
 _OUTPUT_CHARS = 2_000
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def carry_out(command: Command, source: Source, settings: Settings) -> tuple[bytes, ...]:
@@ -144,7 +143,7 @@ def _check(outcome: Outcome, places: Mapping[str, tuple[str, str]], settings: Se
 def _read(folder: str, name: str, most: int) -> bytes:
     """What was made; a builder that was led astray may leave anything there."""
     try:
-        with open(os.open(os.path.join(folder, name), _READ), "rb") as file:
+        with open(os.open(os.path.join(folder, name), READ_FILE), "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_size > most:
                 raise RunRefused(f"{name}: not a file of at most {most:,} bytes (max_wasm_bytes)")

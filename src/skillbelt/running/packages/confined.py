@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 
 from skillbelt.errors import PathEscape, RunRefused, SandboxUnavailable
-from skillbelt.files.contain import open_beneath, open_folder
+from skillbelt.files.contain import FOLLOW_FILE, FOLLOW_FOLDER, open_beneath, open_folder
 from skillbelt.files.remove import remove_tree
 from skillbelt.running.packages.fetching import Missing
 from skillbelt.running.packages.installers import Step
@@ -43,8 +43,6 @@ from skillbelt.text import one_line
 from skillbelt.values import Capabilities, Limits
 
 _INSIDE, _NET, _TOOLS = "/install", "/run/net", "/run/tools"
-_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PREFIX = "skillbelt-install-"
 _MOST_FILES = 500_000
 _SAID = 64 * 2**10
@@ -144,7 +142,7 @@ def _locked_folder(place: str) -> tuple[str, int]:
     while True:
         folder = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
         with suppress(FileNotFoundError):
-            handle = os.open(folder, _FOLDER)
+            handle = os.open(folder, FOLLOW_FOLDER)
             fcntl.flock(handle, fcntl.LOCK_EX)
             if os.path.isdir(folder):
                 return folder, handle
@@ -157,7 +155,7 @@ def _remove_leftovers(place: str) -> None:
         with suppress(OSError):
             if not name.startswith(_PREFIX) or os.lstat(path).st_uid != os.geteuid():
                 continue
-            handle = os.open(path, _FOLDER | os.O_NOFOLLOW)
+            handle = os.open(path, FOLLOW_FOLDER | os.O_NOFOLLOW)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 remove_tree(path)
@@ -250,7 +248,7 @@ class SandboxedRoom:
     def read(self, path: str, most: int) -> bytes:
         """A file that is there now; RunRefused when it is none."""
         try:
-            with open(self._opened(path, _OPEN), "rb") as file:
+            with open(self._opened(path, FOLLOW_FILE), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise RunRefused(f"the installer left no regular file {path}")
                 data = file.read(most + 1)
@@ -263,7 +261,7 @@ class SandboxedRoom:
     def names(self, path: str) -> list[str]:
         """What lies in a folder there; nothing when there is none."""
         with suppress(OSError, PathEscape):
-            handle = self._opened(path, _FOLDER)
+            handle = self._opened(path, FOLLOW_FOLDER)
             try:
                 return sorted(os.listdir(handle))
             finally:
@@ -274,9 +272,9 @@ class SandboxedRoom:
         """Copy what is in a folder, as data; RunRefused for what is neither file nor folder."""
         copying = TreeCopy("the packages", self._most, _MOST_FILES, runner=current_identity().uid)
         with copying.reading("."):
-            source = self._opened(path, _FOLDER)
+            source = self._opened(path, FOLLOW_FOLDER)
             try:
-                goal = os.open(target, _FOLDER)
+                goal = os.open(target, FOLLOW_FOLDER)
                 try:
                     copying.fill(source, goal, omitted=omitted)
                 finally:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from skillbelt.errors import RunRefused
-from skillbelt.files.contain import open_beneath, open_folder
+from skillbelt.files.contain import FOLLOW_FILE, open_beneath, open_folder
 from skillbelt.permission.packages import normal
 from skillbelt.text import one_line, shorten
 
@@ -22,7 +22,6 @@ MAX_BYTES = 256 * 2**10
 MAX_REQUIREMENTS = 200
 _MAX_CHARS = 1000
 _SHOWN = 20
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NODE_ENDINGS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts")
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -114,7 +113,7 @@ def _of_file(
 def _read(folder: int, path: str, *, whole: bool = True) -> str | None:
     """The text of a file; None when there is none. Only the beginning of a long script counts."""
     try:
-        handle = open_beneath(folder, path, _READ)
+        handle = open_beneath(folder, path, FOLLOW_FILE)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

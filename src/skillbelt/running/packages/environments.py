@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from skillbelt.errors import RunRefused
+from skillbelt.files.contain import LOCK_FILE
 from skillbelt.permission.packages import (
     FOLDER,
     HALF_MADE,
@@ -584,7 +585,7 @@ def _taken(path: str) -> int:
     """A handle of the locked file; -1 when somebody has it, or has just cleared it away."""
     import fcntl
 
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    handle = os.open(path, LOCK_FILE, 0o600)
     with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(handle), os.lstat(path)):

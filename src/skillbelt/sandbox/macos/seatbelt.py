@@ -16,6 +16,7 @@ from itertools import count
 from typing import NamedTuple
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.files.contain import FOLLOW_FILE, NEW_FILE
 from skillbelt.sandbox.inside.bridge import PROXY_VARIABLES, open_port
 from skillbelt.sandbox.linux.identity import current_identity, run_identity
 from skillbelt.sandbox.process.portable import Chain, PortableRun
@@ -258,7 +259,7 @@ def _spelt(path: str) -> str:
     if ask is None:
         return path
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, FOLLOW_FILE)
     except OSError:
         return path
     try:
@@ -319,7 +320,7 @@ def write_profile(text: str) -> str:
         name = f"openskills-seatbelt-{os.getpid()}-{next(_attempts)}.sb"
         path = os.path.join(tempfile.gettempdir(), name)
         with suppress(FileExistsError):
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+            handle = os.open(path, NEW_FILE, 0o444)
             with open(handle, "w", encoding="ascii") as file:
                 file.write(text)
             return path

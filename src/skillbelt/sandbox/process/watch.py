@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from skillbelt.files.contain import PATH_ONLY_FOLDER
 from skillbelt.files.usage import Folder, measure_folder
 from skillbelt.sandbox.linux.cgroups import ControlGroup, open_group
 from skillbelt.sandbox.process.hidden import Hoard, find_hoard
@@ -32,7 +33,6 @@ PROCESS_SECONDS = 0.25
 _COST_SHARE = 20  # a measurement that takes a second is not repeated within twenty
 _FIRST_SHARE = 64
 _SHARED = "/dev/shm"
-_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _BY_SIGNAL = {
     128 + signal.SIGXCPU: "max_cpu_seconds",
     128 + signal.SIGXFSZ: "max_written_file_bytes",
@@ -184,7 +184,7 @@ def _room(pids: list[int], folder: str) -> os.statvfs_result | None:
     for pid in reversed(pids):
         with suppress(OSError):
             # Not through a link: that would lead to a folder of ours.
-            handle = os.open(f"/proc/{pid}/root{folder}", _FOLDER)
+            handle = os.open(f"/proc/{pid}/root{folder}", PATH_ONLY_FOLDER)
             try:
                 return os.statvfs(handle)
             finally:

@@ -20,15 +20,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from skillbelt.files.contain import LOCK_FILE, NEW_FILE_TO_READ, READ_FILE, READ_FOLDER
 from skillbelt.files.private import make_folder
 
 _NAME = re.compile(r"([0-9a-f]{64})\.(module|component)\.([0-9a-f]{64})")
 _PART = ".part-"
 _PART_SECONDS = 24 * 3600.0
 _CHUNK = 2**20
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A worker of another user opens the handle that it is given anew, so it must be able to read it;
 # nobody else gets past the folder.
 _FILE_MODE = 0o444
@@ -58,7 +56,7 @@ class Cache:
             make_folder(os.path.dirname(self._folder))
             with suppress(FileExistsError):
                 os.mkdir(self._folder, 0o700)
-            handle = os.open(self._folder, _FOLDER)
+            handle = os.open(self._folder, READ_FOLDER)
         except OSError as error:
             raise _Fault(f"can not be opened: {error.strerror}") from error
         found = os.fstat(handle)
@@ -75,7 +73,7 @@ class Cache:
         except _Fault as fault:
             self._tell(f"{self._folder} {fault}: what is compiled is not kept")
             with tempfile.TemporaryDirectory(prefix="skillbelt-") as aside:
-                handle = os.open(aside, _FOLDER)
+                handle = os.open(aside, READ_FOLDER)
                 try:
                     yield handle
                 finally:
@@ -102,11 +100,11 @@ class Cache:
     def new_file(self, folder: int) -> tuple[str, int]:
         """The name of a new file and a handle to write to it."""
         name = f"{_PART}{os.urandom(8).hex()}"
-        return name, os.open(name, _NEW, 0o600, dir_fd=folder)
+        return name, os.open(name, NEW_FILE_TO_READ, 0o600, dir_fd=folder)
 
     def add(self, folder: int, part: str, key: str, kind: str) -> Code:
         """Keep what was written to the new file, in one step; nobody writes to it any more."""
-        handle = os.open(part, _READ, dir_fd=folder)
+        handle = os.open(part, READ_FILE, dir_fd=folder)
         try:
             os.fchmod(handle, _FILE_MODE)
             os.fsync(handle)
@@ -125,7 +123,7 @@ class Cache:
 
     def lock(self, folder: int, key: str) -> int | None:
         """A handle that keeps others from compiling the same; None while somebody else has it."""
-        handle = os.open(f".lock-{key[:2]}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+        handle = os.open(f".lock-{key[:2]}", LOCK_FILE,
                          0o600, dir_fd=folder)  # fmt: skip
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,7 +153,7 @@ class Cache:
 
 def _checked(folder: int, name: str, digest: str) -> int:
     """A handle of a file that is what its name says; its time is set to now."""
-    handle = os.open(name, _READ, dir_fd=folder)
+    handle = os.open(name, READ_FILE, dir_fd=folder)
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.files.contain import READ_FILE
 from skillbelt.files.private import make_folder
 from skillbelt.settings import Settings, process_environment
 from skillbelt.text import one_line, shorten
@@ -34,7 +35,6 @@ PYTHON_SOURCES = ("python_host", "python_library", "python_loop", "python_networ
 JAVASCRIPT_HOST = os.path.join(GUESTS, "js_host.wasm")
 _FORMAT = "1"  # part of every key: raised when hosts are built in another way
 _OUTPUT_CHARS = 600
-_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 # Files that were seen to hold what they should, by what tells one state of a file from another.
 _seen: dict[str, tuple[int, ...]] = {}
 
@@ -154,7 +154,7 @@ def _said(error: Exception) -> str:
 
 def _check(place: _Place, whole: bool = False) -> None:
     """That the file is ours alone and holds what was recorded; `whole` when only that counts."""
-    handle = os.open(place.path, _OPEN | os.O_NONBLOCK)
+    handle = os.open(place.path, READ_FILE | os.O_NONBLOCK)
     with open(handle, "rb") as file:
         found = os.fstat(handle)
         fault = "" if whole else _file_fault(found)

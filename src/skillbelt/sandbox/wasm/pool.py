@@ -21,6 +21,7 @@ from importlib.machinery import PathFinder
 from typing import Any
 
 from skillbelt.errors import SandboxUnavailable
+from skillbelt.files.contain import READ_FOLDER
 from skillbelt.files.remove import remove_tree
 from skillbelt.sandbox.linux import seccomp, syscalls
 from skillbelt.sandbox.linux.identity import current_identity, run_identity
@@ -50,7 +51,6 @@ _LAST_WORDS = 4 * 2**10
 _PREFIX = "skillbelt-wasm-"
 _MOST_TREES, _MOST_FREE = 256, 8
 _PRIVATE, _PASSABLE = stat.S_IFDIR | 0o700, stat.S_IFDIR | 0o711
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def packages() -> str:
@@ -307,7 +307,7 @@ class Pool:
 def _new_folder() -> tuple[str, int]:
     """A folder of ours among those of others, and a handle that shows that somebody uses it."""
     folder = tempfile.mkdtemp(prefix=_PREFIX)
-    hold = os.open(folder, _FOLDER)
+    hold = os.open(folder, READ_FOLDER)
     fcntl.flock(hold, fcntl.LOCK_EX)
     # Others must pass through, and can not look around.
     os.fchmod(hold, 0o711)
@@ -322,7 +322,7 @@ def _sweep() -> None:
         with suppress(OSError):
             # The first moment of one that is being made looks the same, but for its mode.
             if name.startswith(_PREFIX) and os.lstat(path).st_mode == _PASSABLE:
-                hold = os.open(path, _FOLDER)
+                hold = os.open(path, READ_FOLDER)
                 try:
                     fcntl.flock(hold, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.files.contain import open_beneath, open_folder
+from skillbelt.files.contain import FOLLOW_FILE, open_beneath, open_folder
 from skillbelt.sandbox.linux.identity import interpreter
 from skillbelt.sandbox.linux.landlock import EVERYTHING, READ_ONLY, Rule
 from skillbelt.sandbox.process.mounts import mounts_of
@@ -14,7 +14,6 @@ from skillbelt.sandbox.protocol import Job, Mount
 
 TEMPORARY = "/tmp"
 SKILL, WORK = "/skill", "/work"
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Folder(NamedTuple):
@@ -90,7 +89,7 @@ class View:
             raise FileNotFoundError(path)
         folder = open_folder(found.source)
         try:
-            handle = open_beneath(folder, "/".join(found.below), _READ)
+            handle = open_beneath(folder, "/".join(found.below), FOLLOW_FILE)
         finally:
             os.close(folder)
         if not stat.S_ISREG(os.fstat(handle).st_mode):

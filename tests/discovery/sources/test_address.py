@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.discovery.sources.located import is_remote, label_of, slug_of
+from skillbelt.discovery.sources.address import is_remote
+from skillbelt.discovery.sources.mcp_address import id_slug, label_of
 
 
 @pytest.mark.parametrize(
@@ -51,4 +52,4 @@ def test_what_a_server_is_called(source: str, label: str) -> None:
 
 
 def test_slugs() -> None:
-    assert slug_of("Docs & more/..") == "Docs-more"
+    assert id_slug("Docs & more/..") == "Docs-more"

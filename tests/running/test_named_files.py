@@ -1,4 +1,4 @@
-"""All the facts of a call."""
+"""The files of the workspace that a command names."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from skillbelt.permission.command_lines import read_line
 from skillbelt.running.call import RunCall
-from skillbelt.running.call_facts import Ground, asked_for, call_facts, loose_files
-from skillbelt.values import Limits
+from skillbelt.running.named_files import Ground, loose_files
+from skillbelt.running.questions import asked_for
 
 
 @pytest.fixture
@@ -125,20 +125,3 @@ def test_rules_are_asked_about_what_makes_a_command_another(ground: Ground) -> N
     assert asked_for(call, line, elsewhere) == ("cd /work", "ls a", "rm b")
     call = RunCall("ls a; rm b", env={"A": "hidden"})
     assert asked_for(call, line, ground) == ("shell: A=... ls a; rm b",)
-
-
-def test_facts_that_say_nothing_are_left_out() -> None:
-    facts = call_facts(
-        RunCall("ls"), script="", inputs=(), packages=(), hosts=(), sandbox="bubblewrap",
-        limits=Limits(), files={},
-    )  # fmt: skip
-    assert facts == {"command": "ls", "cwd": "", "sandbox": "bubblewrap"}
-
-
-def test_an_editor_that_writes_nothing_is_a_fact() -> None:
-    more = {"script": "", "inputs": (), "packages": (), "hosts": (), "sandbox": "", "files": {}}
-    made = [
-        call_facts(RunCall("ls", editor_text=text), limits=Limits(), **more)  # type: ignore[arg-type]
-        for text in (None, "", "x")
-    ]
-    assert all(one not in made[:at] for at, one in enumerate(made))

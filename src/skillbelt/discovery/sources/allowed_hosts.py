@@ -1,9 +1,9 @@
-"""Where a source may lead: to public addresses, and inside only to what the user named.
+"""Which hosts a source may be fetched from: public ones, and private ones that the user named.
 
-Each request and each redirect is looked at by itself. The name is resolved here, every address it
-has is checked as the proxy of a sandbox checks it, and the connection goes to one that was checked,
-so that a second answer of the resolver has no effect. Behind a proxy of the user's, which resolves
-names itself, what can be told here is told before it is asked.
+Each request and each redirect is checked separately. The host name is resolved here, every address
+is checked by the rules of the sandbox proxy, and the connection goes to a checked address, so that
+a second answer of the resolver (DNS rebinding) has no effect. An HTTP proxy of the user
+resolves names itself; then only what can be resolved here is checked before the request.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import NoReturn
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpcore2
 import httpx2
@@ -21,16 +22,16 @@ import httpx2
 from skillbelt.discovery.sources.failure import SourceFailure
 from skillbelt.hosts import PORTS, Address, Private, Resolver, Rule, address_of, parse_rule, resolve
 
-# Names that no resolver outside answers for, so that nobody there can turn them to this machine.
-_LOCAL = (".localhost", ".local", ".lan", ".internal", ".home.arpa")
+# Names that no public resolver answers for, so that no outsider can point them at this machine.
+_LOCAL_SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".home.arpa")
 
 
-class Door:
-    """Which hosts one source may be brought from.
+class AllowedHosts:
+    """The hosts that one source may be fetched from.
 
-    `private` names hosts, addresses and networks inside that may be reached; `named` says that the
-    user named the source, and not a project: then it may lie inside itself. A public name that has
-    an address inside is refused all the same, as its owner could turn it to any machine here.
+    `private` names private hosts, addresses and networks that may be reached; `named` says that the
+    user named the source, and not a project: then the source's own host may be private. A public
+    name with a private address is refused even so: its owner could point it at any machine here.
     """
 
     def __init__(
@@ -42,36 +43,36 @@ class Door:
         resolver: Resolver = resolve,
     ) -> None:
         self.source, self._named, self._resolve = source, named, resolver
-        self._home = _plain(_host_of(source))
-        networks, self._rules = _parted(source, private)
+        self._own_host = _normalize(_host_of(source))
+        networks, self._rules = _split_private(source, private)
         self._private = Private(networks)
 
     async def addresses(self, host: str, port: int) -> list[Address]:
-        """Every address of the host, all of which may be connected to; else SourceFailure."""
+        """Resolve the host; raises SourceFailure unless every address may be connected to."""
         literal = address_of(host.strip("[]"))
-        found = [literal] if literal else await self._resolved(host, port)
+        found = [literal] if literal else await self._lookup(host, port)
         self._check(host, port, found)
         return found
 
     async def check_proxied(self, host: str, port: int) -> None:
-        """SourceFailure for a host that is known to lie inside; a proxy may know more names."""
+        """Raise SourceFailure for a host known to be private; the proxy may know more names."""
         try:
             await self.addresses(host, port)
         except httpx2.ConnectError:
-            return
+            return  # only the proxy can resolve it
 
     def _check(self, host: str, port: int, found: Iterable[Address]) -> None:
-        expected = self._expected(_plain(host), port)
+        named = self._may_be_private(_normalize(host), port)
         for address in found:
-            fault = self._private.fault(address, named=expected)
+            fault = self._private.fault(address, named=named)
             if fault:
                 self._refuse(host, address, fault)
 
-    def _expected(self, host: str, port: int) -> bool:
+    def _may_be_private(self, host: str, port: int) -> bool:
         if any(_covers(rule, host, port) for rule in self._rules):
             return True
-        own = self._named and host == self._home
-        return own and bool(address_of(host) or "." not in host or host.endswith(_LOCAL))
+        own = self._named and host == self._own_host
+        return own and bool(address_of(host) or "." not in host or host.endswith(_LOCAL_SUFFIXES))
 
     def _refuse(self, host: str, address: Address, fault: str) -> NoReturn:
         where = host if str(address) == host else f"{host} has the address {address}, which"
@@ -79,10 +80,10 @@ class Door:
             self.source,
             f"leads to this machine or network: {where} {fault}",
             code="remote-private",
-            remedy=f"if you mean it, add {host!r} to private_sources in your own config file",
+            remedy=f"if that is intended, add {host!r} to private_sources in your own config file",
         )
 
-    async def _resolved(self, host: str, port: int) -> list[Address]:
+    async def _lookup(self, host: str, port: int) -> list[Address]:
         try:
             texts = await asyncio.to_thread(self._resolve, host, port)
             found = [ip_address(text) for text in texts]
@@ -100,14 +101,14 @@ def _host_of(source: str) -> str:
         return ""
 
 
-def _plain(host: str) -> str:
-    """The one spelling of a host; what is no name is compared as it stands."""
+def _normalize(host: str) -> str:
+    """Return the canonical spelling of a host."""
     host = host.strip("[]").removesuffix(".").lower()
     return str(address_of(host) or host)
 
 
-def _parted(source: str, private: Iterable[str]) -> tuple[tuple[str, ...], tuple[Rule, ...]]:
-    """The addresses and networks among the entries, and the names."""
+def _split_private(source: str, private: Iterable[str]) -> tuple[tuple[str, ...], tuple[Rule, ...]]:
+    """Split the entries into addresses and networks, and rules for names."""
     networks: list[str] = []
     rules: list[Rule] = []
     for entry in private:
@@ -115,11 +116,11 @@ def _parted(source: str, private: Iterable[str]) -> tuple[tuple[str, ...], tuple
             Private((entry,))
             networks.append(entry)
         except ValueError:
-            rules.append(_rule(source, entry))
+            rules.append(_parse_name(source, entry))
     return tuple(networks), tuple(rules)
 
 
-def _rule(source: str, entry: str) -> Rule:
+def _parse_name(source: str, entry: str) -> Rule:
     try:
         return parse_rule(entry)
     except ValueError as error:
@@ -135,33 +136,31 @@ def _covers(rule: Rule, host: str, port: int) -> bool:
     return rule.covers(host, min(rule.ports)) and (rule.ports == PORTS or port in rule.ports)
 
 
-def proxied(url: str) -> bool:
-    """Whether a proxy of the user's environment is asked for that address."""
-    from urllib.request import getproxies, proxy_bypass
-
+def uses_proxy(url: str) -> bool:
+    """Whether the environment's HTTP proxy is used for that address."""
     parts, proxies = urlsplit(url), getproxies()
     if not (proxies.get(parts.scheme) or proxies.get("all")):
         return False
     return not proxy_bypass(parts.hostname or "")
 
 
-class Pinned(httpx2.AsyncHTTPTransport):
-    """Connections that go only where the door lets them, to the very address that was checked."""
+class PinnedTransport(httpx2.AsyncHTTPTransport):
+    """Connections to allowed hosts only, to the very address that was checked."""
 
-    def __init__(self, door: Door, trusted: ssl.SSLContext) -> None:
+    def __init__(self, allowed: AllowedHosts, trusted: ssl.SSLContext) -> None:
         super().__init__(verify=trusted)
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=trusted,
             max_connections=100,
             max_keepalive_connections=20,
             keepalive_expiry=5.0,
-            network_backend=_Backend(door),
+            network_backend=_PinnedBackend(allowed),
         )
 
 
-class _Backend(httpcore2.AsyncNetworkBackend):
-    def __init__(self, door: Door) -> None:
-        self._door, self._inner = door, httpcore2.AnyIOBackend()
+class _PinnedBackend(httpcore2.AsyncNetworkBackend):
+    def __init__(self, allowed: AllowedHosts) -> None:
+        self._allowed, self._inner = allowed, httpcore2.AnyIOBackend()
 
     async def connect_tcp(
         self,
@@ -171,7 +170,7 @@ class _Backend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        *others, last = await self._door.addresses(host, port)
+        *others, last = await self._allowed.addresses(host, port)
         share = timeout / (len(others) + 1) if timeout else timeout
         for address in others:
             try:

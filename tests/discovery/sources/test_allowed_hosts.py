@@ -12,10 +12,10 @@ import httpx2
 import pytest
 
 from skillbelt.discovery.sources import Pulled
-from skillbelt.discovery.sources.addresses import Door, proxied
+from skillbelt.discovery.sources.allowed_hosts import AllowedHosts, uses_proxy
 from skillbelt.discovery.sources.bounds import Deadline
 from skillbelt.discovery.sources.failure import SourceFailure
-from skillbelt.discovery.sources.http import Http
+from skillbelt.discovery.sources.http import HttpClient
 from skillbelt.hosts import Resolver
 from skillbelt.values import Limits
 from tests.discovery.sources.conftest import Pull
@@ -26,11 +26,11 @@ PUBLIC = "http://skills.example"
 SKILL = b"---\nname: a\ndescription: b\n---\n"
 
 
-def said(door: Door, host: str, port: int = 80) -> list[str]:
+def said(door: AllowedHosts, host: str, port: int = 80) -> list[str]:
     return [str(one) for one in asyncio.run(door.addresses(host, port))]
 
 
-def refused(door: Door, host: str, port: int = 80) -> str:
+def refused(door: AllowedHosts, host: str, port: int = 80) -> str:
     with pytest.raises(SourceFailure) as caught:
         said(door, host, port)
     assert caught.value.code == "remote-private"
@@ -50,19 +50,19 @@ def gives(*addresses: str) -> Resolver:
      "224.0.0.1", "255.255.255.255"],
 )  # fmt: skip
 def test_nothing_inside_is_reached_from_a_public_source(address: str) -> None:
-    refused(Door(PUBLIC), address)
-    refused(Door(PUBLIC, resolver=gives(address)), "rebound.example")
+    refused(AllowedHosts(PUBLIC), address)
+    refused(AllowedHosts(PUBLIC, resolver=gives(address)), "rebound.example")
     # The owner of a public name could turn it to any machine here.
-    refused(Door(PUBLIC, resolver=gives("8.8.8.8", address)), "skills.example")
+    refused(AllowedHosts(PUBLIC, resolver=gives("8.8.8.8", address)), "skills.example")
 
 
 @pytest.mark.parametrize("host", ["127.1", "0x7f000001", "2130706433", "017700000001"])
 def test_other_spellings_are_resolved_before_they_are_looked_at(host: str) -> None:
-    assert "this machine" in refused(Door(PUBLIC), host)
+    assert "this machine" in refused(AllowedHosts(PUBLIC), host)
 
 
 def test_public_addresses_are_given_in_their_order() -> None:
-    door = Door(PUBLIC, resolver=gives("8.8.8.8", "2606:4700::1111"))
+    door = AllowedHosts(PUBLIC, resolver=gives("8.8.8.8", "2606:4700::1111"))
     assert said(door, "elsewhere.example") == ["8.8.8.8", "2606:4700::1111"]
 
 
@@ -75,44 +75,46 @@ def test_public_addresses_are_given_in_their_order() -> None:
 )  # fmt: skip
 def test_a_source_that_the_user_named_inside_is_reached_there_alone(source: str, host: str) -> None:
     inside = gives("10.1.2.3")
-    assert said(Door(source, resolver=inside), host, 9999)
-    refused(Door(source, named=False, resolver=inside), host)
+    assert said(AllowedHosts(source, resolver=inside), host, 9999)
+    refused(AllowedHosts(source, named=False, resolver=inside), host)
     for other in ("127.0.0.2", "10.1.2.4", "other.local", "other"):
-        refused(Door(source, resolver=inside), other)
+        refused(AllowedHosts(source, resolver=inside), other)
 
 
 def test_what_is_private_may_be_named() -> None:
     inside = gives("10.1.2.3")
     for entry in ("corp.example", "*.corp.example", "10.0.0.0/8", "corp.example:8443"):
-        door = Door(PUBLIC, (entry,), named=False, resolver=inside)
+        door = AllowedHosts(PUBLIC, (entry,), named=False, resolver=inside)
         host = "a.corp.example" if entry.startswith("*") else "corp.example"
         assert said(door, host, 8443) == ["10.1.2.3"]
-        refused(Door(PUBLIC, (entry,), resolver=gives("192.168.1.1")), "another.org")
-    refused(Door(PUBLIC, ("corp.example:8443",), resolver=inside), "corp.example", 80)
+        refused(AllowedHosts(PUBLIC, (entry,), resolver=gives("192.168.1.1")), "another.org")
+    refused(AllowedHosts(PUBLIC, ("corp.example:8443",), resolver=inside), "corp.example", 80)
     metadata = gives("169.254.169.254")
-    refused(Door(PUBLIC, ("corp.example", "169.254.0.0/16"), resolver=metadata), "corp.example")
-    assert said(Door(PUBLIC, ("169.254.169.254",), resolver=metadata), "corp.example")
+    refused(
+        AllowedHosts(PUBLIC, ("corp.example", "169.254.0.0/16"), resolver=metadata), "corp.example"
+    )
+    assert said(AllowedHosts(PUBLIC, ("169.254.169.254",), resolver=metadata), "corp.example")
     with pytest.raises(SourceFailure, match="private_sources"):
-        Door(PUBLIC, ("a b",))
+        AllowedHosts(PUBLIC, ("a b",))
 
 
 def test_a_name_without_an_address_is_unreachable() -> None:
     for resolver in (gives(), gives("nonsense")):
         with pytest.raises(httpx2.ConnectError, match="no address"):
-            said(Door(PUBLIC, resolver=resolver), "a.example")
-    asyncio.run(Door(PUBLIC, resolver=gives()).check_proxied("a.example", 80))
+            said(AllowedHosts(PUBLIC, resolver=resolver), "a.example")
+    asyncio.run(AllowedHosts(PUBLIC, resolver=gives()).check_proxied("a.example", 80))
     with pytest.raises(SourceFailure):
-        asyncio.run(Door(PUBLIC, resolver=gives("10.0.0.1")).check_proxied("a.example", 80))
+        asyncio.run(AllowedHosts(PUBLIC, resolver=gives("10.0.0.1")).check_proxied("a.example", 80))
 
 
 def test_a_proxy_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    assert not proxied("http://a.example/")
+    assert not uses_proxy("http://a.example/")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    assert proxied("http://a.example/")
+    assert uses_proxy("http://a.example/")
     monkeypatch.setenv("no_proxy", "a.example")
-    assert not proxied("http://a.example/")
+    assert not uses_proxy("http://a.example/")
 
 
 # --- over real connections -----------------------------------------------------------------------
@@ -137,11 +139,11 @@ def dialled(server: Server, monkeypatch: pytest.MonkeyPatch) -> Dialled:
     return Dialled(server, monkeypatch)
 
 
-def got(url: str, door: Door) -> bytes:
+def got(url: str, door: AllowedHosts) -> bytes:
     body = bytearray()
 
     async def run() -> None:
-        http = Http(Limits(http_timeout_seconds=5), Deadline(url, 20), door)
+        http = HttpClient(Limits(http_timeout_seconds=5), Deadline(url, 20), door)
         try:
             await http.get(url, body.extend, most=1000)
         finally:
@@ -156,7 +158,7 @@ def test_the_connection_goes_to_the_address_that_was_checked(
 ) -> None:
     answers: Iterator[list[str]] = iter([["8.8.8.8"], ["127.0.0.1"]])
     server.pages["/a"] = b"x"
-    door = Door(PUBLIC, resolver=lambda host, port: next(answers))
+    door = AllowedHosts(PUBLIC, resolver=lambda host, port: next(answers))
     assert got(f"{PUBLIC}/a", door) == b"x"
     assert dialled == ["8.8.8.8"]
     assert server.headers[0]["host"] == "skills.example"
@@ -176,7 +178,7 @@ def test_a_public_source_does_not_redirect_inside(
     server.pages["/a"] = Reply(status=302, headers={"Location": target})
     names = {"skills.example": "8.8.8.8", "localhost": "127.0.0.1", "rebound.example": "10.0.0.1"}
     with pytest.raises(SourceFailure) as caught:
-        got(f"{PUBLIC}/a", Door(PUBLIC, resolver=lambda host, port: [names[host]]))
+        got(f"{PUBLIC}/a", AllowedHosts(PUBLIC, resolver=lambda host, port: [names[host]]))
     assert caught.value.code == "remote-private"
     assert (dialled, server.requests) == (["8.8.8.8"], ["/a"])
 
@@ -184,7 +186,7 @@ def test_a_public_source_does_not_redirect_inside(
 def test_a_source_inside_redirects_within_its_host_alone(server: Server, fetch: Pull) -> None:
     server.pages["/b/SKILL.md"] = SKILL
     server.pages["/a/SKILL.md"] = Reply(status=302, headers={"Location": "/b/SKILL.md"})
-    assert fetch(f"{server.url}/a/SKILL.md").located
+    assert fetch(f"{server.url}/a/SKILL.md").folders
     other = server.url.replace("127.0.0.1", "127.0.0.2")
     server.pages["/a/SKILL.md"] = Reply(status=302, headers={"Location": f"{other}/b/SKILL.md"})
     pulled = fetch(f"{server.url}/a/SKILL.md", refresh=True)

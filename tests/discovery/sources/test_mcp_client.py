@@ -16,7 +16,7 @@ from typing import ClassVar
 import pytest
 
 from skillbelt.discovery.sources import Pulled, command_source
-from skillbelt.discovery.sources.mcp_link import server_of
+from skillbelt.discovery.sources.mcp_address import parse_server
 from skillbelt.errors import SourceError
 from tests.benches import alive
 from tests.bounds import bounds
@@ -41,7 +41,7 @@ def codes(pulled: Pulled) -> list[str]:
     ],
 )  # fmt: skip
 def test_what_an_address_means(source: str, label: str, url: str) -> None:
-    server = server_of(source)
+    server = parse_server(source)
     assert (server.label, server.url, server.command) == (label, url, ())
     assert dict(server.headers).get("Authorization", "Bearer token") == "Bearer token"
 
@@ -50,15 +50,15 @@ def test_what_an_address_means(source: str, label: str, url: str) -> None:
 def test_an_address_can_not_be_called_anything(label: str) -> None:
     for source in (f"mcp+https://docs.example/mcp#{label}", f"mcp+stdio://{label}?server"):
         with pytest.raises(SourceError, match="letters, digits and hyphens"):
-            server_of(source)
+            parse_server(source)
 
 
 def test_what_a_command_means() -> None:
-    server = server_of(command_source("docs", "npx -y '@acme/my server' --flag=1"))
+    server = parse_server(command_source("docs", "npx -y '@acme/my server' --flag=1"))
     assert server.label == "docs"
     assert server.command == ("npx", "-y", "@acme/my server", "--flag=1")
-    with pytest.raises(SourceError, match="can not be read"):
-        server_of(command_source("docs", "unclosed 'quote"))
+    with pytest.raises(SourceError, match="cannot be parsed"):
+        parse_server(command_source("docs", "unclosed 'quote"))
 
 
 @pytest.mark.parametrize("label", ["", "a b", "../x", "a/b", "ü", "x" * 33, "a.b"])
@@ -74,7 +74,7 @@ def test_a_command_is_served_as_an_address_is(fetch: Pull, tmp_path: Path) -> No
     words = f"{sys.executable} -m skillbelt serve mcp --project {tmp_path / 'project'}"
     pulled = fetch(command_source("own", words))
     assert pulled.diagnostics == ()
-    [located] = pulled.located
+    [located] = pulled.folders
     assert str(located.origin) == "mcp:stdio://own"
     assert os.listdir(located.folder) == ["own.pdf"]
 
@@ -101,7 +101,7 @@ def test_a_command_that_misbehaves_is_a_diagnostic(fetch: Pull, code: str, told:
         max_extracted_file_bytes=10**6,
     )
     pulled = fetch(command(code, mark), limits=limits)
-    assert pulled.located == ()
+    assert pulled.folders == ()
     [problem] = pulled.diagnostics
     assert problem.code in ("mcp-command-failed", "mcp-failed", "remote-timeout")
     assert told in problem.message
@@ -220,7 +220,7 @@ class Rude(BaseHTTPRequestHandler):
         ("html", "mcp-failed", "text/html"),
         ("nonsense", "mcp-failed", "Failed to parse JSON response"),
         ("wrong", "mcp-failed", "error response"),
-        ("refused", "mcp-failed", "the server does not take requests without a token (401)"),
+        ("refused", "mcp-failed", "the server refuses requests without a token (401)"),
         ("drip", "remote-timeout", "no answer"),
     ],
 )
@@ -233,7 +233,7 @@ def test_an_answer_that_is_none_is_one_diagnostic(
         limits = bounds(QUICK, http_timeout_seconds=seconds, source_timeout_seconds=2 * seconds)
         pulled = fetch(f"{url}?{how}", limits=limits)
     [problem] = pulled.diagnostics
-    assert (problem.code, pulled.located) == (code, ())
+    assert (problem.code, pulled.folders) == (code, ())
     assert told in problem.message
     assert "\n" not in problem.message
     assert {*Rude.asked} == {f"/mcp?{how}"}, "and nobody else was asked"
@@ -243,6 +243,6 @@ def test_an_answer_that_is_none_is_one_diagnostic(
 def test_a_token_that_is_refused_is_told_and_not_shown(fetch: Pull) -> None:
     with answering(Rude) as url:
         [problem] = fetch(url.replace("://", "://the-secret@") + "?refused").diagnostics
-    assert "the server does not take its token (401)" in problem.message
+    assert "the server refuses the token (401)" in problem.message
     assert "TOKEN@host" in problem.remedy
     assert "the-secret" not in str(problem)

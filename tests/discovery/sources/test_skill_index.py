@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillbelt.discovery.sources.failure import SourceFailure
-from skillbelt.discovery.sources.index import SCHEMA, Listing, digest_of, parse
+from skillbelt.discovery.sources.skill_index import SCHEMA, SkillIndex, parse
 from skillbelt.values import Limits
 from tests.bounds import bounds
 
@@ -16,7 +16,7 @@ WELL_KNOWN = "https://example.org/.well-known/skills/index.json"
 DIGEST = "sha256:" + "ab" * 32
 
 
-def listing(*entries: object, schema: str | None = None, url: str = URL) -> Listing:
+def listing(*entries: object, schema: str | None = None, url: str = URL) -> SkillIndex:
     document = {"skills": entries, **({"$schema": schema} if schema else {})}
     return parse(json.dumps(document).encode(), url, Limits())
 
@@ -105,7 +105,7 @@ def test_the_published_form() -> None:
     assert (found.kind, found.problems) == ("well-known", ())
     assert (first.kind, first.url) == ("skill-md", "https://example.org/a/pdf/SKILL.md")
     assert (second.kind, second.url) == ("archive", "https://cdn/x.zip")
-    assert digest_of(first) == "ab" * 32
+    assert first.digest == "ab" * 32
 
 
 @pytest.mark.parametrize(

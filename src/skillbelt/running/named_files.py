@@ -9,19 +9,15 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from skillbelt.files.contain import inside
-from skillbelt.permission.command_lines import WHOLE, Line
+from skillbelt.files.contain import READ_FILE, inside
+from skillbelt.permission.command_lines import Line
 from skillbelt.running.call import RunCall
-from skillbelt.running.secrets import secrets_of
 from skillbelt.running.workspace import VENV, WRITABLE, Workspace
-from skillbelt.values import Limits
 
-_DEFAULTS = Limits()
 _INSIDE = "/workspace"
-_BEGINNING = 200  # bytes of what a command is given that are shown
 _MOST_FILES = 1000
 _MOST_BYTES = 64 * 2**20
 # What may be a path in a word, as in `--to=a:b` or `open('a')`.
@@ -86,90 +82,9 @@ def ground_of(workspace: Workspace, home: str, cwd: str, skill: str) -> Ground:
     return Ground(*(os.path.realpath(one) for one in (workspace.path, home, path)))
 
 
-# What rules are matched against
-
-
-def asked_for(call: RunCall, line: Line, ground: Ground) -> tuple[str, ...]:
-    """The texts that a permission is needed for: the commands, and what makes them others.
-
-    A command that starts elsewhere is as good as a `cd` before it. With variables of its own it
-    may run anything, as with an assignment before it.
-    """
-    parts = line.commands
-    if call.env:
-        names = " ".join(f"{name}=..." for name in call.env)
-        return (f"{WHOLE}{names} {call.text}",)
-    if not ground.is_home:
-        import shlex
-
-        parts = (f"cd {shlex.quote(call.cwd)}", *parts)
-    return parts
-
-
-# What is told
-
-
-def call_facts(
-    call: RunCall,
-    *,
-    script: str,
-    inputs: Sequence[Mapping[str, object]],
-    packages: Iterable[str],
-    hosts: Iterable[str],
-    sandbox: str,
-    limits: Limits,
-    files: Mapping[str, str],
-) -> dict[str, object]:
-    """All that belongs to the call, as JSON has it. A secret is there by its hash alone."""
-    secrets = secrets_of(call.env)
-    facts: dict[str, object] = {
-        "command": call.command if isinstance(call.command, str) else list(call.command),
-        "script": script,
-        "cwd": call.cwd,
-        "env": {
-            name: _sha256(value.encode("utf-8", "surrogatepass")) if name in secrets else value
-            for name, value in call.env.items()
-        },
-        "secrets": sorted(secrets),
-        "stdin": "comes later" if call.stdin is None else _data(call.stdin),
-        "editor_text": {} if call.editor_text is None else _data(call.editor_text, empty=True),
-        "inputs": list(inputs),
-        "files": dict(files),
-        "packages": list(packages),
-        "hosts": list(hosts),
-        "timeout_seconds": call.timeout_seconds,
-        "terminal": call.terminal,
-        "limits": _raised(limits),
-        "sandbox": sandbox,
-    }
-    kept = ("command", "cwd", "sandbox")
-    return {name: value for name, value in facts.items() if value or name in kept}
-
-
-def _sha256(data: bytes) -> str:
+def sha256_of(data: bytes) -> str:
+    """Return the hash of the data, with its algorithm."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
-def _data(value: bytes | str, *, empty: bool = False) -> dict[str, object]:
-    """What a command is given, by its size, its hash and its beginning."""
-    data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
-    if not data and not empty:
-        return {}
-    begins = data[:_BEGINNING].decode("utf-8", "replace")
-    return {"bytes": len(data), "sha256": _sha256(data), "begins": begins}
-
-
-def _raised(limits: Limits) -> dict[str, object]:
-    """The limits that are wider than what they are by default."""
-    usual = _DEFAULTS._asdict()
-    return {
-        name: value
-        for name, value in limits._asdict().items()
-        if isinstance(value, int | float) and value > usual[name]
-    }
-
-
-# What is not in the call and yet counts
 
 
 class Loose(NamedTuple):
@@ -278,14 +193,14 @@ class _Reader:
     def _file(self, path: str) -> str:
         from stat import S_ISREG
 
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, READ_FILE)
         with open(handle, "rb") as file:
             info = os.fstat(handle)
             self._files, self._bytes = self._files - 1, self._bytes - info.st_size
             if not S_ISREG(info.st_mode) or self._files < 0 or self._bytes < 0:
                 return ""
             data = file.read(info.st_size + 1)
-        return _sha256(data) if len(data) <= info.st_size else ""
+        return sha256_of(data) if len(data) <= info.st_size else ""
 
     def _folder(self, path: str) -> str:
         rows: list[str] = []
@@ -300,4 +215,4 @@ class _Reader:
                 if not what or len(rows) > _MOST_FILES:
                     return ""
                 rows.append(f"{os.path.relpath(one, path)}\0{what}\0")
-        return _sha256("".join(rows).encode("utf-8", "surrogateescape"))
+        return sha256_of("".join(rows).encode("utf-8", "surrogateescape"))

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from skillbelt.discovery.sources import Pulled
-from skillbelt.discovery.sources.cache import READY, Entry
-from skillbelt.discovery.sources.remote import Job
+from skillbelt.discovery.sources.cache import READY, CachedSource
+from skillbelt.discovery.sources.pull import PullJob
 from skillbelt.values import Limits
 from tests.bounds import bounds
 from tests.discovery.sources.archives import SKILL, tree_of, zipped
@@ -88,7 +88,7 @@ def test_trouble_leaves_the_last_good_copy_in_use(
     server.pages["/a.zip"] = page
     limits = QUICK._replace(http_timeout_seconds=0.5)
     pulled = fetch(url, refresh=True, limits=limits)
-    assert pulled.located == first.located
+    assert pulled.folders == first.folders
     assert files(pulled) == {"a/SKILL.md": b"1"}
     [problem] = pulled.diagnostics
     assert (problem.code, problem.severity, problem.path) == (code, "warning", url)
@@ -123,7 +123,7 @@ def test_a_server_that_takes_too_long_is_not_asked_on_every_call(
     eventually(lambda: fetch(url, limits=short) == first and len(server.requests) > asked)
 
     old = bounds(QUICK, remote_refresh_seconds=50)
-    state = Entry(str(Path(first.located[0].folder).parents[2]), url)
+    state = CachedSource(str(Path(first.folders[0].folder).parents[2]), url)
     ready = state.read()
     assert ready
     state.write(ready._replace(checked=1.0))
@@ -152,7 +152,7 @@ def test_a_password_is_neither_shown_nor_stored(server: Server, fetch: Pull, cac
     url = server.url.replace("http://", "http://me:secret@") + "/a.zip"
     pulled = fetch(url)
     assert "authorization" in server.headers[0]
-    assert pulled.located[0].origin.url == f"{server.url}/a.zip"
+    assert pulled.folders[0].origin.url == f"{server.url}/a.zip"
     assert fetch(url, refresh=True) == pulled
     assert server.headers[1]["if-none-match"] == '"1"'
     server.pages.clear()
@@ -165,7 +165,9 @@ def test_a_path_becomes_a_file_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("HOME", "/home/me")
 
     def url(source: str) -> str:
-        return Job(source=source, cache_dir="", limits=Limits(), refresh=False, offline=False).url
+        return PullJob(
+            source=source, cache_dir="", limits=Limits(), refresh=False, offline=False
+        ).url
 
     assert url("a b.zip") == f"file://{tmp_path.as_posix()}/a%20b.zip"
     assert url("~/a.zip") == "file:///home/me/a.zip"
@@ -174,13 +176,13 @@ def test_a_path_becomes_a_file_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 CHILD = """
 import json, sys
-from skillbelt.discovery.sources import pull
+from skillbelt.discovery.sources import pull_all
 from skillbelt.values import Limits
 from tests.bounds import bounds
 source, cache, refresh = sys.argv[1:]
 bounds(source_timeout_seconds=40)
-pulled = pull(source, cache_dir=cache, limits=Limits(), refresh=bool(refresh))
-print(json.dumps([[one.folder for one in pulled.located], [str(d) for d in pulled.diagnostics]]))
+pulled = pull_all([source], cache_dir=cache, limits=Limits(), refresh=bool(refresh))[0]
+print(json.dumps([[one.folder for one in pulled.folders], [str(d) for d in pulled.diagnostics]]))
 """
 
 
@@ -227,7 +229,7 @@ def test_readers_see_the_old_copy_until_the_new_one_is_whole(
 
 def assert_clean(cache: Path, url: str, wanted: set[str]) -> None:
     """The entry holds whole copies and nothing else."""
-    entry = Entry(str(cache), url)
+    entry = CachedSource(str(cache), url)
     ready = entry.read()
     assert ready
     assert set(tree_of(entry.folder(ready))) == wanted
@@ -282,8 +284,8 @@ def test_killed_while_an_old_copy_is_in_use(
 NURSERY = """
 import os, signal, sys
 import asyncio, anyio, ctypes, httpx2, httpcore2
-import skillbelt.discovery.sources.remote, skillbelt.discovery.sources.web
-from skillbelt.discovery.sources import pull
+import skillbelt.discovery.sources.pull, skillbelt.discovery.sources.web
+from skillbelt.discovery.sources import pull_all
 from skillbelt.values import Limits
 
 def die_at(step):
@@ -307,7 +309,7 @@ for line in sys.stdin:
     child = os.fork()
     if child == 0:
         die_at(int(line))
-        pull(sys.argv[1], cache_dir=sys.argv[2], limits=limits, refresh=True)
+        pull_all([sys.argv[1]], cache_dir=sys.argv[2], limits=limits, refresh=True)[0]
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """

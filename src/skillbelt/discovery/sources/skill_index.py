@@ -1,6 +1,6 @@
 """Published lists of skills: the well-known index v0.2, and the older form with `files`.
 
-Only text is looked at here; no request is made for an entry that was refused.
+This module only parses; no request is made for an entry that was refused.
 """
 
 from __future__ import annotations
@@ -26,73 +26,78 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _WELL_KNOWN = "/.well-known/"
 
 
-class Item(NamedTuple):
-    """One skill of a list. `key` changes whenever its content does; empty when nothing says so."""
+class IndexItem(NamedTuple):
+    """One skill of a list. `key` changes with its content; empty when the list does not tell."""
 
     name: str
     kind: Literal["files", "skill-md", "archive"]
     key: str = ""
-    url: str = ""  # of the one artifact, or of the folder that holds the files
+    url: str = ""  # of the artifact, or of the folder with the files
     files: tuple[str, ...] = ()
 
     def file_url(self, file: str) -> str:
-        """Where one of the files is published."""
+        """Return the URL of one of the files."""
         return urljoin(self.url, quote(file))
 
+    @property
+    def digest(self) -> str:
+        """The SHA-256 that the artifact must have, in hex digits."""
+        return self.key.rpartition(":")[2]
 
-class Listing(NamedTuple):
-    """What a list offers, and what of it was refused and why."""
+
+class SkillIndex(NamedTuple):
+    """The usable entries of a list, and a diagnostic for each that was refused."""
 
     kind: Literal["index", "well-known"]
-    items: tuple[Item, ...]
+    items: tuple[IndexItem, ...]
     problems: tuple[Diagnostic, ...]
 
 
-class _Skip(Exception):
-    """An entry can not be used; code, text and remedy."""
+class _EntrySkipped(Exception):
+    """An entry cannot be used; code, text and remedy."""
 
     def __init__(self, code: str, message: str, remedy: str) -> None:
         self.code, self.message, self.remedy = code, message, remedy
         super().__init__(message)
 
 
-def parse(data: bytes, url: str, limits: Limits) -> Listing:
-    """The list that was published at `url`; raises SourceFailure when it is none."""
-    document = _document(data, url)
+def parse(data: bytes, url: str, limits: Limits) -> SkillIndex:
+    """Parse the list published at `url`; raises SourceFailure when it is not a list."""
+    document = _parse_document(data, url)
     entries = document["skills"]
     if len(entries) > MAX_REMOTE_SKILLS:
         reason = f"lists more than {MAX_REMOTE_SKILLS} skills"
         raise _invalid(url, reason)
     known = "$schema" in document
-    items: dict[str, Item] = {}
+    items: dict[str, IndexItem] = {}
     problems: list[Diagnostic] = []
     for number, entry in enumerate(entries):
         try:
-            item = _published(entry, url) if known else _listed(entry, url, limits)
+            item = _parse_v02(entry, url) if known else _parse_files(entry, url, limits)
             _add(items, item)
-        except _Skip as skip:
+        except _EntrySkipped as skip:
             message = f"skills[{number}]: {skip.message}"
             problems.append(report(skip.code, "error", url, message, skip.remedy))
     kind: Literal["index", "well-known"] = (
         "well-known" if known or _WELL_KNOWN in urlsplit(url).path else "index"
     )
-    return Listing(kind, tuple(items.values()), tuple(problems))
+    return SkillIndex(kind, tuple(items.values()), tuple(problems))
 
 
-def _document(data: bytes, url: str) -> dict[str, Any]:
+def _parse_document(data: bytes, url: str) -> dict[str, Any]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise _invalid(url, "is not JSON") from error
     if not isinstance(document, dict) or not isinstance(document.get("skills"), list):
-        raise _invalid(url, "is no list of skills: it has no array named 'skills'")
+        raise _invalid(url, "is not a list of skills: it has no array named 'skills'")
     schema = document.get("$schema", SCHEMA)
     if schema != SCHEMA:
         raise SourceFailure(
             url,
             f"follows an unknown schema: {str(schema)[:200]!r}",
             code="remote-index-schema",
-            remedy=f"only {SCHEMA} is understood; a newer skillbelt may know more",
+            remedy=f"only {SCHEMA} is supported; a newer skillbelt may know more",
         )
     return document
 
@@ -102,14 +107,16 @@ def _invalid(url: str, reason: str) -> SourceFailure:
     return SourceFailure(url, reason, code="remote-index-invalid", remedy=remedy)
 
 
-def _add(items: dict[str, Item], item: Item) -> None:
+def _add(items: dict[str, IndexItem], item: IndexItem) -> None:
     key = item.name.casefold()
     if key in items:
-        raise _Skip("remote-entry-refused", f"a second skill {item.name!r}", "rename one of them")
+        raise _EntrySkipped(
+            "remote-entry-refused", f"a second skill {item.name!r}", "rename one of them"
+        )
     items[key] = item
 
 
-def _name(entry: object) -> tuple[str, dict[str, Any]]:
+def _check_name(entry: object) -> tuple[str, dict[str, Any]]:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise _refused("has no name")
     try:
@@ -118,28 +125,28 @@ def _name(entry: object) -> tuple[str, dict[str, Any]]:
         raise _refused(str(error)) from error
 
 
-def _refused(message: str) -> _Skip:
-    remedy = "nothing of it was fetched; ask its publisher to mend the entry"
-    return _Skip("remote-entry-refused", message, remedy)
+def _refused(message: str) -> _EntrySkipped:
+    remedy = "it was not fetched; ask its publisher to fix the entry"
+    return _EntrySkipped("remote-entry-refused", message, remedy)
 
 
-def _published(entry: object, url: str) -> Item:
-    """An entry of the well-known index v0.2."""
-    name, fields = _name(entry)
+def _parse_v02(entry: object, url: str) -> IndexItem:
+    """Parse an entry of the well-known index v0.2."""
+    name, fields = _check_name(entry)
     kind = fields.get("type")
     if kind not in ("skill-md", "archive"):
         message = f"{name!r} is of the unknown type {str(kind)[:100]!r}"
-        raise _Skip("remote-entry-type", message, "a newer skillbelt may know it")
+        raise _EntrySkipped("remote-entry-type", message, "a newer skillbelt may know it")
     digest, target = fields.get("digest"), fields.get("url")
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         raise _refused(f"{name!r} has no digest of the form sha256:<64 hex digits>")
-    return Item(name, kind, f"{kind} {digest}", _resolved(url, target, name))
+    return IndexItem(name, kind, f"{kind} {digest}", _resolve_url(url, target, name))
 
 
-def _resolved(url: str, target: object, name: str) -> str:
+def _resolve_url(url: str, target: object, name: str) -> str:
     try:
         resolved = urljoin(url, target) if isinstance(target, str) and target else ""
-        # What is listed over TLS is not fetched over a line that anybody may write to.
+        # An entry listed over TLS is never fetched over plain HTTP.
         plain = () if urlsplit(url).scheme == "https" else ("http",)
         if urlsplit(resolved).scheme in ("https", *plain):
             return resolved
@@ -148,22 +155,22 @@ def _resolved(url: str, target: object, name: str) -> str:
     raise _refused(f"{name!r} has no http or https url: {str(target)[:200]!r}")
 
 
-def _listed(entry: object, url: str, limits: Limits) -> Item:
-    """An entry of the older form: a name and its files, below the list's own folder."""
-    name, fields = _name(entry)
+def _parse_files(entry: object, url: str, limits: Limits) -> IndexItem:
+    """Parse an entry of the older form: a name and its files, below the list's own folder."""
+    name, fields = _check_name(entry)
     files = fields.get("files")
     if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
         raise _refused(f"{name!r} has no list of files")
     if len(files) > MAX_ARCHIVE_FILES:
         raise _refused(f"{name!r} has more than {MAX_ARCHIVE_FILES} files")
     try:
-        paths = tuple(_safe_files(files))
+        paths = tuple(_check_files(files))
     except (PathEscape, Refusal) as error:
         raise _refused(f"{name!r}: {error}") from error
     if SKILL_FILE not in paths:
         raise _refused(f"{name!r} lists no {SKILL_FILE}")
     folder = urljoin(url, quote(name, safe="") + "/")
-    return Item(
+    return IndexItem(
         name=name,
         kind="files",
         key=_version_key(fields.get("version"), paths),
@@ -172,7 +179,7 @@ def _listed(entry: object, url: str, limits: Limits) -> Item:
     )
 
 
-def _safe_files(files: list[str]) -> Iterator[str]:
+def _check_files(files: list[str]) -> Iterator[str]:
     names = NameTable("skill")
     for file in files:
         path = check_relative(file, "skill")
@@ -184,8 +191,3 @@ def _version_key(version: object, files: tuple[str, ...]) -> str:
     if isinstance(version, bool) or not isinstance(version, str | int | float) or version == "":
         return ""
     return json.dumps([str(version), *files])
-
-
-def digest_of(item: Item) -> str:
-    """The hex digits an artifact's SHA-256 must have."""
-    return item.key.rpartition(":")[2]

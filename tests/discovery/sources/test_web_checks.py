@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.discovery.sources.bounds import Budget, Deadline, Refusal
-from skillbelt.discovery.sources.failure import SourceFailure
-from skillbelt.discovery.sources.http import Answer
-from skillbelt.discovery.sources.transfer import check_encoding, check_text, too_large, unpack_into
+from skillbelt.discovery.sources.archive import unpack_into
+from skillbelt.discovery.sources.bounds import Deadline, PullBudget, Refusal
+from skillbelt.discovery.sources.failure import SourceFailure, too_large
+from skillbelt.discovery.sources.http import HttpResponse
+from skillbelt.discovery.sources.web import check_encoding, check_text
 from skillbelt.errors import ArchiveRefused
 from skillbelt.values import Limits
 from tests.discovery.sources.archives import tree_of, zipped
 
-ANSWER = Answer(
+ANSWER = HttpResponse(
     url="http://a/x",
     unchanged=False,
     etag="",
@@ -46,7 +47,7 @@ def test_a_broken_bound_is_a_failure() -> None:
 
 def test_an_archive_is_unpacked_below_the_folder(tmp_path: Path) -> None:
     limits = Limits()
-    budget = Budget(limits, Deadline("x", 20))
+    budget = PullBudget(limits, Deadline("x", 20))
     data = io.BytesIO(zipped({"a/b": b"1"}))
     unpack_into(str(tmp_path), data, "http://a/x.zip", limits, budget)
     assert tree_of(tmp_path) == {"a/b": b"1"}

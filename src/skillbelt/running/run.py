@@ -1,0 +1,119 @@
+"""A run: one object that the executor completes step by step, from the call to the outcome."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from skillbelt.format.skill import Skill
+from skillbelt.permission.command_lines import Line
+from skillbelt.permission.gate import Gate
+from skillbelt.permission.packages import Environment
+from skillbelt.permission.rules import Initiator, Request
+from skillbelt.running.call import RunCall
+from skillbelt.running.inputs import Inputs
+from skillbelt.running.named_files import Ground
+from skillbelt.running.outputs import Wanted
+from skillbelt.running.packages.declared import Needs
+from skillbelt.running.staging import Staged
+from skillbelt.running.workspace import SKILLS, Workspace, placed
+from skillbelt.sandbox.network.proxy import Egress
+from skillbelt.sandbox.protocol import Job, Outcome, Sandbox
+from skillbelt.store import SessionKey
+from skillbelt.values import Capabilities, Limits
+
+INSIDE = "/workspace"
+
+
+class Asker(NamedTuple):
+    """Who asks for a run: the conversation, the initiator, the agent; optionally its own gate.
+
+    `once` marks a run outside any conversation. It gets an empty workspace, which is removed
+    afterwards unless it holds files that exist nowhere else: `whole` says that the caller gets the
+    text of output files with the result, `named` that it gets their names only.
+    """
+
+    key: SessionKey
+    initiator: Initiator = "model"
+    agent: str = ""
+    gate: Gate | None = None
+    once: Literal["", "whole", "named"] = ""
+
+
+@dataclass(kw_only=True, eq=False)
+class Run:
+    """One run. The executor's steps fill in the fields in the order in which they stand here.
+
+    Reading a field before its step has set it raises AttributeError.
+    """
+
+    # The call, checked; nothing was touched yet.
+    skill: Skill
+    call: RunCall
+    who: Asker
+    gate: Gate
+    limits: Limits
+    sandbox: Sandbox
+    argv: tuple[str, ...]
+    wanted: Wanted | None = None
+    policy: bool = False  # whether a list of commands chose the program
+
+    # Staged: the workspace, the skill's copy in it, this run's folder and the inputs. `others` are
+    # the copies of skills that inputs come from, by name.
+    workspace: Workspace = field(init=False)
+    staged: Staged = field(init=False)
+    folder: str = field(init=False)
+    others: dict[str, str] = field(init=False, default_factory=dict)
+    inputs: Inputs = field(init=False)
+
+    # Asked for: what the command line means there, the request, and what the answer is bound to
+    # among the files that runs can write (None: to nothing, a rule allowed it).
+    line: Line = field(init=False)
+    ground: Ground = field(init=False)
+    script: str = field(init=False)
+    needs: Needs | None = field(init=False)
+    request: Request = field(init=False)
+    bound_files: Mapping[str, str] | None = field(init=False, default=None)
+    remembered: bool = field(init=False, default=False)
+
+    # Provided: what was granted, and the job for the sandbox.
+    packages: Environment | None = field(init=False, default=None)
+    capabilities: Capabilities = field(init=False)
+    granted_tools: tuple[str, ...] = field(init=False, default=())
+    egress: Egress | None = field(init=False, default=None)
+    job: Job = field(init=False)
+    warnings: tuple[str, ...] = field(init=False, default=())
+
+    outcome: Outcome = field(init=False)
+
+    # Paths. With a sandbox that remaps, the workspace is at INSIDE and each skill in `skills/`.
+
+    @property
+    def remaps(self) -> bool:
+        """Whether the sandbox shows the workspace at a path of its own."""
+        return self.sandbox.remaps
+
+    @property
+    def root(self) -> str:
+        """The workspace as the command sees it."""
+        return INSIDE if self.remaps else self.workspace.path
+
+    @property
+    def homes(self) -> dict[str, str]:
+        """The copies that the run sees, by name, its own last: paths in the workspace."""
+        name = self.skill.name
+        others = {other: home for other, home in self.others.items() if other != name}
+        return {**others, name: self.staged.home}
+
+    @property
+    def skills(self) -> str:
+        """The folder that the skill is in, below the root that the command sees."""
+        return SKILLS if self.remaps else posixpath.dirname(self.staged.home)
+
+    def inside(self, path: str) -> str:
+        """Return the path of the workspace as the command sees it."""
+        seen = path if self.remaps else placed(path, self.homes)
+        return os.path.normpath(os.path.join(self.root, seen))

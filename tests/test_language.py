@@ -1,0 +1,85 @@
+"""The words of the product: plain English, in code and on the pages."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "skillbelt"
+MODULES = sorted(SOURCE.rglob("*.py"))
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "design").glob("*.md")),
+]
+# Words that hide who does what, or that an engineer would not search for. The right column says
+# what to write.
+BANNED = {
+    r"whoever|somebody|nobody|anybody": "name the subject: the caller, the user, the process",
+    r"(?:is|are|was|were|be|being) told": "say who reports what, and where",
+    r"wherever|whatever|whichever|whomever": "name what is meant: any folder, every value",
+    r"as good as new": "say what state it is in",
+    r"keeps? house|keeping house": "delegate, clean up",
+    r"mend|mends|mended|mending": "fix",
+    r"can not": "cannot",
+    r"for the occasion": "temporary",
+}
+VALUES = {'"nobody"'}  # a value in documents that programs read
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_PATTERN = re.compile(r"\b(?:" + "|".join(BANNED).replace(" ", r"\s+") + r")\b", re.IGNORECASE)
+
+
+def texts(module: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and text of each comment and string of a module."""
+    source = module.read_text("utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in (tokenize.COMMENT, tokenize.STRING) and token.string not in VALUES:
+            yield token.start[0], token.string
+
+
+def banned(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line offset and the word of each banned word."""
+    for match in _PATTERN.finditer(text):
+        yield text.count("\n", 0, match.start()), match[0]
+
+
+def _blank(block: re.Match[str]) -> str:
+    """Replace a block of code by as many empty lines."""
+    return "\n" * block[0].count("\n")
+
+
+@pytest.mark.parametrize("module", MODULES, ids=[str(path.relative_to(SOURCE)) for path in MODULES])
+def test_code_speaks_plain_english(module: Path) -> None:
+    found = [
+        f"{module.relative_to(ROOT)}:{line + offset}: {word!r}"
+        for line, text in texts(module)
+        for offset, word in banned(text)
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(path.relative_to(ROOT)) for path in PAGES])
+def test_pages_speak_plain_english(page: Path) -> None:
+    found = [
+        f"{page.relative_to(ROOT)}:{1 + offset}: {word!r}"
+        for offset, word in banned(_FENCE.sub(_blank, page.read_text("utf-8")))
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "text", ["Nobody can do this.", "It is\n told so.", "mended", "It can not be read."]
+)
+def test_banned_words_are_found(text: str) -> None:
+    assert list(banned(text))
+
+
+@pytest.mark.parametrize("text", ["Recommend a skill.", "It cannot be read.", "amended"])
+def test_other_words_are_not(text: str) -> None:
+    assert not list(banned(text))
