@@ -21,8 +21,7 @@ from benchmarks import documents
 from benchmarks.tree import ensure
 from skillbelt.conversation.messages import Message
 from skillbelt.discovery import catalog as catalogs
-from skillbelt.runtime.runtime import Runtime
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import Runtime, RuntimeSession
 
 COUNTS = (10, 1_000, 100_000)
 BAR = 1.5

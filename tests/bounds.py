@@ -89,7 +89,7 @@ _HOMES = {
     "REQUEST_TIMEOUT_SECONDS": "mcp.http",
     "RETRY_WAIT_SECONDS": "agent.loop",
     "SCAN_TIMEOUT_SECONDS": "discovery.scan",
-    "SEARCH_WAIT_SECONDS": "runtime.shelf",
+    "SEARCH_WAIT_SECONDS": "tools.caller",
     "SERVED_IDLE_SECONDS": "mcp.http",
     "SOURCE_TIMEOUT_SECONDS": "discovery.sources.bounds",
     "WASM_IDLE_SECONDS": "sandbox.wasm.pool",

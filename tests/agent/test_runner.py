@@ -136,7 +136,7 @@ def test_a_skill_that_users_may_not_call_is_refused_without_a_request(
     model = Scripted(said("done"))
     end = final(play(Agent(belt, model), "/hidden"))
     assert end.reason == "error"
-    assert "can not be called by the user" in end.error
+    assert "cannot be called by the user" in end.error
     assert model.prompts == []
 
 

@@ -155,7 +155,7 @@ def test_a_command_that_is_refused_says_why(ask: Ask, skilled: Tree) -> None:
     skilled.skill(f"{SKILLS}/mute", "Is not for users.", user_invocable=False)
     done = ask("/mute")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "can not be called by the user" in done.stderr
+    assert "cannot be called by the user" in done.stderr
 
 
 def test_arguments_of_calls_are_objects_where_they_can_be(ask: Ask) -> None:

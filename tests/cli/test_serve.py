@@ -70,8 +70,8 @@ def test_a_token_of_yours_is_not_told(tree: Tree) -> None:
         (["http"], "invalid choice: 'http'"),
         (["mcp", "--token", "x" * 20], "--token and --origin are for HTTP"),
         (["mcp", "--http", "nonsense:port"], "--http takes HOST:PORT"),
-        (["mcp", "--http", "--token", "short"], "a token has at least 16"),
-        (["mcp", "--http", "--token", "@missing"], "missing: can not be read"),
+        (["mcp", "--http", "--token", "short"], "a token needs at least 16"),
+        (["mcp", "--http", "--token", "@missing"], "missing: cannot be read"),
         (["mcp", "--http", "127.0.0.1:0", "--origin", "app.example"], "--origin takes an origin"),
     ],
 )
@@ -86,7 +86,7 @@ def test_an_address_in_use(tree: Tree) -> None:
         port = taken.getsockname()[1]
         done = tree.run("serve", "mcp", "--http", f":{port}")
     assert done.exit_code == 2
-    assert f"can not listen on 127.0.0.1:{port}" in done.stderr
+    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
 
 
 def test_without_its_extra_it_says_how_to_get_it(tree: Tree) -> None:
@@ -107,3 +107,25 @@ def test_a_wrong_setting_is_told_before_anything_is_served(tree: Tree) -> None:
     done = tree.run("serve", "mcp")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "unknown setting 'nonsense'" in done.stderr
+
+
+def test_others_get_no_input_and_write_to_stderr_while_stdio_is_taken_over(tree: Tree) -> None:
+    code = """
+import os, subprocess, sys
+from skillbelt.cli.serve import take_over_stdio
+with take_over_stdio() as (_, write_fd):
+    os.write(write_fd, b"message\\n")
+    print("stray", flush=True)
+    subprocess.run(["echo", "child"], check=True)
+    print(repr(sys.stdin.read()), flush=True)
+print("after", flush=True)
+"""
+    done = tree.python("-c", code)
+    assert done.exit_code == 0
+    assert done.stdout == "message\nafter\n"
+    assert done.stderr == "stray\nchild\n''\n"
+
+
+def test_the_server_is_imported_after_stdio_is_taken_over(tree: Tree) -> None:
+    code = "import sys, skillbelt.cli.serve; print([m for m in sys.modules if m[:3] == 'mcp'])"
+    assert tree.python("-c", code).stdout == "[]\n"

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from skillbelt.errors import ConfigError
-from skillbelt.mcp.http import Address, address_of, check_token, new_token, open_socket
+from skillbelt.mcp.http import ListenAddress, check_token, new_token, open_socket, parse_address
 from tests.benches import alive
 from tests.mcp.clients import Http, Person, Place, list_skills, over_http, text_of
 
@@ -305,21 +305,21 @@ def test_a_signal_ends_it_and_what_runs(place: Place, number: signal.Signals, mo
     ],
 )
 def test_what_an_address_means(text: str, meant: tuple[str, int]) -> None:
-    assert address_of(text) == meant
+    assert parse_address(text) == meant
 
 
 @pytest.mark.parametrize("text", ["a:b", "::1:80", "localhost:70000", "localhost:-1", "a:1:2"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="HOST:PORT"):
-        address_of(text)
+        parse_address(text)
 
 
 def test_an_address_in_use_is_told() -> None:
     with (
-        open_socket(Address("127.0.0.1", 0)) as taken,
-        pytest.raises(ConfigError, match=r"can not listen on 127\.0\.0\.1"),
+        open_socket(ListenAddress("127.0.0.1", 0)) as taken,
+        pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1"),
     ):
-        open_socket(Address("127.0.0.1", taken.getsockname()[1]))
+        open_socket(ListenAddress("127.0.0.1", taken.getsockname()[1]))
 
 
 @pytest.mark.parametrize(

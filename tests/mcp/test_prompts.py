@@ -57,7 +57,7 @@ async def test_a_wrong_prompt_or_argument_is_refused(belt: Runtime) -> None:
         for name, arguments, told in (
             ("nothing", {}, "there is no prompt 'nothing'"),
             ("../pdf", {}, "there is no prompt"),
-            ("pdf", {"wrong": "x"}, "no argument 'wrong'; there are: arguments"),
+            ("pdf", {"wrong": "x"}, "unknown argument 'wrong'; known: arguments"),
         ):
             with pytest.raises(MCPError, match=told):
                 await client.get_prompt(name, arguments)

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from skillbelt import Runtime
-from skillbelt.mcp.published import Offer, read_bytes
+from skillbelt.mcp.published import PublishedSkills, read_bytes
 from tests.bounds import bounds
 from tests.mcp.conftest import SKILLS
 from tests.tree import Tree
 
 
 @pytest.fixture
-def offer(belt: Runtime) -> Offer:
+def offer(belt: Runtime) -> PublishedSkills:
     belt.look()
-    return Offer(belt)
+    return PublishedSkills(belt)
 
 
-def test_an_entry_names_every_file_with_its_digest(offer: Offer, skills: Tree) -> None:
-    published = offer.published("pdf")
+def test_an_entry_names_every_file_with_its_digest(offer: PublishedSkills, skills: Tree) -> None:
+    published = offer.find_skill("pdf")
     assert published is not None
     entry = published.entry()
     assert entry["uri"] == "skill://pdf/SKILL.md"
@@ -54,7 +54,7 @@ def test_the_frontmatter_is_published_to_the_letter(skills: Tree) -> None:
     )
     with Runtime(skills.project) as belt:
         belt.look()
-        published = Offer(belt).published("odd")
+        published = PublishedSkills(belt).find_skill("odd")
     assert published is not None
     assert published.frontmatter == {
         "name": "odd",
@@ -66,11 +66,11 @@ def test_the_frontmatter_is_published_to_the_letter(skills: Tree) -> None:
     }
 
 
-def test_a_change_is_another_entry(offer: Offer, skills: Tree) -> None:
-    before = offer.published("pdf")
-    assert offer.published("pdf") == before
+def test_a_change_is_another_entry(offer: PublishedSkills, skills: Tree) -> None:
+    before = offer.find_skill("pdf")
+    assert offer.find_skill("pdf") == before
     skills.write(f"{SKILLS}/pdf/guide.md", "Changed.\n")
-    after = offer.published("pdf")
+    after = offer.find_skill("pdf")
     assert before is not None
     assert after is not None
     assert before.files["guide.md"].sha256 != after.files["guide.md"].sha256
@@ -88,15 +88,15 @@ def test_a_change_is_another_entry(offer: Offer, skills: Tree) -> None:
 def test_what_others_would_refuse_is_not_published(skills: Tree, head: str) -> None:
     skills.write(f"{SKILLS}/note/SKILL.md", f"---\n{head}\n---\nBody.\n")
     with Runtime(skills.project) as belt:
-        offer = Offer(belt)
+        offer = PublishedSkills(belt)
         assert len(offer.names()) == 3, "it is there as a tool"
-        assert {name for name in offer.names() if offer.published(name)} == {"notes", "pdf"}
+        assert {name for name in offer.names() if offer.find_skill(name)} == {"notes", "pdf"}
 
 
-def test_links_are_no_part_of_what_is_published(offer: Offer, skills: Tree) -> None:
+def test_links_are_no_part_of_what_is_published(offer: PublishedSkills, skills: Tree) -> None:
     os.symlink("/etc/passwd", skills.path(f"{SKILLS}/pdf/secret.md"))
     os.symlink("/etc", skills.path(f"{SKILLS}/pdf/folder"))
-    published = offer.published("pdf")
+    published = offer.find_skill("pdf")
     assert published is not None
     assert not {path for path in published.files if "secret" in path or "folder" in path}
     assert offer.find("skill://pdf/secret.md") is not None, "found, and not among the files"
@@ -106,14 +106,14 @@ def test_links_are_no_part_of_what_is_published(offer: Offer, skills: Tree) -> N
 def test_a_skill_too_large_to_name_all_of_it_is_not_published(skills: Tree) -> None:
     bounds(max_manifest_files=3)
     with Runtime(skills.project) as belt:
-        offer = Offer(belt)
+        offer = PublishedSkills(belt)
         assert offer.names() == ["notes", "pdf"]
-        assert offer.published("notes") is not None
-        assert offer.published("pdf") is None
+        assert offer.find_skill("notes") is not None
+        assert offer.find_skill("pdf") is None
 
 
-def test_folders_are_found_from_the_files(offer: Offer) -> None:
-    published = offer.published("pdf")
+def test_folders_are_found_from_the_files(offer: PublishedSkills) -> None:
+    published = offer.find_skill("pdf")
     assert published is not None
     children = published.children("")
     assert children is not None
@@ -123,8 +123,8 @@ def test_folders_are_found_from_the_files(offer: Offer) -> None:
     assert published.children("none") is None
 
 
-def test_a_file_that_is_another_by_now_is_not_given(offer: Offer, skills: Tree) -> None:
-    published = offer.published("pdf")
+def test_a_file_that_is_another_by_now_is_not_given(offer: PublishedSkills, skills: Tree) -> None:
+    published = offer.find_skill("pdf")
     assert published is not None
     guide = published.files["guide.md"]
     assert read_bytes(published, guide) == b"The guide of pdf.\n"

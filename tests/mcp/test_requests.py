@@ -14,7 +14,7 @@ from mcp_types import CallToolResult, ElicitResult, InputRequiredResult
 
 from mcp import Client
 from skillbelt import Answer, Runtime
-from skillbelt.mcp.requests import Carrier
+from skillbelt.mcp.requests import RequestRunner
 from skillbelt.mcp.server import SkillServer
 from tests.benches import alive
 from tests.bounds import bounds
@@ -76,7 +76,7 @@ async def test_without_a_form_nobody_is_there(belt: Runtime, mode: str) -> None:
     ("person", "told"),
     [
         (Person(), "was refused: the form was closed without an answer"),
-        (Person(answer="perhaps"), "was refused: what came back from the form is no answer to it"),
+        (Person(answer="perhaps"), "was refused: the form came back without a valid answer"),
     ],
     ids=["closed", "nonsense"],
 )
@@ -237,7 +237,7 @@ async def test_one_conversation_leaves_room_for_others(skills: Tree) -> None:
 
         taken = []
         for whose in ("first", "second", "third"):
-            served.carrier._whose = partial(str.format, whose)
+            served.runner._owner_of = partial(str.format, whose)
             taken.append(await fill())
         served.close()
     assert taken == [5, 2, 1], "whoever comes finds a place, however much others want"
@@ -245,13 +245,13 @@ async def test_one_conversation_leaves_room_for_others(skills: Tree) -> None:
 
 async def test_a_request_of_somebody_else_is_left_to_others(belt: Runtime) -> None:
     """The desk of a server is not only for its clients."""
-    carrier = Carrier(belt.gate.desk, str, ask_seconds=5, most=10)
+    runner = RequestRunner(belt.gate.desk, str, ask_seconds=5, most=10)
     belt.gate.desk.listen(
         lambda pending: belt.gate.desk.answer(pending.id, Answer("once")), elsewhere=False
     )
     session = belt.session("ada", "chat")
     assert not (await session.call("skill_load", LOAD)).error
-    carrier.close()
+    runner.close()
 
 
 async def test_a_failure_inside_is_told_without_what_it_was(
@@ -260,9 +260,9 @@ async def test_a_failure_inside_is_told_without_what_it_was(
     def broken(*_: object, **_more: object) -> None:
         raise ValueError("/secret/place")
 
-    monkeypatch.setattr("skillbelt.runtime.session.RuntimeSession.call_sync", broken)
+    monkeypatch.setattr("skillbelt.runtime.runtime.RuntimeSession.call_sync", broken)
     async with connected(belt) as client:
-        with pytest.raises(MCPError, match="the server failed at this") as caught:
+        with pytest.raises(MCPError, match="internal error; see the log of the server") as caught:
             await client.call_tool("skill_list", {})
     assert "/secret/place" not in str(caught.value)
     assert "/secret/place" in caplog.text
@@ -295,6 +295,6 @@ async def test_closing_ends_what_runs_and_what_waits(skills: Tree) -> None:
             before = time.monotonic()
             served.close()
             assert time.monotonic() - before < 9, "nobody was waited for in vain"
-            with pytest.raises(MCPError, match="is being ended"):
+            with pytest.raises(MCPError, match="is shutting down"):
                 await client.call_tool("skill_list", {})
     assert belt.gate.desk.pending() == []

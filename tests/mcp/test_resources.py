@@ -12,7 +12,7 @@ from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, BlobResourceContents, Te
 
 from mcp import Client
 from skillbelt import Runtime
-from skillbelt.mcp import pages, resources
+from skillbelt.mcp import protocol, resources
 from tests.mcp.clients import (
     Unknown,
     connected,
@@ -95,7 +95,7 @@ async def test_long_lists_come_in_pages(skills: Tree) -> None:
                     break
             assert (await client.list_resources()).next_cursor is not None
             assert "cursor" in await refused(list_skills(client, "!"))
-    assert sizes == [pages.PAGE, pages.PAGE, 52]
+    assert sizes == [protocol.PAGE_SIZE, protocol.PAGE_SIZE, 52]
     assert names == sorted(names)
     assert len(set(names)) == 252
 
@@ -103,7 +103,7 @@ async def test_long_lists_come_in_pages(skills: Tree) -> None:
 async def test_a_page_of_large_skills_is_shorter(
     belt: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resources, "_PAGE_FILES", 0)
+    monkeypatch.setattr(resources, "_MAX_PAGE_FILES", 0)
     async with connected(belt) as client:
         first = await list_skills(client)
         second = await list_skills(client, first["nextCursor"])
@@ -161,7 +161,7 @@ async def test_no_address_leads_out_of_a_skill(belt: Runtime, mode: str, uri: st
 async def test_a_file_is_no_folder_and_a_folder_no_skill(belt: Runtime) -> None:
     async with connected(belt) as client:
         assert "no such folder" in await refused(read_folder(client, "skill://pdf/SKILL.md"))
-        assert "no skill" in await refused(get_skill(client, "skill://pdf/guide.md"))
+        assert "no such skill" in await refused(get_skill(client, "skill://pdf/guide.md"))
 
 
 async def test_a_link_in_a_skill_is_not_followed(belt: Runtime, skills: Tree) -> None:

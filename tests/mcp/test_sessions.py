@@ -8,7 +8,7 @@ from typing import Any
 from mcp_types import Implementation
 
 from skillbelt import Runtime
-from skillbelt.mcp.sessions import META_KEY, Sessions
+from skillbelt.mcp.sessions import META_KEY, ServedSessions
 
 OLD, NEW = "2025-11-25", "2026-07-28"
 
@@ -27,27 +27,27 @@ def request(
 
 
 def test_one_process_on_pipes_is_one_conversation(belt: Runtime) -> None:
-    sessions = Sessions(belt)
+    sessions = ServedSessions(belt)
     assert sessions.name(request(OLD)) == sessions.name(request(NEW, client="a"))
-    assert sessions.name(request(OLD)) != Sessions(belt).name(request(OLD))
+    assert sessions.name(request(OLD)) != ServedSessions(belt).name(request(OLD))
 
 
 def test_each_connection_over_http_is_one(belt: Runtime) -> None:
-    sessions = Sessions(belt)
+    sessions = ServedSessions(belt)
     names = [sessions.name(request(OLD, {"mcp-session-id": id})) for id in ("a", "b", "a")]
     assert names[0] == names[2] != names[1]
 
 
 def test_without_connections_it_is_the_client_that_counts(belt: Runtime) -> None:
-    sessions = Sessions(belt)
+    sessions = ServedSessions(belt)
     names = [sessions.name(request(NEW, {}, client)) for client in ("a", "b", "a", "")]
     assert names[0] == names[2]
     assert len({*names}) == 3
-    assert names[0] != Sessions(belt).name(request(NEW, {}, "a"))
+    assert names[0] != ServedSessions(belt).name(request(NEW, {}, "a"))
 
 
 def test_a_client_can_name_its_own_conversation(belt: Runtime) -> None:
-    sessions = Sessions(belt)
+    sessions = ServedSessions(belt)
     long = "../../etc " * 1_000
     named = sessions.of(request(NEW, {}, "a", **{META_KEY: long}))
     assert named.session.key.session == sessions.name(request(NEW, {}, "b", **{META_KEY: long}))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from mcp_types import JSONRPCResponse
 
-from skillbelt.mcp.stdio import MAX_REQUEST_BYTES, _line
+from skillbelt.mcp.stdio import MAX_REQUEST_BYTES, _encode
 from tests.benches import alive
 from tests.mcp.clients import (
     SERVE,
@@ -310,9 +310,9 @@ def test_a_client_that_does_not_read_does_not_keep_it_from_ending(skills: Tree) 
 
 
 def test_an_answer_that_no_encoder_takes_is_an_error() -> None:
-    good = _line(JSONRPCResponse(jsonrpc="2.0", id=1, result={"text": "ü"}))
+    good = _encode(JSONRPCResponse(jsonrpc="2.0", id=1, result={"text": "ü"}))
     assert json.loads(good)["result"] == {"text": "ü"}
-    bad = json.loads(_line(JSONRPCResponse(jsonrpc="2.0", id=7, result={"text": "\ud800"})))
+    bad = json.loads(_encode(JSONRPCResponse(jsonrpc="2.0", id=7, result={"text": "\ud800"})))
     assert (bad["id"], bad["error"]["code"]) == (7, -32603)
 
 

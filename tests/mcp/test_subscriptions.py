@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from skillbelt import Runtime
-from skillbelt.mcp import subscriptions
-from skillbelt.mcp.published import Offer, Published
-from skillbelt.mcp.subscriptions import Subscriptions
+from skillbelt.mcp import notifications
+from skillbelt.mcp.notifications import Subscriptions
+from skillbelt.mcp.published import Published, PublishedSkills
 from tests.mcp.conftest import SKILLS
 from tests.tree import Tree
 
@@ -17,7 +17,7 @@ LATER = "skill://pdf/later.md"
 
 @pytest.fixture
 def wanted(belt: Runtime) -> Subscriptions:
-    return Subscriptions(Offer(belt))
+    return Subscriptions(PublishedSkills(belt))
 
 
 def test_a_file_that_comes_changes_or_goes_is_told_once(
@@ -47,7 +47,7 @@ def test_who_has_gone_is_looked_at_for_no_more(wanted: Subscriptions, skills: Tr
 
 
 def test_there_is_a_bound_for_each(wanted: Subscriptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "MOST", 2)
+    monkeypatch.setattr(notifications, "MAX_SUBSCRIPTIONS", 2)
     assert wanted.add("one", [GUIDE, BODY])
     assert not wanted.add("one", [LATER])
     assert wanted.add("one", [GUIDE]), "it has that already"
@@ -57,18 +57,18 @@ def test_there_is_a_bound_for_each(wanted: Subscriptions, monkeypatch: pytest.Mo
 def test_a_skill_is_looked_at_once_for_all_of_its_files(
     belt: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    offer, looked = Offer(belt), list[str]()
-    real = offer.published
+    offer, looked = PublishedSkills(belt), list[str]()
+    real = offer.find_skill
 
     def published(name: str) -> Published | None:
         looked.append(name)
         return real(name)
 
-    monkeypatch.setattr(offer, "published", published)
+    monkeypatch.setattr(offer, "find_skill", published)
     wanted = Subscriptions(offer)
     wanted.add("one", [GUIDE, BODY, LATER])
     assert looked == ["pdf"]
-    assert wanted.there(GUIDE)
+    assert wanted.exists(GUIDE)
     assert looked == ["pdf"], "and is known then"
     wanted.changed()
     assert looked == ["pdf", "pdf"]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.mcp.uris import segments, sendable, uri_of
+from skillbelt.mcp.protocol import sendable
+from skillbelt.mcp.published import split_uri, uri_of
 
 PART = st.text(min_size=1, max_size=20).filter(
     lambda text: text not in (".", "..") and not set("/\0") & set(text) and text.isprintable()
@@ -15,13 +16,13 @@ PART = st.text(min_size=1, max_size=20).filter(
 
 @given(st.lists(PART, min_size=1, max_size=5))
 def test_an_address_leads_back_to_what_it_was_made_of(parts: list[str]) -> None:
-    assert segments(uri_of("/".join(parts))) == parts
+    assert split_uri(uri_of("/".join(parts))) == parts
 
 
 def test_an_address_is_plain_where_the_name_is() -> None:
     assert uri_of("pdf", "SKILL.md") == "skill://pdf/SKILL.md"
     assert uri_of("pdf", "a b/ü?.md") == "skill://pdf/a%20b/%C3%BC%3F.md"
-    assert segments(uri_of("pdf", "not-utf-8-\udcff")) == ["pdf", "not-utf-8-\udcff"]
+    assert split_uri(uri_of("pdf", "not-utf-8-\udcff")) == ["pdf", "not-utf-8-\udcff"]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_an_address_is_plain_where_the_name_is() -> None:
     ],
 )
 def test_what_could_lead_elsewhere_is_no_address(uri: str) -> None:
-    assert segments(uri) is None
+    assert split_uri(uri) is None
 
 
 def test_what_is_no_text_is_made_one() -> None:
@@ -57,4 +58,4 @@ def test_what_is_no_text_is_made_one() -> None:
 
 
 def test_an_address_is_unescaped_once() -> None:
-    assert segments("skill://pdf/%252e%252e") == ["pdf", "%2e%2e"]
+    assert split_uri("skill://pdf/%252e%252e") == ["pdf", "%2e%2e"]

@@ -25,7 +25,7 @@ from skillbelt import (
     Runtime,
 )
 from skillbelt.permission.gate import ASKER
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import RuntimeSession
 from skillbelt.trust import Trust
 from tests.tree import Tree
 

@@ -20,8 +20,7 @@ from skillbelt.conversation.state import LoadRequest
 from skillbelt.errors import LoadError, PermissionDenied
 from skillbelt.permission.rules import Answer, Rule
 from skillbelt.permission.waiting import Pending
-from skillbelt.runtime.runtime import Runtime
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import Runtime, RuntimeSession
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.sqlite import SqliteStore
 from tests.tree import Tree
@@ -193,10 +192,10 @@ def test_a_skill_that_is_gone_is_not_sent(tree: Tree, chat: Chat) -> None:
     chat.says("Read it.")
     chat.calls("skill_load", skill="pdf", docs=["guide.md"])
     tree.path(f"{SKILLS}/pdf/guide.md").unlink()
-    assert "(can not be given now: guide.md: can not be read" in text(chat.sent())
+    assert "(cannot be given now: guide.md: can not be read" in text(chat.sent())
     shutil.rmtree(tree.path(f"{SKILLS}/pdf"))
     sent = text(chat.sent())
-    assert "can not be given now" in sent
+    assert "cannot be given now" in sent
     chat.belt.look()
     assert "can not be given" not in text(chat.sent())
 
@@ -379,7 +378,7 @@ def test_what_is_not_for_users_is_refused(tree: Tree, chat: Chat) -> None:
     command = chat.session.user_command("/inner x")
     assert command is not None
     assert command.text == ""
-    assert "can not be called by the user" in command.error
+    assert "cannot be called by the user" in command.error
     assert chat.session.call_sync("skill_load", {"skill": "inner"}).text == "loaded: inner"
 
 

@@ -251,7 +251,7 @@ def test_a_second_request_on_a_connection_is_not_carried() -> None:
     smuggled = "GET / HTTP/1.1\r\nHost: evil.net\r\n\r\n"
     with plain_server(collect) as port, Proxy(f"example.com:{port}") as egress:
         first = f"POST http://example.com:{port}/ HTTP/1.1\r\nContent-Length: 4\r\n\r\n"
-        assert "more came than one request" in refusal(ask(egress, f"{first}body{smuggled}"))
+        assert "more data than one request" in refusal(ask(egress, f"{first}body{smuggled}"))
         with connect(egress) as client:
             client.sendall(f"{first}bo".encode())
             eventually(lambda: b"".join(seen).endswith(b"\r\n\r\nbo"))
@@ -260,7 +260,7 @@ def test_a_second_request_on_a_connection_is_not_carried() -> None:
             client.sendall(smuggled.encode())
             assert read_all(client) == b""
     assert b"".join(seen).endswith(b"\r\n\r\nbody")
-    assert egress.connections[-1].reason == "more came than the one request that was announced"
+    assert egress.connections[-1].reason == "more data than the one request that was announced"
 
 
 def test_chunks_are_refused_with_the_remedy() -> None:
@@ -282,7 +282,7 @@ def test_a_host_that_does_not_answer_is_said_to_be_out_of_reach() -> None:
         port = taken.getsockname()[1]
     with Proxy(f"example.com:{port}") as egress:
         answer = tunnel(egress, f"example.com:{port}")
-    assert answer.startswith("HTTP/1.1 502") and "can not be reached" in answer
+    assert answer.startswith("HTTP/1.1 502") and "cannot be reached" in answer
 
 
 # --- bounds --------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_a_host_that_does_not_answer_is_not_waited_for() -> None:
             waiting.setblocking(False)
             waiting.connect_ex(("127.0.0.1", port))  # nobody takes it, so there is no more room
             with Proxy(f"example.com:{port}", limits=limits) as egress:
-                assert "can not be reached" in tunnel(egress, f"example.com:{port}")
+                assert "cannot be reached" in tunnel(egress, f"example.com:{port}")
     assert egress.limits_hit == ("network_connect_seconds",)
 
 
@@ -309,7 +309,7 @@ def test_a_head_without_end_is_refused() -> None:
 
 def test_a_head_that_does_not_come_is_not_waited_for() -> None:
     with Proxy("example.com", limits=bounds(network_header_seconds=0.2)) as egress:
-        assert "did not come in time" in refusal(ask(egress, "GET "))
+        assert "did not arrive in time" in refusal(ask(egress, "GET "))
     assert egress.limits_hit == ("network_header_seconds",)
 
 
@@ -319,7 +319,7 @@ def test_a_client_that_says_nothing_is_no_connection() -> None:
         with connect(egress) as client:
             client.sendall(b"GET ")
             client.shutdown(socket.SHUT_WR)
-            assert "ends before its head" in refusal(read_all(client).decode())
+            assert "ends inside its head" in refusal(read_all(client).decode())
     assert len(egress.connections) == 1
 
 
@@ -331,7 +331,7 @@ def test_a_connection_on_which_nothing_comes_is_ended() -> None:
     with plain_server(wait) as port, Proxy(f"example.com:{port}", limits=limits) as egress:
         assert tunnel(egress, f"example.com:{port}").startswith("HTTP/1.1 200")
         eventually(lambda: bool(egress.connections))
-    assert egress.connections[0].reason == "nothing came for 0.2 s (network_idle_seconds)"
+    assert egress.connections[0].reason == "no data for 0.2 s (network_idle_seconds)"
     assert egress.limits_hit == ("network_idle_seconds",)
 
 

@@ -11,12 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skillbelt import Rule
-from skillbelt.runtime.runtime import Runtime
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import Runtime, RuntimeSession
 from skillbelt.store.memory import MemoryStore
+from skillbelt.tools.caller import STORED, Caller
 from skillbelt.tools.definitions import DEFINITIONS
 from skillbelt.tools.handlers import HANDLERS, MAX_MISSES, dispatch
-from skillbelt.tools.replies import STORED
 from tests.benches import FOLDER, SKILL, Bench
 from tests.bounds import bounds
 from tests.tree import Tree
@@ -36,6 +35,14 @@ def _skills(tree: Tree) -> None:
 
 def conversation(tree: Tree, **options: Any) -> RuntimeSession:
     return Runtime(tree.project, store=MemoryStore(), **options).session("u", "s")
+
+
+def without_executors(tree: Tree) -> Caller:
+    """A caller of a host that runs nothing."""
+    session = conversation(tree)
+    caller = session._caller(session.session.state())
+    caller.executors = None
+    return caller
 
 
 def call(tree: Tree, tool: str, **arguments: object) -> str:
@@ -273,8 +280,8 @@ def test_another_conversation_can_not_read_what_is_stored(tree: Tree) -> None:
 
 @pytest.mark.parametrize("name", ["workspace://out/a", "artifact://a"])
 def test_a_host_without_runs_has_no_files_of_them(tree: Tree, name: str) -> None:
-    access = conversation(tree)._access()._replace(runs=None)
-    result = dispatch("read_file", HANDLERS["read_file"], {"file_name": name}, access, "")
+    caller = without_executors(tree)
+    result = dispatch("read_file", {"file_name": name}, caller)
     assert result.error.startswith("executor is not configured")
 
 
@@ -350,12 +357,12 @@ def test_no_arguments_raise(tree: Tree, data: st.DataObject) -> None:
 
 
 def test_a_host_that_runs_nothing_says_so(tree: Tree) -> None:
-    access = conversation(tree)._access()._replace(runs=None)
+    caller = without_executors(tree)
     for kind, arguments in (
         ("skill_run", {"skill": "pdf", "command": "true"}),
         ("skill_poll", {"run_id": "1"}),
     ):
-        result = dispatch(kind, HANDLERS[kind], arguments, access, "")
+        result = dispatch(kind, arguments, caller)
         assert result.error == "executor is not configured: this host runs nothing"
 
 

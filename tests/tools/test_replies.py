@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from skillbelt.tools.replies import STORED
+from skillbelt.tools.caller import STORED
 from tests.tools.test_handlers import GUIDE, SKILLS, call, conversation
 from tests.tree import Tree
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from skillbelt import ConfigError
+from skillbelt.tools.caller import Call
 from skillbelt.tools.definitions import DEFINITIONS, PROFILES, SEARCH
 from skillbelt.tools.schema import (
     FORMATS,
-    Call,
     Tool,
     ToolFormat,
     ToolResult,

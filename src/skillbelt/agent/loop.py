@@ -44,7 +44,7 @@ from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.permission.gate import session_id
 from skillbelt.running.following import Watch
-from skillbelt.runtime.session import Command
+from skillbelt.runtime.runtime import Command
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten

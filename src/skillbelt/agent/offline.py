@@ -80,7 +80,7 @@ class Offline:
             known = ", ".join(sorted(session.skills())[:_OTHERS])
             there = f"There are, among others: {known}." if known else "There are none here."
             return Reply(f"{HONEST}\n\nThe words of no skill fit this question. {there}")
-        names = session.shelf.names
+        names = session.runtime.names
         loader, key = ("skill_load", "skill") if "skill_load" in names else ("skill", "name")
         call = Called("load", names.get(loader, loader), {key: found[0].skill.name})
         return Reply(f"By its words, {found[0].skill.name} fits best.\n\n", (call,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from skillbelt.format.skill import Skill
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import RuntimeSession
 
 _MOST = 10
 
@@ -19,6 +19,6 @@ class Ranked(NamedTuple):
 
 def ranked(session: RuntimeSession, question: str) -> list[Ranked]:
     """The skills that the conversation may see and that fit at all, best first."""
-    session.shelf.look()
-    found = session.shelf.search_in(question, session.skills(), _MOST)
+    session.runtime.look()
+    found = session.runtime.search_in(question, session.skills(), _MOST)
     return [Ranked(one.skill, one.score) for one in found]

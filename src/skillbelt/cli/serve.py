@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
+import anyio
+
+from skillbelt.cli.output import print_json
 from skillbelt.errors import ConfigError, MissingExtra
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
-
-if TYPE_CHECKING:
-    from skillbelt.mcp.streams import Wire
 
 _DEFAULT = "127.0.0.1:8765"
 _MAX_TOKEN_BYTES = 4_096
@@ -21,19 +22,19 @@ Serving = Callable[[], Awaitable[None]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `serve`."""
+    """Add the options of `serve`."""
     parser.add_argument("what", choices=["mcp"], help="what to serve")
     parser.add_argument(
         "--http",
         metavar="HOST:PORT",
         nargs="?",
         const=_DEFAULT,
-        help=f"serve over HTTP (there: {_DEFAULT}) and not over standard input and output",
+        help=f"serve over HTTP instead of standard input and output (default address: {_DEFAULT})",
     )
     parser.add_argument(
         "--token",
         metavar="T",
-        help="the token that clients must send, or @FILE that holds it (default: a new one)",
+        help="the token that clients must send, or @FILE with the token (default: a new one)",
     )
     parser.add_argument(
         "--origin",
@@ -45,80 +46,97 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until the input ends or a signal comes."""
+    """Serve until the input ends or a signal arrives."""
     if args.http is None and (args.token is not None or args.origin):
-        raise ConfigError("--token and --origin are for HTTP; give --http too")
+        raise ConfigError("--token and --origin are for HTTP; add --http")
     if args.http is not None:
-        return _serve(args, partial(_http, args=args))
-    from skillbelt.mcp.streams import taken
+        return _serve(args, partial(_prepare_http, args=args))
+    # Before the server is imported, so that no import can write to the client.
+    with take_over_stdio() as (read_fd, write_fd):
+        return _serve(args, partial(_prepare_stdio, read_fd=read_fd, write_fd=write_fd))
 
-    with taken() as wire:
-        return _serve(args, partial(_stdio, wire=wire))
 
-
-def _serve(args: argparse.Namespace, serving: Callable[[Runtime], Serving]) -> int:
-    _need_extra()
-    import anyio
-
+def _serve(args: argparse.Namespace, prepare: Callable[[Runtime], Serving]) -> int:
     with Runtime(settings=load_settings(args.project, config=args.config)) as belt:
-        anyio.run(serving(belt))
+        try:
+            serving = prepare(belt)
+        except ImportError as error:
+            raise MissingExtra("mcp", "`skillbelt serve mcp`") from error
+        anyio.run(serving)
     return 0
 
 
-def _need_extra() -> None:
+def _prepare_stdio(belt: Runtime, *, read_fd: int, write_fd: int) -> Serving:
+    from skillbelt.mcp.stdio import serve_stdio  # extra: mcp
+
+    return partial(serve_stdio, belt, read_fd, write_fd)
+
+
+def _prepare_http(belt: Runtime, args: argparse.Namespace) -> Serving:
+    from skillbelt.mcp import http  # extra: mcp
+
+    given = _read_token(args.token) if args.token is not None else ""
+    token = http.check_token(given) if args.token is not None else http.new_token()
+    address = http.parse_address(args.http)
+    listening = http.open_socket(address)
+    bound = address._replace(port=listening.getsockname()[1])
+    ready = partial(_announce, bound.url, "" if given else token, args)
+    origins = [_parse_origin(text) for text in args.origin]
+    return partial(
+        http.serve_http, belt, listening, bound.host, token, origins=origins, ready=ready
+    )
+
+
+@contextmanager
+def take_over_stdio() -> Iterator[tuple[int, int]]:
+    """Give exclusive descriptors of standard input and output.
+
+    Meanwhile other readers in the process get EOF, and other writers write to stderr.
+    """
     try:
-        import mcp  # noqa: F401 - only whether it is there
-    except ImportError as error:
-        raise MissingExtra("mcp", "`skillbelt serve mcp`") from error
+        read_fd, write_fd = os.dup(0), os.dup(1)
+    except OSError as error:
+        raise ConfigError(
+            "standard input or output is closed: start this from an MCP client, or give --http"
+        ) from error
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    try:
+        yield read_fd, write_fd
+    finally:
+        os.dup2(read_fd, 0)
+        os.dup2(write_fd, 1)
+        # A thread may still read from the other one, so that stays open until the process ends.
+        os.close(write_fd)
 
 
-def _stdio(belt: Runtime, wire: Wire) -> Serving:
-    from skillbelt.mcp.stdio import serve_stdio
-
-    return partial(serve_stdio, belt, wire)
-
-
-def _http(belt: Runtime, args: argparse.Namespace) -> Serving:
-    from skillbelt.mcp.http import Address, address_of, check_token, new_token, open_socket
-    from skillbelt.mcp.http import serve_http as serve
-
-    given = _read(args.token) if args.token is not None else ""
-    token = check_token(given) if args.token is not None else new_token()
-    address = address_of(args.http)
-    listening = open_socket(address)
-    found = Address(address.host, listening.getsockname()[1])
-    ready = partial(_tell, found.url, "" if given else token, args)
-    origins = [_origin(text) for text in args.origin]
-    return partial(serve, belt, listening, found.host, token, origins=origins, ready=ready)
-
-
-def _read(token: str) -> str:
+def _read_token(token: str) -> str:
     if not token.startswith("@"):
         return token
     try:
         with open(token[1:], "rb") as file:
             return file.read(_MAX_TOKEN_BYTES).decode("utf-8", "replace").strip()
     except OSError as error:
-        raise ConfigError(f"{token[1:]}: can not be read: {error.strerror}") from error
+        raise ConfigError(f"{token[1:]}: cannot be read: {error.strerror}") from error
 
 
-def _origin(text: str) -> str:
+def _parse_origin(text: str) -> str:
     scheme, mark, rest = text.rstrip("/").partition("://")
     if scheme not in ("http", "https") or not mark or not rest or "/" in rest:
         raise ConfigError(f"--origin takes an origin as in https://app.example, not {text!r}")
     return f"{scheme}://{rest.lower()}"
 
 
-def _tell(url: str, token: str, args: argparse.Namespace) -> None:
-    """Where the server is, and a token that nobody knows yet: once, and nowhere else."""
+def _announce(url: str, token: str, args: argparse.Namespace) -> None:
+    """Print the address of the server and a new token; this is the only place that shows it."""
     if args.json:
-        from skillbelt.cli.output import print_json
-
         print_json({"url": url, "token": token} if token else {"url": url})
         sys.stdout.flush()
         return
     if not args.quiet:
-        print(f"skillbelt: serving MCP at {url}; Ctrl-C ends", file=sys.stderr)
+        print(f"skillbelt: serving MCP at {url}; Ctrl-C stops it", file=sys.stderr)
     if token:
         print(f"skillbelt: clients send Authorization: Bearer {token}", file=sys.stderr)
     sys.stderr.flush()

@@ -18,8 +18,7 @@ from skillbelt.running.following import Watch
 from skillbelt.tools.schema import Tool, ToolResult, guidance
 
 if TYPE_CHECKING:
-    from skillbelt.runtime.runtime import Runtime
-    from skillbelt.runtime.session import RuntimeSession
+    from skillbelt.runtime.runtime import Runtime, RuntimeSession
 
 # Conversations kept at one time; the least recently used goes first.
 MAX_SERVED_SESSIONS = 1_000
@@ -47,7 +46,7 @@ class Kit:
     @property
     def names(self) -> dict[str, str]:
         """What each tool that is offered is called, by its kind."""
-        known = self.session.shelf.names
+        known = self.session.runtime.names
         left_out = {*_NEED_REQUESTS, "skill"} if "skill_load" in known else {*_NEED_REQUESTS}
         return {kind: name for kind, name in known.items() if kind not in left_out}
 
@@ -59,10 +58,10 @@ class Kit:
     def instructions(self) -> str:
         """What the system prompt says of skills: the same for as long as the conversation lasts."""
         if self._instructions is None:
-            shelf = self.session.shelf
-            shelf.look()
-            parts = [shelf.overview_of(self.session.skills()).text]
-            if parts[0] and shelf.settings.overview_format != "plain":
+            runtime = self.session.runtime
+            runtime.look()
+            parts = [runtime.overview_of(self.session.skills()).text]
+            if parts[0] and runtime.settings.overview_format != "plain":
                 parts.append(f"{GUIDANCE_HEADER}\n{guidance(self.names)}")
             self._instructions = "\n\n".join(filter(None, parts))
         return self._instructions
@@ -78,7 +77,7 @@ class Kit:
         def work(watch: Watch) -> Coroutine[Any, Any, ToolResult]:
             return self.session.call(tool, arguments, watch=watch, inline=True, shown=shown)
 
-        return _answer(await followed(work, tell, self.session.shelf.settings.limits))
+        return _answer(await followed(work, tell, self.session.runtime.settings.limits))
 
     def call_sync(
         self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None

@@ -12,7 +12,7 @@ from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools.schema import Tool
 
 if TYPE_CHECKING:
-    from skillbelt.runtime.session import RuntimeSession
+    from skillbelt.runtime.runtime import RuntimeSession
 
 _TYPES: dict[object, Any] = {
     "string": str,

@@ -18,7 +18,7 @@ except ImportError as error:
     raise MissingExtra("openai-agents", "using skills in the OpenAI Agents SDK") from error
 
 if TYPE_CHECKING:
-    from skillbelt.runtime.session import RuntimeSession
+    from skillbelt.runtime.runtime import RuntimeSession
 
 Instructions = Callable[[RunContextWrapper[Any], Agent[Any]], str]
 OnStream = Callable[[Output], Awaitable[None] | None]

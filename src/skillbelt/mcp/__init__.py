@@ -1,4 +1,4 @@
-"""Skills for other programs: an MCP server, over standard input and output or over HTTP.
+"""An MCP server for skills, over standard input and output or over HTTP.
 
-Everything here needs the `mcp` extra; only `skillbelt serve` and hosts that embed it load it.
+Needs the `mcp` extra; only `skillbelt serve` and hosts that embed the server import it.
 """

@@ -1,7 +1,4 @@
-"""Who may speak to the HTTP server at all: the right token, from the right place.
-
-Looked at before anything else of a request is read.
-"""
+"""Check the token, Host and Origin of an HTTP request before anything else of it is read."""
 
 from __future__ import annotations
 
@@ -19,43 +16,44 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _WILDCARDS = ("0.0.0.0", "[::]")
 
 
-class Guard:
-    """Lets through what has the token, an allowed Host and no foreign Origin."""
+class TokenGuard:
+    """Lets requests through that have the token, an allowed Host and no foreign Origin."""
 
-    def __init__(self, app: ASGIApp, token: str, hosts: Hosts, origins: Iterable[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, token: str, hosts: AllowedHosts, origins: Iterable[str]
+    ) -> None:
         self._app, self._token, self._hosts = app, token.encode(), hosts
         self._origins = frozenset(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer for who may not come in; pass on the rest."""
+        """Refuse the request or pass it on."""
         if scope["type"] == "lifespan":
             return await self._app(scope, receive, send)
         if scope["type"] != "http":
             return None
-        refusal = self._refusal(Headers(scope=scope))
+        refusal = self._refuse(Headers(scope=scope))
         await (refusal or self._app)(scope, receive, send)
 
-    def _refusal(self, headers: Headers) -> Response | None:
+    def _refuse(self, headers: Headers) -> Response | None:
         if not self._hosts.allows(headers.getlist("host")):
-            return Response("this is not the host you mean", 421)
+            return Response("wrong Host header for this server", 421)
         if any(origin not in self._origins for origin in headers.getlist("origin")):
-            return Response("pages of this origin may not call; see --origin", 403)
-        if not self._knows_token(headers.getlist("authorization")):
-            return Response("a bearer token is needed", 401, {"WWW-Authenticate": "Bearer"})
+            return Response("this origin is not allowed; see --origin", 403)
+        if not self._has_token(headers.getlist("authorization")):
+            return Response("a bearer token is required", 401, {"WWW-Authenticate": "Bearer"})
         return None
 
-    def _knows_token(self, given: list[str]) -> bool:
+    def _has_token(self, given: list[str]) -> bool:
         scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         same = hmac.compare_digest(token.strip().encode("utf-8", "surrogatepass"), self._token)
         return same and scheme.lower() == "bearer"
 
 
-class Hosts:
-    """The names that this server answers to.
+class AllowedHosts:
+    """The Host headers that this server accepts.
 
-    A page can make any name lead to this machine, so one that is unknown is not answered. Where
-    the server listens for everybody, an address in place of a name is answered too: that can not
-    be made to lead elsewhere.
+    A web page can make any name resolve to this machine (DNS rebinding), so unknown names are
+    refused. On a wildcard address any IP address is accepted too: it cannot be rebound.
     """
 
     def __init__(self, host: str, port: int, more: Iterable[str] = ()) -> None:
@@ -66,7 +64,7 @@ class Hosts:
         self._port, self._any_address = port, host in _WILDCARDS
 
     def allows(self, given: list[str]) -> bool:
-        """Whether a request with these Host headers is meant for this server."""
+        """Whether these Host headers name this server."""
         name = given[0].lower() if len(given) == 1 else ""
         return name in self._names or (self._any_address and self._is_address(name))
 
@@ -80,26 +78,26 @@ class Hosts:
 
 
 def own_origins(host: str, port: int) -> list[str]:
-    """What a browser calls the pages of this server itself."""
+    """Return the origins of this server itself."""
     names = LOOPBACK if host in (*LOOPBACK, *_WILDCARDS) else (host,)
     return [f"http://{name}:{port}" for name in names]
 
 
 def host_of(origin: str) -> str:
-    """The name of an origin, with its port if it is not the usual one."""
+    """Return the host of an origin, with its port unless it is the default one."""
     return urlsplit(origin).netloc.lower()
 
 
 def guarded(
     app: ASGIApp, *, token: str, host: str, port: int, origins: Iterable[str] = ()
 ) -> ASGIApp:
-    """The app behind the guard; pages of the `origins` may call it from a browser."""
+    """Wrap the app in the guard; pages of the `origins` may call it from a browser."""
     others = [origin.rstrip("/") for origin in origins]
-    hosts = Hosts(host, port, (host_of(origin) for origin in others))
-    guard: ASGIApp = Guard(app, token, hosts, [*own_origins(host, port), *others])
+    hosts = AllowedHosts(host, port, (host_of(origin) for origin in others))
+    guard: ASGIApp = TokenGuard(app, token, hosts, [*own_origins(host, port), *others])
     if not others:
         return guard
-    # A browser asks first, without the token, whether it may.
+    # The preflight request of a browser carries no token.
     return CORSMiddleware(
         guard,
         allow_origins=others,

@@ -1,26 +1,29 @@
-"""MCP over streamable HTTP: many clients, each with the token, on this machine unless told so."""
+"""MCP over streamable HTTP: many clients with a token, on the loopback address by default."""
 
 from __future__ import annotations
 
+import asyncio
+import resource
 import secrets
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import anyio
+import h11
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from skillbelt.errors import ConfigError
 from skillbelt.integrations.common import MAX_SERVED_SESSIONS
 from skillbelt.mcp.auth import guarded
-from skillbelt.mcp.connections import BURST, patient, room
-from skillbelt.mcp.drain import Drain
 from skillbelt.mcp.server import SkillServer
 from skillbelt.mcp.stdio import MAX_REQUEST_BYTES
-from skillbelt.mcp.whole_requests import Whole
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
 
@@ -31,69 +34,72 @@ SERVED_IDLE_SECONDS = 1_800.0
 
 PATH = "/mcp"
 DEFAULT = "127.0.0.1:8765"
+BACKLOG = 64  # connections accepted in one go, before any of them is read
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _GRACE_SECONDS = 2
 _MIN_TOKEN_CHARS = 16
+_INCOMPLETE = (h11.IDLE, h11.SEND_BODY)
+_SHUTTING_DOWN = "the server is shutting down"
 
 
-class Address(NamedTuple):
-    """Where to listen; a host of numbers with colons stands in brackets."""
+class ListenAddress(NamedTuple):
+    """Where to listen; an IPv6 address is in brackets."""
 
     host: str
     port: int
 
     @property
     def url(self) -> str:
-        """Where clients find the server."""
+        """The URL for clients."""
         return f"http://{self.host}:{self.port}{PATH}"
 
 
-def address_of(text: str) -> Address:
-    """The address that `HOST:PORT`, `HOST` or `:PORT` means; ConfigError for anything else."""
+def parse_address(text: str) -> ListenAddress:
+    """Parse `HOST:PORT`, `HOST` or `:PORT`; ConfigError for anything else."""
     default, _, port_text = DEFAULT.rpartition(":")
     host, mark, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
     if not mark:
         host, port = (text, port_text) if not text.isdecimal() else (default, text)
     if not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
         raise ConfigError(f"--http takes HOST:PORT, not {text!r}; for instance {DEFAULT}")
-    return Address((host or default).lower(), int(port))
+    return ListenAddress((host or default).lower(), int(port))
 
 
 def new_token() -> str:
-    """A token that nobody can guess."""
+    """Return a random token."""
     return secrets.token_urlsafe(32)
 
 
 def check_token(token: str) -> str:
-    """The token, if it can be sent and is long enough; ConfigError if not."""
+    """Return the token if it fits a header and is long enough; ConfigError if not."""
     if len(token) < _MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable():
         raise ConfigError(
-            f"a token has at least {_MIN_TOKEN_CHARS} plain characters; "
-            "leave it out to have one made"
+            f"a token needs at least {_MIN_TOKEN_CHARS} printable ASCII characters; "
+            "leave it out to get a new one"
         )
     if " " in token:
-        raise ConfigError("a token holds no blanks")
+        raise ConfigError("a token must not contain spaces")
     return token
 
 
-def open_socket(address: Address) -> socket.socket:
-    """The address, listened on; ConfigError when that can not be."""
+def open_socket(address: ListenAddress) -> socket.socket:
+    """Listen on the address; ConfigError when that fails."""
     host = address.host.removeprefix("[").removesuffix("]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         made = socket.create_server((host, address.port), family=family, backlog=512)
-        # Those that are accepted inherit it. Without it each answer waits for 40 ms to be sent.
+        # Accepted sockets inherit it. Without it Nagle's algorithm delays each answer by 40 ms.
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return made
     except OSError as error:
         raise ConfigError(
-            f"can not listen on {address.host}:{address.port}: {error.strerror or error}; "
+            f"cannot listen on {address.host}:{address.port}: {error.strerror or error}; "
             "give another address with --http HOST:PORT"
         ) from error
 
 
-class _Listening(uvicorn.Server):
-    """Leaves signals to whoever serves."""
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals to `serve_http`."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -109,36 +115,36 @@ async def serve_http(
     origins: Sequence[str] = (),
     ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until a signal comes; everything that runs is ended then. `ready` is called first."""
+    """Serve until a signal arrives, then end everything that runs. Calls `ready` first."""
     served = SkillServer(belt)
     app = served.server.streamable_http_app(
         streamable_http_path=PATH,
         max_request_body_size=MAX_REQUEST_BYTES,
         session_idle_timeout=SERVED_IDLE_SECONDS or None,
         max_sessions=MAX_SERVED_SESSIONS,
-        # The guard stands before all of it.
+        # `guarded` checks Host and Origin before this app sees a request.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     port = listening.getsockname()[1]
-    most = room(MAX_SERVED_SESSIONS + MAX_PARALLEL_CALLS)
-    whole = Whole(app, MAX_REQUEST_BYTES)
-    drain = Drain(guarded(whole, token=token, host=host, port=port, origins=origins))
+    most = limit_connections(MAX_SERVED_SESSIONS + MAX_PARALLEL_CALLS)
+    complete = CompleteRequests(app, MAX_REQUEST_BYTES)
+    draining = DrainingApp(guarded(complete, token=token, host=host, port=port, origins=origins))
     config = uvicorn.Config(
-        drain,
+        draining,
         log_config=None,
-        # Nobody without the token can have anything written to stderr.
+        # Clients without the token must not be able to write to stderr.
         log_level="error",
         access_log=False,
         server_header=False,
-        http=patient(REQUEST_TIMEOUT_SECONDS, most),
-        backlog=BURST,
+        http=timed_protocol(REQUEST_TIMEOUT_SECONDS, most),
+        backlog=BACKLOG,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         ws="none",
     )
-    server = _Listening(config)
+    server = _Uvicorn(config)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_until_signal, server, served, drain)
+            group.start_soon(_shut_down_on_signal, server, served, draining)
             served.start()
             ready()
             await server.serve([listening])
@@ -147,11 +153,156 @@ async def serve_http(
         served.close()
 
 
-async def _until_signal(server: uvicorn.Server, served: SkillServer, drain: Drain) -> None:
+async def _shut_down_on_signal(
+    server: uvicorn.Server, served: SkillServer, draining: DrainingApp
+) -> None:
     with anyio.open_signal_receiver(*_SIGNALS) as signals:
         async for _ in signals:
-            # A second one does not wait for anybody.
+            # A second signal skips the grace period.
             server.force_exit = server.should_exit
             server.should_exit = True
             await anyio.to_thread.run_sync(served.close)
-            drain.end()
+            draining.end()
+
+
+# Connections: every local process can connect, with a token or without. A request must be complete
+# in time, and a connection without a complete request makes room for a new one.
+
+
+def limit_connections(wanted: int) -> int:
+    """Return the number of allowed connections: at most half of the open-file limit."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if files == resource.RLIM_INFINITY else max(1, min(wanted, files // 2))
+
+
+def timed_protocol(seconds: float, most: int) -> type[TimedConnection]:
+    """Return a protocol class for uvicorn with this timeout and number of connections."""
+    return type(
+        "TimedConnection", (TimedConnection,), {"seconds": seconds, "most": most, "waiting": {}}
+    )
+
+
+class TimedConnection(H11Protocol):
+    """A connection with a timeout for the whole request; single bytes do not extend it."""
+
+    seconds: ClassVar[float]
+    most: ClassVar[int]
+    # Connections without a complete request, the oldest first.
+    waiting: ClassVar[dict[TimedConnection, asyncio.TimerHandle]]
+
+    def connection_made(self, transport: Any) -> None:
+        """Start the timer, and drop the oldest waiting connection above the limit."""
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            next(iter(self.waiting), self)._drop()
+        self._update_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
+        super().connection_lost(exc)
+        self._stop_timer()
+
+    def data_received(self, data: bytes) -> None:
+        """Stop the timer once the request is complete."""
+        super().data_received(data)
+        self._update_timer()
+
+    def on_response_complete(self) -> None:
+        """Start the timer for the next request."""
+        super().on_response_complete()
+        self._update_timer()
+
+    def _update_timer(self) -> None:
+        if self.transport.is_closing() or self.conn.their_state not in _INCOMPLETE:
+            self._stop_timer()
+        elif self not in self.waiting:
+            self.waiting[self] = self.loop.call_later(self.seconds, self._drop)
+
+    def _stop_timer(self) -> None:
+        if (timer := self.waiting.pop(self, None)) is not None:
+            timer.cancel()
+
+    def _drop(self) -> None:
+        self._stop_timer()  # now, or the next connection would drop this one again
+        self.transport.abort()
+
+
+class CompleteRequests:
+    """Passes a request on once it is complete; a request that breaks off is dropped."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        """Buffer up to `most` bytes. The app must refuse a longer request."""
+        self._app, self._most = app, most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the request, then call the app; return without an answer when the client left."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        received: list[Message] = []
+        size, more = 0, True
+        while more and size <= self._most:
+            received.append(await receive())
+            if received[-1]["type"] != "http.request":
+                return None
+            size += len(received[-1].get("body", b""))
+            more = received[-1].get("more_body", False)
+
+        async def replay() -> Message:
+            return received.pop(0) if received else await receive()
+
+        # No event is kept for a second delivery, and a client that asks for one would hang.
+        headers = [one for one in scope["headers"] if one[0] != b"last-event-id"]
+        return await self._app({**scope, "headers": headers}, replay, send)
+
+
+class DrainingApp:
+    """After `end`, every open request sees its client disconnect, so that it finishes."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        """Finish open requests, and refuse new ones."""
+        self._ending.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; 503 during shutdown."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        if self._ending.is_set():
+            return await Response(_SHUTTING_DOWN, 503)(scope, receive, send)
+        state = {"begun": False, "done": False, "gone": False}
+
+        async def track(message: Message) -> None:
+            state["begun"] = True
+            state["done"] = message["type"] == "http.response.body" and not message.get("more_body")
+            await send(message)
+
+        try:
+            await self._app(scope, lambda: self._receive(receive, state), track)
+        finally:
+            if self._ending.is_set() and state["begun"] and not state["done"]:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        if self._ending.is_set() and not state["begun"]:
+            await Response(_SHUTTING_DOWN, 503)(scope, receive, send)
+        return None
+
+    async def _receive(self, receive: Receive, state: dict[str, bool]) -> Message:
+        """Return the next message, or a disconnect during shutdown.
+
+        After a disconnect the answer is immediate: some callers poll with a zero timeout.
+        """
+        if state["gone"]:
+            return {"type": "http.disconnect"}
+        coming = asyncio.ensure_future(receive())
+        ending = asyncio.ensure_future(self._ending.wait())
+        waiting: tuple[asyncio.Future[Any], ...] = (coming, ending)
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            found = coming.result() if coming.done() else {"type": "http.disconnect"}
+            state["gone"] = found["type"] == "http.disconnect"
+            return found
+        finally:
+            for each in waiting:
+                each.cancel()

@@ -1,7 +1,10 @@
-"""What is offered as skills: entries with complete manifests, and the files they name.
+"""The skills that other hosts can take: entries with complete manifests, addresses and files.
 
-Only what the format allows to the letter is published, since other hosts compare every field. What
-is not is still there as tools and prompts.
+Only a skill that follows the format exactly is published, since other hosts compare every field.
+The others are still available through tools and prompts.
+
+An address is `skill://place/path`. A place is one or two segments: the skill's id, then its name
+as written where that differs.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import NamedTuple
+from urllib.parse import quote, unquote_to_bytes
 
 from skillbelt.discovery.fingerprint import fingerprint, is_complete
 from skillbelt.discovery.reading import open_file
@@ -22,17 +26,39 @@ from skillbelt.files.manifest import build_manifest
 from skillbelt.format.frontmatter import written
 from skillbelt.format.head import read_head
 from skillbelt.format.skill import Skill
-from skillbelt.mcp.uris import segments, uri_of
-from skillbelt.runtime.shelf import Shelf
+from skillbelt.runtime.runtime import Runtime
 from skillbelt.values import SKILL_FILE, FileEntry
 
+SCHEME = "skill://"
 FOLDER = "inode/directory"
+_MAX_URI_CHARS = 4_096
 _NAME = re.compile(r"(?=.{1,64}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
 _MAX_DESCRIPTION_CHARS = 1_024
 
 
+def uri_of(place: str, path: str = "") -> str:
+    """Return the address of a file or folder of a skill; without a path that of its folder."""
+    whole = f"{place}/{path}" if path else place
+    return SCHEME + quote(os.fsencode(whole), safe="/-._~")
+
+
+def split_uri(uri: str) -> list[str] | None:
+    """Split an address into parts, each unescaped once; None for any other kind of address.
+
+    No part is empty, `.` or `..`, or holds a slash, so joining them cannot leave the folder.
+    """
+    if not uri.startswith(SCHEME) or len(uri) > _MAX_URI_CHARS:
+        return None
+    if any(mark in uri for mark in "?#\\"):
+        return None
+    parts = [os.fsdecode(unquote_to_bytes(part)) for part in uri[len(SCHEME) :].split("/")]
+    if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
+        return None
+    return parts
+
+
 class Published(NamedTuple):
-    """A skill as other hosts get it: its frontmatter as it is written, and all of its files."""
+    """A skill for other hosts: its frontmatter as written, and all of its files."""
 
     skill: Skill
     place: str
@@ -45,7 +71,7 @@ class Published(NamedTuple):
         return uri_of(self.place, SKILL_FILE)
 
     def entry(self) -> dict[str, object]:
-        """The entry that `skills/list` and `skills/get` give."""
+        """Return its entry in `skills/list` and `skills/get`."""
         return {
             "uri": self.uri,
             "frontmatter": dict(self.frontmatter),
@@ -60,7 +86,7 @@ class Published(NamedTuple):
         }
 
     def children(self, folder: str) -> dict[str, FileEntry | None] | None:
-        """What lies in a folder of the skill, by name, None for folders; None: no such folder."""
+        """Return the entries of a folder by name, None for subfolders; None: no such folder."""
         below = f"{folder}/" if folder else ""
         found: dict[str, FileEntry | None] = {}
         for path, file in self.files.items():
@@ -70,54 +96,54 @@ class Published(NamedTuple):
         return dict(sorted(found.items())) if found else None
 
 
-class Located(NamedTuple):
-    """What an address names: a published skill and a path in it, "" for its folder."""
+class SkillLocation(NamedTuple):
+    """A published skill and a path in it, "" for its folder."""
 
     published: Published
     path: str
 
 
-class Offer:
-    """The skills of a runtime as they are published now. Safe to use from threads."""
+class PublishedSkills:
+    """The skills of a runtime as currently published. Thread-safe."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._known: dict[str, tuple[str, Skill, Published | None]] = {}
 
     def names(self) -> list[str]:
-        """The ids of what a model may see, sorted; some of it may not be publishable."""
-        self._shelf.look()
-        names = sorted(self._shelf.available())
+        """Return the sorted ids of the skills a model may see; some may not be publishable."""
+        self._runtime.look()
+        names = sorted(self._runtime.available())
         for gone in self._known.keys() - set(names):
             self._known.pop(gone, None)
         return names
 
-    def published(self, name: str) -> Published | None:
-        """The skill of that id, if there is one that a model may see and others can take."""
-        skill = self._shelf.available().get(name)
+    def find_skill(self, name: str) -> Published | None:
+        """Return the skill of that id, if a model may see it and it can be published."""
+        skill = self._runtime.available().get(name)
         if skill is None or skill.origin.kind == "mcp" or not os.path.isabs(skill.location):
             return None
-        mark = fingerprint(skill, self._shelf.settings.limits)
+        mark = fingerprint(skill, self._runtime.settings.limits)
         known = self._known.get(name)
         if known is None or known[:2] != (mark, skill):
             made = self._publish(skill) if is_complete(mark) else None
             self._known[name] = known = (mark, skill, made)
         return known[2]
 
-    def find(self, uri: str) -> Located | None:
-        """What the address names; None for what is not there, or is not for this client."""
-        return _located(uri, self.published)
+    def find(self, uri: str) -> SkillLocation | None:
+        """Resolve an address; None when there is no such skill, or not for this client."""
+        return _resolve(uri, self.find_skill)
 
     def digests(self, uris: Iterable[str]) -> dict[str, str]:
-        """The SHA-256 of the file at each address, "" where there is none.
+        """Return the SHA-256 of the file at each address, "" where there is none.
 
-        Each skill is looked at once, however many of its files are meant.
+        Each skill is read once, even for many of its files.
         """
-        published = cache(self.published)
-        return {uri: _digest(_located(uri, published)) for uri in uris}
+        find_skill = cache(self.find_skill)
+        return {uri: _digest(_resolve(uri, find_skill)) for uri in uris}
 
     def _publish(self, skill: Skill) -> Published | None:
-        limits = self._shelf.settings.limits
+        limits = self._runtime.settings.limits
         try:
             with Fence(skill.fence) as fence:
                 head = read_head(skill.location, limits, fence)
@@ -136,24 +162,24 @@ class Offer:
         return Published(skill, place, fields, files)
 
 
-def _located(uri: str, published: Callable[[str], Published | None]) -> Located | None:
-    parts = segments(uri)
-    found = published(parts[0]) if parts else None
+def _resolve(uri: str, find_skill: Callable[[str], Published | None]) -> SkillLocation | None:
+    parts = split_uri(uri)
+    found = find_skill(parts[0]) if parts else None
     if parts is None or found is None:
         return None
     place = found.place.split("/")
     if parts[: len(place)] != place:
         return None
-    return Located(found, "/".join(parts[len(place) :]))
+    return SkillLocation(found, "/".join(parts[len(place) :]))
 
 
-def _digest(found: Located | None) -> str:
+def _digest(found: SkillLocation | None) -> str:
     file = found.published.files.get(found.path) if found else None
     return file.sha256 if file else ""
 
 
 def read_bytes(published: Published, file: FileEntry) -> bytes | None:
-    """All of a file that the skill's entry names; None when it is no longer what it was."""
+    """Read a file of a published skill; None when it changed since it was published."""
     try:
         handle = open_file(published.skill, file.path)
     except (OSError, PathEscape, FileUnreadable):

@@ -1,12 +1,14 @@
-"""Requests carried out beside the loop: followed, asked about, parked and ended.
+"""Run MCP requests in threads: progress, permission questions, cancellation and a bound.
 
-A client of the older protocol is asked while its request goes on. In the newer one a server can not
-ask: the request is answered with the question, and goes on when the client comes back with what the
-person said.
+A client of the older protocol is asked while its request runs. In the newer one a server cannot
+ask: it answers the request with the question, and continues when the client repeats the request
+with the user's answer.
 """
 
 from __future__ import annotations
 
+import asyncio
+import codecs
 import hashlib
 import json
 import logging
@@ -14,7 +16,10 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import anyio
 from mcp.server.context import ServerRequestContext
@@ -31,236 +36,391 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from skillbelt.errors import SkillbeltError
-from skillbelt.mcp.asking import answer, can_be_asked, form
-from skillbelt.mcp.request_thread import MARK, Done, Job, Question, Work, reply_to
+from skillbelt.mcp.elicitation import build_form, can_elicit, read_answer
+from skillbelt.permission.gate import ASKER
+from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Desk, Pending
+from skillbelt.running.following import Watch
+from skillbelt.sandbox.protocol import Running, Stream
 
 logger = logging.getLogger(__name__)
 Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
-_KEY = "permission"
-_LATE_SECONDS = 60.0  # that a parked request is kept after nobody can be asked for it any more
-_END_SECONDS = 10.0
-_MIND_SECONDS = 0.5
+# The blocking part of a request; `Watch` follows and cancels the command that it runs.
+Operation = Callable[[Watch], T]
+
+REQUEST_ID = "mcp_call"  # in the metadata of a permission request
+_RESPONSE_KEY = "permission"
+_PARKED_EXTRA_SECONDS = 60.0  # how long a parked request outlives its permission question
+_SHUTDOWN_SECONDS = 10.0
+_DISCONNECT_POLL_SECONDS = 0.5
+_MAX_OUTPUT_BYTES = 64 * 2**10  # buffered for a client that reads slowly
+
+
+class Question(NamedTuple):
+    """A permission request that the client must answer before the operation continues."""
+
+    pending: Pending
+    reply: Future[Answer | None]
+
+    def settle(self, answer: Answer | None) -> None:
+        """Give the answer; None means there is none. The first answer counts."""
+        with suppress(InvalidStateError):
+            self.reply.set_result(answer)
+
+
+class RunningRequest(Generic[T]):
+    """An operation in a thread of its own. `wait` belongs to the loop, the rest to any thread."""
+
+    def __init__(
+        self,
+        operation: Operation[T],
+        owner: str,
+        *,
+        can_ask: bool,
+        on_end: Callable[[RunningRequest[T]], None],
+    ) -> None:
+        """`owner` names the conversation; `can_ask` tells whether its client can show a form.
+
+        `on_end` is called in the thread, before `wait` returns for the result.
+        """
+        self.id, self.owner, self.can_ask = os.urandom(16).hex(), owner, can_ask
+        self.result: Future[T] = Future()
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._on_end = on_end
+        self._lock = threading.Lock()
+        self._open: list[Question] = []
+        self._unsent: list[Question] = []
+        self._running: Running | None = None
+        self._cancelled = False
+        self._output = bytearray()
+        self._total, self._dropped = 0, 0
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        # Permission requests made in this context carry the id, so that the right client is asked.
+        context = copy_context()
+        context.run(ASKER.set, {REQUEST_ID: self.id})
+        self._thread = threading.Thread(
+            target=context.run, args=(self._run, operation), name="skillbelt-mcp", daemon=True
+        )
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the thread to end."""
+        self._thread.join(seconds)
+
+    async def wait(self) -> None:
+        """Wait until there is new output, a question or the result."""
+        await self._changed.wait()
+        self._changed.clear()
+
+    def cancel(self) -> None:
+        """Kill the command, now or when it starts, and ask no more questions."""
+        with self._lock:
+            self._cancelled = True
+            running = self._running
+        self._dismiss_questions()
+        if running is not None:
+            running.kill()
+
+    def ask(self, pending: Pending, seconds: float) -> Answer | None:
+        """Block until the client answers; None when it cannot be asked or the time is up."""
+        question = Question(pending, Future())
+        with self._lock:
+            if self._cancelled or not self.can_ask:
+                return None
+            self._open.append(question)
+            self._unsent.append(question)
+        self._wake()
+        try:
+            return question.reply.result(seconds)
+        except TimeoutError:
+            return None
+
+    def next_question(self) -> Question | None:
+        """Take the next question for the client; None when there is none."""
+        with self._lock:
+            return self._unsent.pop(0) if self._unsent else None
+
+    def read_output(self) -> tuple[int, str]:
+        """Return the number of bytes printed so far, and the text printed since the last call."""
+        with self._lock:
+            data, dropped = bytes(self._output), self._dropped
+            self._output.clear()
+            self._dropped = 0
+            note = f"[{dropped} bytes left out]\n" if dropped else ""
+            return self._total, note + self._decode(data)
+
+    # In its thread
+
+    def _run(self, operation: Operation[T]) -> None:
+        try:
+            self.result.set_result(operation(Watch(self._on_output, self._on_start)))
+        except BaseException as error:
+            self.result.set_exception(error)
+        finally:
+            self._dismiss_questions()
+            self._on_end(self)
+            self._wake()
+
+    def _dismiss_questions(self) -> None:
+        with self._lock:
+            questions, self._open = self._open, []
+        for question in questions:
+            question.settle(None)
+
+    def _on_start(self, running: Running) -> None:
+        with self._lock:
+            self._running = running
+            cancelled = self._cancelled
+        if cancelled:
+            running.kill()
+
+    def _on_output(self, _stream: Stream, data: bytes) -> None:
+        with self._lock:
+            was_empty = not self._output
+            self._total += len(data)
+            self._output += data
+            excess = len(self._output) - _MAX_OUTPUT_BYTES
+            if excess > 0:
+                del self._output[:excess]
+                self._dropped += excess
+        if was_empty and data:
+            self._wake()
+
+    def _wake(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed: no client is left
+            self._loop.call_soon_threadsafe(self._changed.set)
 
 
 class _Parked(NamedTuple):
-    """A request that waits for its client to come back."""
+    """A request that waits until its client repeats it with an answer."""
 
-    work: Work[Any]
+    request: RunningRequest[Any]
     question: Question
-    what: str
+    identity: str
     until: float
 
 
-class Carrier:
-    """The requests of one server that are at work."""
+class RequestRunner:
+    """The running requests of one server."""
 
     def __init__(
-        self, desk: Desk, whose: Callable[[Context], str], *, ask_seconds: float, most: int
+        self, desk: Desk, owner_of: Callable[[Context], str], *, ask_seconds: float, most: int
     ) -> None:
-        """`whose` names the conversation of a request; no more than `most` requests go on at once.
+        """`owner_of` names the conversation of a request; at most `most` requests run at once.
 
-        The desk asks nobody longer than `ask_seconds`.
+        `ask_seconds` is the time limit of a permission question.
         """
-        self._desk, self._whose = desk, whose
+        self._desk, self._owner_of = desk, owner_of
         self._ask_seconds, self._most = ask_seconds, most
         self._lock = threading.Lock()
-        self._works: dict[str, Work[Any]] = {}
+        self._requests: dict[str, RunningRequest[Any]] = {}
         self._parked: dict[str, _Parked] = {}
         self._closed = False
-        self._deaf = desk.listen(self._asked, elsewhere=False)
+        self._stop_listening = desk.listen(self._ask_client, elsewhere=False)
 
-    async def carry(
-        self, ctx: Context, params: InputResponseRequestParams, job: Job[T]
+    async def run_interactive(
+        self, ctx: Context, params: InputResponseRequestParams, operation: Operation[T]
     ) -> T | InputRequiredResult:
-        """What the job gives, or what the client must ask first; MCPError says what went wrong.
+        """Run an operation that may ask for permission; MCPError when it fails.
 
-        Whoever cancels the request ends what it runs.
+        Returns the question when the client has to repeat the request. Cancelling the request
+        kills the command that it runs.
         """
-        what = _identity(ctx)
+        identity = _identify(ctx)
         if params.request_state is not None:
-            work = self._resumed(params, what)
+            request = self._resume(params, identity)
         else:
-            work = self._begin(ctx, job, can_ask=_may_ask(ctx))
+            request = self._start(ctx, operation, can_ask=_can_ask(ctx))
         try:
             if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                return await self._follow(ctx, work, what)
-            return await self._accompany(ctx, work)
+                return await self._follow_or_park(ctx, request, identity)
+            return await self._follow_and_elicit(ctx, request)
         except BaseException:
-            work.cancel()
+            request.cancel()
             raise
 
-    async def plain(self, ctx: Context, job: Job[T]) -> T:
-        """What a job gives that asks nobody; MCPError says what went wrong."""
-        work = self._begin(ctx, job, can_ask=False)
+    async def run(self, ctx: Context, operation: Operation[T]) -> T:
+        """Run an operation that asks no questions; MCPError when it fails."""
+        request = self._start(ctx, operation, can_ask=False)
         try:
-            while not isinstance(await work.events.get(), Done):
-                pass
-            return _given(work)
+            while not request.result.done():
+                await request.wait()
+            return _result_of(request)
         except BaseException:
-            work.cancel()
+            request.cancel()
             raise
 
     def close(self) -> None:
-        """End everything, and wait for it a while."""
+        """Cancel every request and wait a limited time for the threads to end."""
         with self._lock:
             self._closed = True
-            works = list(self._works.values())
+            requests = list(self._requests.values())
             self._parked.clear()
-        self._deaf()
-        for work in works:
-            work.cancel()
-        until = time.monotonic() + _END_SECONDS
-        for work in works:
-            work.thread.join(max(0.0, until - time.monotonic()))
+        self._stop_listening()
+        for request in requests:
+            request.cancel()
+        until = time.monotonic() + _SHUTDOWN_SECONDS
+        for request in requests:
+            request.join(max(0.0, until - time.monotonic()))
 
-    # Where it begins and goes on
+    # Start, park, resume
 
-    def _begin(self, ctx: Context, job: Job[T], *, can_ask: bool) -> Work[T]:
-        work = Work(job, self._whose(ctx), can_ask=can_ask, ended=self._forget)
+    def _start(self, ctx: Context, operation: Operation[T], *, can_ask: bool) -> RunningRequest[T]:
+        request = RunningRequest(
+            operation, self._owner_of(ctx), can_ask=can_ask, on_end=self._forget
+        )
         with self._lock:
-            if self._closed or not self._has_room(work.owner):
-                reason = "the server is being ended" if self._closed else "too many calls at once"
+            if self._closed or not self._has_room(request.owner):
+                reason = "the server is shutting down" if self._closed else "too many calls at once"
                 raise MCPError(INTERNAL_ERROR, f"{reason}; try again later")
-            self._works[work.mark] = work
-            # Here, so that whoever closes meets either nothing or a thread to wait for.
-            work.start()
-        return work
+            self._requests[request.id] = request
+            # Under the lock, so that `close` never joins a thread that has not started.
+            request.start()
+        return request
 
     def _has_room(self, owner: str) -> bool:
-        """Whether there is a place, and more of them are free than this conversation has taken.
+        """Whether more slots are free than this conversation already uses.
 
-        So one alone gets about half of all places, and whoever comes later finds one.
+        One conversation alone gets about half of the slots, so the next one finds some free.
         """
-        free = self._most - len(self._works)
-        return free > 0 and sum(one.owner == owner for one in self._works.values()) <= free
+        free = self._most - len(self._requests)
+        return free > 0 and sum(one.owner == owner for one in self._requests.values()) <= free
 
-    def _forget(self, work: Work[Any]) -> None:
+    def _forget(self, request: RunningRequest[Any]) -> None:
         with self._lock:
-            self._works.pop(work.mark, None)
+            self._requests.pop(request.id, None)
 
-    def _resumed(self, params: InputResponseRequestParams, what: str) -> Work[Any]:
-        self._sweep()
+    def _resume(self, params: InputResponseRequestParams, identity: str) -> RunningRequest[Any]:
+        self._drop_expired()
         with self._lock:
             parked = self._parked.get(params.request_state or "")
-            if parked is None or parked.what != what:
-                raise MCPError(INVALID_PARAMS, "requestState is of no request that waits here")
+            if parked is None or parked.identity != identity:
+                raise MCPError(INVALID_PARAMS, "requestState matches no request that waits here")
             del self._parked[params.request_state or ""]
-        found = (params.input_responses or {}).get(_KEY)
-        asked = parked.question.pending.request
-        reply_to(parked.question, answer(asked, found if isinstance(found, ElicitResult) else None))
-        return parked.work
+        response = (params.input_responses or {}).get(_RESPONSE_KEY)
+        result = response if isinstance(response, ElicitResult) else None
+        parked.question.settle(read_answer(parked.question.pending.request, result))
+        return parked.request
 
-    def _park(self, work: Work[Any], question: Question, what: str) -> InputRequiredResult:
-        self._sweep()
+    def _park(
+        self, request: RunningRequest[Any], question: Question, identity: str
+    ) -> InputRequiredResult:
+        self._drop_expired()
         state = os.urandom(32).hex()
-        until = time.monotonic() + self._ask_seconds + _LATE_SECONDS
+        until = time.monotonic() + self._ask_seconds + _PARKED_EXTRA_SECONDS
         with self._lock:
-            self._parked[state] = _Parked(work, question, what, until)
-        asked = ElicitRequest(params=form(question.pending.request))
-        return InputRequiredResult(input_requests={_KEY: asked}, request_state=state)
+            self._parked[state] = _Parked(request, question, identity, until)
+        form = ElicitRequest(params=build_form(question.pending.request))
+        return InputRequiredResult(input_requests={_RESPONSE_KEY: form}, request_state=state)
 
-    def _sweep(self) -> None:
-        """Give up what nobody came back for."""
+    def _drop_expired(self) -> None:
+        """Cancel parked requests that expired, and the oldest ones above the limit."""
         now = time.monotonic()
         with self._lock:
-            late = [state for state, one in self._parked.items() if one.until < now]
-            over = list(self._parked)[: max(0, len(self._parked) - self._most)]
-            gone = [self._parked.pop(state) for state in {*late, *over}]
-        for one in gone:
-            one.work.cancel()
+            expired = [state for state, one in self._parked.items() if one.until < now]
+            excess = list(self._parked)[: max(0, len(self._parked) - self._most)]
+            dropped = [self._parked.pop(state) for state in {*expired, *excess}]
+        for one in dropped:
+            one.request.cancel()
 
-    # How it is followed
+    # Follow
 
-    async def _follow(self, ctx: Context, work: Work[T], what: str) -> T | InputRequiredResult:
-        """For a client that can not be asked while it waits."""
+    async def _follow_or_park(
+        self, ctx: Context, request: RunningRequest[T], identity: str
+    ) -> T | InputRequiredResult:
+        """Follow a request of the newer protocol, up to its result or its next question."""
         while True:
-            event = await work.events.get()
-            if isinstance(event, Question):
-                return self._park(work, event, what)
-            if isinstance(event, Done):
-                return _given(work)
-            await _report(ctx, work)
+            done = request.result.done()
+            await _report_progress(ctx, request)
+            if done:
+                return _result_of(request)
+            if (question := request.next_question()) is not None:
+                return self._park(request, question, identity)
+            await request.wait()
 
-    async def _accompany(self, ctx: Context, work: Work[T]) -> T:
-        """For a client that is asked meanwhile."""
+    async def _follow_and_elicit(self, ctx: Context, request: RunningRequest[T]) -> T:
+        """Follow a request of the older protocol, and show its questions meanwhile."""
         async with anyio.create_task_group() as group:
-            group.start_soon(self._mind, ctx, work)
+            group.start_soon(_cancel_when_disconnected, ctx, request)
             while True:
-                event = await work.events.get()
-                if isinstance(event, Question):
-                    group.start_soon(self._elicit, ctx, event)
-                elif isinstance(event, Done):
-                    # Whatever is still being asked was settled otherwise; nobody is minded.
+                done = request.result.done()
+                await _report_progress(ctx, request)
+                if done:
+                    # Questions that are still open were answered elsewhere.
                     group.cancel_scope.cancel()
                     break
-                else:
-                    await _report(ctx, work)
-        return _given(work)
+                while (question := request.next_question()) is not None:
+                    group.start_soon(_elicit, ctx, question)
+                await request.wait()
+        return _result_of(request)
 
-    async def _mind(self, ctx: Context, work: Work[Any]) -> None:
-        """End what is carried out for a client that has gone: its answer can not be had again."""
-        while ctx.request is not None:
-            if await ctx.request.is_disconnected():
-                return work.cancel()
-            await anyio.sleep(_MIND_SECONDS)
+    # In a listener thread of the desk
 
-    async def _elicit(self, ctx: Context, question: Question) -> None:
-        """Show the form. One that can not be shown is not answered; time is up at the desk."""
-        said, asked = None, form(question.pending.request)
-        try:
-            found = await ctx.session.elicit_form(
-                asked.message, asked.requested_schema, ctx.request_id
-            )
-            said = answer(question.pending.request, found)
-        except ValidationError:
-            said = answer(question.pending.request, None)
-        except MCPError:
-            pass
-        reply_to(question, said)
-
-    # In a thread of the desk
-
-    def _asked(self, pending: Pending) -> None:
-        work = self._works.get(str(pending.request.metadata.get(MARK)))
-        # Longer than the desk waits, since it is the desk that says that time is up.
-        seconds = self._ask_seconds + _LATE_SECONDS
-        said = work.ask(pending, seconds) if work is not None else None
-        if said is None:
-            raise LookupError("not answered")  # so that it is not waited for
-        self._desk.answer(pending.id, said)
+    def _ask_client(self, pending: Pending) -> None:
+        request = self._requests.get(str(pending.request.metadata.get(REQUEST_ID)))
+        # Longer than the desk waits: the desk reports the timeout.
+        seconds = self._ask_seconds + _PARKED_EXTRA_SECONDS
+        answer = request.ask(pending, seconds) if request is not None else None
+        if answer is None:
+            raise LookupError("not answered")  # tells the desk not to wait for this listener
+        self._desk.answer(pending.id, answer)
 
 
-def _may_ask(ctx: Context) -> bool:
+async def _elicit(ctx: Context, question: Question) -> None:
+    """Show the form. When it cannot be shown there is no answer, and the desk times out."""
+    answer, form = None, build_form(question.pending.request)
+    try:
+        result = await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id)
+        answer = read_answer(question.pending.request, result)
+    except ValidationError:
+        answer = read_answer(question.pending.request, None)
+    except MCPError as error:
+        logger.debug("the client did not show the permission form: %s", error)
+    question.settle(answer)
+
+
+async def _cancel_when_disconnected(ctx: Context, request: RunningRequest[Any]) -> None:
+    """Cancel the request when its HTTP client disconnects: the answer could not be delivered."""
+    while ctx.request is not None:
+        if await ctx.request.is_disconnected():
+            return request.cancel()
+        await anyio.sleep(_DISCONNECT_POLL_SECONDS)
+
+
+def _can_ask(ctx: Context) -> bool:
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     reachable = modern or ctx.session.can_send_request
-    return reachable and can_be_asked(ctx.session.client_capabilities)
+    return reachable and can_elicit(ctx.session.client_capabilities)
 
 
-def _given(work: Work[T]) -> T:
+def _result_of(request: RunningRequest[T]) -> T:
     try:
-        return work.result()
+        return request.result.result()
     except MCPError:
         raise
     except SkillbeltError as error:
         raise MCPError(INVALID_PARAMS, str(error)) from error
     except Exception as error:
-        # What it is may name things of this machine, so it stays here.
+        # The message may name local paths, so the client does not get it.
         logger.exception("a request failed")
-        raise MCPError(INTERNAL_ERROR, "the server failed at this; see its log") from error
+        raise MCPError(INTERNAL_ERROR, "internal error; see the log of the server") from error
 
 
-async def _report(ctx: Context, work: Work[Any]) -> None:
-    """Pass on what was said since, if the client wants to know."""
-    total, text = work.said()
+async def _report_progress(ctx: Context, request: RunningRequest[Any]) -> None:
+    """Send the new output as progress, if the client asked for progress."""
+    total, text = request.read_output()
     if text:
         await ctx.session.report_progress(float(total), message=text)
 
 
-def _identity(ctx: Context) -> str:
-    """What tells whether a request is the one that was asked about."""
+def _identify(ctx: Context) -> str:
+    """Hash what a repeated request must have in common with the parked one."""
     params = ctx.params or {}
-    known = {key: params[key] for key in ("name", "arguments", "uri") if key in params}
-    plain = json.dumps([ctx.method, known], sort_keys=True, default=str)
-    return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
+    compared = {key: params[key] for key in ("name", "arguments", "uri") if key in params}
+    text = json.dumps([ctx.method, compared], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

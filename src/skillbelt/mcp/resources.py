@@ -1,4 +1,4 @@
-"""The files of skills as resources, and the three methods of the skills extension."""
+"""`resources/...`: the files of skills; and the three methods of the skills extension."""
 
 from __future__ import annotations
 
@@ -23,55 +23,63 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from skillbelt.mcp.pages import cursor_of, only_page, page_of
-from skillbelt.mcp.published import FOLDER, Located, Offer, Published, read_bytes
-from skillbelt.mcp.requests import Carrier, Context
-from skillbelt.mcp.sessions import Sessions
-from skillbelt.mcp.uris import sendable, uri_of
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.mcp.protocol import cursor_after, page_of, refuse_cursor, sendable
+from skillbelt.mcp.published import (
+    FOLDER,
+    Published,
+    PublishedSkills,
+    SkillLocation,
+    read_bytes,
+    uri_of,
+)
+from skillbelt.mcp.requests import Context, RequestRunner
+from skillbelt.mcp.sessions import ServedSessions
+from skillbelt.runtime.runtime import RuntimeSession
 from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE, FileEntry
 
 IDENTIFIER = "io.modelcontextprotocol/skills"
-# Nothing is fresh for longer than it takes to ask; changes are told as they happen.
+# Clients must not cache: notifications report changes as they happen.
 _CACHE = {"ttlMs": 0, "cacheScope": "private"}
-_SHOWN = 200
-_PAGE_FILES = 10_000  # that the skills of a page may have, so that it stays a message
+_MAX_SHOWN_CHARS = 200
+_MAX_PAGE_FILES = 10_000  # of all skills of a page, to bound the size of the message
 
 
-class SkillParams(RequestParams):
+class GetSkillParams(RequestParams):
     """The parameters of `skills/get`."""
 
     uri: str
 
 
-class FolderParams(PaginatedRequestParams):
+class ReadFolderParams(PaginatedRequestParams):
     """The parameters of `resources/directory/read`."""
 
     uri: str
 
 
 class Resources:
-    """What answers `resources/...`: the published skills and every file of theirs."""
+    """Answers `resources/...` with the published skills and their files."""
 
-    def __init__(self, offer: Offer, sessions: Sessions, carrier: Carrier) -> None:
-        self._offer, self._sessions, self._carrier = offer, sessions, carrier
+    def __init__(
+        self, published: PublishedSkills, sessions: ServedSessions, runner: RequestRunner
+    ) -> None:
+        self._published, self._sessions, self._runner = published, sessions, runner
 
     async def list_all(
         self, ctx: Context, params: PaginatedRequestParams | None
     ) -> ListResourcesResult:
-        """The SKILL.md of each skill; what lies beside it is found from there."""
-        given, cursor = await self._carrier.plain(
-            ctx, lambda _watch: published_page(self._offer, params.cursor if params else None)
+        """List the SKILL.md of each skill; clients find the other files from there."""
+        skills, cursor = await self._runner.run(
+            ctx, lambda _watch: published_page(self._published, params.cursor if params else None)
         )
-        listed = [_resource(one, SKILL_FILE, one.files[SKILL_FILE]) for one in given]
+        listed = [_resource(one, SKILL_FILE, one.files[SKILL_FILE]) for one in skills]
         return ListResourcesResult(resources=listed, next_cursor=cursor)
 
     async def templates(
         self, ctx: Context, params: PaginatedRequestParams | None
     ) -> ListResourceTemplatesResult:
-        """How the addresses of files are made."""
-        only_page(params)
+        """Return the template of file addresses."""
+        refuse_cursor(params)
         about = "A file of a skill; skills/list and resources/directory/read say which there are."
         template = ResourceTemplate(
             name="skill-file", uri_template="skill://{skill}/{+path}", description=about
@@ -81,12 +89,14 @@ class Resources:
     async def read(
         self, ctx: Context, params: ReadResourceRequestParams
     ) -> ReadResourceResult | InputRequiredResult:
-        """One file, byte for byte, once the skill may be read."""
+        """Read one file byte for byte, after permission to read the skill."""
         session = self._sessions.of(ctx)
-        return await self._carrier.carry(ctx, params, lambda _: self._read(session, params.uri))
+        return await self._runner.run_interactive(
+            ctx, params, lambda _: self._read(session, params.uri)
+        )
 
     def _read(self, session: RuntimeSession, uri: str) -> ReadResourceResult:
-        found = self._offer.find(uri)
+        found = self._published.find(uri)
         file = found.published.files.get(found.path) if found else None
         if found is None or file is None:
             raise unknown(uri, "there is no such resource")
@@ -95,46 +105,46 @@ class Resources:
             raise MCPError(INVALID_PARAMS, refused)
         data = read_bytes(found.published, file)
         if data is None:
-            raise unknown(uri, "it changed just now; ask again for the skill")
+            raise unknown(uri, "the file changed just now; get the skill again")
         session.gave(found.published.skill, file.path, file.sha256)
         return ReadResourceResult(contents=[_contents(uri, file, data)])
 
 
 class SkillsExtension(Extension):
-    """Skills as such: `skills/list`, `skills/get` and `resources/directory/read`."""
+    """`skills/list`, `skills/get` and `resources/directory/read`."""
 
     identifier = IDENTIFIER
 
-    def __init__(self, offer: Offer, carrier: Carrier) -> None:
-        self._offer, self._carrier = offer, carrier
+    def __init__(self, published: PublishedSkills, runner: RequestRunner) -> None:
+        self._published, self._runner = published, runner
 
     def settings(self) -> dict[str, Any]:
-        """What is there beyond the two methods that every server has."""
+        """Return what this server has beyond the two required methods."""
         return {"directoryRead": True}
 
     def methods(self) -> Sequence[MethodBinding]:
-        """The methods, in both protocols."""
+        """Return the methods, for both protocols."""
         return (
             MethodBinding("skills/list", PaginatedRequestParams, self._list),
-            MethodBinding("skills/get", SkillParams, self._get),
-            MethodBinding("resources/directory/read", FolderParams, self._folder),
+            MethodBinding("skills/get", GetSkillParams, self._get),
+            MethodBinding("resources/directory/read", ReadFolderParams, self._folder),
         )
 
     async def _list(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
-        given, cursor = await self._carrier.plain(
-            ctx, lambda _watch: published_page(self._offer, params.cursor)
+        skills, cursor = await self._runner.run(
+            ctx, lambda _watch: published_page(self._published, params.cursor)
         )
-        result = {"resultType": "complete", "skills": [one.entry() for one in given], **_CACHE}
+        result = {"resultType": "complete", "skills": [one.entry() for one in skills], **_CACHE}
         return {**result, "nextCursor": cursor} if cursor is not None else result
 
-    async def _get(self, ctx: Context, params: SkillParams) -> dict[str, Any]:
-        found = await self._found(ctx, params.uri)
+    async def _get(self, ctx: Context, params: GetSkillParams) -> dict[str, Any]:
+        found = await self._find(ctx, params.uri)
         if found is None or found.path != SKILL_FILE:
-            raise unknown(params.uri, "no skill is served there")
+            raise unknown(params.uri, "there is no such skill")
         return {"resultType": "complete", "skill": found.published.entry(), **_CACHE}
 
-    async def _folder(self, ctx: Context, params: FolderParams) -> dict[str, Any]:
-        found = await self._found(ctx, params.uri)
+    async def _folder(self, ctx: Context, params: ReadFolderParams) -> dict[str, Any]:
+        found = await self._find(ctx, params.uri)
         children = found.published.children(found.path) if found else None
         if found is None or children is None:
             raise unknown(params.uri, "there is no such folder")
@@ -148,28 +158,30 @@ class SkillsExtension(Extension):
         }
         return {**result, "nextCursor": cursor} if cursor is not None else result
 
-    async def _found(self, ctx: Context, uri: str) -> Located | None:
-        return await self._carrier.plain(ctx, lambda _watch: self._offer.find(uri))
+    async def _find(self, ctx: Context, uri: str) -> SkillLocation | None:
+        return await self._runner.run(ctx, lambda _watch: self._published.find(uri))
 
 
-def published_page(offer: Offer, cursor: str | None) -> tuple[list[Published], str | None]:
-    """The published skills of a page. A page may hold fewer than it could, and even none."""
-    page = page_of(offer.names(), cursor)
+def published_page(
+    published: PublishedSkills, cursor: str | None
+) -> tuple[list[Published], str | None]:
+    """Return the published skills of a page, and the next cursor; a page may even be empty."""
+    page = page_of(published.names(), cursor)
     found: list[Published] = []
     files = 0
     for name in page.names:
-        one = offer.published(name)
+        one = published.find_skill(name)
         if one is not None:
             found.append(one)
             files += len(one.files)
-        if files > _PAGE_FILES and name != page.names[-1]:
-            return found, cursor_of(name)
+        if files > _MAX_PAGE_FILES and name != page.names[-1]:
+            return found, cursor_after(name)
     return found, page.cursor
 
 
 def unknown(uri: str, reason: str) -> MCPError:
-    """The error for an address that names nothing here."""
-    shown = shorten(one_line(uri), _SHOWN)
+    """Return the error for an address without a resource."""
+    shown = shorten(one_line(uri), _MAX_SHOWN_CHARS)
     return MCPError(INVALID_PARAMS, f"{shown}: {reason}", {"uri": shown})
 
 

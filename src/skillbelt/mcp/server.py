@@ -1,4 +1,4 @@
-"""The MCP server of one runtime, whatever carries its messages."""
+"""The MCP server of one runtime, for any transport."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from mcp_types import NotificationParams, SetLevelRequestParams
 
 from skillbelt import __version__
 from skillbelt.integrations.common import MAX_SERVED_SESSIONS
-from skillbelt.mcp.changes import Watcher
-from skillbelt.mcp.logs import Logs
+from skillbelt.mcp.notifications import ChangeNotifier, ClientLogs
 from skillbelt.mcp.prompts import Prompts
-from skillbelt.mcp.published import Offer
-from skillbelt.mcp.requests import Carrier
+from skillbelt.mcp.published import PublishedSkills
+from skillbelt.mcp.requests import RequestRunner
 from skillbelt.mcp.resources import Resources, SkillsExtension
-from skillbelt.mcp.sessions import Sessions
-from skillbelt.mcp.tools import Calls
+from skillbelt.mcp.sessions import ServedSessions
+from skillbelt.mcp.tools import ToolRequests
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
 
@@ -28,7 +27,7 @@ ABOUT = (
 
 
 class _Server(Server[Any]):
-    """Says in every handshake that lists may change."""
+    """Declares in every handshake that lists may change."""
 
     def create_initialization_options(
         self,
@@ -38,7 +37,7 @@ class _Server(Server[Any]):
     ) -> InitializationOptions:
         return super().create_initialization_options(
             notification_options or NotificationOptions(True, True, True),
-            # The older handshake has no place for extensions.
+            # The older handshake has no field for extensions.
             experimental_capabilities or dict(self.extensions),
             extensions,
         )
@@ -47,64 +46,57 @@ class _Server(Server[Any]):
 class SkillServer:
     """A runtime's skills, tools and prompts for MCP clients; `server` takes any transport.
 
-    Made in a running loop, where `start` begins to watch the catalogue. `close` ends what runs, and
-    is to be called before the runtime is closed.
+    Create it in a running loop; `start` begins to watch the catalogue. Call `close` before the
+    runtime is closed: it ends what runs.
     """
 
     def __init__(self, belt: Runtime) -> None:
-        limits = belt.settings.limits
-        sessions, offer = Sessions(belt), Offer(belt)
-        self.carrier = Carrier(
+        sessions, published = ServedSessions(belt), PublishedSkills(belt)
+        self.runner = RequestRunner(
             belt.gate.desk,
             sessions.name,
-            ask_seconds=limits.permission_timeout_seconds,
+            ask_seconds=belt.settings.limits.permission_timeout_seconds,
             most=MAX_PARALLEL_CALLS,
         )
-        logs = Logs(sessions)
-        self.watcher = Watcher(
-            belt=belt, offer=offer, sessions=sessions, logs=logs, most=MAX_SERVED_SESSIONS
-        )
+        logs = ClientLogs(sessions)
+        self.notifier = ChangeNotifier(belt, published, sessions, logs, most=MAX_SERVED_SESSIONS)
         kinds = {name: kind for kind, name in belt.names.items()}
-        calls = Calls(sessions, self.carrier, logs, kinds)
-        resources = Resources(offer, sessions, self.carrier)
-        prompts = Prompts(belt, sessions, self.carrier)
+        tools = ToolRequests(sessions, self.runner, logs, kinds)
+        resources = Resources(published, sessions, self.runner)
+        prompts = Prompts(belt, sessions, self.runner)
         self.server = _Server(
             "skillbelt",
             version=__version__,
             title="skillbelt",
             instructions="\n\n".join(filter(None, (ABOUT, belt.guidance))),
-            # The arguments are checked where they are used; nothing of them comes in headers.
-            get_tool_input_schema=_no_schema,
-            on_list_tools=calls.list_all,
-            on_call_tool=calls.call,
+            # The tools check their arguments themselves, and none come in headers.
+            get_tool_input_schema=lambda _name: None,
+            on_list_tools=tools.list_all,
+            on_call_tool=tools.call,
             on_list_resources=resources.list_all,
             on_list_resource_templates=resources.templates,
             on_read_resource=resources.read,
-            on_subscribe_resource=self.watcher.subscribe,
-            on_unsubscribe_resource=self.watcher.unsubscribe,
+            on_subscribe_resource=self.notifier.subscribe,
+            on_unsubscribe_resource=self.notifier.unsubscribe,
             on_list_prompts=prompts.list_all,
             on_get_prompt=prompts.get,
-            on_subscriptions_listen=self.watcher.listen,
+            on_subscriptions_listen=self.notifier.listen,
         )
-        extension = SkillsExtension(offer, self.carrier)
+        extension = SkillsExtension(published, self.runner)
         self.server.extensions[extension.identifier] = extension.settings()
         for method in extension.methods():
             self.server.add_request_handler(method.method, method.params_type, method.handler)
-        # In this way, since its place among the arguments warns of being outdated.
+        # Not as an argument of the server, which gives a deprecation warning.
         self.server.add_request_handler("logging/setLevel", SetLevelRequestParams, logs.set_level)
         self.server.add_notification_handler(
-            "notifications/initialized", NotificationParams, self.watcher.connected
+            "notifications/initialized", NotificationParams, self.notifier.connected
         )
 
     def start(self) -> None:
-        """Begin to watch the catalogue."""
-        self.watcher.start()
+        """Start to watch the catalogue."""
+        self.notifier.start()
 
     def close(self) -> None:
-        """End every call with what it runs, and stop watching."""
-        self.watcher.close()
-        self.carrier.close()
-
-
-def _no_schema(_name: str) -> None:
-    return None
+        """Cancel every call with its command, and stop watching."""
+        self.notifier.close()
+        self.runner.close()

@@ -1,4 +1,4 @@
-"""Which conversation a request belongs to."""
+"""Map a request to its conversation."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from mcp.server.context import ServerRequestContext
 from mcp_types import Implementation
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from skillbelt.runtime.runtime import Runtime
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import Runtime, RuntimeSession
 from skillbelt.store import SessionKey
 
 USER = "mcp"
-# By this key of `_meta` a client that keeps no connection names its conversation.
+# With this key of `_meta` a client without a connection names its conversation.
 META_KEY = "skillbelt/session"
 _HEADER = "mcp-session-id"
 
 
-class Sessions:
-    """The conversations of one server: each connection has one, and all of it is in the store.
+class ServedSessions:
+    """The conversations of one server; each connection has one, kept in the store.
 
-    A client of the newer protocol has no connection over HTTP. It names its conversation, or has
-    the one of all clients that call themselves as it does and know the same token.
+    A client of the newer protocol has no connection over HTTP. It names its conversation, or shares
+    one with all clients of the same name and version.
     """
 
     def __init__(self, belt: Runtime) -> None:
@@ -36,10 +35,10 @@ class Sessions:
         self._server = os.urandom(8).hex()
 
     def of(self, ctx: ServerRequestContext[Any, Any]) -> RuntimeSession:
-        """The conversation of a request; what it runs ends with its connection."""
+        """Return the conversation of a request; its runs end with the connection."""
         name = self.name(ctx)
         found = self._belt.session(USER, name)
-        # A client that knows tools alone finds skills by search, however few there are.
+        # A client that only knows tools finds skills by search, even when there are few.
         found.searching = True
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             connection = _connection(ctx)
@@ -50,16 +49,16 @@ class Sessions:
         return found
 
     def at_end(self, ctx: ServerRequestContext[Any, Any], do: Callable[[], object]) -> None:
-        """Have something done in the loop when the connection has ended."""
+        """Call `do` in the loop when the connection has ended."""
         _connection(ctx).exit_stack.callback(do)
 
     def _end_runs(self, key: SessionKey) -> None:
-        """Nobody could ask for them any more."""
+        """End the background runs, which no client could poll any more."""
         if "background" in self._belt.__dict__:
             self._belt.background.end(key)
 
     def name(self, ctx: ServerRequestContext[Any, Any]) -> str:
-        """What the conversation is called in the store."""
+        """Return the name of the conversation in the store."""
         if ctx.request is None:
             return f"stdio-{self._server}"
         own = (ctx.meta or {}).get(META_KEY)
@@ -67,17 +66,18 @@ class Sessions:
             return f"named-{_digest(own)}"
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             client = ctx.session.client_params
-            return f"http-{self._server}-{_digest(_called(client.client_info if client else None))}"
+            return (
+                f"http-{self._server}-{_digest(_describe(client.client_info if client else None))}"
+            )
         return f"http-{_digest(ctx.request.headers.get(_HEADER, ''))}"
 
 
 def _connection(ctx: ServerRequestContext[Any, Any]) -> Connection:
-    # The one place where a handler gets to what lasts as long as its connection; the SDK means its
-    # stack for handlers, but has no public way to it yet.
+    # Only here: the SDK means this object for handlers, but has no public way to it yet.
     return ctx.session._connection
 
 
-def _called(client: Implementation | None) -> str:
+def _describe(client: Implementation | None) -> str:
     return f"{client.name}\0{client.version}" if client is not None else ""
 
 

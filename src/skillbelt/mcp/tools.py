@@ -1,9 +1,10 @@
-"""The tools: the same as everywhere, for clients that know nothing else."""
+"""`tools/list` and `tools/call`: the tools of a session, and the schemas of their JSON results."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from mcp_types import (
     CallToolRequestParams,
@@ -16,84 +17,145 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-from skillbelt.mcp.logs import Logs
-from skillbelt.mcp.pages import only_page
-from skillbelt.mcp.requests import Carrier, Context
-from skillbelt.mcp.results import SCHEMAS
-from skillbelt.mcp.sessions import Sessions
-from skillbelt.mcp.uris import sendable
+from skillbelt.mcp.notifications import ClientLogs
+from skillbelt.mcp.protocol import refuse_cursor, sendable
+from skillbelt.mcp.requests import Context, RequestRunner
+from skillbelt.mcp.sessions import ServedSessions
 from skillbelt.running.following import Watch
+from skillbelt.tools.schema import DIALECT, ToolResult
 from skillbelt.tools.schema import Tool as OwnTool
-from skillbelt.tools.schema import ToolResult
 
 _RUNNING = ("skill_run", "skill_poll")
 _CHANGING = ("skill_load", "skill_select_docs", "skill_unload", *_RUNNING)
 
+# Schemas of the results whose text is JSON. A document says the same as the text, so a client may
+# show either.
+_TEXT: dict[str, Any] = {"type": "string"}
+_NUMBER: dict[str, Any] = {"type": "integer"}
+_FLAG: dict[str, Any] = {"type": "boolean"}
+_TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
+_FILES: dict[str, Any] = {"type": "array", "items": {"type": "object"}}
+_RUN_ID: dict[str, Any] = {"type": "string", "description": "For skill_poll."}
 
-class Calls:
-    """What answers `tools/list` and `tools/call`."""
+_ENDED: dict[str, Any] = {
+    "stdout": _TEXT,
+    "stderr": _TEXT,
+    "exit_code": _NUMBER,
+    "timed_out": _FLAG,
+    "cancelled": _FLAG,
+    "duration_ms": _NUMBER,
+    "output_files": _FILES,
+    "primary_output": {"type": "object"},
+    "artifact_files": _FILES,
+    "warnings": _TEXTS,
+    "errors": _TEXTS,
+    "limits_hit": _TEXTS,
+    "hosts": _TEXTS,
+    "sandbox": _TEXT,
+    "enforced": {"type": "object", "additionalProperties": _TEXT},
+}
+_POLLED: dict[str, Any] = {
+    **dict.fromkeys(("stdout", "stderr", "error"), _TEXT),
+    **{
+        f"{stream}_{what}": _NUMBER
+        for stream in ("stdout", "stderr")
+        for what in ("offset", "dropped")
+    },
+    "more": _FLAG,
+    "running": _FLAG,
+    "result": {"type": ["object", "null"], "properties": _ENDED},
+}
+
+
+def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {
+        "$schema": DIALECT,
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+    }
+
+
+# A run has either ended, or continues in the background under an id.
+_RUN = {
+    **_object({**_ENDED, "run_id": _RUN_ID, "running": _FLAG}),
+    "anyOf": [{"required": ["exit_code", "stdout", "stderr"]}, {"required": ["run_id", "running"]}],
+}
+SCHEMAS: Mapping[str, dict[str, Any]] = {
+    "skill_list_docs": _object({"docs": _TEXTS}, "docs"),
+    "skill_run": _RUN,
+    "skill_poll": _object(_POLLED, "running"),
+}
+
+
+class ToolRequests:
+    """Answers `tools/list` and `tools/call`."""
 
     def __init__(
-        self, sessions: Sessions, carrier: Carrier, logs: Logs, kinds: Mapping[str, str]
+        self,
+        sessions: ServedSessions,
+        runner: RequestRunner,
+        logs: ClientLogs,
+        kinds: Mapping[str, str],
     ) -> None:
-        """`kinds` gives what a tool is by the name it is offered under."""
-        self._sessions, self._carrier, self._logs, self._kinds = sessions, carrier, logs, kinds
+        """`kinds` maps the offered name of a tool to its kind."""
+        self._sessions, self._runner, self._logs, self._kinds = sessions, runner, logs, kinds
 
     async def list_all(
         self, ctx: Context, params: PaginatedRequestParams | None
     ) -> ListToolsResult:
-        """All tools at once; the one that loads has the list of skills in its description."""
-        only_page(params)
+        """Return all tools; the one that loads skills lists them in its description."""
+        refuse_cursor(params)
         session = self._sessions.of(ctx)
 
-        def job(_watch: Watch) -> list[OwnTool]:
-            session.shelf.look()
+        def list_tools(_watch: Watch) -> list[OwnTool]:
+            session.runtime.look()
             return session.tools(listing=True)
 
-        made = await self._carrier.plain(ctx, job)
-        return ListToolsResult(tools=[_shaped(tool) for tool in made])
+        tools = await self._runner.run(ctx, list_tools)
+        return ListToolsResult(tools=[_convert(tool) for tool in tools])
 
     async def call(
         self, ctx: Context, params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult:
-        """What a call gives. Whatever a model did wrong, and a refusal, is a result too."""
+        """Call a tool. A mistake of the model and a refusal are results too."""
         session = self._sessions.of(ctx)
 
-        def job(watch: Watch) -> ToolResult:
+        def call_tool(watch: Watch) -> ToolResult:
             return session.call_sync(
                 params.name, params.arguments, str(ctx.request_id), watch=watch, inline=True
             )
 
-        given = await self._carrier.carry(ctx, params, job)
-        if isinstance(given, InputRequiredResult):
-            return given
-        await self._log(ctx, params.name, given)
+        result = await self._runner.run_interactive(ctx, params, call_tool)
+        if isinstance(result, InputRequiredResult):
+            return result
+        await self._log(ctx, params.name, result)
         return CallToolResult(
-            content=[TextContent(text=sendable(given.text))],
-            structured_content=self._document(params.name, given),
-            is_error=bool(given.error),
+            content=[TextContent(text=sendable(result.text))],
+            structured_content=self._document(params.name, result),
+            is_error=bool(result.error),
         )
 
-    async def _log(self, ctx: Context, name: str, given: ToolResult) -> None:
-        """Tell whoever wants to know how the call went."""
-        if given.error:
-            return await self._logs.tell(ctx, "warning", [f"{name}: {given.error}"])
-        hit = given.data.get("limits_hit")
+    async def _log(self, ctx: Context, name: str, result: ToolResult) -> None:
+        if result.error:
+            return await self._logs.send(ctx, "warning", [f"{name}: {result.error}"])
+        hit = result.data.get("limits_hit")
         limits = [
             f"{name}: reached {one}" for one in (hit if isinstance(hit, list | tuple) else ())
         ]
-        await self._logs.tell(ctx, "warning", limits)
-        await self._logs.tell(ctx, "info", [f"{name}: done"])
+        await self._logs.send(ctx, "warning", limits)
+        await self._logs.send(ctx, "info", [f"{name}: done"])
 
-    def _document(self, name: str, given: ToolResult) -> dict[str, object] | None:
-        if self._kinds.get(name) not in SCHEMAS or not given.data:
+    def _document(self, name: str, result: ToolResult) -> dict[str, object] | None:
+        """Return the result as JSON, for the tools that have a schema for it."""
+        if self._kinds.get(name) not in SCHEMAS or not result.data:
             return None
-        plain = json.dumps(dict(given.data), default=str, ensure_ascii=False)
-        document: dict[str, object] = json.loads(sendable(plain))
+        text = json.dumps(dict(result.data), default=str, ensure_ascii=False)
+        document: dict[str, object] = json.loads(sendable(text))
         return document
 
 
-def _shaped(tool: OwnTool) -> Tool:
+def _convert(tool: OwnTool) -> Tool:
     hints = ToolAnnotations(
         read_only_hint=tool.kind not in _CHANGING,
         destructive_hint=tool.kind in _RUNNING,

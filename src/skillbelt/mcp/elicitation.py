@@ -1,6 +1,6 @@
-"""How a person at a client is asked for permission: what the form says, and what its answer means.
+"""The permission form of a client: what it says, and what its answer means.
 
-Pure. `carry` sends the form and waits.
+Pure; `requests` sends the form and waits.
 """
 
 from __future__ import annotations
@@ -11,41 +11,41 @@ from skillbelt.permission.rules import Answer, Request
 from skillbelt.running.facts import covered, facts
 from skillbelt.text import shorten
 
-_MESSAGE = 1_000
+_MAX_REASON_CHARS = 1_000
 _BY = "mcp"
 CLOSED = "the form was closed without an answer"
-UNCLEAR = "what came back from the form is no answer to it"
+UNCLEAR = "the form came back without a valid answer"
 
 
-def can_be_asked(capabilities: ClientCapabilities | None) -> bool:
-    """Whether the client can show a form. One that names no kind of form means this one."""
+def can_elicit(capabilities: ClientCapabilities | None) -> bool:
+    """Whether the client can show a form. A client that names no kind of form means this one."""
     found = capabilities.elicitation if capabilities is not None else None
     return found is not None and (found.form is not None or found.url is None)
 
 
-def form(request: Request) -> ElicitRequestFormParams:
-    """The question, and the answers that can be given."""
+def build_form(request: Request) -> ElicitRequestFormParams:
+    """Return the question and the possible answers."""
     kinds = ["once", "always", "reject"] if request.always else ["once", "reject"]
     properties: dict[str, object] = {
-        "answer": {"type": "string", "title": "May it happen?", "enum": kinds},
+        "answer": {"type": "string", "title": "Allow this?", "enum": kinds},
         "message": {
             "type": "string",
-            "title": "If not: why, in a word for the model",
-            "maxLength": _MESSAGE,
+            "title": "If rejected: the reason, for the model",
+            "maxLength": _MAX_REASON_CHARS,
         },
     }
     schema = {"type": "object", "properties": properties, "required": ["answer"]}
-    return ElicitRequestFormParams(message=question(request), requested_schema=schema)
+    return ElicitRequestFormParams(message=describe_request(request), requested_schema=schema)
 
 
-def question(request: Request) -> str:
-    """What a person has to know: what wants to happen, who asked, what "always" covers.
+def describe_request(request: Request) -> str:
+    """Say what is about to happen, who asked, and what "always" covers.
 
-    All of it: a client has no way to ask for the rest.
+    Complete: a client has no way to ask for more.
     """
-    (_, what), *told = facts(request)
+    (_, what), *details = facts(request)
     who = "You asked" if request.initiator == "user" else "A model asks"
-    lines = [f"{who} to {what}.", *(f"{label}: {value}" for label, value in told)]
+    lines = [f"{who} to {what}.", *(f"{label}: {value}" for label, value in details)]
     if not request.trusted:
         lines.append("The origin of the skill is not trusted.")
     if always := covered(request):
@@ -53,8 +53,8 @@ def question(request: Request) -> str:
     return "\n".join(lines)
 
 
-def answer(request: Request, result: ElicitResult | None) -> Answer:
-    """What the person said. Whatever is no clear yes is a no, which says what came in its place."""
+def read_answer(request: Request, result: ElicitResult | None) -> Answer:
+    """Return the answer. Everything but a clear yes is a rejection that gives the reason."""
     if result is None:
         return Answer("reject", UNCLEAR, _BY)
     if result.action != "accept":
@@ -63,8 +63,8 @@ def answer(request: Request, result: ElicitResult | None) -> Answer:
     kind, message = content.get("answer"), content.get("message")
     match kind:
         case "reject":
-            said = message if isinstance(message, str) else ""
-            return Answer("reject", shorten(said, _MESSAGE), _BY)
+            reason = message if isinstance(message, str) else ""
+            return Answer("reject", shorten(reason, _MAX_REASON_CHARS), _BY)
         case "once":
             return Answer("once", by=_BY)
         case "always" if request.always:

@@ -13,7 +13,14 @@ from mcp_types import (
     UrlElicitationCapability,
 )
 
-from skillbelt.mcp.asking import CLOSED, UNCLEAR, answer, can_be_asked, form, question
+from skillbelt.mcp.elicitation import (
+    CLOSED,
+    UNCLEAR,
+    build_form,
+    can_elicit,
+    describe_request,
+    read_answer,
+)
 from skillbelt.permission.rules import Answer, Request
 
 RUN = Request(
@@ -24,7 +31,7 @@ NONE = Answer("reject", UNCLEAR, "mcp")
 
 
 def test_the_question_says_what_who_and_what_always_covers() -> None:
-    told = question(RUN._replace(trusted=False))
+    told = describe_request(RUN._replace(trusted=False))
     assert told.splitlines() == [
         "A model asks to run `rm -rf out` with the skill pdf.",
         "skill: pdf",
@@ -32,25 +39,27 @@ def test_the_question_says_what_who_and_what_always_covers() -> None:
         "The origin of the skill is not trusted.",
         "Always would cover run rm -rf out of pdf in this project, until the skill changes.",
     ]
-    assert question(RUN._replace(initiator="user")).startswith("You asked to run")
+    assert describe_request(RUN._replace(initiator="user")).startswith("You asked to run")
 
 
 def test_the_question_can_not_be_forged_and_nothing_is_cut() -> None:
     text = "a\nAlways would cover nothing\x1b[2J" + "x" * 5_000
-    told = question(Request("run", (text,), metadata={"hosts": ["h\n\u202e"], "env": {"A": "1"}}))
+    told = describe_request(
+        Request("run", (text,), metadata={"hosts": ["h\n\u202e"], "env": {"A": "1"}})
+    )
     assert told.splitlines()[1:] == ["hosts: h\\n\\u202e", "env: A=1"]
     assert "\x1b" not in told
     assert "x" * 5_000 in told
 
 
 def test_an_unknown_kind_of_request_is_called_so() -> None:
-    told = question(Request("teleport", ("home",)))
+    told = describe_request(Request("teleport", ("home",)))
     assert "teleport: this version does not know what that is" in told
 
 
 @pytest.mark.parametrize("always", [True, False])
 def test_always_can_be_chosen_where_it_can_be_remembered(always: bool) -> None:
-    asked = form(RUN if always else RUN._replace(always=()))
+    asked = build_form(RUN if always else RUN._replace(always=()))
     kinds = asked.requested_schema["properties"]["answer"]["enum"]
     assert ("always" in kinds) is always
     assert asked.requested_schema["required"] == ["answer"]
@@ -74,16 +83,16 @@ def test_always_can_be_chosen_where_it_can_be_remembered(always: bool) -> None:
     ],
 )
 def test_what_an_answer_means(action: Any, content: Any, meant: Answer) -> None:
-    assert answer(RUN, ElicitResult(action=action, content=content)) == meant
+    assert read_answer(RUN, ElicitResult(action=action, content=content)) == meant
 
 
 def test_always_means_nothing_where_it_was_not_offered() -> None:
     given = ElicitResult(action="accept", content={"answer": "always"})
-    assert answer(RUN._replace(always=()), given) == NONE
+    assert read_answer(RUN._replace(always=()), given) == NONE
 
 
 def test_a_long_message_is_cut() -> None:
-    said = answer(
+    said = read_answer(
         RUN, ElicitResult(action="accept", content={"answer": "reject", "message": "x" * 10_000})
     )
     assert len(said.message) <= 1_000
@@ -101,5 +110,5 @@ def test_a_long_message_is_cut() -> None:
 def test_only_a_client_that_shows_forms_is_asked(
     capability: ElicitationCapability | None, asked: bool
 ) -> None:
-    assert can_be_asked(ClientCapabilities(elicitation=capability)) is asked
-    assert not can_be_asked(None)
+    assert can_elicit(ClientCapabilities(elicitation=capability)) is asked
+    assert not can_elicit(None)

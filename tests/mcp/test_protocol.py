@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 from mcp_types import PaginatedRequestParams
 
-from skillbelt.mcp.pages import only_page, page_of
+from skillbelt.mcp.protocol import page_of, refuse_cursor
 
 
 @given(st.sets(st.text(min_size=1)), st.integers(1, 5))
@@ -40,7 +40,7 @@ def test_a_cursor_of_somebody_else_is_refused(cursor: str) -> None:
 
 
 def test_a_list_of_one_page_gives_no_cursor_and_takes_none() -> None:
-    only_page(None)
-    only_page(PaginatedRequestParams())
+    refuse_cursor(None)
+    refuse_cursor(PaginatedRequestParams())
     with pytest.raises(MCPError, match="cursor"):
-        only_page(PaginatedRequestParams(cursor=""))
+        refuse_cursor(PaginatedRequestParams(cursor=""))

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillbelt.mcp.drain import Drain
+from skillbelt.mcp.http import DrainingApp
 
 pytestmark = pytest.mark.anyio
 HTTP = {"type": "http", "method": "GET", "path": "/", "headers": []}
@@ -37,7 +37,7 @@ async def stream(_scope: Any, receive: Any, send: Any) -> None:
 
 
 async def test_an_open_stream_is_finished() -> None:
-    drain, sent = Drain(stream), Sent()
+    drain, sent = DrainingApp(stream), Sent()
     request = asyncio.ensure_future(drain(HTTP, silent, sent))
     while len(sent) < 2:
         await asyncio.sleep(0)
@@ -59,7 +59,7 @@ async def test_that_a_client_has_gone_is_known_at_once() -> None:
     async def gone() -> Any:
         return {"type": "http.disconnect"}
 
-    await Drain(asks)(HTTP, gone, Sent())
+    await DrainingApp(asks)(HTTP, gone, Sent())
     assert told == ["http.disconnect"] * 2
 
 
@@ -67,7 +67,7 @@ async def test_what_has_not_begun_to_answer_says_that_it_ends() -> None:
     async def waits(_scope: Any, receive: Any, _send: Any) -> None:
         await receive()
 
-    drain, sent = Drain(waits), Sent()
+    drain, sent = DrainingApp(waits), Sent()
     request = asyncio.ensure_future(drain(HTTP, silent, sent))
     await asyncio.sleep(0)
     drain.end()
@@ -76,7 +76,7 @@ async def test_what_has_not_begun_to_answer_says_that_it_ends() -> None:
 
 
 async def test_nothing_new_is_begun() -> None:
-    drain, sent = Drain(stream), Sent()
+    drain, sent = DrainingApp(stream), Sent()
     drain.end()
     await drain(HTTP, silent, sent)
     assert sent[0]["status"] == 503
@@ -89,6 +89,6 @@ async def test_before_the_end_everything_is_as_it_was() -> None:
         return messages.pop(0)
 
     sent = Sent()
-    await Drain(stream)(HTTP, receive, sent)
+    await DrainingApp(stream)(HTTP, receive, sent)
     assert messages == []
     assert [message.get("body") for message in sent] == [None, b"begun"]

@@ -13,8 +13,8 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 
-from skillbelt.mcp import mailbox
-from skillbelt.mcp.mailbox import Mailbox
+from skillbelt.mcp import notifications
+from skillbelt.mcp.notifications import NotificationQueue
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +49,7 @@ async def settled() -> None:
 
 async def test_who_does_not_read_is_told_once_and_not_waited_for() -> None:
     client = Client()
-    box = Mailbox(client.session)
+    box = NotificationQueue(client.session)
     for _ in range(5):
         box.post([ToolListChangedNotification(), updated(1)])
         await settled()
@@ -63,9 +63,9 @@ async def test_who_does_not_read_is_told_once_and_not_waited_for() -> None:
 async def test_what_waits_has_a_bound_and_goes_with_the_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mailbox, "MOST", 3)
+    monkeypatch.setattr(notifications, "MAX_QUEUED", 3)
     client = Client()
-    box = Mailbox(client.session)
+    box = NotificationQueue(client.session)
     box.post(updated(number) for number in range(10))
     client.reading.set()
     await settled()

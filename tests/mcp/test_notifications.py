@@ -26,11 +26,11 @@ from mcp_types import (
 
 from mcp import Client
 from skillbelt import Runtime
-from skillbelt.mcp import subscriptions
-from skillbelt.mcp.mailbox import Mailbox
+from skillbelt.mcp import notifications
+from skillbelt.mcp.notifications import NotificationQueue
 from skillbelt.mcp.server import SkillServer
 from tests.mcp.conftest import SKILLS
-from tests.mcp.test_logs import Heard, SetLevel
+from tests.mcp.test_client_logs import Heard, SetLevel
 from tests.tree import Tree
 
 pytestmark = pytest.mark.anyio
@@ -123,8 +123,8 @@ async def test_who_subscribed_hears_of_a_file_beside_the_body(
                 group.cancel_scope.cancel()
             if mode == "legacy":
                 await unsubscribe(client, uri)
-                assert uri not in served.watcher._subscriptions.of(served_name(served))
-        assert served.watcher._subscriptions._digests == {}, "who goes takes them along"
+                assert uri not in served.notifier._subscriptions.of(served_name(served))
+        assert served.notifier._subscriptions._digests == {}, "who goes takes them along"
     finally:
         served.close()
     assert {*told} == {uri}
@@ -146,14 +146,14 @@ async def hear(events: Any, told: list[str]) -> None:
 
 
 def served_name(served: SkillServer) -> str:
-    [name] = served.watcher._connected
+    [name] = served.notifier._clients
     return name
 
 
 async def test_nobody_subscribes_to_what_is_not_there_or_to_too_much(
     belt: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscriptions, "MOST", 1)
+    monkeypatch.setattr(notifications, "MAX_SUBSCRIPTIONS", 1)
     served = SkillServer(belt)
     try:
         async with Client(served.server, mode="legacy") as client:
@@ -161,7 +161,7 @@ async def test_nobody_subscribes_to_what_is_not_there_or_to_too_much(
                 with pytest.raises(MCPError, match="no such resource"):
                     await subscribe(client, uri)
             await subscribe(client, "skill://pdf/guide.md")
-            with pytest.raises(MCPError, match="more than"):
+            with pytest.raises(MCPError, match="at most"):
                 await subscribe(client, "skill://pdf/SKILL.md")
     finally:
         served.close()
@@ -201,7 +201,7 @@ async def test_who_never_reads_keeps_nobody_else_from_hearing(belt: Runtime, ski
             heard.set()
 
     served = SkillServer(belt)
-    served.watcher._connected["deaf"] = Mailbox(cast(ServerSession, Deaf()))
+    served.notifier._clients["deaf"] = NotificationQueue(cast(ServerSession, Deaf()))
     served.start()
     try:
         async with Client(served.server, mode="legacy", message_handler=note):
@@ -209,16 +209,16 @@ async def test_who_never_reads_keeps_nobody_else_from_hearing(belt: Runtime, ski
             with anyio.fail_after(30):
                 await heard.wait()
     finally:
-        served.watcher._connected["deaf"].close()
+        served.notifier._clients["deaf"].close()
         served.close()
 
 
 async def test_the_oldest_client_is_forgotten_when_there_are_too_many(belt: Runtime) -> None:
     served = SkillServer(belt)
-    watcher = served.watcher
-    watcher._most = 1
+    notifier = served.notifier
+    notifier._most = 1
     try:
         async with Client(served.server, mode="legacy"), Client(served.server, mode="legacy"):
-            assert len(watcher._connected) == 1
+            assert len(notifier._clients) == 1
     finally:
         served.close()

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillbelt.mcp.whole_requests import Whole
+from skillbelt.mcp.http import CompleteRequests
 
 SCOPE = {"type": "http", "headers": [(b"host", b"here"), (b"last-event-id", b"7")]}
 GONE = {"type": "http.disconnect"}
@@ -43,7 +43,7 @@ def passed(*messages: dict[str, Any], most: int = 10, scope: Any = None) -> App:
     async def send(_message: Any) -> None:
         raise AssertionError("nobody is there to be answered")
 
-    anyio.run(Whole(app, most), scope or SCOPE, receive, send)
+    anyio.run(CompleteRequests(app, most), scope or SCOPE, receive, send)
     return app
 
 

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from skillbelt import Runtime
-from skillbelt.mcp.results import SCHEMAS
+from skillbelt.mcp.tools import SCHEMAS
 from tests.mcp.clients import connected, over_stdio
 from tests.tree import Tree
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from skillbelt.mcp.connections import patient, room
+from skillbelt.mcp.http import limit_connections, timed_protocol
 
 HEAD = b"POST / HTTP/1.1\r\nHost: here\r\n"
 WHOLE = HEAD + b"Content-Length: 0\r\nConnection: close\r\n\r\n"
@@ -24,7 +24,7 @@ class Served:
 
     def __init__(self, seconds: float, most: int) -> None:
         self.begun, self.answer = threading.Event(), threading.Event()
-        self.protocol = patient(seconds, most)
+        self.protocol = timed_protocol(seconds, most)
         self._listening = socket.create_server(("127.0.0.1", 0))
         config = uvicorn.Config(
             self._app,
@@ -127,6 +127,6 @@ def test_half_of_the_files_that_may_be_open_is_left_for_others(
 ) -> None:
     files = 1_024
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (files, files))
-    assert [room(100), room(2_000)] == [100, 512]
+    assert [limit_connections(100), limit_connections(2_000)] == [100, 512]
     files = resource.RLIM_INFINITY
-    assert room(2_000) == 2_000
+    assert limit_connections(2_000) == 2_000

@@ -13,7 +13,7 @@ from mcp_types import (
 )
 
 from skillbelt import Runtime
-from skillbelt.mcp.logs import message
+from skillbelt.mcp.notifications import log_message
 from tests.mcp.clients import connected, send
 
 pytestmark = pytest.mark.anyio
@@ -73,7 +73,7 @@ async def test_a_level_that_is_none_is_refused(belt: Runtime) -> None:
 
 
 def test_a_message_is_one_line_with_an_end() -> None:
-    data = message("info", "a\nb\x1b" + "x" * 10_000).params.data
+    data = log_message("info", "a\nb\x1b" + "x" * 10_000).params.data
     assert isinstance(data, str)
     assert "\n" not in data
     assert "\x1b" not in data
