@@ -55,6 +55,7 @@ def measured(count: int, turns: int = TURNS, rescanned: int = RESCANNED_TURNS) -
 
 def _session(root: str, folder: str, rescan_seconds: float) -> RuntimeSession:
     catalogs.MAX_SCAN_SHARE = 1e9  # so that a turn that should scan does
+    catalogs.MAX_SCAN_SHARE = 1e9  # so that a turn that should scan does
     runtime = Runtime(
         folder,
         paths=[root],

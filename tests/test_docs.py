@@ -373,7 +373,8 @@ def test_a_fixed_bound_is_what_the_page_says() -> None:
     code = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
     assert len(rows) > 50
     for name, value in rows:
-        constant = {"head_bytes": "FIRST_READ_BYTES"}.get(name, name.upper())
+        names = {"head_bytes": "FIRST_READ_BYTES", "max_entry_depth": "MAX_PATH_PARTS"}
+        constant = names.get(name, name.upper())
         found = re.findall(rf"^{constant} = ([\d_.* ]+)$", code, re.MULTILINE)
         assert found, name
         assert {eval(one) for one in found} == {float(value)}, name

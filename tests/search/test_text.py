@@ -43,10 +43,10 @@ def test_links_out_of_the_folder_are_not_followed(tree: Tree) -> None:
     assert "outside" not in files
 
 
-def test_a_pipe_where_a_script_should_be_is_not_waited_for(tree: Tree) -> None:
+def test_a_pipe_where_a_script_should_be_is_not_a_file_of_the_skill(tree: Tree) -> None:
     folder = tree.skill("s/pdf")
     os.mkfifo(folder / "run.py")
-    assert "run" in parts_of(Skill.from_folder(folder), LIMITS).files
+    assert parts_of(Skill.from_folder(folder), LIMITS).files == ""
 
 
 def test_a_file_that_is_gone_has_no_text(tree: Tree) -> None:

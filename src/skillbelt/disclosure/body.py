@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from skillbelt.disclosure.excerpt import Strategy, cut_body, head, key_area, line_count, pages
 from skillbelt.disclosure.overflow import Storage
-from skillbelt.discovery.reading import nameable, read_file, too_large, walk
+from skillbelt.discovery.reading import nameable, read_file, walk
 from skillbelt.errors import (
     FileTooLarge,
     FileTypeRefused,
@@ -23,7 +23,7 @@ from skillbelt.errors import (
     SectionNotFound,
 )
 from skillbelt.files.contain import check_relative
-from skillbelt.files.manifest import kind_of
+from skillbelt.files.manifest import kind_of, too_large
 from skillbelt.format.arguments import appended, substitute
 from skillbelt.format.fields import to_frontmatter
 from skillbelt.format.frontmatter import (
@@ -275,13 +275,13 @@ def _decoded(data: bytes, path: str) -> str:
 def list_docs(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
     """Every .md and .txt file of the skill but the SKILL.md, sorted; each can be loaded by it."""
     own = os.path.basename(skill.location)
-    found = (path for path in walk(skill, limits) if path.lower().endswith(DOCUMENT_ENDINGS))
+    found = (path for path in walk(skill) if path.lower().endswith(DOCUMENT_ENDINGS))
     return sorted(path for path in found if path != own and os.path.basename(path) != SKILL_FILE)
 
 
 def sample_files(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
     """Some files of the skill with their places, hidden ones too, none that names a SKILL.md."""
-    found = (path for path in walk(skill, limits) if SKILL_FILE not in path)
+    found = (path for path in walk(skill) if SKILL_FILE not in path)
     return [f"{place_of(skill)}/{path}" for path in islice(found, MAX_SAMPLED_FILES)]
 
 

@@ -6,10 +6,11 @@ The parser is imported when a file is read: with a warm index, none is.
 import errno
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.errors import PathEscape, SkillNotFound
+from skillbelt.files.manifest import LocalFiles, SkillFiles, TextFiles
 from skillbelt.text import one_line, shorten
 from skillbelt.values import (
     DERIVED,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from skillbelt.format.head import Card
 
 LOCAL = Origin()
+# What makes `Skill.files` for skills whose files are not in a folder. `discovery` adds "mcp".
+FILES_BY_ORIGIN: "dict[str, Callable[[Skill], SkillFiles]]" = {}
 
 
 class Skill(NamedTuple):
@@ -65,6 +68,15 @@ class Skill(NamedTuple):
     def dir(self) -> str:
         """The skill's folder."""
         return os.path.dirname(self.location)
+
+    @property
+    def files(self) -> SkillFiles:
+        """Its files: in its folder, or listed by the MCP server that serves the skill."""
+        if self.origin.kind == "mcp":
+            return FILES_BY_ORIGIN["mcp"](self)
+        if not os.path.isabs(self.location):
+            return TextFiles(self.location, self.source)
+        return LocalFiles(self.dir, self.fence, os.path.basename(self.location))
 
     @property
     def path(self) -> "Path":

@@ -170,7 +170,7 @@ def detect(
         raise RunRefused("script and wasm_module are both given; only one can be executed")
     if script.endswith(".wasm"):
         script, wasm_module = "", script
-    paths = list(walk(skill, limits))
+    paths = list(walk(skill))
     if wasm_module:
         return Target("wasm", _named_module(wasm_module, paths, skill))
     scripts = candidates(paths)

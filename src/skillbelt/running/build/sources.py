@@ -46,7 +46,7 @@ def declared(skill: Skill) -> Declared:
 
 def source_of(skill: Skill, settings: Settings) -> Source:
     """The source of the skill, all of its files read; RunRefused when there is none."""
-    paths = sorted(walk(skill, settings.limits))
+    paths = sorted(walk(skill))
     entry = _entry(skill, declared(skill).source, paths)
     left, files = MAX_STAGED_BYTES, {}
     for path in paths:
