@@ -17,8 +17,9 @@ from skillbelt.format.skill import Skill
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.protocol import SessionKey
 from skillbelt.text import tokens
+from skillbelt.tools.caller import Call
 from skillbelt.tools.definitions import PROFILES
-from skillbelt.tools.schema import Call, ToolResult, build, offered_names, render
+from skillbelt.tools.schema import ToolResult, build, offered_names, render
 
 HOST = (
     "You are a careful assistant in a software project. Say what you did and what you left out. "
@@ -64,7 +65,7 @@ class Belt(NamedTuple):
 
 def read(folder: str) -> Belt:
     """Everything in the folder that a model may see and that can be loaded."""
-    catalog = Catalog(paths=[folder], standard_roots=False)
+    catalog = Catalog(paths=[folder], project_roots=False, user_roots=False)
     skills = visible(catalog.all())
     materials = [material for skill in skills if (material := _material(skill))]
     told = overview(skills, budget_tokens=default_budget(catalog.settings)).text

@@ -72,8 +72,7 @@ if TYPE_CHECKING:
     from skillbelt.permission.waiting import Pending
     from skillbelt.running.call import RunCall, RunResult
     from skillbelt.running.json_call import Execution, ExitStatus
-    from skillbelt.runtime.runtime import Runtime
-    from skillbelt.runtime.session import Command, RuntimeSession
+    from skillbelt.runtime.runtime import Command, Runtime, RuntimeSession
     from skillbelt.search.protocol import Ranked, Ranker, Result
     from skillbelt.settings import Settings, load_settings
     from skillbelt.store import SessionInfo, SessionKey, Store, open_store
@@ -111,12 +110,11 @@ _HOMES = {
     "files.manifest": "build_manifest",
     "settings": "Settings load_settings",
     "format.skill": "Skill",
-    "runtime.session": "Command RuntimeSession",
     "disclosure.overview": "Overview overview",
     "events": "Event NewEvent",
     "disclosure.body": "Loaded Report injection_block list_docs load_resource load_skill_body "
     "sample_files",
-    "runtime.runtime": "Runtime",
+    "runtime.runtime": "Command Runtime RuntimeSession",
     "search.protocol": "Ranked Ranker Result",
     "format.sections": "Section",
     "conversation.state": "LoadedSkill Session",

@@ -7,12 +7,11 @@ import threading
 
 from skillbelt.agent import RunOutput, TextDelta
 from skillbelt.agent.stream import EventStream, start_task, wait_shielded
-from skillbelt.values import Limits
 
 
 def test_events_come_in_their_order_and_end() -> None:
     async def main() -> list[object]:
-        stream = EventStream(Limits())
+        stream = EventStream()
         for text in "abc":
             await stream.send(TextDelta(text))
         stream.end()
@@ -23,7 +22,7 @@ def test_events_come_in_their_order_and_end() -> None:
 
 def test_whoever_tells_waits_for_whoever_listens() -> None:
     async def main() -> int:
-        stream = EventStream(Limits())
+        stream = EventStream()
         told = 0
 
         async def teller() -> None:
@@ -46,7 +45,7 @@ def test_whoever_tells_waits_for_whoever_listens() -> None:
 
 def test_threads_can_tell_too() -> None:
     async def main() -> object:
-        stream = EventStream(Limits())
+        stream = EventStream()
         threading.Thread(target=stream.send_threadsafe, args=(TextDelta("x"),)).start()
         return await asyncio.wait_for(stream.next(), 30)
 
@@ -55,7 +54,7 @@ def test_threads_can_tell_too() -> None:
 
 def test_output_that_nobody_takes_is_bounded() -> None:
     async def main() -> int:
-        stream = EventStream(Limits())
+        stream = EventStream()
         for _ in range(5):
             stream.send_threadsafe(RunOutput("c", "stdout", b"x" * 2**19))
         await asyncio.sleep(0)
@@ -71,7 +70,7 @@ def test_output_that_nobody_takes_is_bounded() -> None:
 
 def test_nobody_is_told_when_the_loop_is_closed() -> None:
     async def main() -> EventStream:
-        return EventStream(Limits())
+        return EventStream()
 
     asyncio.run(main()).send_threadsafe(TextDelta("x"))
 

@@ -142,10 +142,10 @@ def test_a_network_comes_through_its_door(run: Run) -> None:
         run.egress = egress
         made = make_job(run)
         assert (egress.folder, "/run/net", False) in made.mounts
-        assert made.bridge[-1] == "/run/net/door"
+        assert made.bridge[-1] == "/run/net/proxy.sock"
         run.sandbox = NoSandbox()
         there = make_job(run)
-        assert there.bridge[-1] == egress.door
+        assert there.bridge[-1] == egress.socket_path
 
 
 def test_what_the_call_says_is_passed_on(run: Run) -> None:

@@ -42,7 +42,7 @@ class Proxy(Egress):
     def __init__(self, *hosts: str, **options: object) -> None:
         given = {"allow_private": ["127.0.0.1"], "resolver": lookup, **options}
         super().__init__(hosts, **given)  # type: ignore[arg-type]
-        self.port = open_port(self.door)
+        self.port = open_port(self.socket_path)
 
 
 def connect(egress: Proxy) -> socket.socket:

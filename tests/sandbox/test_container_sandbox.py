@@ -265,6 +265,8 @@ def test_named_hosts_are_reached_through_the_proxy_alone(
     sandbox: ContainerSandbox, place: Place, processes: bool
 ) -> None:
     """Attacks 47 and 50: not past it, and not to a socket with a name."""
-    outcome = tried(sandbox, place, processes, lambda at: Mount(at, "/run/net"), "/run/net/door")
+    outcome = tried(
+        sandbox, place, processes, lambda at: Mount(at, "/run/net"), "/run/net/proxy.sock"
+    )
     assert outcome.stdout.data == THROUGH_THE_PROXY_ALONE, outcome
     assert outcome.enforced["network"] == "network namespace, proxy only"

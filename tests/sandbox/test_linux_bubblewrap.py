@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Mount, Outcome, run
 from skillbelt.testing.sandbox_suite import PATH, Place, SandboxConformance
 from skillbelt.values import Capabilities, Limits
+from tests.bounds import bounds
 from tests.sandbox.ordinary import conformance_as_user
 from tests.sandbox.outside import THROUGH_THE_PROXY_ALONE, tried
 
@@ -109,7 +109,7 @@ def test_a_variable_can_not_lead_the_sandbox_itself_astray(place: Place) -> None
         "IFS": "0123456789",
         "gate": "x",
     }
-    job = place.job("/usr/bin/env", env=env, limits=Limits(max_open_files=99))
+    job = place.job("/usr/bin/env", env=env, limits=bounds(max_open_files=99))
     outcome = run(LinuxSandbox(), job)
     assert outcome.exit_code == 0
     assert b"gate=x\n" in outcome.stdout.data and b"IFS=0123456789\n" in outcome.stdout.data
@@ -129,7 +129,7 @@ def test_a_place_that_is_none_is_refused(place: Place, target: str) -> None:
 
 def test_a_mount_that_is_not_there_is_told(place: Place) -> None:
     missing = place.folder + "/none"
-    with pytest.raises(SandboxUnavailable, match=r"bubblewrap can not start: .*none"):
+    with pytest.raises(SandboxUnavailable, match=r"bubblewrap cannot start: .*none"):
         inside(place, ":", mounts=(Mount(missing, missing),))
 
 
@@ -162,9 +162,19 @@ def test_the_setting_that_is_in_the_way_is_named(
 
 def test_a_preflight_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what the program said."""
-    monkeypatch.setattr(entry, "_PROCESSORS", {})
-    monkeypatch.setattr(bubblewrap, "_GATE", "printf 1; read -r gate; echo oh >&2; exit 9; ")
+    words = (entry.PLACE, "-c", "echo oh >&2; exit 9", "sh")
+    monkeypatch.setattr(entry, "LOCKED_WORDS", words)
+    monkeypatch.setattr(entry, "paths_of", lambda word, path: ())
     with pytest.raises(SandboxUnavailable, match="ends with 9: oh"):
+        bubblewrap._preflight.__wrapped__()
+
+
+def test_a_system_that_does_not_start_our_program_has_no_sandbox(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing else could hold the command as well."""
+    monkeypatch.setattr(entry, "program", lambda *_, **__: b"no program")
+    with pytest.raises(SandboxUnavailable, match="bubblewrap cannot start"):
         bubblewrap._preflight.__wrapped__()
 
 
@@ -178,47 +188,16 @@ def test_a_preflight_watches_a_small_folder(monkeypatch: pytest.MonkeyPatch) -> 
             super().__init__(limits, workspace, temporary)
 
     monkeypatch.setattr(bubblewrap, "Guard", Noted)
-    bubblewrap._try(own=True)
+    bubblewrap._preflight.__wrapped__()
     assert [measure_folder(each, 2**62, 100).files < 100 for each in watched] == [True]
 
 
 def test_a_preflight_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     bubblewrap._preflight.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(entry, "_PROCESSORS", {})
-        patch.setattr(bubblewrap, "_GATE", "exit 9; ")
-        assert "can not start" in str(LinuxSandbox().unavailable())
+        patch.setattr(entry, "program", lambda *_, **__: b"no program")
+        assert "cannot start" in str(LinuxSandbox().unavailable())
     assert LinuxSandbox().unavailable() is None
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine that starts no program of ours."""
-    bubblewrap._preflight.cache_clear()
-    monkeypatch.setattr(entry, "_CODE", {62: b"\x0f\x0b"})  # an instruction that never is one
-    yield
-    bubblewrap._preflight.cache_clear()
-
-
-class TestWithShell(SandboxConformance):
-    """Where our own program can not be started, a shell keeps every promise in its place."""
-
-    @pytest.fixture
-    def sandbox(self, shell: None) -> LinuxSandbox:
-        return LinuxSandbox()
-
-    def test_it_is_a_shell(self, sandbox: LinuxSandbox, place: Place) -> None:
-        assert run(sandbox, place.shell("ls -d /.sandbox")).exit_code == 2
-
-
-def test_a_shell_has_the_limits_of_the_command(shell: None, place: Place) -> None:
-    """Who takes it over has no more than before; and it is ended like any other."""
-    assert inside(place, "diff /proc/1/limits /proc/self/limits").exit_code == 0
-    assert inside(place, "kill -9 1; exit 3").exit_code == 3
-
-
-def test_a_shell_is_not_led_astray_by_a_variable_either(shell: None, place: Place) -> None:
-    test_a_variable_can_not_lead_the_sandbox_itself_astray(place)
 
 
 def test_threads_but_no_processes(place: Place) -> None:
@@ -242,7 +221,11 @@ except OSError:
 def test_named_hosts_are_reached_through_the_proxy_alone(place: Place, processes: bool) -> None:
     """Attacks 47 and 50: not past it, and not to a socket with a name."""
     outcome = tried(
-        LinuxSandbox(), place, processes, lambda at: Mount(f"{at}/door", "/tmp/door"), "/tmp/door"
+        LinuxSandbox(),
+        place,
+        processes,
+        lambda at: Mount(f"{at}/proxy.sock", "/tmp/proxy.sock"),
+        "/tmp/proxy.sock",
     )
     assert outcome.stdout.data == THROUGH_THE_PROXY_ALONE, outcome
     assert outcome.enforced["network"] == "network namespace, proxy only"

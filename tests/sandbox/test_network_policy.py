@@ -7,12 +7,12 @@ from ipaddress import ip_address
 import pytest
 
 from skillbelt.hosts import resolve
-from skillbelt.sandbox.network.policy import Gate, Unreachable
-from skillbelt.sandbox.network.request import Refused
+from skillbelt.sandbox.network.policy import HostPolicy, Unreachable
+from skillbelt.sandbox.network.request import ProxyRefused
 
 
-def gate(*addresses: str, hosts: tuple[str, ...] = ("example.com",)) -> Gate:
-    return Gate(hosts, (), lambda host, port: addresses)
+def gate(*addresses: str, hosts: tuple[str, ...] = ("example.com",)) -> HostPolicy:
+    return HostPolicy(hosts, (), lambda host, port: addresses)
 
 
 def test_every_address_of_a_host_is_given_in_its_order() -> None:
@@ -25,7 +25,7 @@ def test_one_address_inside_spoils_the_others(place: int) -> None:
     """Attack 49."""
     addresses = ["8.8.8.8", "1.1.1.1"]
     addresses.insert(place, "127.0.0.1")
-    with pytest.raises(Refused, match=r"has the address 127\.0\.0\.1, which is this machine"):
+    with pytest.raises(ProxyRefused, match=r"has the address 127\.0\.0\.1, which is this machine"):
         gate(*addresses).addresses("example.com", 443)
 
 
@@ -36,7 +36,9 @@ def test_an_address_that_is_named_is_not_looked_up() -> None:
 
 
 def test_what_no_rule_names_is_refused_with_the_rules() -> None:
-    with pytest.raises(Refused, match=r"^evil\.net is not among .* \(example\.com, \*\.a\.org\)$"):
+    with pytest.raises(
+        ProxyRefused, match=r"^evil\.net is not among .* \(example\.com, \*\.a\.org\)$"
+    ):
         gate(hosts=("example.com", "*.a.org")).check("evil.net", 443)
 
 

@@ -108,7 +108,7 @@ def test_a_proxy_that_is_gone_is_no_way_out() -> None:
     with pytest.raises(ConnectionRefusedError):
         connect(egress)
     with pytest.raises(FileNotFoundError):
-        open_port(egress.door)
+        open_port(egress.socket_path)
 
 
 def test_a_proxy_that_never_gets_a_port_ends_all_the_same() -> None:
@@ -120,16 +120,16 @@ def test_a_proxy_that_never_gets_a_port_ends_all_the_same() -> None:
 def test_only_one_port_is_taken() -> None:
     """Attack 47: what runs inside finds nobody behind the door any more."""
     with Proxy() as egress:
-        eventually(lambda: not os.path.exists(egress.door))
+        eventually(lambda: not os.path.exists(egress.socket_path))
         with pytest.raises(FileNotFoundError):
-            open_port(egress.door)
+            open_port(egress.socket_path)
 
 
 @pytest.mark.parametrize("kind", ["nothing", "file", "deaf", "unix", "datagram"])
 def test_what_is_no_port_is_not_taken(kind: str) -> None:
     with Egress([]) as egress, socket.socket(socket.AF_UNIX) as way, ExitStack() as stack:
         way.settimeout(30)
-        way.connect(egress.door)
+        way.connect(egress.socket_path)
         handles = [] if kind == "nothing" else [odd(kind, stack)]
         socket.send_fds(way, [b"1"], handles)
         assert way.recv(1) == b""
@@ -147,7 +147,7 @@ def odd(kind: str, stack: ExitStack) -> int:
 def test_the_door_is_for_its_owner_alone() -> None:
     with Egress([]) as egress:
         assert stat.S_IMODE(os.stat(egress.folder).st_mode) == 0o700
-        assert stat.S_IMODE(os.stat(egress.door).st_mode) == 0o600
+        assert stat.S_IMODE(os.stat(egress.socket_path).st_mode) == 0o600
 
 
 def test_a_proxy_that_can_not_be_made_leaves_nothing(
@@ -156,7 +156,7 @@ def test_a_proxy_that_can_not_be_made_leaves_nothing(
     deep = tmp_path / ("x" * 120)  # longer than the name of a socket may be
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    with pytest.raises(SandboxUnavailable, match="no proxy for the network"):
+    with pytest.raises(SandboxUnavailable, match="cannot start the network proxy"):
         Egress(["example.com"])
     assert list(deep.iterdir()) == []
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from skillbelt.sandbox.network.relay import Overrun, Relay
+from skillbelt.sandbox.network.relay import Overrun, SocketRelay
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -19,7 +19,7 @@ class Line:
     def __init__(self, most: int | None = None) -> None:
         self.left, inner = socket.socketpair()
         self.right, outer = socket.socketpair()
-        self.relay = Relay(inner, outer, most)
+        self.relay = SocketRelay(inner, outer, most)
         for client in (self.left, self.right):
             client.setblocking(False)
 

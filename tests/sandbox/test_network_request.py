@@ -6,22 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.sandbox.network.request import Refused, Request, parse_request
+from skillbelt.sandbox.network.request import ProxyRefused, ProxyRequest, parse_request
 
 
-def asked(first: str, *headers: str) -> Request:
+def asked(first: str, *headers: str) -> ProxyRequest:
     return parse_request("\r\n".join([first, *headers]).encode("latin-1"))
 
 
 def reason(first: str, *headers: str) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ProxyRefused) as caught:
         asked(first, *headers)
     return str(caught.value)
 
 
 def test_connect_asks_for_a_tunnel() -> None:
     request = asked("CONNECT Example.com:443 HTTP/1.1", "Host: example.com:443")
-    assert request == Request("example.com", 443, b"", 0)
+    assert request == ProxyRequest("example.com", 443, b"", 0)
     assert request.tunnel
 
 
@@ -77,15 +77,15 @@ def test_a_header_that_bounds_the_body_can_not_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("example.com", "no port"),
+        ("example.com", "port is missing"),
         ("user@example.com:443", "user name"),
-        ("example.com.:443", "dot at its end"),
+        ("example.com.:443", "end with a dot"),
         ("example.com:443.", "port"),
         ("example.com:0443x", "port"),
         ("exam%70le.com:443", "not a host name"),
         ("example.com%00.evil.net:443", "not a host name"),
         ("[::1", "brackets"),
-        ("::1:443", "no port"),
+        ("::1:443", "port is missing"),
         ("[fe80::1%25eth0]:443", "not a host"),
         ("0x7f000001:443", "plain form"),
         ("127.1:443", "plain form"),
@@ -104,9 +104,9 @@ def test_a_tunnel_to_what_is_no_plain_host_is_refused(target: str, said: str) ->
 @pytest.mark.parametrize(
     ("first", "said"),
     [
-        ("GET / HTTP/1.1", "a proxy is asked"),
-        ("GET https://example.com/ HTTP/1.1", "a proxy is asked"),
-        ("GET ftp://example.com/ HTTP/1.1", "a proxy is asked"),
+        ("GET / HTTP/1.1", "a proxy request must be"),
+        ("GET https://example.com/ HTTP/1.1", "a proxy request must be"),
+        ("GET ftp://example.com/ HTTP/1.1", "a proxy request must be"),
         ("GET http://user:word@example.com/ HTTP/1.1", "user name"),
         ("GET http://example.com:80@evil.net/ HTTP/1.1", "user name"),
         ("GET http://example.com./ HTTP/1.1", "dot"),
@@ -171,6 +171,6 @@ def test_no_bytes_raise_anything_but_a_refusal(head: bytes) -> None:
     for prefix in (b"", b"GET http://example.com/ HTTP/1.1\r\n", b"CONNECT "):
         try:
             request = parse_request(prefix + head)
-        except Refused:
+        except ProxyRefused:
             continue
         assert request.forward.count(b"\r\n\r\n") == (not request.tunnel)

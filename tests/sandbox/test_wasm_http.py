@@ -18,7 +18,8 @@ from skillbelt.sandbox.protocol import Mount, Outcome, run
 from skillbelt.sandbox.wasm.http import Fetcher, door_of
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.testing.sandbox_suite import Place
-from skillbelt.values import Capabilities, Limits
+from skillbelt.values import Capabilities
+from tests.bounds import bounds
 from tests.sandbox import guests
 
 SOON = 30.0
@@ -68,7 +69,7 @@ def server() -> Iterator[int]:
 def fetcher(server: int) -> Iterator[Fetcher]:
     Handler.seen.clear()
     with Egress([f"127.0.0.1:{server}"], allow_private=["127.0.0.1"]) as egress:
-        yield Fetcher(egress.door, 2**20)
+        yield Fetcher(egress.socket_path, 2**20)
 
 
 def ask(fetcher: Fetcher, url: str, method: str = "GET", **more: Any) -> Any:
@@ -166,10 +167,10 @@ def test_closing_ends_what_is_going_on(fetcher: Fetcher, server: int) -> None:
 
 def test_the_door_is_found_on_the_host(place: Place) -> None:
     mounts = (Mount("/somewhere/net", "/run/net"), Mount("/other", "/run"))
-    job = place.job("x", mounts=mounts, bridge=bridge("/run/net/door"))
-    assert door_of(job) == "/somewhere/net/door"
+    job = place.job("x", mounts=mounts, bridge=bridge("/run/net/proxy.sock"))
+    assert door_of(job) == "/somewhere/net/proxy.sock"
     assert door_of(job._replace(bridge=())) == ""
-    assert door_of(job._replace(bridge=bridge("/elsewhere/door"))) == ""
+    assert door_of(job._replace(bridge=bridge("/elsewhere/proxy.sock"))) == ""
 
 
 # --- with a real guest ---------------------------------------------------------------------------
@@ -185,7 +186,7 @@ def sandbox() -> Iterator[WasmSandbox]:
 def fetched(sandbox: WasmSandbox, place: Place, host: str, data: bytes, **fields: Any) -> Outcome:
     owner = current_identity().uid
     with Egress([host], allow_private=["127.0.0.1"], owner=owner) as egress:
-        job = guests.job(place, data, bridge=bridge("/run/net/door"), **fields)
+        job = guests.job(place, data, bridge=bridge("/run/net/proxy.sock"), **fields)
         mounts = (*job.mounts, Mount(egress.folder, "/run/net"))
         return run(sandbox, job._replace(mounts=mounts, capabilities=Capabilities(hosts=(host,))))
 
@@ -223,7 +224,7 @@ def test_a_guest_that_waits_for_an_answer_is_ended(
 
 def test_an_answer_is_bounded(sandbox: WasmSandbox, place: Place, server: int) -> None:
     host = f"127.0.0.1:{server}"
-    limits = Limits(max_download_bytes=1000)
+    limits = bounds(max_download_bytes=1000)
     data = guests.fetching(f"http://{host}/large")
     assert fetched(sandbox, place, host, data, limits=limits).exit_code == 200
 

@@ -11,16 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skillbelt import Rule
-from skillbelt.runtime.runtime import Runtime
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import Runtime, RuntimeSession
 from skillbelt.store.memory import MemoryStore
-from skillbelt.tools.definitions import DEFINITIONS
+from skillbelt.tools.caller import STORED, Caller
+from skillbelt.tools.definitions import DEFINITIONS, SEARCH
 from skillbelt.tools.handlers import HANDLERS, MAX_MISSES, dispatch
-from skillbelt.tools.replies import STORED
 from tests.benches import FOLDER, SKILL, Bench
+from tests.bounds import bounds
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"
+EVERY = [kind for kind in DEFINITIONS if kind != SEARCH]
 GUIDE = "# Guide\n\nStart.\n\n## Setup\n\nDo it.\n\n## Use\n\nUse it.\n"
 
 
@@ -34,7 +35,16 @@ def _skills(tree: Tree) -> None:
 
 
 def conversation(tree: Tree, **options: Any) -> RuntimeSession:
+    options = {"tools": EVERY, **options}
     return Runtime(tree.project, store=MemoryStore(), **options).session("u", "s")
+
+
+def without_executors(tree: Tree) -> Caller:
+    """A caller of a host that runs nothing."""
+    session = conversation(tree)
+    caller = session._caller(session.session.state())
+    caller.executors = None
+    return caller
 
 
 def call(tree: Tree, tool: str, **arguments: object) -> str:
@@ -61,7 +71,8 @@ def test_without_skills_there_are_none(tree: Tree) -> None:
 
 
 def test_of_very_many_names_the_closest_are_told(tree: Tree) -> None:
-    result = conversation(tree, max_enum_skills=1).call_sync("skill", {"name": "pfd"})
+    bounds(max_enum_skills=1)
+    result = conversation(tree).call_sync("skill", {"name": "pfd"})
     assert result.error == 'Skill "pfd" not found. Available skills: pdf, ... (2 in all)'
 
 
@@ -134,7 +145,7 @@ def test_a_right_name_forgives(tree: Tree, right: tuple[str, str]) -> None:
 
 
 def test_what_to_do_instead_names_only_what_is_offered(tree: Tree) -> None:
-    session = conversation(tree, tool_profile="simple")
+    session = conversation(tree, tools=["skill"])
     text = [session.call_sync("skill", {"name": "x"}).text for _ in range(3)][-1]
     assert "Stop guessing names: use a name you were shown" in text
     assert "skill_list" not in text
@@ -271,8 +282,8 @@ def test_another_conversation_can_not_read_what_is_stored(tree: Tree) -> None:
 
 @pytest.mark.parametrize("name", ["workspace://out/a", "artifact://a"])
 def test_a_host_without_runs_has_no_files_of_them(tree: Tree, name: str) -> None:
-    access = conversation(tree)._access()._replace(runs=None)
-    result = dispatch("read_file", HANDLERS["read_file"], {"file_name": name}, access, "")
+    caller = without_executors(tree)
+    result = dispatch("read_file", {"file_name": name}, caller)
     assert result.error.startswith("executor is not configured")
 
 
@@ -348,12 +359,12 @@ def test_no_arguments_raise(tree: Tree, data: st.DataObject) -> None:
 
 
 def test_a_host_that_runs_nothing_says_so(tree: Tree) -> None:
-    access = conversation(tree)._access()._replace(runs=None)
+    caller = without_executors(tree)
     for kind, arguments in (
         ("skill_run", {"skill": "pdf", "command": "true"}),
         ("skill_poll", {"run_id": "1"}),
     ):
-        result = dispatch(kind, HANDLERS[kind], arguments, access, "")
+        result = dispatch(kind, arguments, caller)
         assert result.error == "executor is not configured: this host runs nothing"
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.agent.models import OFFLINE, Model
+from skillbelt.disclosure.audience import Visible
 from skillbelt.permission.rules import Rule
 from skillbelt.runtime.runtime import Runtime
-from skillbelt.runtime.shelf import Visible
 from skillbelt.tools.definitions import Schema
 from skillbelt.tools.handlers import failed
 from skillbelt.tools.schema import Tool, ToolResult
@@ -50,8 +50,8 @@ class Agent(NamedTuple):
 
     `model` is a name (see `skillbelt.agent.provider.model_by_name`), a model of pydantic-ai, or a
     `Model`. `agents` run the skills that name them. `settings` go to the model. With `run_code`,
-    fenced code in answers is run. `rules` and `visible` apply to its conversations. The rest
-    override the settings of the same name.
+    fenced code in answers is run. `rules` and `visible` apply to its conversations.
+    `max_steps` overrides the setting of that name.
     """
 
     runtime: Runtime
@@ -65,24 +65,21 @@ class Agent(NamedTuple):
     rules: Sequence[Rule] = ()
     visible: Visible | None = None
     max_steps: int | None = None
-    max_repeats: int | None = None
-    max_retries: int | None = None
-    max_fork_depth: int | None = None
-    compact_share: float | None = None
+    # Equal calls with equal results before a call is refused, and the run ended.
+    max_repeats: int = 3
+    # Retries after an incomplete answer.
+    max_retries: int = 2
+    # Skills with `context: fork` inside each other; deeper ones are loops.
+    max_fork_depth: int = 3
+    # Share of the model's window; a longer conversation is summarised. 0: only when the provider
+    # refuses it.
+    compact_share: float = 0.8
 
     @property
     def limits(self) -> Limits:
-        """The limits of the runtime with the overrides of the agent."""
-        own: dict[str, float | None] = {
-            "max_steps": self.max_steps,
-            "max_repeats": self.max_repeats,
-            "max_retries": self.max_retries,
-            "max_fork_depth": self.max_fork_depth,
-            "compact_share": self.compact_share,
-        }
-        overrides: dict[str, Any] = {key: value for key, value in own.items() if value is not None}
+        """The limits of the runtime, with the agent's own `max_steps`."""
         limits = self.runtime.settings.limits
-        return limits._replace(**overrides) if overrides else limits
+        return limits if self.max_steps is None else limits._replace(max_steps=self.max_steps)
 
 
 def refuse_direct_call(_call: object) -> ToolResult:

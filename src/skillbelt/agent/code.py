@@ -13,7 +13,7 @@ from skillbelt.format.skill import Skill
 from skillbelt.running.call import RunCall
 from skillbelt.running.following import Watch
 from skillbelt.running.run import Asker
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import RuntimeSession
 from skillbelt.tools.handlers import failed
 from skillbelt.tools.schema import ToolResult
 
@@ -71,7 +71,7 @@ def run(session: RuntimeSession, block: CodeBlock, watch: Watch) -> ToolResult:
     own = session.session
     who = Asker(own.key, "model", own.agent, session.gate)
     try:
-        result = session.shelf.workbench.run(scratch(), block.call, who, watch)
+        result = session.runtime.workbench.run(scratch(), block.call, who, watch)
     except SkillbeltError as error:
         return failed(str(error))
     parts = [result.stdout, result.stderr, f"(exit code {result.exit_code})"]

@@ -19,6 +19,10 @@ from skillbelt.tools.schema import Tool
 from skillbelt.values import Limits
 
 logger = logging.getLogger(__name__)
+# Share of the window for the last messages, which stay verbatim.
+COMPACT_KEPT_SHARE = 0.25
+# Number of those messages.
+MAX_KEPT_MESSAGES = 8
 EVENT = "compacted"
 HEADER = "Summary of the conversation so far:"
 _CONTENT = re.compile(r'^<skill_content name="([a-z0-9-]{1,64})">$', re.MULTILINE)
@@ -57,8 +61,8 @@ def find_split(messages: Sequence[Message], window_tokens: int, limits: Limits) 
 
     A call is never separated from its results.
     """
-    room, start = window_tokens * limits.compact_kept_share, len(messages)
-    keep = min(limits.max_kept_messages, len(messages) // 2)
+    room, start = window_tokens * COMPACT_KEPT_SHARE, len(messages)
+    keep = min(MAX_KEPT_MESSAGES, len(messages) // 2)
     for index in range(len(messages) - 1, len(messages) - keep - 1, -1):
         room -= estimate_tokens(messages[index : index + 1])
         if room < 0:

@@ -62,7 +62,7 @@ def skill_to_fork(
 
 def wants_fork(context: AgentContext, skill: Skill) -> bool:
     """Whether the skill asks for a session of its own, and does not run in one already."""
-    if skill.name == context.skill or context.depth >= context.limits.max_fork_depth:
+    if skill.name == context.skill or context.depth >= context.agent.max_fork_depth:
         return False
     try:
         matter = skill.frontmatter

@@ -13,7 +13,7 @@ from skillbelt.agent.transaction import Journal, StepWrites
 from skillbelt.conversation.messages import Message
 from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import RuntimeSession
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store
 from skillbelt.text import shorten

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from anyio import CancelScope
 
 from skillbelt.agent import code, compaction
+from skillbelt.agent.compaction import COMPACT_KEPT_SHARE
 from skillbelt.agent.events import (
     AgentEvent,
     Compaction,
@@ -36,18 +37,33 @@ from skillbelt.agent.models import (
     make_storable,
 )
 from skillbelt.agent.stream import EventSink
-from skillbelt.agent.tool_calls import CallGroup, HostHandler, PendingCall, ToolRunner
+from skillbelt.agent.tool_calls import (
+    MAX_ANSWER_CALLS,
+    CallGroup,
+    HostHandler,
+    PendingCall,
+    ToolRunner,
+)
 from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.permission.gate import session_id
 from skillbelt.running.following import Watch
-from skillbelt.runtime.session import Command
+from skillbelt.runtime.runtime import Command
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
 from skillbelt.tools.handlers import failed
 from skillbelt.tools.schema import Tool, ToolResult
+
+# Answers of a model for one message, forks included: bounds what a loop can cost.
+MAX_RUN_STEPS = 200
+# Before the first retry; each further one waits twice as long.
+RETRY_WAIT_SECONDS = 0.5
+# A cancelled run waits so long for its tool calls to end.
+CANCEL_TIMEOUT_SECONDS = 10.0
+# Fenced blocks of one answer that are run, when the agent has `run_code`.
+MAX_CODE_BLOCKS = 8
 
 _RUNS = ("skill_run",)  # never repeated when the outcome of the first call is unknown
 _MAX_ERROR_CHARS = 300
@@ -95,7 +111,7 @@ class Turn:
         answered: bool,
         budget: StepBudget | None = None,
     ) -> None:
-        self._budget = budget or StepBudget(context.limits.max_run_steps)
+        self._budget = budget or StepBudget(MAX_RUN_STEPS)
         self.context, self.agent, self._sink = context, context.agent, sink
         self._equip, self._answered, self._limits = equip, answered, context.limits
         self.model, own = equip(context)
@@ -242,11 +258,11 @@ class Turn:
         """Return the code of an answer to run: nothing, unless the host enabled it."""
         if not self.agent.run_code or reply.calls:
             return []
-        return code.find_blocks(reply.text, self._limits.max_code_blocks)
+        return code.find_blocks(reply.text, MAX_CODE_BLOCKS)
 
     async def _ask(self) -> Reply | None:
         """Get and store one answer of the model, with retries; None when all fail."""
-        most = max(self._limits.max_retries, 0)
+        most = max(self.agent.max_retries, 0)
         for attempt in range(most + 1):
             reply = await self._attempt()
             if reply is not None:
@@ -269,7 +285,7 @@ class Turn:
             self.context.drop()
             self._error = str(failure)
             self._may_retry = await self._compact() if failure.too_long else failure.again
-            self._wait_seconds = 0.0 if failure.too_long else self._limits.retry_wait_seconds
+            self._wait_seconds = 0.0 if failure.too_long else RETRY_WAIT_SECONDS
             return None
         return await self._store_reply(reply)
 
@@ -290,7 +306,7 @@ class Turn:
             raise ModelFailure(f"{type(error).__name__}: {reason}", again=True) from error
         if found is None:
             raise ModelFailure(_EMPTY, again=True)
-        if len(found.calls) > _FLOOD * max(self._limits.max_answer_calls, 1):
+        if len(found.calls) > _FLOOD * max(MAX_ANSWER_CALLS, 1):
             raise ModelFailure(f"an answer with {len(found.calls)} calls (max_answer_calls)")
         return found
 
@@ -312,7 +328,7 @@ class Turn:
         return min(own, most) if own and most else own or most
 
     def _is_long(self, prompt: Prompt) -> bool:
-        most = self._window_tokens * self._limits.compact_share
+        most = self._window_tokens * self.agent.compact_share
         size = compaction.estimate_tokens(prompt.messages)
         if not most or size * 2 < most:  # a shorter history does not help if tools are most of it
             return False
@@ -334,7 +350,7 @@ class Turn:
     def _find_dropped(self, start: int) -> list[str]:
         """Return the skills to load again when the messages before `start` are dropped."""
         tool = self.context.agent.runtime.names.get("skill", "")
-        room = self._window_tokens * self._limits.compact_kept_share or float("inf")
+        room = self._window_tokens * COMPACT_KEPT_SHARE or float("inf")
         return compaction.find_dropped_skills(self.context.history, start, tool, room)
 
     @in_thread
@@ -345,13 +361,12 @@ class Turn:
 
     def _new_group(self) -> CallGroup:
         gate, session = self.context.session.gate, session_id(self.context.key)
-        seconds = self._limits.cancel_timeout_seconds
         return CallGroup(
             sink=self._sink,
             desk=lambda: gate.desk,
             session=session,
             answered=self._answered,
-            end_seconds=seconds,
+            end_seconds=CANCEL_TIMEOUT_SECONDS,
         )
 
     async def _run_calls(

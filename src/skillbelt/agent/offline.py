@@ -22,7 +22,7 @@ from skillbelt.format.skill import Skill
 from skillbelt.running.following import Watch
 from skillbelt.running.json_call import Execution, detect, execute
 from skillbelt.running.run import Asker
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import RuntimeSession
 from skillbelt.search.protocol import Result
 from skillbelt.text import one_line, shorten
 from skillbelt.tools.handlers import failed
@@ -39,8 +39,8 @@ _MAX_DESCRIPTION_CHARS = 100
 
 def rank_skills(session: RuntimeSession, question: str) -> Sequence[Result]:
     """Return the visible skills that match the question, best first."""
-    session.shelf.look()
-    return session.shelf.search_in(question, session.skills(), _MAX_RANKED)
+    session.runtime.look()
+    return session.runtime.search_in(question, session.skills(), _MAX_RANKED)
 
 
 class Offline:
@@ -90,7 +90,7 @@ class Offline:
             known = ", ".join(sorted(session.skills())[:_MAX_OTHERS])
             there = f"Some of the skills here: {known}." if known else "There are no skills here."
             return Reply(f"{HONEST}\n\nNo skill matches this question. {there}")
-        names = session.shelf.names
+        names = session.runtime.names
         loader, key = ("skill_load", "skill") if "skill_load" in names else ("skill", "name")
         call = Called("load", names.get(loader, loader), {key: found[0].skill.name})
         return Reply(f"By its words, {found[0].skill.name} matches best.\n\n", (call,))

@@ -55,6 +55,10 @@ from skillbelt.tools.schema import Tool
 from skillbelt.values import Limits
 
 logger = logging.getLogger(__name__)
+# Models that think may be silent for minutes; beyond that the connection is dead.
+MODEL_IDLE_SECONDS = 600.0
+# An answer with its reasoning and calls; far beyond the own limit of any model.
+MAX_ANSWER_CHARS = 8_000_000
 OLLAMA_URL = "http://localhost:11434/v1"
 # A key of its own: the one for OpenAI must not go to another server.
 COMPATIBLE_KEY = "OPENAI_COMPATIBLE_API_KEY"
@@ -128,7 +132,7 @@ class ProvidedModel:
 
     def _request_settings(self) -> Mapping[str, object]:
         """Return the settings of the host, with the idle timeout for the first event too."""
-        seconds = self._limits.model_idle_seconds
+        seconds = MODEL_IDLE_SECONDS
         return {"first_event_timeout": seconds, **self._settings} if seconds else self._settings
 
     def _convert_tools(self, tools: Sequence[Tool]) -> list[Any]:
@@ -148,7 +152,7 @@ class _BoundedEvents:
         return self
 
     async def __anext__(self) -> ModelResponseStreamEvent:
-        seconds, most = self._limits.model_idle_seconds, self._limits.max_answer_chars
+        seconds, most = MODEL_IDLE_SECONDS, MAX_ANSWER_CHARS
         try:
             async with asyncio.timeout(seconds or None):
                 event = await anext(self._stream)

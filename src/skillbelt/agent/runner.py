@@ -32,7 +32,7 @@ from skillbelt.agent.history import AgentContext
 from skillbelt.agent.loop import Turn
 from skillbelt.agent.models import EXTRA, OFFLINE, Model
 from skillbelt.agent.offline import Offline
-from skillbelt.agent.stream import EventStream, start_task, wait_shielded
+from skillbelt.agent.stream import MAX_UNREAD_EVENTS, EventStream, start_task, wait_shielded
 from skillbelt.agent.tool_calls import HostHandler
 from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError, MissingExtra
@@ -67,7 +67,7 @@ def _in_thread(
     ) -> Generator[AgentEvent, None, None]:
         found: queue.SimpleQueue[AgentEvent | None] = queue.SimpleQueue()
         started = threading.Event()
-        most = max(self.agent.runtime.settings.limits.max_unread_events, 1)
+        most = max(MAX_UNREAD_EVENTS, 1)
 
         async def pump() -> None:
             started.set()
@@ -196,7 +196,7 @@ class Runner:
                 yield Final("", "error", _BUSY)
                 return
             agent = self.agent._replace(rules=(*self.agent.rules, *rules))
-            stream = EventStream(agent.runtime.settings.limits)
+            stream = EventStream()
             turn = Turn(
                 AgentContext(agent, self.store, key), self._equip, stream, answered=self.interactive
             )

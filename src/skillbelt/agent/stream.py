@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Coroutine, Sequence
-from contextlib import suppress
 from typing import Protocol
 
 from anyio import CancelScope
 
 from skillbelt.agent.events import AgentEvent, RunOutput
-from skillbelt.values import Limits
+from skillbelt.running.following import LoopQueue
+
+# Events that the caller has not taken; then the agent waits.
+MAX_UNREAD_EVENTS = 256
+# Output of commands that the caller has not taken; more is not streamed.
+MAX_UNREAD_BYTES = 2**20
 
 
 class EventSink(Protocol):
@@ -30,42 +33,30 @@ class EventStream:
     Output above its limit is dropped; the result of the run has its beginning anyway.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self._max_events = max(limits.max_unread_events, 1)
-        self._max_bytes = limits.max_unread_bytes
-        self._loop = asyncio.get_running_loop()
-        self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
+    def __init__(self) -> None:
+        self._max_events = max(MAX_UNREAD_EVENTS, 1)
+        self._queue: LoopQueue[AgentEvent | None] = LoopQueue(MAX_UNREAD_BYTES)
         self._taken = asyncio.Event()
-        self._lock, self._unread_bytes = threading.Lock(), 0
 
     async def send(self, event: AgentEvent) -> None:
-        """Take an event; wait while the stream is full."""
-        while self._events.qsize() >= self._max_events:
+        """Add an event; wait while the stream is full."""
+        while len(self._queue) >= self._max_events:
             self._taken.clear()
             await self._taken.wait()
-        self._events.put_nowait(event)
+        self._queue.put(event)
 
     def send_threadsafe(self, event: AgentEvent) -> None:
-        """Take an event from any thread without waiting; drop output above the limit."""
-        if isinstance(event, RunOutput):
-            with self._lock:
-                if self._unread_bytes + len(event.data) > self._max_bytes:
-                    return
-                self._unread_bytes += len(event.data)
-        with suppress(RuntimeError):  # the loop is closed: there is no caller any more
-            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+        """Add an event from any thread without waiting; drop output above the limit."""
+        self._queue.put(event, len(event.data) if isinstance(event, RunOutput) else 0)
 
     def end(self) -> None:
         """Mark the end of the stream."""
-        self._events.put_nowait(None)
+        self._queue.put(None)
 
     async def next(self) -> AgentEvent | None:
         """Return the next event; None at the end."""
-        event = await self._events.get()
+        event = await self._queue.next()
         self._taken.set()
-        if isinstance(event, RunOutput):
-            with self._lock:
-                self._unread_bytes -= len(event.data)
         return event
 
 

@@ -18,10 +18,11 @@ from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Desk, Pending
-from skillbelt.running.following import Watch
+from skillbelt.running.background import MAX_SESSION_RUNS
+from skillbelt.running.following import Follower, Watch
 from skillbelt.running.secrets import redacted, secrets_of
 from skillbelt.runtime.threads import in_thread
-from skillbelt.sandbox.protocol import Running, Stream
+from skillbelt.sandbox.protocol import Stream
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
 from skillbelt.tools.definitions import Schema
@@ -29,6 +30,9 @@ from skillbelt.tools.handlers import failed, shown
 from skillbelt.tools.schema import Tool, ToolResult
 
 logger = logging.getLogger(__name__)
+# Calls of one answer; the model gets an error for the others.
+MAX_ANSWER_CALLS = 64
+
 # Runs a tool of the host: takes its arguments, and what follows a command that it runs.
 HostHandler = Callable[[dict[str, object], Watch], ToolResult]
 _POLLING = "skill_poll"  # may repeat the same call
@@ -57,7 +61,7 @@ class CallGroup:
         self._end_seconds = end_seconds
         self._sink, self._desk, self._session, self._answered = sink, desk, session, answered
         self._lock = threading.Lock()
-        self._running: list[Running] = []
+        self._follower = Follower()
         self._asked: list[str] = []
         self._on_stop: list[Callable[[], object]] = []
         self.stopped = False
@@ -72,13 +76,7 @@ class CallGroup:
                 data = redacted(data.decode("utf-8", "replace"), secrets).encode()
             self._sink.send_threadsafe(RunOutput(call_id, stream, data))
 
-        return Watch(listener, self._on_start)
-
-    def _on_start(self, running: Running) -> None:
-        with self._lock:
-            self._running.append(running)
-        if self.stopped:
-            running.kill()
+        return self._follower.watch._replace(listener=listener)
 
     def on_stop(self, callback: Callable[[], object]) -> None:
         """Call this when the calls are cancelled."""
@@ -106,11 +104,10 @@ class CallGroup:
         """Kill every command and reject permission requests, now and later."""
         with self._lock:
             self.stopped = True
-            running, asked = list(self._running), list(self._asked)
+            asked = list(self._asked)
         for id in asked:
             self._reject(id)
-        for one in running:
-            one.kill()
+        self._follower.kill()
         for callback in self._on_stop:
             callback()
 
@@ -286,8 +283,8 @@ class ToolRunner:
     ) -> None:
         self.context, self._own, self._fork = context, own, fork
         self._kinds = {name: kind for kind, name in context.agent.runtime.names.items()}
-        self.repeats = Repeats(max(context.limits.max_repeats, 1))
-        self._room = asyncio.Semaphore(max(context.limits.max_session_runs, 1))
+        self.repeats = Repeats(max(context.agent.max_repeats, 1))
+        self._room = asyncio.Semaphore(max(MAX_SESSION_RUNS, 1))
 
     @property
     def settings(self) -> Settings:
@@ -320,9 +317,10 @@ class ToolRunner:
     def _refuse(self, job: PendingCall, number: int) -> ToolResult | None:
         """Return the result of a call that must not run; None to run it."""
         name = job.call.name
-        most = self.context.limits.max_answer_calls
-        if number >= most:
-            return failed(f"not done: an answer may have {most} calls; repeat it in the next one")
+        if number >= MAX_ANSWER_CALLS:
+            return failed(
+                f"not done: an answer may have {MAX_ANSWER_CALLS} calls; repeat it in the next one"
+            )
         if job.arguments.fault:
             return failed(f"{shown(name)}: {job.arguments.fault}")
         if name not in self._own and name not in self._kinds:

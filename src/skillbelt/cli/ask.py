@@ -26,11 +26,11 @@ from skillbelt.agent import (
 from skillbelt.agent.models import OFFLINE, is_deep
 from skillbelt.cli.asking import ask
 from skillbelt.cli.keyboard import can_ask
-from skillbelt.cli.live import visible
 from skillbelt.cli.output import CLI_SESSION, print_json, say
 from skillbelt.errors import ConfigError
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending
+from skillbelt.running.following import visible
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
 from skillbelt.text import one_line, shorten

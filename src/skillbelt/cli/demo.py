@@ -22,6 +22,7 @@ from skillbelt.agent.offline import rank_skills
 from skillbelt.cli.output import print_json, say, show_progress, wants_progress, width
 from skillbelt.errors import RunRefused, SkillbeltError
 from skillbelt.files.remove import remove_tree
+from skillbelt.format.frontmatter import FIRST_READ_BYTES
 from skillbelt.format.skill import Skill
 from skillbelt.permission.rules import Answer
 from skillbelt.running.call import RunResult
@@ -144,9 +145,11 @@ def _belt(project: str, args: argparse.Namespace) -> Iterator[Runtime]:
     overrides: dict[str, object] = {
         "state_dir": os.path.join(folder, "state"),
         "user_roots": False,
-        "remote_roots": False,
+        "paths": (),
+        "urls": (),
+        "mcp_commands": (),
     }
-    settings = load_settings(project, overrides=overrides)
+    settings = load_settings(project, overrides=overrides)._replace(skills_root="")
     if not can_be_written(settings.cache_dir):
         say(f"skillbelt: {settings.cache_dir} cannot be written to; nothing is cached", args)
         settings = settings._replace(cache_dir=os.path.join(folder, "cache"))
@@ -174,7 +177,7 @@ def _discover(belt: Runtime) -> DemoStage:
     begun = time.monotonic()
     skills = belt.discover_skills()
     took = time.monotonic() - begun
-    read = sum(min(_size(one), belt.settings.limits.head_bytes) for one in skills)
+    read = sum(min(_size(one), FIRST_READ_BYTES) for one in skills)
     names = ", ".join(skill.name for skill in skills)
     return DemoStage(
         "Discover: which skills are there?",

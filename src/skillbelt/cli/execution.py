@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=0,
-        help="the timeout in milliseconds (default: the limit exec_timeout_seconds)",
+        help="the timeout in milliseconds (default: 30000)",
     )
     parser.add_argument("--session", metavar="S", help=SESSION_HELP)
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)

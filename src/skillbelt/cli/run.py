@@ -25,6 +25,7 @@ from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
 from skillbelt.running.json_call import Execution
 from skillbelt.running.run import Asker
+from skillbelt.sandbox.protocol import MAX_STDIN_BYTES
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line
@@ -86,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("run needs a command after --: skillbelt run NAME -- COMMAND...")
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
-    call = _build_call(args, catalog.settings.limits.max_stdin_bytes)
+    call = _build_call(args)
     who = asker_of(args)
     with LiveOutput() as live, open_workbench(catalog, args, live) as bench:
         result = bench.run(skill, call, who, Watch(None if args.json else live))
@@ -116,7 +117,7 @@ def open_workbench(catalog: Catalog, args: argparse.Namespace, live: LiveOutput)
     return Workbench(settings, gate, catalog.find, skills=catalog.current, progress=progress)
 
 
-def _build_call(args: argparse.Namespace, most: int) -> RunCall:
+def _build_call(args: argparse.Namespace) -> RunCall:
     return RunCall(
         command=tuple(args.words),
         cwd=args.cwd,
@@ -125,15 +126,15 @@ def _build_call(args: argparse.Namespace, most: int) -> RunCall:
         inputs=[_parse_input(text) for text in args.input],
         output_files=tuple(args.output),
         save_as_artifacts=args.save,
-        stdin=_read_stdin(most),
+        stdin=_read_stdin(),
     )
 
 
-def _read_stdin(most: int) -> bytes:
+def _read_stdin() -> bytes:
     """Read piped input, at most one byte above the limit; nothing from a terminal."""
     if sys.stdin is None or sys.stdin.isatty():
         return b""
-    return sys.stdin.buffer.read(most + 1)
+    return sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
 
 
 def _parse_variable(text: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from skillbelt.errors import ConfigError
 from skillbelt.permission.gate import Gate
 from skillbelt.search.evaluate import DEPTH, Report, evaluate, read_labelled
 from skillbelt.search.protocol import Result
+from skillbelt.search.query import MAX_QUERY_CHARS
 from skillbelt.store import open_store
 from skillbelt.text import one_line
 
@@ -57,8 +58,7 @@ def run(args: argparse.Namespace) -> int:
         show_progress("")
     if args.eval:
         return _evaluate(catalog, filters, args)
-    most = catalog.settings.limits.max_query_chars
-    text = sys.stdin.read(most) if args.query == "-" else args.query
+    text = sys.stdin.read(MAX_QUERY_CHARS) if args.query == "-" else args.query
     found = catalog.search(text, args.limit, filters)
     _print(found, args)
     return 0 if found else 1

@@ -51,7 +51,8 @@ class SelectedDocs(NamedTuple):
 class Session:
     """One agent's view of a conversation. Agents that share a session do not share what is loaded.
 
-    A mode that is not known works as `turn`. `max_loaded` 0 means no cap.
+    A mode that is not known works as `turn`. `max_loaded` 0 means no cap. Methods that take a
+    `state` use it in place of reading the store, when the caller has just done so.
     """
 
     def __init__(
@@ -74,14 +75,14 @@ class Session:
         """The log, of all agents."""
         return self.store.events(self.key, after)
 
-    def loaded(self) -> list[LoadedSkill]:
+    def loaded(self, state: Mapping[str, str] | None = None) -> list[LoadedSkill]:
         """What is loaded now, in name order."""
-        draft = self._draft()
+        draft = self._draft(state)
         return [LoadedSkill(name, *draft.docs(name)) for name in sorted(draft.names("loaded"))]
 
-    def landed(self) -> dict[str, str]:
+    def landed(self, state: Mapping[str, str] | None = None) -> dict[str, str]:
         """The tool call in whose answer each text first landed, as `materialize` takes it."""
-        draft = self._draft()
+        draft = self._draft(state)
         return {
             f"{name}#{part}" if part else name: call
             for name in draft.names("loaded")
@@ -96,6 +97,7 @@ class Session:
         call_id: str = "",
         *,
         known: Container[str] | None = None,
+        state: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
         """Load a skill, or change the documents of one that is; the names it pushed out.
 
@@ -105,7 +107,7 @@ class Session:
         if not _is_name(name) or (known is not None and name not in known):
             self.missed(name)
             raise _unknown(name, known)
-        draft = self._draft()
+        draft = self._draft(state)
         draft.load(LoadRequest(name, docs, all_docs, call_id))
         return self._evict_and_save(draft)
 
@@ -129,6 +131,8 @@ class Session:
         all_docs: bool = False,
         mode: str = "replace",
         call_id: str = "",
+        *,
+        state: Mapping[str, str] | None = None,
     ) -> SelectedDocs:
         """Change which documents come with a skill. A mode that is not known works as `replace`.
 
@@ -137,7 +141,7 @@ class Session:
         if not _is_name(name):
             raise _unknown(name, None)
         chosen: DocsMode = cast(DocsMode, mode) if mode in ("add", "clear") else "replace"
-        draft = self._draft()
+        draft = self._draft(state)
         before, every = draft.docs(name)
         if chosen == "clear":
             after: tuple[str, ...] | None = ()
@@ -156,9 +160,9 @@ class Session:
         draft.touch(name)
         self._save(draft)
 
-    def unload(self, name: str) -> bool:
+    def unload(self, name: str, *, state: Mapping[str, str] | None = None) -> bool:
         """Forget that the skill is loaded; whether it was."""
-        draft = self._draft()
+        draft = self._draft(state)
         was = name in draft.names("loaded")
         draft.unload(name, "asked")
         self._save(draft)
@@ -221,8 +225,8 @@ class Session:
             if event.type == "message" and event.agent == self.agent
         ]
 
-    def _draft(self) -> "_Draft":
-        return _Draft(self.agent, self.state())
+    def _draft(self, state: Mapping[str, str] | None = None) -> "_Draft":
+        return _Draft(self.agent, self.state() if state is None else state)
 
     def _evict_and_save(self, draft: "_Draft") -> tuple[str, ...]:
         order = draft.order()

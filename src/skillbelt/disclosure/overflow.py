@@ -19,6 +19,7 @@ from skillbelt.files.contain import (
     read_handle,
 )
 from skillbelt.files.private import make_folder
+from skillbelt.text import one_line
 from skillbelt.values import Limits
 
 _NAME = re.compile(r"[0-9a-f]{64}\.txt")
@@ -40,6 +41,9 @@ class Storage:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.path.abspath(folder)
+        inside = os.path.join(self.folder, "")
+        # How the folder may stand in a text: as it is, and as it is shown on one line.
+        self.spellings = tuple(dict.fromkeys((inside, one_line(inside))))
 
     def keep(self, text: str) -> str:
         """The path of the text's file: written once, in one step, for this user alone."""

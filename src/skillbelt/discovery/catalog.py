@@ -13,7 +13,14 @@ from skillbelt.discovery.clients import Root, fence_of, local_roots
 from skillbelt.discovery.index import Index, MemoryIndex, SqliteIndex
 from skillbelt.discovery.scan import Progress, Scan, scan
 from skillbelt.errors import SkillNotFound
+from skillbelt.format.frontmatter import (
+    DERIVED_DESCRIPTION_CHARS,
+    FIRST_READ_BYTES,
+    MAX_FRONTMATTER_BYTES,
+)
 from skillbelt.format.skill import Skill
+from skillbelt.format.skills import Skills
+from skillbelt.format.yaml import MAX_YAML_ALIASES, MAX_YAML_DEPTH
 from skillbelt.settings import Settings, load_settings, resolve
 from skillbelt.values import Diagnostic, Scope
 
@@ -21,17 +28,11 @@ if TYPE_CHECKING:
     from skillbelt.search.engine import Searcher
     from skillbelt.search.protocol import Result
 
-# The limits that change what is read from a SKILL.md, so entries made under others do not count.
-_READING_LIMITS = (
-    "head_bytes",
-    "max_frontmatter_bytes",
-    "max_yaml_depth",
-    "max_yaml_aliases",
-    "derived_description_chars",
-)
 # A scan that takes no longer is done whenever somebody asks.
 _CHEAP_SECONDS = 0.1
-_MAX_FILTERS = 64  # whose skills are kept by name
+# Share of the time that may go into scanning again, where a scan is not cheap: a listing in each
+# turn of a conversation must not occupy a core.
+MAX_SCAN_SHARE = 0.05
 # Whether an agent (None: nobody in particular) may use a skill at all.
 Permit = Callable[[str | None, Skill], bool]
 
@@ -47,12 +48,31 @@ class Changes(NamedTuple):
         return bool(self.added or self.changed or self.removed)
 
 
-class Merged(NamedTuple):
-    """The winners by name, in name order; the losers; and what there is to say."""
+class Snapshot(Skills):
+    """What one scan found: the skills in name order, those they shadow, and the diagnostics.
 
-    skills: dict[str, Skill]
-    shadowed: tuple[Skill, ...]
-    diagnostics: tuple[Diagnostic, ...]
+    A later scan that finds the same gives the same object, so what was computed from it stays.
+    """
+
+    __slots__ = ("diagnostics", "shadowed")
+
+    def __init__(
+        self,
+        skills: Mapping[str, Skill],
+        shadowed: tuple[Skill, ...] = (),
+        diagnostics: tuple[Diagnostic, ...] = (),
+    ) -> None:
+        super().__init__(skills)
+        self.shadowed, self.diagnostics = shadowed, diagnostics
+
+    def same_as(self, other: Snapshot | None) -> bool:
+        """Whether nothing differs, not even a diagnostic."""
+        return (
+            other is not None
+            and self.diagnostics == other.diagnostics
+            and self.shadowed == other.shadowed
+            and self == other
+        )
 
 
 class Filters(NamedTuple):
@@ -98,26 +118,26 @@ class Catalog(Mapping[str, Skill]):
         self._progress = progress
         self._index = index or _index(settings)
         self._scans: list[Scan] = []
-        self._merged: Merged | None = None
-        self._lock = threading.Lock()  # one scan at a time, whoever asks
+        self._snapshot: Snapshot | None = None
+        self._lock = threading.Lock()  # one scan at a time, in any thread
         self._scanned_at = 0.0
         self._searcher: Searcher | None = None
-        self._searched: Merged | None = None
-        self._findable: dict[object, tuple[Merged, dict[str, Skill]]] = {}
+        self._searched: list[Scan] | None = None
 
     # What it holds
 
     def __getitem__(self, name: str) -> Skill:
-        return self._state().skills[name]
+        return self.snapshot[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._state().skills)
+        return iter(self.snapshot)
 
     def __len__(self) -> int:
-        return len(self._state().skills)
+        return len(self.snapshot)
 
     def __repr__(self) -> str:
-        count = f"{len(self._merged.skills)} skills" if self._merged else "not scanned yet"
+        known = self._snapshot
+        count = "not scanned yet" if known is None else f"{len(known)} skills"
         return f"<Catalog of {self.settings.project}: {count}>"
 
     def find(self, name: str) -> Skill:
@@ -131,15 +151,20 @@ class Catalog(Mapping[str, Skill]):
         """Every skill there is now, in name order."""
         return list(self.current().values())
 
-    def current(self) -> Mapping[str, Skill]:
-        """Every skill there is now by name: the state itself, no copy.
-
-        Another scan gives another mapping, so that its identity tells whether to look closer.
-        """
+    def current(self) -> Snapshot:
+        """Return every skill there is now by name; `rescan_seconds` says how often that scans."""
         age = time.monotonic() - self._scanned_at
-        if self._merged is None or age >= max(self.settings.rescan_seconds, self._pause()):
+        if self._snapshot is None or age >= max(self.settings.rescan_seconds, self._pause()):
             self._rescan(refresh=False)
-        return self._state().skills
+        return self.snapshot
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The skills as of the last scan."""
+        if self._snapshot is None:
+            self._rescan(refresh=False)
+        assert self._snapshot is not None
+        return self._snapshot
 
     def available(self, agent: str | None = None) -> list[Skill]:
         """What a model working as this agent may be shown."""
@@ -153,18 +178,18 @@ class Catalog(Mapping[str, Skill]):
     @property
     def shadowed(self) -> tuple[Skill, ...]:
         """The skills that another one of the same name stands before."""
-        return self._state().shadowed
+        return self.snapshot.shadowed
 
     @property
     def scans(self) -> tuple[Scan, ...]:
         """What each root gave, in order of precedence."""
-        self._state()
+        _ = self.snapshot
         return tuple(self._scans)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Everything that was skipped, mended, shadowed or is wrong."""
-        return self._state().diagnostics
+        return self.snapshot.diagnostics
 
     @property
     def problems(self) -> tuple[Diagnostic, ...]:
@@ -187,53 +212,57 @@ class Catalog(Mapping[str, Skill]):
         is waited for, and what is not in it yet can not be found.
         """
         self.current()
+        return self.search_in(query, self.findable(filters), limit, wait_seconds=wait_seconds)
+
+    def search_in(
+        self, query: str, skills: Skills, limit: int = 10, *, wait_seconds: float | None = None
+    ) -> list[Result]:
+        """Return the best of these skills; no other skill counts, not even in the statistics."""
         searcher = self.searcher
         self.index_for_search(wait_seconds)
-        return searcher.search(query, self.findable(filters), limit)
+        return searcher.search(query, skills, limit)
 
     @property
     def searcher(self) -> Searcher:
-        """What searches; made when first asked for."""
+        """The search engine, created on first use."""
         if self._searcher is None:
-            from skillbelt.search.engine import Searcher
+            from skillbelt.search.engine import Searcher  # cost: 25 ms, only for a search
 
             self._searcher = Searcher(self.settings, progress=self._progress)
         return self._searcher
 
     def close(self) -> None:
-        """Let go of the search index, and stop making it; the next search opens it again."""
+        """Close the search index and stop building it; the next search opens it again."""
         searcher, self._searcher, self._searched = self._searcher, None, None
         if searcher is not None:
             searcher.close()
 
     def index_for_search(self, wait_seconds: float | None = None) -> bool:
-        """Bring the search index to the last scan; whether it is there already."""
-        merged = self._state()
-        if self._searched is merged:
+        """Bring the search index up to the last scan; return whether it is complete."""
+        snapshot, scans = self.snapshot, self._scans
+        if self._searched is scans:
             return True
         groups: dict[str, list[Skill]] = {}
-        for scanned in self._scans:
+        for scanned in scans:
             mine = groups.setdefault(scanned.root.path, [])
             for skill in scanned.skills:
-                winner = merged.skills.get(skill.name)
+                winner = snapshot.get(skill.name)
                 if winner is not None and winner.location == skill.location:
                     mine.append(winner)
         done = self.searcher.sync(groups, wait_seconds)
         if done:
-            self._searched = merged
+            self._searched = scans
         return done
 
-    def findable(self, filters: Filters = EVERYTHING) -> Mapping[str, Skill]:
-        """The skills that a search with these filters goes through, as of the last scan."""
-        merged = self._state()
-        of, found = self._findable.get(filters, (None, {}))
-        if of is not merged:
-            found = {name: s for name, s in merged.skills.items() if self._may_find(s, filters)}
-            if len(self._findable) >= _MAX_FILTERS:
-                self._findable.clear()
-            if filters.keep is None:  # a caller's own filter may change its mind
-                self._findable[filters] = (merged, found)
-        return found
+    def findable(self, filters: Filters = EVERYTHING) -> Skills:
+        """Return the skills that a search with these filters covers, as of the last scan."""
+        snapshot = self.snapshot
+
+        def make() -> Skills:
+            return Skills.of(one for one in snapshot.values() if self._may_find(one, filters))
+
+        # A caller's own filter may answer differently next time.
+        return make() if filters.keep else snapshot.derive(("findable", filters), make)
 
     def _may_find(self, skill: Skill, filters: Filters) -> bool:
         if filters.scopes and skill.scope not in filters.scopes:
@@ -248,19 +277,19 @@ class Catalog(Mapping[str, Skill]):
     def discover(self) -> list[Skill]:
         """Scan every root now; the skills in name order."""
         self._rescan(refresh=False)
-        return list(self._state().skills.values())
+        return list(self.snapshot.values())
 
     def refresh(self) -> Changes:
         """Scan again, ask remotes again, and say what changed."""
-        before = self._merged.skills if self._merged else {}
+        before: Mapping[str, Skill] = self._snapshot or {}
         self._rescan(refresh=True)
-        return _changes(before, self._state().skills)
+        return _changes(before, self.snapshot)
 
     def watch(self, stop: threading.Event | None = None) -> Iterator[Changes]:
         """Yield what changes on disk, as it happens, until `stop` is set."""
         from skillbelt.discovery.watch import ticks
 
-        before = self._state().skills
+        before = self.snapshot
         signalled, followed = False, -float("inf")
         for changed in ticks(self._watched, self.settings.watch_seconds, stop):
             # Looking for its own sake does not keep a change that was signalled waiting.
@@ -271,8 +300,8 @@ class Catalog(Mapping[str, Skill]):
             if signalled:
                 signalled, followed = False, now
             self._rescan(refresh=False)
-            changes = _changes(before, self._state().skills)
-            before = self._state().skills
+            changes = _changes(before, self.snapshot)
+            before = self.snapshot
             if changes:
                 yield changes
 
@@ -281,17 +310,10 @@ class Catalog(Mapping[str, Skill]):
         cost = sum(scanned.cpu_seconds for scanned in self._scans)
         if cost <= _CHEAP_SECONDS:
             return 0.0
-        share = self.settings.max_scan_share
-        return cost / share if share else float("inf")
+        return cost / MAX_SCAN_SHARE
 
     def _watched(self) -> list[str]:
         return [s.root.path for s in self._scans if s.exists and not s.stalled]
-
-    def _state(self) -> Merged:
-        if self._merged is None:
-            self._rescan(refresh=False)
-        assert self._merged is not None
-        return self._merged
 
     def _rescan(self, *, refresh: bool) -> None:
         with self._lock:
@@ -322,7 +344,9 @@ class Catalog(Mapping[str, Skill]):
                 )
             )
         self._scans = [stalled[root] if root in stalled else next(fresh) for root in roots]
-        self._merged = merge(self._scans, said)
+        found = merge(self._scans, said)
+        if not found.same_as(self._snapshot):
+            self._snapshot = found
         self._scanned_at = time.monotonic()
 
     def _roots(self, said: list[Diagnostic], *, refresh: bool) -> list[Root]:
@@ -333,7 +357,7 @@ class Catalog(Mapping[str, Skill]):
         remote = self._with_commands(remote, said)
         roots = local_roots(settings, [path for path in explicit if not sources.is_remote(path)])
         remote = self._without_strangers(remote, said)
-        if remote and settings.remote_roots:
+        if remote:
             roots += self._remote_roots(remote, said, refresh=refresh)
         place = settings.scope_order.index
         return sorted(roots, key=lambda root: place(root.scope))
@@ -439,7 +463,7 @@ def _strange(path: str, owner: str) -> Diagnostic:
     )
 
 
-def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Merged:
+def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Snapshot:
     """The first skill of each name wins; every other one is shadowed and says by whom."""
     winners: dict[str, Skill] = {}
     losers: dict[str, list[Skill]] = {}
@@ -463,7 +487,8 @@ def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Merged:
         winners[name] = winners[name]._replace(shadows=tuple(s.location for s in shadowed))
     names = sorted(winners)
     ordered = winners if names == list(winners) else {name: winners[name] for name in names}
-    return Merged(ordered, tuple(s for n in sorted(losers) for s in losers[n]), tuple(diagnostics))
+    lost = tuple(skill for name in sorted(losers) for skill in losers[name])
+    return Snapshot(ordered, lost, tuple(diagnostics))
 
 
 def discover_skills(
@@ -504,8 +529,14 @@ def _changes(before: Mapping[str, Skill], after: Mapping[str, Skill]) -> Changes
 def _index(settings: Settings) -> Index:
     if not settings.use_index:
         return MemoryIndex()
-    limits = settings.limits
-    rules = [getattr(limits, name) for name in _READING_LIMITS]
+    # The bounds that change what is read from a SKILL.md: entries read under others do not count.
+    rules = (
+        FIRST_READ_BYTES,
+        MAX_FRONTMATTER_BYTES,
+        MAX_YAML_DEPTH,
+        MAX_YAML_ALIASES,
+        DERIVED_DESCRIPTION_CHARS,
+    )
     return SqliteIndex(settings.index_file, "-".join(map(str, (*rules, int(settings.strict)))))
 
 

@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import MissingExtra
-from skillbelt.integrations.common import Kit
-from skillbelt.integrations.following import Output
+from skillbelt.integrations.common import Kit, Output
 from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools.schema import Tool
 
@@ -18,7 +17,7 @@ except ImportError as error:
     raise MissingExtra("openai-agents", "using skills in the OpenAI Agents SDK") from error
 
 if TYPE_CHECKING:
-    from skillbelt.runtime.session import RuntimeSession
+    from skillbelt.runtime.runtime import RuntimeSession
 
 Instructions = Callable[[RunContextWrapper[Any], Agent[Any]], str]
 OnStream = Callable[[Output], Awaitable[None] | None]

@@ -24,8 +24,7 @@ from skillbelt.format.skill import Skill
 from skillbelt.mcp.protocol import page_of, sendable
 from skillbelt.mcp.requests import Context, RequestRunner
 from skillbelt.mcp.sessions import ServedSessions
-from skillbelt.runtime.session import Command, RuntimeSession
-from skillbelt.runtime.shelf import Shelf
+from skillbelt.runtime.runtime import Command, Runtime, RuntimeSession
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Frontmatter
 
@@ -36,8 +35,8 @@ _MAX_SHOWN_CHARS = 128
 class Prompts:
     """Answers `prompts/list` and `prompts/get`."""
 
-    def __init__(self, shelf: Shelf, sessions: ServedSessions, runner: RequestRunner) -> None:
-        self._shelf, self._sessions, self._runner = shelf, sessions, runner
+    def __init__(self, runtime: Runtime, sessions: ServedSessions, runner: RequestRunner) -> None:
+        self._runtime, self._sessions, self._runner = runtime, sessions, runner
 
     async def list_all(
         self, ctx: Context, params: PaginatedRequestParams | None
@@ -58,7 +57,7 @@ class Prompts:
         )
 
     def _page(self, cursor: str | None) -> tuple[list[Prompt], str | None]:
-        offered = {one.name: one for one in self._shelf.discover_skills() if _callable(one)}
+        offered = {one.name: one for one in self._runtime.discover_skills() if _callable(one)}
         page = page_of(sorted(offered), cursor)
         return [_prompt(offered[name]) for name in page.names], page.cursor
 
@@ -76,8 +75,8 @@ class Prompts:
         return _result(skill, command)
 
     def _skill(self, name: str) -> Skill | None:
-        skill = self._shelf.skills().get(name) or self._shelf.look().get(name)
-        return skill if skill and self._shelf.there(skill) and _callable(skill) else None
+        skill = self._runtime.skills().get(name) or self._runtime.look().get(name)
+        return skill if skill and self._runtime.there(skill) and _callable(skill) else None
 
 
 def _callable(skill: Skill) -> bool:

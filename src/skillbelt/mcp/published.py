@@ -12,21 +12,18 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
-from skillbelt.discovery.fingerprint import fingerprint, is_complete
-from skillbelt.discovery.reading import open_file
-from skillbelt.errors import FileUnreadable, PathEscape
-from skillbelt.files.contain import Fence, read_handle
-from skillbelt.files.manifest import build_manifest
+from skillbelt.errors import LoadError, PathEscape
+from skillbelt.files.contain import Fence
+from skillbelt.files.manifest import is_complete
 from skillbelt.format.frontmatter import written
 from skillbelt.format.head import read_head
 from skillbelt.format.skill import Skill
-from skillbelt.runtime.shelf import Shelf
+from skillbelt.runtime.runtime import Runtime
 from skillbelt.values import SKILL_FILE, FileEntry
 
 SCHEME = "skill://"
@@ -106,24 +103,24 @@ class SkillLocation(NamedTuple):
 class PublishedSkills:
     """The skills of a runtime as currently published. Thread-safe."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._known: dict[str, tuple[str, Skill, Published | None]] = {}
 
     def names(self) -> list[str]:
         """Return the sorted ids of the skills a model may see; some may not be publishable."""
-        self._shelf.look()
-        names = sorted(self._shelf.available())
+        self._runtime.look()
+        names = sorted(self._runtime.available())
         for gone in self._known.keys() - set(names):
             self._known.pop(gone, None)
         return names
 
     def find_skill(self, name: str) -> Published | None:
         """Return the skill of that id, if a model may see it and it can be published."""
-        skill = self._shelf.available().get(name)
+        skill = self._runtime.available().get(name)
         if skill is None or skill.origin.kind == "mcp" or not os.path.isabs(skill.location):
             return None
-        mark = fingerprint(skill, self._shelf.settings.limits)
+        mark = skill.files.digest()
         known = self._known.get(name)
         if known is None or known[:2] != (mark, skill):
             made = self._publish(skill) if is_complete(mark) else None
@@ -143,7 +140,7 @@ class PublishedSkills:
         return {uri: _digest(_resolve(uri, find_skill)) for uri in uris}
 
     def _publish(self, skill: Skill) -> Published | None:
-        limits = self._shelf.settings.limits
+        limits = self._runtime.settings.limits
         try:
             with Fence(skill.fence) as fence:
                 head = read_head(skill.location, limits, fence)
@@ -155,7 +152,7 @@ class PublishedSkills:
             return None
         if not 0 < len(about) <= _MAX_DESCRIPTION_CHARS:
             return None
-        files = {file.path: file for file in build_manifest(skill.dir, limits, skill.fence).files}
+        files = {file.path: file for file in skill.files.manifest().files}
         if SKILL_FILE not in files:
             return None
         place = skill.name if skill.name == name else f"{skill.name}/{name}"
@@ -181,11 +178,8 @@ def _digest(found: SkillLocation | None) -> str:
 def read_bytes(published: Published, file: FileEntry) -> bytes | None:
     """Read a file of a published skill; None when it changed since it was published."""
     try:
-        handle = open_file(published.skill, file.path)
-    except (OSError, PathEscape, FileUnreadable):
+        with published.skill.files.open(file.path, file.size) as opened:
+            data = opened.read(file.size + 1)
+    except (OSError, PathEscape, LoadError):
         return None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        return None
-    data = read_handle(handle, file.size + 1)
     return data if hashlib.sha256(data).hexdigest() == file.sha256 else None

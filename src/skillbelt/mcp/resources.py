@@ -34,7 +34,7 @@ from skillbelt.mcp.published import (
 )
 from skillbelt.mcp.requests import Context, RequestRunner
 from skillbelt.mcp.sessions import ServedSessions
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import RuntimeSession
 from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE, FileEntry
 

@@ -14,8 +14,7 @@ from mcp.server.context import ServerRequestContext
 from mcp_types import Implementation
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from skillbelt.runtime.runtime import Runtime
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import Runtime, RuntimeSession
 from skillbelt.store import SessionKey
 
 USER = "mcp"

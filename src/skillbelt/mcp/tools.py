@@ -109,7 +109,7 @@ class ToolRequests:
         session = self._sessions.of(ctx)
 
         def list_tools(_watch: Watch) -> list[OwnTool]:
-            session.shelf.look()
+            session.runtime.look()
             return session.tools(listing=True)
 
         tools = await self._runner.run(ctx, list_tools)

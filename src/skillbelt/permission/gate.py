@@ -12,8 +12,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from skillbelt.discovery.fingerprint import fingerprint, is_complete
 from skillbelt.errors import LoadError, PermissionDenied
+from skillbelt.files.manifest import is_complete
 from skillbelt.format.skill import Skill
 from skillbelt.permission.audit import AuditEvent, AuditLog, open_audit, user_name
 from skillbelt.permission.command_lines import simple_commands
@@ -46,7 +46,6 @@ Ask = Callable[[Pending], Answer | None]
 # What a host finds again in the `metadata` of whatever is asked for in its context: which call of
 # which client it comes from.
 ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingProxyType({}))
-_MAX_AGENTS = 64  # whose view of the catalogue is kept
 _MAX_THROUGH = 4096  # skills that were let through in conversations
 _SPELLED = (UNCLEAR, "*")  # what is no address of one host
 _SOURCES = {
@@ -107,7 +106,6 @@ class Gate:
     ) -> None:
         self.settings, self._rules = settings, tuple(rules)
         self._store, self._ask = store, ask
-        self._kept: dict[str, tuple[Mapping[str, Skill], Mapping[str, Skill]]] = {}
         self._through: set[tuple[str, ...]] = set()
 
     # What the rules say
@@ -136,19 +134,10 @@ class Gate:
         return any(rule.action == "deny" and rule.type in ("skill", "*") for rule in rules)
 
     def permitted(self, agent: str | None, skills: Mapping[str, Skill]) -> Mapping[str, Skill]:
-        """Those of the skills that a model working as this agent may know of.
-
-        The same mapping gives the same answer again, so that a turn does not pay for its size.
-        """
+        """Return those of the skills that a model working as this agent may know of."""
         if not self.hides_skills:
             return skills
-        of, kept = self._kept.get(agent or "", (None, skills))
-        if of is not skills:
-            kept = {name: one for name, one in skills.items() if self.permit(agent, one)}
-            if len(self._kept) >= _MAX_AGENTS:
-                self._kept.clear()
-            self._kept[agent or ""] = (skills, kept)
-        return kept
+        return {name: one for name, one in skills.items() if self.permit(agent, one)}
 
     def permit(self, agent: str | None, skill: Skill) -> bool:
         """Whether a model working as this agent may know of the skill."""
@@ -285,7 +274,7 @@ class Gate:
 
         `hash` is that of the copy which is meant, where there is one.
         """
-        mark = hash or fingerprint(skill, self.settings.limits)
+        mark = hash or skill.files.digest()
         return Request(
             type="skill",
             patterns=(skill.name,),
@@ -387,7 +376,7 @@ class Gate:
 
         To be called between reading and giving: what was read before is then of what was asked for.
         """
-        if fingerprint(skill, self.settings.limits) != request.hash:
+        if skill.files.digest() != request.hash:
             raise LoadError(
                 loaded.path,
                 f"the skill {skill.name} changed while it was asked for; "

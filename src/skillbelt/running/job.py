@@ -11,7 +11,7 @@ from skillbelt.running.call import script_of, scripts_named, timeout_of
 from skillbelt.running.run import Run
 from skillbelt.running.workspace import SKILLS, VENV, placed
 from skillbelt.sandbox.linux.identity import interpreter, trusted_program
-from skillbelt.sandbox.network.proxy import bridge
+from skillbelt.sandbox.network.proxy import SOCKET_NAME, bridge
 from skillbelt.sandbox.protocol import Job, Mount
 
 _NET = "/run/net"
@@ -74,7 +74,7 @@ def make_job(run: Run) -> Job:
         timeout_seconds=timeout_of(call, run.limits.run_timeout_seconds),
         stdin=call.stdin,
         terminal=call.terminal,
-        bridge=bridge(os.path.join(net, "door")) if egress else (),
+        bridge=bridge(os.path.join(net, SOCKET_NAME)) if egress else (),
     )
 
 

@@ -1,6 +1,5 @@
 """The facade: `Runtime` and its sessions."""
 
-from skillbelt.runtime.runtime import Runtime
-from skillbelt.runtime.session import RuntimeSession
+from skillbelt.runtime.runtime import Command, Runtime, RuntimeSession
 
-__all__ = ["Runtime", "RuntimeSession"]
+__all__ = ["Command", "Runtime", "RuntimeSession"]

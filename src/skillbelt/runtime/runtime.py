@@ -1,40 +1,418 @@
-"""The facade that wires the rest together."""
+"""The facade that wires the rest together: `Runtime`, and `RuntimeSession` for a conversation."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import takewhile
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self, overload
 
-from skillbelt.conversation.state import Session
-from skillbelt.disclosure.body import Loaded
-from skillbelt.errors import SkillNotFound
+from skillbelt.conversation.changes import (
+    Mark,
+    Note,
+    changes_since,
+    read_notes,
+    remember,
+    with_notes,
+    write_notes,
+)
+from skillbelt.conversation.messages import Material, Message, block, materialize
+from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
+from skillbelt.disclosure.audience import Audience, Visible
+from skillbelt.disclosure.body import (
+    Loaded,
+    list_docs,
+    load_resource,
+    load_skill_body,
+    sample_files,
+)
+from skillbelt.disclosure.overflow import Storage
+from skillbelt.disclosure.overview import (
+    GUIDANCE_HEADER,
+    Overview,
+    compact,
+    default_budget,
+    overview,
+)
+from skillbelt.discovery.catalog import Catalog, Snapshot
+from skillbelt.errors import LoadError, PathEscape, PermissionDenied, SkillNotFound
+from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill
-from skillbelt.permission.gate import session_id
-from skillbelt.permission.rules import Initiator, Request, Rule
+from skillbelt.format.skills import Skills
+from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
+from skillbelt.permission.rules import Decision, Initiator, Request, Rule
 from skillbelt.running.following import Watch
-from skillbelt.runtime.session import RuntimeSession
-from skillbelt.runtime.shelf import Shelf, Visible
 from skillbelt.runtime.threads import in_thread
-from skillbelt.store import SessionKey, Store
-from skillbelt.tools.schema import Access, Runs, ToolResult
+from skillbelt.settings import Settings
+from skillbelt.store import SessionKey, Store, open_store
+from skillbelt.tools.caller import BROUGHT, SEARCH_WAIT_SECONDS, Caller, variables_of
+from skillbelt.tools.definitions import SEARCH
+from skillbelt.tools.handlers import HANDLERS, MAX_ENUM_SKILLS, UNNAMED, content, dispatch
+from skillbelt.tools.loaded import LoadedTexts
+from skillbelt.tools.schema import (
+    Tool,
+    ToolFormat,
+    ToolResult,
+    build,
+    choose,
+    guidance,
+    offered_names,
+    render,
+)
+from skillbelt.values import Limits
 
 if TYPE_CHECKING:
+    from skillbelt.artifacts import ArtifactStore
+    from skillbelt.running.background import Background
     from skillbelt.running.call import RunResult
+    from skillbelt.running.executor import Workbench
     from skillbelt.running.json_call import Execution
     from skillbelt.running.run import Asker
     from skillbelt.sandbox.protocol import Listener
+    from skillbelt.search.protocol import Result
 
 APP = "skillbelt"
+_COMMAND = re.compile(r"\s*[/$]([^\W_][\w.-]*)(?:\s+(.*))?", re.DOTALL)
 
 
-class Runtime(Shelf):
-    """Everything for one project: what there is, what a model is told, what it may call."""
+class Runtime:
+    """Everything for one project: the skills, what a model reads of them, the tools it may call.
+
+    Nothing is scanned between two calls of `look`. `rules` are the host's, stronger than those
+    of any file; `ask` answers what they leave open. `visible` hides skills from the model and its
+    user alike. `tools` is an exact list in place of the profile, `always` are skills whose text
+    every conversation begins with, and `guidance` replaces the text about the tools ("" for none).
+    `progress` is called with a line of text at each stage of a scan and of a run.
+    """
+
+    def __init__(
+        self,
+        project: str | os.PathLike[str] | None = None,
+        *,
+        settings: Settings | None = None,
+        store: Store | None = None,
+        artifacts: ArtifactStore | None = None,
+        rules: Iterable[Rule] = (),
+        ask: Ask | None = None,
+        visible: Visible | None = None,
+        tools: Iterable[str] | None = None,
+        always: Iterable[str] = (),
+        guidance: str | None = None,
+        progress: Callable[[str], None] | None = None,
+        **overrides: object,
+    ) -> None:
+        self.catalog = Catalog(
+            project,
+            settings=settings,
+            permit=self._permits,
+            progress=progress,
+            **overrides,  # type: ignore[arg-type]
+        )
+        self._progress = progress
+        self.settings = self.catalog.settings
+        self.gate = Gate(self.settings, lambda: self.store, rules=rules, ask=ask)
+        self._store, self._artifacts, self.visible = store, artifacts, visible
+        self.always = (always,) if isinstance(always, str) else tuple(always)
+        kinds = choose(tools, self.settings.tool_profile)
+        self.names = offered_names(kinds, self.settings.tool_names)
+        # A host that names its tools gets those and no other; so does the simple profile.
+        more = tools is None and self.settings.tool_profile != "simple"
+        self._more = offered_names((SEARCH,) * more, self.settings.tool_names)
+        self._guidance = guidance
 
     def __repr__(self) -> str:
         return f"<Runtime of {self.settings.project}>"
+
+    @property
+    def store(self) -> Store:
+        """Where conversations and decisions are kept; in the state folder unless one was given."""
+        if self._store is None:
+            self._store = open_store(self.settings)
+        return self._store
+
+    @cached_property
+    def workbench(self) -> Workbench:
+        """Where the commands of skills run."""
+        from skillbelt.running.executor import Workbench  # cost: 60 ms, only for a run
+
+        return Workbench(
+            self.settings,
+            self.gate,
+            self.get_skill,
+            skills=self.skills,
+            artifacts=self._artifacts,
+            progress=self._progress,
+        )
+
+    @cached_property
+    def background(self) -> Background:
+        """The runs in the background."""
+        from skillbelt.running.background import Background  # cost: 60 ms, only for a run
+
+        return Background(self.workbench)
+
+    def close(self) -> None:
+        """End background runs; refuse requests for permission that wait or come later."""
+        self.gate.close()
+        self.catalog.close()
+        if "background" in self.__dict__:
+            self.background.close()
+        if "workbench" in self.__dict__:
+            self.workbench.close()
+            if "_own_key" in self.__dict__:
+                self.workbench.forget(self._own_key)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Which skills there are
+
+    def skills(self) -> Snapshot:
+        """Return every skill by name, as of the last scan."""
+        return self.catalog.snapshot
+
+    def look(self) -> Snapshot:
+        """Return every skill by name, as of now; `rescan_seconds` says how often that scans."""
+        return self.catalog.current()
+
+    def audience(
+        self,
+        agent: str | None = None,
+        *,
+        visible: Visible | None = None,
+        files: Sequence[str] | None = None,
+        gate: Gate | None = None,
+    ) -> Audience:
+        """Return who a model working as this agent is, as far as the catalogue is concerned."""
+        filters = tuple(keep for keep in (self.visible, visible) if keep is not None)
+        return Audience(gate=gate or self.gate, agent=agent, filters=filters, files=files)
+
+    def available(
+        self,
+        agent: str | None = None,
+        *,
+        visible: Visible | None = None,
+        files: Sequence[str] | None = None,
+        gate: Gate | None = None,
+    ) -> Skills:
+        """Return what a model working as this agent may see, by name, as of the last scan.
+
+        With `files`, the paths in play, a skill made for some files is there only with one of them.
+        A `gate` with rules of its own replaces the runtime's.
+        """
+        return self.audience(agent, visible=visible, files=files, gate=gate).view(self.skills())
+
+    def there(self, skill: Skill, visible: Visible | None = None) -> bool:
+        """Return whether the filters let the skill exist at all."""
+        return self.audience(visible=visible).admits(skill)
+
+    def get_skill(self, name: str) -> Skill:
+        """Return the skill of that name; raise SkillNotFound with the closest names."""
+        return self._find(name, self.audience())
+
+    def _find(self, name: str, audience: Audience) -> Skill:
+        skill = self.skills().get(name) or self.look().get(name)
+        if skill is None or not audience.admits(skill):
+            there = filter(audience.admits, self.skills().values())
+            raise SkillNotFound(name, [one.name for one in there])
+        return skill
+
+    def discover_skills(self) -> list[Skill]:
+        """Return every skill there is now, in name order: descriptors only, no body is read."""
+        return [skill for skill in self.look().values() if self.there(skill)]
+
+    def search(self, text: str, limit: int = 10, *, agent: str | None = None) -> Sequence[Result]:
+        """Return the best skills for the text that a model working as this agent may see."""
+        self.look()
+        return self.search_in(text, self.available(agent), limit)
+
+    def suggest(self, request: str, k: int = 5, *, agent: str | None = None) -> list[str]:
+        """Return the names of the skills that a request most likely needs."""
+        return [found.skill.name for found in self.search(request, k, agent=agent)]
+
+    def search_in(self, text: str, skills: Skills, limit: int) -> Sequence[Result]:
+        """Return the best of these skills for the text; no other skill has any influence."""
+        wait = SEARCH_WAIT_SECONDS
+        return self.catalog.search_in(text, skills, limit, wait_seconds=wait)
+
+    # What a model reads
+
+    def overview(self, agent: str | None = None, *, files: Sequence[str] | None = None) -> Overview:
+        """Return the text about the skills there are now, within its budget."""
+        self.look()
+        return self.overview_of(self.available(agent, files=files))
+
+    def overview_of(self, skills: Skills, suggested: Collection[str] = ()) -> Overview:
+        """Return the text about these skills; the suggested ones are described before others."""
+
+        def make() -> Overview:
+            return overview(
+                skills.values(),
+                format=self.settings.overview_format,
+                budget_tokens=default_budget(self.settings),
+                guidance=self.guidance_for(skills),
+                search=self.search_tool,
+                suggested=suggested,
+            )
+
+        return skills.derive(("overview", tuple(suggested)), make)
+
+    @property
+    def search_tool(self) -> str:
+        """The name of the tool that finds skills which are not listed; empty without one."""
+        names = {**self.names, **self._more}
+        return names.get(SEARCH) or names.get("skill_list", "")
+
+    def names_for(self, skills: Skills, crowded: bool | None = None) -> Mapping[str, str]:
+        """Return the name of each tool that is offered for these skills, by its kind.
+
+        Search is offered for many skills only; `crowded` says whether they count as many.
+        """
+        if not self._more or not (self.crowded(skills) if crowded is None else crowded):
+            return self.names
+        return {**self.names, **self._more}
+
+    def crowded(self, skills: Skills) -> bool:
+        """Return whether there are too many skills to describe each to a model."""
+
+        def make() -> bool:
+            settings = self.settings
+            budget, format = default_budget(settings), settings.overview_format
+            made = overview(skills.values(), format=format, budget_tokens=budget)
+            return made.shown < len(skills)
+
+        return skills.derive("crowded", make)
+
+    def remembered(self, skills: Skills) -> str:
+        """Return what a model was shown of these skills, as text for a session's state."""
+        return skills.derive("remembered", lambda: remember(skills))
+
+    @property
+    def guidance(self) -> str:
+        """How to use the tools that are offered, with its header; empty when there is none."""
+        return self.guidance_for(Skills({}))
+
+    def guidance_for(self, skills: Skills) -> str:
+        """Return the guidance for the tools that are offered for these skills."""
+        if self._guidance is not None:
+            return self._guidance
+        text = guidance(self.names_for(skills))
+        return f"{GUIDANCE_HEADER}\n{text}" if text else ""
+
+    # Loading, as the user
+
+    def load(
+        self,
+        name: str,
+        *,
+        arguments: str | None = None,
+        limits: Limits | None = None,
+        storage: Storage | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> Loaded:
+        """Return the body of a skill for the user; PermissionDenied when it is refused."""
+        skill = self.get_skill(name)
+        request = self.check(skill)
+        loaded = load_skill_body(
+            skill,
+            self._bounded(limits),
+            overflow=self.settings.body_overflow,
+            storage=storage or self.storage(),
+            arguments=arguments,
+            variables={**variables_of(skill, self.settings), **(variables or {})},
+        )
+        self.gate.record_load(request, loaded, skill)
+        return loaded
+
+    def load_skill_body(self, name: str, limits: Limits | None = None) -> Loaded:
+        """Return the same as `load`; its older name."""
+        return self.load(name, limits=limits)
+
+    def load_resource(
+        self,
+        name: str,
+        relative_path: str,
+        section_hint: str | None = None,
+        limits: Limits | None = None,
+        *,
+        full: bool = False,
+        start_line: int | None = None,
+        lines: int | None = None,
+    ) -> Loaded:
+        """Return one file of a skill, or a part of it."""
+        skill = self.get_skill(name)
+        request = self.check(skill)
+        loaded = load_resource(
+            skill,
+            relative_path,
+            section_hint,
+            self._bounded(limits),
+            full=full,
+            start_line=start_line,
+            lines=lines,
+            storage=self.storage(),
+        )
+        self.gate.record_load(request, loaded, skill)
+        return loaded
+
+    def check(self, skill: Skill) -> Request:
+        """Return the allowed request; PermissionDenied when the user may not have the skill."""
+        return self.gate.require(self.gate.load_request(skill, "user"))
+
+    def _permits(self, agent: str | None, skill: Skill) -> bool:
+        return not self.gate.hides_skills or self.gate.permit(agent, skill)
+
+    def _bounded(self, limits: Limits | None) -> Limits:
+        """Return the limits of a caller, none of them above those of the settings."""
+        own = self.settings.limits
+        return own if limits is None else Limits(*map(min, own, limits))  # type: ignore[arg-type]
+
+    def storage(self, key: SessionKey | None = None) -> Storage:
+        """Return where long texts of a conversation are kept; no other one can read them."""
+        own = "shared"
+        if key is not None:
+            whole = "\0".join(key).encode("utf-8", "surrogatepass")
+            own = hashlib.sha256(whole).hexdigest()[:32]
+        return Storage(os.path.join(self.settings.state_dir, "runs", own))
+
+    # Tools
+
+    @overload
+    def tools(
+        self, format: None = None, *, agent: str | None = ..., listing: bool = ...
+    ) -> list[Tool]: ...
+    @overload
+    def tools(
+        self, format: ToolFormat, *, agent: str | None = ..., listing: bool = ...
+    ) -> list[dict[str, object]]: ...
+    def tools(
+        self, format: ToolFormat | None = None, *, agent: str | None = None, listing: bool = False
+    ) -> list[Tool] | list[dict[str, object]]:
+        """Return the tools as values, or in the format of a vendor's request.
+
+        `listing` puts the list of skills into a description, for hosts without a system prompt.
+        """
+        made = self.tools_for(self.available(agent), listing=listing)
+        return made if format is None else render(made, format)
+
+    def tools_for(
+        self, skills: Skills, *, listing: bool = False, crowded: bool | None = None
+    ) -> list[Tool]:
+        """Return the tools for a model that may see these skills."""
+        budget = default_budget(self.settings)
+        search = self.search_tool
+        text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
+        most = MAX_ENUM_SKILLS
+        names = self.names_for(skills, crowded)
+        return build(names, skills, HANDLERS, max_enum=most, listing=text)
 
     def dispatch(
         self,
@@ -46,50 +424,24 @@ class Runtime(Shelf):
         """Run a tool by the name it is offered under; without a session, loading gives the text."""
         if session is not None:
             return session.call_sync(name, arguments, call_id)
-        access = Access(
-            skills=self.available(),
-            settings=self.settings,
-            storage=self.storage(),
-            approve=self._approve,
-            look=lambda: self.look() and self.available(),
-            record=self._record,
-            names=self.names_for(self.available()),
-            runs=lambda: Runs(self.workbench, self.background, self._own()),
-            search=self.search_in,
+        skills = self.available()
+        caller = Caller(
+            self.catalog,
+            self.audience(),
+            self.storage(),
+            skills=skills,
+            key=self._own_key,
+            names=self.names_for(skills),
+            executors=self,
         )
-        return self.run_tool(name, arguments, access, call_id)
-
-    def _own(self) -> Asker:
-        from skillbelt.running.run import Asker
-
-        return Asker(self._own_key)
-
-    @cached_property
-    def _allowed(self) -> dict[str, Request]:
-        """What was last asked for without a session, by skill."""
-        return {}
+        return dispatch(name, arguments, caller, call_id)
 
     @cached_property
     def _own_key(self) -> SessionKey:
-        """The conversation of whoever names none: what this runtime dispatches, and no other."""
+        """The session of what this runtime dispatches without one; no other runtime shares it."""
         return SessionKey(APP, "", f"own-{os.urandom(16).hex()}")
 
-    def close(self) -> None:
-        """End what runs in the background; refuse what waits for permission, now and later."""
-        super().close()
-        if "_own_key" in self.__dict__ and "workbench" in self.__dict__:
-            self.workbench.forget(self._own_key)
-
-    def _approve(self, skill: Skill, _loading: bool) -> str | None:
-        request = self._allowed[skill.name] = self.gate.load_request(skill, "model")
-        decision = self.gate.check(request)
-        if decision.allowed:
-            self.gate.let_through(request._replace(session=session_id(self._own_key)))
-        return None if decision.allowed else decision.reason
-
-    def _record(self, skill: Skill, loaded: Loaded) -> None:
-        request = self._allowed.get(skill.name) or self.gate.load_request(skill, "model")
-        self.gate.record_load(request, loaded, skill)
+    # Running, as the user
 
     def run_sync(
         self,
@@ -109,12 +461,11 @@ class Runtime(Shelf):
     ) -> RunResult:
         """Run a command of a skill in its sandbox, as the user.
 
-        Without a session it has a workspace of its own, empty, that goes with it.
-
-        Words are run as they are, a text by `bash -c`. A command that fails is a result like any
-        other; RunRefused, PermissionDenied and SandboxUnavailable say that nothing was run.
+        Without a session it has an empty workspace of its own, which is removed afterwards. A
+        sequence of words is run as it is, a text by `bash -c`. A command that fails is a normal
+        result; RunRefused, PermissionDenied and SandboxUnavailable mean that nothing was run.
         """
-        from skillbelt.running.call import RunCall
+        from skillbelt.running.call import RunCall  # cost: 20 ms, only for a run
 
         given = (inputs,) if isinstance(inputs, str) else inputs
         patterns = (outputs,) if isinstance(outputs, str) else outputs
@@ -130,7 +481,7 @@ class Runtime(Shelf):
             omit_inline_content=omit_inline_content,
             stdin=stdin,
         )
-        skill = self._seen_by(name, session)
+        skill = self._visible_skill(name, session)
         return self.workbench.run(skill, call, _who("user", session), Watch(listener))
 
     run = in_thread(run_sync)
@@ -147,11 +498,11 @@ class Runtime(Shelf):
         listener: Listener | None = None,
     ) -> Execution:
         """Run a skill's module or script on JSON, as the user; its JSON on stdout is the output."""
-        from skillbelt.running.json_call import execute
+        from skillbelt.running.json_call import execute  # cost: 60 ms, only for a run
 
         return execute(
             self.workbench,
-            self._seen_by(name, session),
+            self._visible_skill(name, session),
             input,
             who=_who("user", session),
             script=script,
@@ -162,13 +513,11 @@ class Runtime(Shelf):
 
     execute_skill = in_thread(execute_skill_sync)
 
-    def _seen_by(self, name: str, session: RuntimeSession | None) -> Skill:
-        """The skill of that name, unless it is hidden from the conversation."""
-        skill, visible = self.get_skill(name), session.visible if session else None
-        if not self.there(skill, visible):
-            seen = (one for one in self.skills().values() if self.there(one, visible))
-            raise SkillNotFound(name, [one.name for one in seen])
-        return skill
+    def _visible_skill(self, name: str, session: RuntimeSession | None) -> Skill:
+        """Return the skill of that name, unless it is hidden from the conversation."""
+        return self._find(name, session.audience if session else self.audience())
+
+    # Conversations
 
     def session(
         self,
@@ -181,7 +530,7 @@ class Runtime(Shelf):
         rules: Iterable[Rule] = (),
         store: Store | None = None,
     ) -> RuntimeSession:
-        """A conversation, new or as the store has it.
+        """Return a conversation, new or as the store has it.
 
         `visible` hides skills from it alone, and `rules` hold for it on top of all others. A
         `store` keeps it in place of the runtime's own.
@@ -196,7 +545,7 @@ class Runtime(Shelf):
             max_loaded=settings.max_loaded_skills,
         )
         return RuntimeSession(
-            shelf=self,
+            runtime=self,
             session=state,
             storage=self.storage(key),
             visible=visible,
@@ -204,17 +553,345 @@ class Runtime(Shelf):
         )
 
     def delete_session(self, user: str, session: str, *, app: str = APP) -> bool:
-        """Forget a conversation, its stored texts and its workspace; whether there was one."""
-        import shutil
-
+        """Delete a conversation, its stored texts and its workspace; whether there was one."""
         key = SessionKey(app, user, session)
         shutil.rmtree(self.storage(key).folder, ignore_errors=True)
         self.workbench.forget(key)
         return self.store.delete(key)
 
 
+class Command(NamedTuple):
+    """A skill the user called by name. `text` goes to the model in place of what the user wrote.
+
+    When it was refused, `error` says why and there is no text.
+    """
+
+    skill: str
+    arguments: str
+    text: str
+    error: str = ""
+
+
+class RuntimeSession:
+    """One agent's side of a conversation: the messages for the model, the results of its calls.
+
+    Everything that must last is in the store. The host keeps its own history and passes it to
+    `request`.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        session: Session,
+        storage: Storage,
+        visible: Visible | None = None,
+        gate: Gate | None = None,
+    ) -> None:
+        self.runtime, self.session, self.storage, self.visible = runtime, session, storage, visible
+        self.gate = gate or runtime.gate
+        self.files: Sequence[str] | None = None
+        self.searching = False  # whether search is offered even for few skills
+        self._declared: list[LoadRequest] = []
+        self._shown: frozenset[str] = frozenset()
+        self._texts = LoadedTexts()
+
+    def __repr__(self) -> str:
+        key = self.session.key
+        return f"<RuntimeSession {key.app}/{key.user}/{key.session}>"
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the runtime."""
+        return self.runtime.settings
+
+    @property
+    def audience(self) -> Audience:
+        """Who looks at the catalogue in this conversation."""
+        return self.runtime.audience(
+            self.session.agent, visible=self.visible, files=self.files, gate=self.gate
+        )
+
+    def skills(self) -> Skills:
+        """Return what the model may see, by name, as of the last scan."""
+        return self.audience.view(self.runtime.skills())
+
+    def loaded(self) -> list[LoadedSkill]:
+        """Return what is loaded now, in name order."""
+        return self.session.loaded()
+
+    # The messages for the model
+
+    def request(
+        self, messages: Sequence[Message], *, new_turn: bool | None = None
+    ) -> list[Message]:
+        """Return the messages to send: the history, with the texts of what is loaded now.
+
+        A user message that was not there before begins a turn, unless `new_turn` says whether: the
+        catalogue is scanned again, and that message gets a note of what changed. The system text
+        stays as it was first given.
+        """
+        state = self._begin_turn(messages, new_turn)
+        self._declared = []
+        noted = with_notes(messages, read_notes(state.get(self._key("notes"), "")))
+        made = materialize(
+            noted,
+            self._texts.read(self.session.loaded(state), self._caller(state)),
+            placement=self.settings.placement,
+            overview=state.get(self._key("system"), ""),
+            landed={k: v for k, v in self.session.landed(state).items() if v != UNNAMED},
+        )
+        self.session.after_request()
+        results = (one.get("content") for one in made if one.get("role") == "tool")
+        self._shown = frozenset(text for text in results if isinstance(text, str))
+        return made
+
+    def _begin_turn(self, messages: Sequence[Message], new_turn: bool | None) -> Mapping[str, str]:
+        """Begin a turn if the messages do; return the state after that."""
+        state = self.session.state()
+        mark, before = Mark.of(messages), Mark.read(state.get(self._key("run"), ""))
+        if before is None or (mark.follows(before) if new_turn is None else new_turn):
+            self._record_turn(mark, state)
+            return self.session.state()
+        return state
+
+    def _record_turn(self, mark: Mark, state: Mapping[str, str]) -> None:
+        runtime = self.runtime
+        runtime.look()
+        skills = self.skills()
+        known, before = runtime.remembered(skills), state.get(self._key("known"), "")
+        note = changes_since(before, skills, now=known, search=runtime.search_tool)
+        delta: dict[str, str | None] = {self._key("run"): str(mark)}
+        if known != before:
+            delta[self._key("known")] = known
+        if self._key("system") not in state:
+            delta[self._key("system")] = self._system(skills, state)
+            delta[self._key("crowded")] = "yes" if runtime.crowded(skills) else "no"
+        if note:
+            notes = read_notes(state.get(self._key("notes"), ""))
+            delta[self._key("notes")] = write_notes([*notes, Note(mark, note)])
+        self.session.start_run(note)
+        self.session.store.append(self.session.key, [], delta)
+        if self._declared:
+            self.session.load_all(self._declared)
+
+    def _system(self, skills: Skills, state: Mapping[str, str]) -> str:
+        """Return what the system message says of skills as long as the conversation lasts."""
+        runtime = self.runtime
+        text = runtime.overview_of(skills, self._suggested(state)).text
+        apart = text and self.settings.overview_format != "plain"
+        always = [runtime.get_skill(name) for name in runtime.always]
+        caller = self._caller(state)
+        blocks = [block(Material(one.name, caller.body(one).text)) for one in always]
+        parts = [text, runtime.guidance_for(skills) if apart else "", *blocks]
+        return "\n\n".join(filter(None, parts))
+
+    def suggest(self, request: str, k: int = 5) -> list[str]:
+        """Return the names of the skills that the request most likely needs.
+
+        Decided once: later calls in the conversation give the same. Called before the first request
+        to the model, the overview describes these first where it cannot describe all.
+        """
+        state = self.session.state()
+        if self._key("suggested") not in state:
+            self.runtime.look()
+            found = self.runtime.search_in(request, self.skills(), k)
+            chosen = {self._key("suggested"): "\n".join(one.skill.name for one in found)}
+            self.session.store.append(self.session.key, [], chosen)
+            state = self.session.state()
+        return self._suggested(state)
+
+    def _suggested(self, state: Mapping[str, str]) -> list[str]:
+        kept = state.get(self._key("suggested"), "")
+        skills = self.skills()
+        return [name for name in kept.split("\n") if name in skills]
+
+    def _crowded(self, state: Mapping[str, str]) -> bool | None:
+        """Return whether there were too many skills to describe when the conversation began."""
+        if self.searching:
+            return True
+        kept = state.get(self._key("crowded"))
+        return None if kept is None else kept == "yes"
+
+    # The model's calls
+
+    @overload
+    def tools(self, format: None = None, *, listing: bool = ...) -> list[Tool]: ...
+    @overload
+    def tools(self, format: ToolFormat, *, listing: bool = ...) -> list[dict[str, object]]: ...
+    def tools(
+        self, format: ToolFormat | None = None, *, listing: bool = False
+    ) -> list[Tool] | list[dict[str, object]]:
+        """Return the tools, as `Runtime.tools` does, for what this conversation may see."""
+        crowded = self._crowded(self.session.state())
+        made = self.runtime.tools_for(self.skills(), listing=listing, crowded=crowded)
+        return made if format is None else render(made, format)
+
+    def call_sync(
+        self,
+        tool: str,
+        arguments: object = None,
+        call_id: str = "",
+        *,
+        watch: Watch | None = None,
+        inline: bool = False,
+        shown: Iterable[str] | None = None,
+    ) -> ToolResult:
+        """Run a tool call of the model. A mistake of the model is a result with an `error`.
+
+        `watch` follows the command that the call runs, if it runs one. With `inline` the text of
+        what is loaded is in the answer, for a host that makes its requests without `request`;
+        `shown` are then the answers that the model has already, which are not given again.
+        """
+        given = self._shown if shown is None else frozenset(shown)
+        caller = self._caller(self.session.state(), watch=watch, inline=inline, shown=given)
+        return dispatch(tool, arguments, caller, call_id)
+
+    call = in_thread(call_sync)
+
+    def _caller(
+        self,
+        state: Mapping[str, str],
+        *,
+        watch: Watch | None = None,
+        inline: bool = False,
+        shown: Collection[str] = (),
+    ) -> Caller:
+        audience = self.audience
+        skills = audience.view(self.runtime.skills())
+        return Caller(
+            self.runtime.catalog,
+            audience,
+            self.storage,
+            skills=skills,
+            key=self.session.key,
+            session=self.session,
+            state=state,
+            names=self.runtime.names_for(skills, self._crowded(state)),
+            executors=self.runtime,
+            watch=watch,
+            inline=inline,
+            shown=shown,
+        )
+
+    def approve(self, skill: Skill) -> str | None:
+        """Return why the model may not read in the skill, after asking if need be; None: it may."""
+        try:
+            self._caller(self.session.state()).approve(skill)
+        except PermissionDenied as error:
+            return error.reason
+        return None
+
+    def gave(self, skill: Skill, path: str, sha256: str) -> None:
+        """Record that a file of a skill was given, whole and as it is."""
+        facts: dict[str, object] = {"path": path, "sha256": sha256, "truncated": False}
+        self.gate.record("load", self._request(skill, "model"), facts)
+
+    def _request(self, skill: Skill, initiator: Initiator) -> Request:
+        session = self.session
+        return self.gate.load_request(skill, initiator, session.agent, session.key)
+
+    def permits(self, tool: str, argument: str = "", *, sandboxed: bool = False) -> Decision:
+        """Decide whether the host's own tool may be used now, as in `Bash` with `git add .`.
+
+        Where no rule was written, what a skill of this turn declares in `allowed-tools` is granted
+        without asking, as long as its origin is trusted and the tool works in skillbelt's sandbox:
+        `sandboxed` says so.
+        """
+        session, settings = self.session, self.settings
+        request = tool_request(
+            tool,
+            argument,
+            agent=session.agent,
+            session=session_id(session.key),
+            home=settings.home,
+            folder=settings.project,
+        )
+        bounded = sandboxed and settings.sandbox != "none"
+        return self.gate.check(request, self._in_use() if bounded else ())
+
+    def _in_use(self) -> list[Skill]:
+        """Return the skills that were loaded since the last message of the user."""
+        events = self.session.events()
+        turn = takewhile(lambda event: event.type != "run_started", reversed(events))
+        names = {str(e.data.get("name")) for e in turn if e.type == "skill_loaded"}
+        skills = self.runtime.skills()
+        return [skills[name] for name in sorted(names) if name in skills]
+
+    # The user and the host
+
+    def user_command(self, text: str) -> Command | None:
+        """Load the skill that `/name arguments` or `$name arguments` calls; None for other text."""
+        called = _COMMAND.fullmatch(text)
+        if called is None:
+            return None
+        try:
+            skill = self.runtime._find(called[1], self.audience)
+        except SkillNotFound:
+            return None
+        arguments = (called[2] or "").strip()
+        request = self._request(skill, "user")
+        refused = self._refusal(skill, request)
+        if refused:
+            return Command(skill.name, arguments, "", refused)
+        caller = self._caller(self.session.state())
+        try:
+            loaded = caller.body(skill, arguments)
+            given = content(skill, loaded.text, sample_files(skill, self.settings.limits))
+            self.gate.record_load(request, loaded, skill)
+        except (LoadError, PathEscape) as error:
+            return Command(skill.name, arguments, "", caller.presentable(str(error)))
+        self._remember(skill, request, arguments)
+        return Command(skill.name, arguments, given)
+
+    def _refusal(self, skill: Skill, request: Request) -> str | None:
+        if not skill.user_invocable:
+            return f"{skill.name} cannot be called by the user: its author left it to the model"
+        decision = self.gate.check(request)
+        return None if decision.allowed else decision.reason
+
+    def _remember(self, skill: Skill, request: Request, arguments: str) -> None:
+        """Let the model read on in a skill that the user called, as long as it is the same."""
+        data = {"name": skill.name, "arguments": arguments, "placement": "user"}
+        event = NewEvent("skill_loaded", self.session.agent, data)
+        brought = {BROUGHT + skill.name: request.hash}
+        self.session.store.append(self.session.key, [event], brought)
+
+    def declare(self, skills: Iterable[str | LoadRequest]) -> tuple[str, ...]:
+        """Load what the host wants in the coming turn, all or none; return the names pushed out.
+
+        Raises SkillNotFound or LoadError, and nothing changes.
+        """
+        wanted = [LoadRequest(one) if isinstance(one, str) else one for one in skills]
+        caller = self._caller(self.session.state())
+        allowed = [self._allow_declared(request, caller) for request in wanted]
+        evicted = self.session.load_all(wanted)
+        brought = {BROUGHT + one.skill: one.hash for one in allowed}
+        self.session.store.append(self.session.key, [], brought)
+        self._declared += wanted
+        return evicted
+
+    def _allow_declared(self, wanted: LoadRequest, caller: Caller) -> Request:
+        skill = self.runtime._find(wanted.name, self.audience)
+        request = self.gate.require(self._request(skill, "user"))
+        known = list_docs(skill, self.settings.limits) if wanted.docs else []
+        for path in wanted.docs or ():
+            if path not in known:
+                raise LoadError(path, f"{skill.name} has no such document")
+        self.gate.record_load(request, caller.body(skill), skill)
+        return request
+
+    def unload(self, name: str) -> bool:
+        """Unload a skill; return whether it was loaded."""
+        self._declared = [request for request in self._declared if request.name != name]
+        return self.session.unload(name)
+
+    def _key(self, kind: str) -> str:
+        agent = self.session.agent
+        return f"temp:skill:{kind}:{agent}" if agent else f"temp:skill:{kind}"
+
+
 def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
-    from skillbelt.running.run import Asker
+    from skillbelt.running.run import Asker  # cost: 60 ms, only for a run
 
     if session is None:
         return Asker(SessionKey(APP, "", "shared"), initiator, once="whole")

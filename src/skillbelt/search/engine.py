@@ -8,6 +8,7 @@ from itertools import compress
 from typing import NamedTuple
 
 from skillbelt.format.skill import Skill
+from skillbelt.format.skills import Skills
 from skillbelt.search.indexer import WHOLE, Groups, Kept, Progress, Upkeep
 from skillbelt.search.lexical import score
 from skillbelt.search.near_copies import fold
@@ -18,6 +19,9 @@ from skillbelt.search.store import MOST_POSTINGS, Root
 from skillbelt.search.text import split, text_of
 from skillbelt.settings import Settings
 
+# More than a person or a model reads.
+MAX_SEARCH_RESULTS = 1_000
+
 _CANDIDATES = 100
 _READ_POSTINGS = 16_000  # in all for one request, shared by its words
 _LEAST_DEPTH = 128  # of one word's postings
@@ -25,7 +29,6 @@ _SAMPLE = 16  # one of so many totals is looked at to guess which are high
 _SHARPNESS = 1.3  # rare words choose the candidates
 _KIND = 2.0  # times what a word weighs that is a kind of file the request names
 _FOLDED = 3  # times as many as asked for are looked at for near copies
-_MAX_VIEWS = 8
 _MOST_NEW = 2_048  # documents without postings that are looked at, one by one; the latest
 
 
@@ -41,8 +44,6 @@ class _Shelf(NamedTuple):
 class _View(NamedTuple):
     """The skills that may be found, by the ids of their documents."""
 
-    skills: Mapping[str, Skill]
-    kept: Mapping[str, Kept]
     by_id: Mapping[int, Skill]
     shelves: Sequence[_Shelf]
 
@@ -60,7 +61,6 @@ class Searcher:
         self.rankers = tuple(rankers)
         self._settings = settings
         self._upkeep = Upkeep(settings, progress)
-        self._views: dict[int, _View] = {}
 
     def close(self) -> None:
         """Stop what is built in the background and let go of the file."""
@@ -73,7 +73,7 @@ class Searcher:
     def search(self, text: str, skills: Mapping[str, Skill], limit: int = 10) -> list[Result]:
         """The best of the skills for the text, best first; no other skill has any part in it."""
         limits = self._settings.limits
-        limit = min(max(limit, 0), limits.max_search_results)
+        limit = min(max(limit, 0), MAX_SEARCH_RESULTS)
         asked = query(text, limits)
         if not asked.words or not limit:
             return []
@@ -85,13 +85,10 @@ class Searcher:
         return [self._result(asked, best, copies) for best, copies in groups]
 
     def _view(self, skills: Mapping[str, Skill]) -> _View:
-        kept, view = self._upkeep.kept, self._views.get(id(skills))
-        if view is None or view.skills is not skills or view.kept is not kept:
-            view = _made_view(skills, kept)
-            if len(self._views) >= _MAX_VIEWS:
-                self._views.clear()
-            self._views[id(skills)] = view
-        return view
+        kept = self._upkeep.kept
+        if not isinstance(skills, Skills):
+            return _made_view(skills, kept)
+        return skills.derive("search", lambda: _made_view(skills, kept), basis=kept)
 
     def _ranked(self, asked: Query, view: _View, limit: int) -> list[Ranked]:
         ids: list[int] = []
@@ -147,7 +144,7 @@ def _made_view(skills: Mapping[str, Skill], kept: Mapping[str, Kept]) -> _View:
         if here:
             shelves.append(_shelf(root, here))
             by_id.update(here)
-    return _View(skills, kept, by_id, shelves)
+    return _View(by_id, shelves)
 
 
 def _shelf(root: Root, here: Mapping[int, Skill]) -> _Shelf:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 
 from skillbelt.conversation.messages import Material, block
-from skillbelt.disclosure.body import list_docs, load_resource, sample_files
+from skillbelt.disclosure.body import list_docs, load_resource, place_of, sample_files
 from skillbelt.disclosure.overflow import Page, page_of
 from skillbelt.errors import (
     ArtifactError,
@@ -23,18 +23,12 @@ from skillbelt.errors import (
 )
 from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill
-from skillbelt.text import one_line, shorten
-from skillbelt.tools.replies import (
-    STORED,
-    already,
-    body,
-    content,
-    document,
-    presentable,
-    readable,
-    report,
-)
-from skillbelt.tools.schema import Access, Call, Handler, ToolResult, check_arguments
+from skillbelt.text import one_line, shorten, xml
+from skillbelt.tools.caller import STORED, Call, Caller, report_of
+from skillbelt.tools.schema import Handler, ToolResult, check_arguments
+
+# With more skills a schema does not list their names: it is in every request.
+MAX_ENUM_SKILLS = 256
 
 MAX_MISSES = 3
 UNNAMED = "-"  # a call whose id the host did not say: its answer is found by what it holds
@@ -49,23 +43,27 @@ class Refused(SkillbeltError):
     """A call that can not be served; the message is for the model."""
 
 
-def dispatch(kind: str, handler: Handler, arguments: object, access: Access, id: str) -> ToolResult:
-    """Check the arguments and run the handler; what a model did wrong comes back as a result."""
+def dispatch(name: str, arguments: object, caller: Caller, call_id: str = "") -> ToolResult:
+    """Check the arguments and run the tool of that name; a mistake of the model is a result."""
+    kind = next((kind for kind, known in caller.names.items() if known == name), "")
+    if not kind:
+        known = ", ".join(caller.names.values()) or "none"
+        return failed(f"there is no tool {str(name)[:80]!r}; there are: {known}")
     checked = check_arguments(kind, arguments)
     if checked.fault:
-        return failed(f"{access.names.get(kind, kind)}: {checked.fault}")
+        return failed(f"{name}: {checked.fault}")
     try:
-        return handler(Call(checked.arguments, access, id))
+        return HANDLERS[kind](Call(checked.arguments, caller, call_id))
     except Refused as error:
         return failed(str(error))
     except PathEscape as error:
-        return failed(presentable(str(error).removesuffix(f" ({error.root})"), access))
+        return failed(caller.presentable(str(error).removesuffix(f" ({error.root})")))
     except LoadError as error:
-        return failed(presentable(f"{_inside(error.path)}: {error.reason}", access))
+        return failed(caller.presentable(f"{_inside(error.path)}: {error.reason}"))
     except PermissionDenied as error:
         return failed(error.reason)
     except (RunRefused, SandboxUnavailable, ArtifactError) as error:
-        return failed(presentable(str(error), access))
+        return failed(caller.presentable(str(error)))
 
 
 def failed(message: str) -> ToolResult:
@@ -81,45 +79,38 @@ def _inside(path: str) -> str:
 # Which skill
 
 
-def find(call: Call) -> Skill:
-    """The skill whose files the call is about; raises Refused with what the model is told."""
-    name = str(call.arguments["skill"])
-    return approved(call.access, call.access.called.get(name) or lookup(call.access, name))
+def find(caller: Caller, name: object) -> Skill:
+    """Return a skill whose files the model may read; raise Refused or PermissionDenied."""
+    skill = caller.brought.get(str(name)) or lookup(caller, str(name))
+    caller.approve(skill)
+    return skill
 
 
-def lookup(access: Access, name: str) -> Skill:
+def lookup(caller: Caller, name: str) -> Skill:
     """A skill the agent may see. One that came since the last scan is found too."""
-    skill = access.skills.get(name)
+    skill = caller.skills.get(name)
     if skill is None:
-        skill = access.look().get(name)
+        skill = caller.look().get(name)
     if skill is None:
-        raise Refused(f"unknown skill: {shown(name)}" + missed(access, name))
+        raise Refused(f"unknown skill: {shown(name)}" + missed(caller, name))
     return skill
 
 
-def approved(access: Access, skill: Skill, *, loading: bool = False) -> Skill:
-    """The skill, if it may be given to a model."""
-    reason = access.approve(skill, loading)
-    if reason:
-        raise Refused(reason)
-    return skill
-
-
-def missed(access: Access, name: str) -> str:
+def missed(caller: Caller, name: str) -> str:
     """Count a wrong name; what to add to the answer when there were too many."""
-    misses = access.session.missed(shown(name)) if access.session else 0
+    misses = caller.session.missed(shown(name)) if caller.session else 0
     if misses < MAX_MISSES:
         return ""
-    lister = access.names.get("skill_search") or access.names.get("skill_list")
+    lister = caller.names.get("skill_search") or caller.names.get("skill_list")
     where = f"call {lister}" if lister else "use a name you were shown"
     # Without their number: who asks for the same again is known by the same answer.
     return f"\nToo many names were wrong. Stop guessing names: {where}, or go on without a skill."
 
 
-def not_found(access: Access, skills: Mapping[str, Skill], name: str) -> str:
+def not_found(caller: Caller, skills: Mapping[str, Skill], name: str) -> str:
     """The text for a wrong name, with the names that are right; the closest of them if many."""
     listed = ", ".join(sorted(skills)) or "none"
-    if len(skills) > access.settings.limits.max_enum_skills:
+    if len(skills) > MAX_ENUM_SKILLS:
         from difflib import get_close_matches
 
         closest = get_close_matches(name, skills, n=_CLOSEST, cutoff=0.3)
@@ -135,26 +126,61 @@ def shown(name: str) -> str:
 # The tools
 
 
+def content(skill: Skill, text: str, files: list[str]) -> str:
+    """The block a skill's instructions come in."""
+    # A body that closes the block would speak as the host from there on.
+    safe = text.strip().replace("</skill_content", "<\\/skill_content")
+    return "\n".join(
+        [
+            f'<skill_content name="{xml(skill.name)}">',
+            f"# Skill: {skill.name}",
+            "",
+            safe,
+            "",
+            f"Base directory for this skill: {_path(place_of(skill))}",
+            "Relative paths in this skill (e.g., scripts/, reference/) are relative to this base "
+            "directory.",
+            "Note: file list is sampled.",
+            "",
+            "<skill_files>",
+            *(f"<file>{xml(path)}</file>" for path in files),
+            "</skill_files>",
+            "</skill_content>",
+        ]
+    )
+
+
+def _path(path: str) -> str:
+    """A path to the letter, unless it holds what a path should not."""
+    return path if path.isprintable() else one_line(path)
+
+
+def already(skill: Skill) -> str:
+    """The answer to who asks again for a text that it has before it."""
+    return f"Skill {skill.name} is loaded already: its text is in an earlier result, unchanged."
+
+
 def use(call: Call) -> ToolResult:
     """Give a skill's instructions, its folder and a sample of its files."""
     name = str(call.arguments["name"])
-    access = call.access
-    seen = access.skills if name in access.skills else access.look()
+    caller = call.caller
+    seen = caller.skills if name in caller.skills else caller.look()
     if name not in seen:
-        raise Refused(not_found(access, seen, name) + missed(access, name))
-    skill = approved(access, seen[name], loading=True)
-    loaded = body(skill, access)
-    access.record(skill, loaded)
+        raise Refused(not_found(caller, seen, name) + missed(caller, name))
+    skill = seen[name]
+    request = caller.approve(skill, loading=True)
+    loaded = caller.body(skill)
+    caller.gate.record_load(request, loaded, skill)
     _log(call, skill)
-    text = content(skill, loaded.text, sample_files(skill, access.settings.limits))
+    text = content(skill, loaded.text, sample_files(skill, caller.limits))
     data = {"title": f"Loaded skill: {skill.name}", "name": skill.name, "dir": skill.dir}
-    if text in access.shown:
+    if text in caller.shown:
         return ToolResult(already(skill), data=data)
-    return ToolResult(text, data={**data, "report": report(loaded)})
+    return ToolResult(text, data={**data, "report": report_of(loaded)})
 
 
 def _log(call: Call, skill: Skill) -> None:
-    session = call.access.session
+    session = call.caller.session
     if session is not None:
         data = {"name": skill.name, "call_id": call.id, "placement": "result"}
         session.store.append(session.key, [NewEvent("skill_loaded", session.agent, data)])
@@ -162,29 +188,30 @@ def _log(call: Call, skill: Skill) -> None:
 
 def load(call: Call) -> ToolResult:
     """Mark the skill as loaded; without a conversation that could carry it, give the text."""
-    access = call.access
-    skill = approved(access, lookup(access, str(call.arguments["skill"])), loading=True)
-    loaded = body(skill, access)
+    caller = call.caller
+    skill = lookup(caller, str(call.arguments["skill"]))
+    request = caller.approve(skill, loading=True)
+    loaded = caller.body(skill)
     docs, every = _documents(call, skill)
-    access.record(skill, loaded)
+    caller.gate.record_load(request, loaded, skill)
     given = f"loaded: {skill.name}"
-    if access.session is None or access.inline:
-        text = block(Material(skill.name, loaded.text, _texts(skill, docs, every, access)))
-        given = already(skill) if text in access.shown else text
-    if access.session is None:
+    if caller.inline:
+        text = block(Material(skill.name, loaded.text, _texts(skill, docs, every, caller)))
+        given = already(skill) if text in caller.shown else text
+    if caller.session is None:
         return ToolResult(given)
-    evicted = access.session.load(skill.name, docs, every, call.id or UNNAMED)
-    data = {"name": skill.name, "evicted": list(evicted), "report": report(loaded)}
+    evicted = caller.session.load(skill.name, docs, every, call.id or UNNAMED, state=caller.state)
+    data = {"name": skill.name, "evicted": list(evicted), "report": report_of(loaded)}
     told = [f"put away, the limit is reached: {', '.join(evicted)}"] if evicted else []
     return ToolResult("\n".join([*told, given]), data=data)
 
 
 def _texts(
-    skill: Skill, docs: list[str] | None, every: bool, access: Access
+    skill: Skill, docs: list[str] | None, every: bool, caller: Caller
 ) -> tuple[tuple[str, str], ...]:
     """The chosen documents, each with its text."""
-    chosen = list_docs(skill, access.settings.limits) if every else docs or []
-    return tuple((path, document(skill, path, access)) for path in chosen)
+    chosen = list_docs(skill, caller.limits) if every else docs or []
+    return tuple((path, caller.document(skill, path)) for path in chosen)
 
 
 def _documents(call: Call, skill: Skill) -> tuple[list[str] | None, bool]:
@@ -195,7 +222,7 @@ def _documents(call: Call, skill: Skill) -> tuple[list[str] | None, bool]:
         return None, every
     if "*" in given:
         return None, True
-    there = list_docs(skill, call.access.settings.limits)
+    there = list_docs(skill, call.caller.limits)
     wanted = [path.removeprefix("./") for path in given]
     wrong = [path for path in wanted if path not in there]
     if wrong:
@@ -213,34 +240,37 @@ def _listed(paths: list[str]) -> str:
 
 def select_docs(call: Call) -> ToolResult:
     """Change which documents of a loaded skill are there."""
-    skill, access = find(call), call.access
+    caller = call.caller
+    skill = find(caller, call.arguments["skill"])
     docs, every = _documents(call, skill)
     given = ""
-    if access.session is None or access.inline:
-        texts = _texts(skill, docs, every, access)
+    if caller.inline:
+        texts = _texts(skill, docs, every, caller)
         given = "\n\n".join(f"[Doc] {path}\n\n{text}" for path, text in texts)
-    if access.session is None:
+    if caller.session is None:
         return ToolResult(given or "no documents")
-    if skill.name not in {loaded.name for loaded in access.session.loaded()}:
-        loader = access.names.get("skill_load")
+    if skill.name not in {loaded.name for loaded in caller.session.loaded(caller.state)}:
+        loader = caller.names.get("skill_load")
         raise Refused(f"{skill.name} is not loaded" + (f"; call {loader} first" if loader else ""))
     mode = call.arguments.get("mode", "replace")
     assert mode in ("add", "replace", "clear")
-    selected = access.session.select_docs(skill.name, docs or (), every, mode, call.id or UNNAMED)
+    selected = caller.session.select_docs(
+        skill.name, docs or (), every, mode, call.id or UNNAMED, state=caller.state
+    )
     facts: dict[str, object] = selected._asdict()
     return ToolResult(given or json.dumps(facts, ensure_ascii=False), data=facts)
 
 
 def docs_of(call: Call) -> ToolResult:
     """The names of a skill's documents."""
-    skill = find(call)
-    names = list_docs(skill, call.access.settings.limits)
+    skill = find(call.caller, call.arguments["skill"])
+    names = list_docs(skill, call.caller.limits)
     return ToolResult(json.dumps(names, ensure_ascii=False), data={"docs": names})
 
 
 def read_resource(call: Call) -> ToolResult:
     """One file of a skill, or a part of it."""
-    skill = find(call)
+    skill = find(call.caller, call.arguments["skill"])
     return _resource(call, skill, str(call.arguments["relative_path"]))
 
 
@@ -251,21 +281,21 @@ def _resource(call: Call, skill: Skill, path: str) -> ToolResult:
         skill,
         path,
         hint if isinstance(hint, str) else None,
-        call.access.settings.limits,
+        call.caller.limits,
         full=call.arguments.get("full") is True,
         start_line=start,
         lines=count,
-        storage=readable(call.access),
+        storage=call.caller.overflow,
     )
     told = []
     if loaded.report.section_missed:
         told.append(f"(no heading matches {shown(str(hint))!r}: the head of the file)")
     reference = loaded.report.storage_ref
-    reader = call.access.names.get("read_file")
+    reader = call.caller.names.get("read_file")
     if loaded.report.truncated and reference and reader:
         told.append(f"(cut; read on with {reader}: {STORED}{os.path.basename(reference)})")
-    text = "\n\n".join([*told, presentable(loaded.text, call.access)])
-    return ToolResult(text, data={"name": skill.name, "report": report(loaded)})
+    text = "\n\n".join([*told, call.caller.presentable(loaded.text)])
+    return ToolResult(text, data={"name": skill.name, "report": report_of(loaded)})
 
 
 def _range(call: Call) -> tuple[int | None, int | None]:
@@ -283,9 +313,7 @@ def read_file(call: Call) -> ToolResult:
     scheme, separator, rest = name.partition("://")
     if separator and scheme == "skill":
         skill_name, _, path = rest.partition("/")
-        called = call.access.called.get(skill_name)
-        skill = approved(call.access, called or lookup(call.access, skill_name))
-        return _resource(call, skill, path)
+        return _resource(call, find(call.caller, skill_name), path)
     if separator and scheme in ("workspace", "artifact"):
         return _left(call, name)
     return _stored(call, name)
@@ -293,17 +321,15 @@ def read_file(call: Call) -> ToolResult:
 
 def _left(call: Call, name: str) -> ToolResult:
     """Text that a run left, in its workspace or as an artifact."""
-    if call.access.runs is None:
-        raise Refused("executor is not configured: there are no runs here, so there are no files")
     from skillbelt.tools.run_handlers import text_left
 
     start, count = _range(call)
-    most = call.access.settings.limits.max_resource_excerpt_chars
-    return _given(page_of(text_left(call.access.runs(), name), start or 1, count or _LINES, most))
+    most = call.caller.limits.max_resource_excerpt_chars
+    return _given(page_of(text_left(call.caller.runs(), name), start or 1, count or _LINES, most))
 
 
 def _stored(call: Call, name: str) -> ToolResult:
-    storage = call.access.storage
+    storage = call.caller.storage
     key = name.removeprefix(STORED).removeprefix(os.path.join(storage.folder, ""))
     if os.sep in key or not name.startswith((STORED, storage.folder)):
         raise Refused(
@@ -311,7 +337,7 @@ def _stored(call: Call, name: str) -> ToolResult:
             "skill://name/path, workspace://path or artifact://name"
         )
     start, count = _range(call)
-    most = call.access.settings.limits.max_resource_excerpt_chars
+    most = call.caller.limits.max_resource_excerpt_chars
     page = storage.read(os.path.join(storage.folder, key), start or 1, count or _LINES, most)
     return _given(page)
 
@@ -325,18 +351,18 @@ def _given(page: Page) -> ToolResult:
 
 def unload(call: Call) -> ToolResult:
     """Put a loaded skill away."""
-    name, session = str(call.arguments["skill"]), call.access.session
-    loaded = [one.name for one in session.loaded()] if session else []
+    name, session = str(call.arguments["skill"]), call.caller.session
+    loaded = [one.name for one in session.loaded(call.caller.state)] if session else []
     if session is None or name not in loaded:
-        known = ", ".join(one for one in loaded if one in call.access.skills)
+        known = ", ".join(one for one in loaded if one in call.caller.skills)
         raise Refused(f"{shown(name)} is not loaded. Loaded: {known or 'none'}")
-    session.unload(name)
+    session.unload(name, state=call.caller.state)
     return ToolResult(f"unloaded: {name}", data={"name": name})
 
 
 def list_skills(call: Call) -> ToolResult:
     """The skills the agent may see, page by page."""
-    skills = call.access.look()
+    skills = call.caller.look()
     offset, limit = call.arguments.get("offset", 0), call.arguments.get("limit", _PAGE)
     assert isinstance(offset, int)
     assert isinstance(limit, int)
@@ -350,11 +376,9 @@ def list_skills(call: Call) -> ToolResult:
 
 def search_skills(call: Call) -> ToolResult:
     """The skills that fit a task best: name, description and origin, never their text."""
-    access, limit = call.access, call.arguments.get("limit", _FOUND)
+    limit = call.arguments.get("limit", _FOUND)
     assert isinstance(limit, int)
-    if access.search is None:
-        raise Refused("skills can not be searched here")
-    found = access.search(str(call.arguments["query"]), access.look(), limit)
+    found = call.caller.search(str(call.arguments["query"]), limit)
     lines = [f"- {one.skill.name}: {_about(one.skill)} ({_origin(one.skill)})" for one in found]
     told = "\n".join(lines) or "no skill fits; say it in other words, or go on without a skill"
     return ToolResult(told, data={"names": [one.skill.name for one in found]})
@@ -375,24 +399,25 @@ def run(call: Call) -> ToolResult:
 
     if not str(call.arguments["skill"]).strip():
         raise Refused("skill and command are required")
-    skill, access = find(call), call.access
-    if access.settings.require_load and skill.name not in _given_to_model(access, skill):
-        loader = access.names.get("skill_load") or access.names.get("skill", "skill_load")
-        name = access.names.get("skill_run", "skill_run")
+    caller = call.caller
+    skill = find(caller, call.arguments["skill"])
+    if caller.settings.require_load and skill.name not in _given_to_model(caller, skill):
+        loader = caller.names.get("skill_load") or caller.names.get("skill", "skill_load")
+        name = caller.names.get("skill_run", "skill_run")
         raise Refused(f'{name} requires {loader} first for "{skill.name}"')
     for name in skills_named(call.arguments.get("inputs")):
-        approved(access, access.called.get(name) or lookup(access, name))
+        find(caller, name)
     return run_command(call, skill)
 
 
-def _given_to_model(access: Access, skill: Skill) -> set[str]:
+def _given_to_model(caller: Caller, skill: Skill) -> set[str]:
     """The skills whose text the model has; where nothing is kept of that, the one it asks for."""
-    session = access.session
+    session = caller.session
     if session is None:
         return {skill.name}
     results = [event.data for event in session.events() if event.agent == session.agent]
     used = (str(data.get("name")) for data in results if data.get("placement") == "result")
-    return {*access.called, *(one.name for one in session.loaded()), *used}
+    return {*caller.brought, *(one.name for one in session.loaded(caller.state)), *used}
 
 
 def poll(call: Call) -> ToolResult:

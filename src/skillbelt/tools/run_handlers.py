@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from skillbelt.artifacts import parse_reference
 from skillbelt.artifacts import read as read_artifact
-from skillbelt.discovery.reading import too_large
 from skillbelt.errors import ArtifactError, FileUnreadable, PathEscape, RunRefused
 from skillbelt.files.contain import READ_FILE, check_relative, open_beneath, read_handle
+from skillbelt.files.manifest import too_large
 from skillbelt.running.call import RunCall, RunResult
 from skillbelt.running.outputs import SCHEME
 from skillbelt.running.workspace import WRITABLE
-from skillbelt.tools.schema import Call, Runs, ToolResult
+from skillbelt.tools.caller import Call, Runs
+from skillbelt.tools.schema import ToolResult
 from skillbelt.tracing import span
 
 if TYPE_CHECKING:
@@ -27,9 +28,7 @@ _FOR_HOSTS = ("enforced",)
 
 def run_command(call: Call, skill: Skill) -> ToolResult:
     """Run what the call asks for; a command that fails is a result, not an error."""
-    if call.access.runs is None:
-        raise RunRefused("executor is not configured: this host runs nothing")
-    runs, wanted = call.access.runs(), run_call(call.arguments)
+    runs, wanted = call.caller.runs(), run_call(call.arguments)
     if call.arguments.get("background") is True:
         return _begin(runs, skill, wanted)
     result = runs.workbench.run(skill, wanted, runs.who, runs.watch)
@@ -47,9 +46,7 @@ def _begin(runs: Runs, skill: Skill, wanted: RunCall) -> ToolResult:
 
 def poll(call: Call) -> ToolResult:
     """What a run in the background says since; first it is given input, or ended."""
-    if call.access.runs is None:
-        raise RunRefused("executor is not configured: this host runs nothing")
-    runs, given = call.access.runs(), call.arguments
+    runs, given = call.caller.runs(), call.arguments
     key, run_id = runs.who.key, str(given["run_id"])
     if given.get("kill") is True:
         runs.background.kill(key, run_id)

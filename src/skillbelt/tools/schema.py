@@ -8,28 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
-from skillbelt.running.following import UNWATCHED, Watch
+from skillbelt.tools.caller import Call
 from skillbelt.tools.definitions import DEFINITIONS, PROFILES, Schema
 
-if TYPE_CHECKING:
-    from skillbelt.conversation.state import Session
-    from skillbelt.disclosure.body import Loaded
-    from skillbelt.disclosure.overflow import Storage
-    from skillbelt.format.skill import Skill
-    from skillbelt.running.background import Background
-    from skillbelt.running.executor import Workbench
-    from skillbelt.running.run import Asker
-    from skillbelt.search.protocol import Result
-    from skillbelt.settings import Settings
-
 ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
-# Whether a skill may be loaded, or (False) read on in: a reason to refuse, None to go on.
-Approve = Callable[["Skill", bool], "str | None"]
-# The best of some skills for a text, as many as are wanted.
-Search = Callable[[str, "Mapping[str, Skill]", int], "Sequence[Result]"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FORMATS: tuple[ToolFormat, ...] = ("openai", "anthropic", "gemini", "mcp")
@@ -43,48 +28,6 @@ class ToolResult(NamedTuple):
     text: str
     error: str = ""
     data: Mapping[str, object] = _NOTHING
-
-
-class Access(NamedTuple):
-    """What a call may reach: the skills its agent may see, where text is kept, the conversation.
-
-    `names` gives the offered name of each tool, `look` scans again and gives what can be seen then,
-    `shown` holds the tool results the model has before it, `called` the skills whose files it may
-    read because the user brought them in, `record` is told of each skill whose text is given.
-    Without `runs` nothing can be run, without `search` nothing searched. With `inline` the text of
-    what is loaded is in the answer itself, as there is no later request that it could go into.
-    """
-
-    skills: Mapping[str, Skill]
-    settings: Settings
-    storage: Storage
-    approve: Approve
-    look: Callable[[], Mapping[str, Skill]]
-    record: Callable[[Skill, Loaded], None]
-    session: Session | None = None
-    names: Mapping[str, str] = MappingProxyType({})
-    shown: Collection[str] = ()
-    called: Mapping[str, Skill] = MappingProxyType({})
-    runs: Callable[[], Runs] | None = None
-    inline: bool = False
-    search: Search | None = None
-
-
-class Runs(NamedTuple):
-    """Where commands run, for whom, and who follows them."""
-
-    workbench: Workbench
-    background: Background
-    who: Asker
-    watch: Watch = UNWATCHED
-
-
-class Call(NamedTuple):
-    """One call of a tool, with arguments that fit its schema."""
-
-    arguments: Mapping[str, object]
-    access: Access
-    id: str = ""
 
 
 Handler = Callable[[Call], ToolResult]

@@ -34,10 +34,10 @@ from skillbelt.sandbox.linux.identity import (
 )
 from skillbelt.sandbox.linux.prefixes import shown_of
 from skillbelt.sandbox.macos.seatbelt import SeatbeltSandbox
-from skillbelt.sandbox.network.connection import Desk, Visit
-from skillbelt.sandbox.network.policy import Gate
-from skillbelt.sandbox.network.proxy import Egress, bridge
-from skillbelt.sandbox.network.request import Refused, Request
+from skillbelt.sandbox.network.connection import NETWORK_IDLE_SECONDS, ClientConnection, ProxyShared
+from skillbelt.sandbox.network.policy import HostPolicy
+from skillbelt.sandbox.network.proxy import SOCKET_NAME, Egress, bridge
+from skillbelt.sandbox.network.request import ProxyRefused, ProxyRequest
 from skillbelt.sandbox.protocol import Job, Mount, Sandbox, run
 from skillbelt.text import one_line
 from skillbelt.values import Capabilities, Limits
@@ -217,7 +217,7 @@ class SandboxedRoom:
                 egress = stack.enter_context(self._egress(step.shelf))
                 net = self._place(_NET, egress.folder)
                 mounts.append(Mount(egress.folder, net))
-                way = bridge(os.path.join(net, "door"))
+                way = bridge(os.path.join(net, SOCKET_NAME))
             job = Job(
                 argv=step.argv,
                 env=step.env,
@@ -242,8 +242,8 @@ class SandboxedRoom:
 
     def _egress(self, shelf: Shelf) -> Egress:
         owner = run_identity()
-        visits = partial(_Sale, shelf)
-        return Egress((HOST,), limits=self._limits, owner=owner and owner[0], visits=visits)
+        visits = partial(_IndexConnection, shelf)
+        return Egress((HOST,), limits=self._limits, owner=owner and owner[0], handler=visits)
 
     def read(self, path: str, most: int) -> bytes:
         """A file that is there now; RunRefused when it is none."""
@@ -290,21 +290,31 @@ class SandboxedRoom:
             os.close(top)
 
 
-class _Sale(Visit):
-    """A visit of an installer: it gets pages of the index, and there is nothing else."""
+class _IndexConnection(ClientConnection):
+    """A connection of an installer, which can read pages of the package index only."""
 
     def __init__(
-        self, shelf: Shelf, client: socket.socket, gate: Gate, limits: Limits, desk: Desk
+        self,
+        shelf: Shelf,
+        client: socket.socket,
+        policy: HostPolicy,
+        limits: Limits,
+        proxy: ProxyShared,
     ) -> None:
-        super().__init__(client, gate, limits, desk)
+        super().__init__(client, policy, limits, proxy)
         self._shelf = shelf
 
-    def _do(self, request: Request, rest: bytes) -> None:
+    def handle(self, request: ProxyRequest, rest: bytes) -> None:
+        """Answer with a page of the index; raises ProxyRefused for any other host."""
         if request.tunnel or request.host != HOST:
-            raise Refused(f"{request.host} is not the package index, and only that can be reached")
+            raise ProxyRefused(
+                f"{request.host} is not the package index, and only that can be reached"
+            )
         method, path, _ = request.forward.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if method not in ("GET", "HEAD") or rest:
-            raise Refused(f"the package index is only read, and this is {one_line(method)[:20]}")
+            raise ProxyRefused(
+                f"the package index is only read, and this is {one_line(method)[:20]}"
+            )
         try:
             self._send(self._shelf.page(path), method == "HEAD")
         except Missing as missing:
@@ -318,7 +328,7 @@ class _Sale(Visit):
 
     def _say(self, page: Page, head: bool) -> None:
         size = "" if page.size is None else f"Content-Length: {page.size}\r\n"
-        self._client.settimeout(self._limits.network_idle_seconds)
+        self._client.settimeout(NETWORK_IDLE_SECONDS)
         self._client.sendall(
             f"HTTP/1.1 {page.status} Answer\r\nContent-Type: {page.type}\r\n{size}"
             "Connection: close\r\n\r\n".encode("latin-1")
@@ -327,5 +337,5 @@ class _Sale(Visit):
             return
         with suppress(Missing):  # the connection ends before the bytes are all there
             for piece in page.pieces:
-                self._desk.spend(len(piece))
+                self._proxy.spend(len(piece))
                 self._client.sendall(piece)

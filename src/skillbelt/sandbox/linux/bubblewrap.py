@@ -27,29 +27,20 @@ from skillbelt.sandbox.process.limits import (
     counted_enforced,
     process_limits,
     programs_enforced,
-    shell_lines,
 )
 from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.mounts import mounts_of
-from skillbelt.sandbox.process.run import Plan, Run, StartHangs, check_job
+from skillbelt.sandbox.process.run import Plan, Run, check_job
 from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.values import Limits
 
 TEMPORARY = "/tmp"
-_SHELL = "/bin/sh"
 # What programs look for in /etc and what says nothing of the host or its users.
 _ETC = ("alternatives",)
 # Copied, since bubblewrap reads the whole table of mounts for each one that it adds.
 _COPIED = ("/etc/ld.so.cache", "/etc/fonts/fonts.conf")
 _ETC_FOR_NETWORK = ("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust/extracted")
-# The answer is read byte by byte, so what follows it is left to the command.
-_GATE = "printf 1; read -r gate || exit 125; unset gate; "
-# It comes as the third stream, since the first two carry the answer.
-_TERMINAL = "exec 0<&2 1>&2 || exit 125; "
-# Before the limits are set, a shell must not be led astray by the environment of the job; so that
-# waits under other names. It is not among the arguments, which everybody on the machine can read.
-_WAITING = "_SKILLBELT_"
 _UNBOUNDED = 2**62
 # Watched while the sandbox is tried out. On a slow machine it is measured, so it is a small one.
 _SMALL_FOLDER = "/proc/self/ns"
@@ -72,8 +63,9 @@ class LinuxSandbox(Keepless):
         return refusal(_preflight)
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
-        """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
-        return Run(_plan(job, _preflight()), job, listener)
+        """Start the command; SandboxUnavailable when the sandbox itself cannot be set up."""
+        _preflight()
+        return Run(_plan(job), job, listener)
 
 
 def _missing() -> str | None:
@@ -92,26 +84,11 @@ def _missing() -> str | None:
 
 
 @lru_cache(maxsize=1)
-def _preflight() -> bool:
-    """Run `true` with everything a real run has; once it has worked, it is not tried again.
-
-    Says whether a program of our own can be started inside. A system may allow none but its own;
-    then a shell does the same.
-    """
+def _preflight() -> None:
+    """Run `true` with everything a real run has. Only success is cached."""
     reason = _missing()
     if reason is not None:
         raise SandboxUnavailable(reason)
-    try:
-        _try(own=True)
-    except StartHangs:
-        raise
-    except SandboxUnavailable:
-        _try(own=False)
-        return False
-    return True
-
-
-def _try(own: bool) -> None:
     limits = Limits(max_workspace_bytes=_UNBOUNDED, max_workspace_files=_UNBOUNDED)
     job = Job(
         argv=("true",),
@@ -121,18 +98,18 @@ def _try(own: bool) -> None:
         workspace=_SMALL_FOLDER,
         limits=limits,
     )
-    outcome = Run(_plan(job, own), job, None).wait()
+    outcome = Run(_plan(job), job, None).wait()
     assert outcome is not None
     if outcome.exit_code:
-        said = outcome.stderr.data.decode("utf-8", "replace").strip()
+        stderr = outcome.stderr.data.decode("utf-8", "replace").strip()
         raise SandboxUnavailable(
-            f"bubblewrap starts, but a program in it ends with {outcome.exit_code}: {said}"
+            f"bubblewrap starts, but a program in it ends with {outcome.exit_code}: {stderr}"
         )
 
 
 def _explain(said: str) -> str:
     """What bubblewrap said, and what on this machine is the likely cause."""
-    return f"bubblewrap can not start: {said or 'it said nothing'}{_remedy()}"
+    return f"bubblewrap cannot start: {said or 'it said nothing'}{_remedy()}"
 
 
 def _remedy() -> str:
@@ -168,18 +145,17 @@ def _explain_job(job: Job, said: str) -> str:
     return _explain(said)
 
 
-def _plan(job: Job, own: bool) -> Plan:
+def _plan(job: Job) -> Plan:
     check_environment(job)
     identity = run_identity()
-    first = _first(job) if own else None
-    last = entry.last(job) if first and _by_shell(job) else None
+    first, last = programs(job)
     arguments, fds = bubblewrap_arguments(job, first, last)
-    # Its own arguments are in a file: every process inside can read the command line of the first.
+    # In a file, since every process inside can read the command line of the first one.
     fds.append(_memory_file(os.fsencode("\0".join((*arguments, "")))))
-    argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *_inside(job, bool(first)))
+    argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *_inside(job))
     return Plan(
         argv=argv,
-        enforced=_enforced(job, identity, hierarchy(), bool(first)),
+        enforced=_enforced(job, identity, hierarchy()),
         watch=Guard(job.limits, job.workspace, TEMPORARY),
         explain=lambda said: _explain_job(job, said),
         fds=tuple(fds),
@@ -187,19 +163,21 @@ def _plan(job: Job, own: bool) -> Plan:
     )
 
 
-def _by_shell(job: Job) -> bool:
-    """Whether there is more to do before the command than a program of our own can."""
-    return job.terminal or bool(job.bridge)
+def programs(job: Job) -> tuple[bytes, bytes]:
+    """Return the first process, and the program between the bridge and the command, if any.
 
-
-def _first(job: Job) -> bytes | None:
-    """The first process; None for a processor that there is none for."""
-    limits = process_limits(job.limits, OWN_PROCESSES)
-    if _by_shell(job):
-        return entry.program((_SHELL,), limits, waits=False, stays=True)
-    lock = b"" if job.capabilities.processes else seccomp.alone()
-    paths = entry.paths_of(job.argv[0], job.env.get("PATH", ""))
-    return entry.program(paths, limits, stays=True, lock=lock)
+    The bridge has to start a program itself, so what follows it locks out others.
+    """
+    locked = not job.capabilities.processes
+    word = job.bridge[0] if job.bridge else job.argv[0]
+    first = entry.program(
+        entry.paths_of(word, job.env.get("PATH", "")),
+        process_limits(job.limits, OWN_PROCESSES),
+        stays=True,
+        terminal=job.terminal,
+        lock=seccomp.alone() if locked and not job.bridge else b"",
+    )
+    return first, entry.last(job) if locked and job.bridge else b""
 
 
 def check_environment(job: Job) -> None:
@@ -211,29 +189,24 @@ def check_environment(job: Job) -> None:
 
 
 def bubblewrap_arguments(
-    job: Job, first: bytes | None = b"", last: bytes | None = None
+    job: Job, first: bytes = b"", last: bytes = b""
 ) -> tuple[list[str], list[int]]:
-    """All flags for the job, and the handles they speak of; whoever asks must close those.
+    """Return all flags for the job, and the handles they name; the caller closes those.
 
-    `first` is the program that comes before the command; None when that is a shell. A shell that
-    comes after it may be followed by `last`.
+    `first` and `last` are as in `programs`.
     """
-    mounts = mounts_of(job)
     network, identity = bool(job.bridge), current_identity()
     whole_dev = job.capabilities.processes or job.terminal
     arguments = [*_fixed(whole_dev, network, job.limits.max_temporary_bytes)]
-    if first is not None or not job.terminal:
-        arguments.append("--new-session")  # else the terminal comes with one
-    for mount in mounts:
+    for mount in mounts_of(job):
         arguments += ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)
-    waiting = _WAITING if first is None or _by_shell(job) else ""
     for name, value in job.env.items():
-        arguments += ("--setenv", waiting + name, value)
-    # Whatever comes before the command may have a filter of its own to load; the last lets none in.
-    locks = last is not None or (first is not None and not job.capabilities.processes)
-    more = seccomp.FOLLOWED if network or locks else ()
-    # The first process has to start the command; that it can start no other is seen to then.
-    processes = job.capabilities.processes or first is not None
+        arguments += ("--setenv", name, value)
+    # The first process starts the command, and may load a filter of its own first, as the bridge
+    # does. That filter allows no further one, and no process where the job may start none.
+    followed = network or (bool(first) and not job.capabilities.processes)
+    more = seccomp.FOLLOWED if followed else ()
+    processes = job.capabilities.processes or bool(first)
     fds = [_memory_file(seccomp.program(processes, network, more=more))]
     for path, data in (("/etc/passwd", passwd(identity)), ("/etc/group", group(identity))):
         fds.append(_memory_file(data))
@@ -245,7 +218,7 @@ def bubblewrap_arguments(
         if program:
             fds.append(_memory_file(program))
             arguments += ("--perms", "0111", "--file", str(fds[-1]), place)
-    # The root is in memory, without a size.
+    # The root is a tmpfs without a size limit.
     arguments += ("--remount-ro", "/", "--chdir", job.cwd, "--seccomp", str(fds[0]))
     return arguments, fds
 
@@ -268,7 +241,8 @@ def _fixed(whole_dev: bool, network: bool, temporary_bytes: int) -> tuple[str, .
     )
     return (
         *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
-        *("--as-pid-1", "--die-with-parent", "--clearenv", "--hostname", "sandbox"),
+        *("--as-pid-1", "--die-with-parent", "--new-session", "--clearenv"),
+        *("--hostname", "sandbox"),
         *system_arguments(network),
         *("--proc", "/proc", *devices, *size, "--tmpfs", TEMPORARY),
     )
@@ -306,38 +280,19 @@ def system_arguments(network: bool) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-def _inside(job: Job, own: bool) -> Iterator[str]:
-    """The words of the first process, and all that follows it."""
-    locked = own and not job.capabilities.processes
-    if not _by_shell(job) and own:
-        yield from entry.LOCKED_WORDS if locked else entry.WORDS
-        yield from job.argv
+def _inside(job: Job) -> Iterator[str]:
+    """Yield the words of the first process and of all that follows it."""
+    locked = not job.capabilities.processes
+    if not job.bridge:
+        yield from (*(entry.LOCKED_WORDS if locked else entry.WORDS), *job.argv)
         return
-    if own:
-        yield from entry.WORDS
-    yield from (_SHELL, "-c", "".join(_script(job, own)), "sandbox")
-    if job.terminal:
-        yield from (str(trusted_program("setsid")), "--ctty")
-    if job.bridge:
-        # The bridge itself needs a socket with a name; the command behind it must not have one.
-        more = seccomp.FOLLOWED if locked else ()
-        last = seccomp.program(job.capabilities.processes, True, named_sockets=False, more=more)
-        yield from (*job.bridge, last.hex())
+    # The bridge needs a socket with a name; the filter that it loads for the command refuses one.
+    more = seccomp.FOLLOWED if locked else ()
+    last = seccomp.program(job.capabilities.processes, True, named_sockets=False, more=more)
+    yield from (*entry.WORDS, *job.bridge, last.hex())
     if locked:
         yield from (entry.LAST_PLACE, *entry.LOCKED_WORDS[1:])
     yield from job.argv
-
-
-def _script(job: Job, own: bool) -> Iterator[str]:
-    """For the shell that waits for the answer, sets the environment, and is replaced.
-
-    As the first process it sets the limits as well, and stays if there is to be a second one.
-    """
-    yield _GATE
-    yield _TERMINAL if job.terminal else ""
-    yield ":" if own else shell_lines(job.limits)
-    yield from (f'; export {name}="${_WAITING}{name}"; unset {_WAITING}{name}' for name in job.env)
-    yield '; exec "$@"' if own or not job.capabilities.processes else '; "$@"; exit "$?"'
 
 
 @lru_cache(maxsize=1)
@@ -361,9 +316,7 @@ def _memory_file(data: bytes) -> int:
     return fd
 
 
-def _enforced(
-    job: Job, identity: Identity | None, found: Hierarchy | None, locked: bool
-) -> dict[str, str]:
+def _enforced(job: Job, identity: Identity | None, found: Hierarchy | None) -> dict[str, str]:
     network = bool(job.bridge)
     uid = current_identity().uid
     return {
@@ -373,7 +326,7 @@ def _enforced(
         "network": "network namespace, proxy only" if network else "none: network namespace",
         "other processes": "pid namespace",
         "system calls": seccomp.described(job.capabilities.processes, network),
-        **programs_enforced(job.capabilities.processes, locked),
+        **programs_enforced(job.capabilities.processes, locked=True),
         "user": f"uid {uid}" + (", changed from root" if identity else "") + ", no capabilities",
         **counted_enforced(found.label if found else "", can_see()),
         "process count": "rlimit in a user namespace",

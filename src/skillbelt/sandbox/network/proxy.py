@@ -1,12 +1,13 @@
-"""The way out of a sandbox: an HTTP proxy that reaches the named hosts and nothing else.
+"""The network of a sandbox: an HTTP proxy that connects to the allowed hosts and to nothing else.
 
-A sandbox hands out a port of its own, through a socket in a private folder that takes one and is
-gone then; the proxy listens there. Each connection asks for one host. The name is compared with the
-rules, resolved here, every address it has is checked, and the connection goes to an address that
-was checked, so that a second answer of the resolver has no effect.
+The bridge inside a sandbox opens a listening port there and passes its descriptor through a Unix
+socket in a private folder; the socket accepts one port and is removed. The proxy accepts on that
+port. Each connection requests one host: its name is matched with the rules and resolved here, every
+address is checked, and the connection goes to a checked address, so that a second answer of the
+resolver (DNS rebinding) has no effect.
 
-What goes through a tunnel is for the host alone to read. One that serves others too, by the name
-inside TLS, can be asked for them: name only hosts that you trust with that.
+The proxy cannot read a TLS tunnel. A host that serves other names too, selected by SNI inside TLS,
+can be asked for those: allow only hosts that you trust with that.
 """
 
 from __future__ import annotations
@@ -24,25 +25,33 @@ from typing import Self
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.hosts import Resolver, resolve
 from skillbelt.sandbox.inside.bridge import TAKEN
-from skillbelt.sandbox.network.connection import Connection, Desk, Exhausted, Visit
-from skillbelt.sandbox.network.policy import Gate
-from skillbelt.sandbox.network.request import Refused
+from skillbelt.sandbox.inside.source import source_of
+from skillbelt.sandbox.network.connection import (
+    NETWORK_HEADER_SECONDS,
+    ClientConnection,
+    Connection,
+    LimitReached,
+    ProxyShared,
+)
+from skillbelt.sandbox.network.policy import HostPolicy
+from skillbelt.sandbox.network.request import ProxyRefused
 from skillbelt.values import Limits
 
+# Connections of one run at one time; each takes a thread. Others wait.
+MAX_NETWORK_CONNECTIONS = 64
+
+SOCKET_NAME = "proxy.sock"
 _MAX_REPORTED = 1000
 _CLOSING_SECONDS = 5.0
-_BRIDGE = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "inside", "bridge.py"
-)
 _LIMITS = Limits()
 
 
 class Egress:
-    """The proxy of one run, until it is closed. `door` is where it takes its port, for `bridge`.
+    """The proxy of one run, until it is closed. `socket_path` is the Unix socket for `bridge`.
 
-    `owner` is the user who may bring one, when that is another than the one who runs this.
-    `allow_private` names addresses and networks inside that may be reached all the same. `visits`
-    makes what attends to each client.
+    `owner` is the user who may connect to it, when that is not the current user. `allow_private`
+    names private addresses and networks that may be reached. `handler` makes the object that
+    serves each client.
     """
 
     def __init__(
@@ -54,21 +63,23 @@ class Egress:
         limits: Limits = _LIMITS,
         owner: int | None = None,
         resolver: Resolver = resolve,
-        visits: Callable[[socket.socket, Gate, Limits, Desk], Visit] = Visit,
+        handler: Callable[
+            [socket.socket, HostPolicy, Limits, ProxyShared], ClientConnection
+        ] = ClientConnection,
     ) -> None:
-        self._visits = visits
-        self._gate = Gate(hosts, allow_private, resolver)
-        self._limits, self._tell = limits, listener
+        self._handler = handler
+        self._policy = HostPolicy(hosts, allow_private, resolver)
+        self._limits, self._listener = limits, listener
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._slots = threading.Semaphore(limits.max_network_connections)
+        self._slots = threading.Semaphore(MAX_NETWORK_CONNECTIONS)
         self._open: set[socket.socket] = set()
         self._threads: set[threading.Thread] = set()
         self._reports: list[Connection] = []
         self._limits_hit: set[str] = set()
         self._bytes = 0
         self.folder = tempfile.mkdtemp(prefix="skillbelt-net-")
-        self.door = os.path.join(self.folder, "door")
+        self.socket_path = os.path.join(self.folder, SOCKET_NAME)
         self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._bind(owner)
@@ -87,29 +98,31 @@ class Egress:
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """What was asked for so far, in the order it ended; the first thousand."""
+        """The finished connections so far, at most the first thousand."""
         with self._lock:
             return tuple(self._reports)
 
     @property
     def limits_hit(self) -> tuple[str, ...]:
-        """The limits that ended a connection so far, by their names."""
+        """The names of the limits that ended a connection so far."""
         with self._lock:
             return tuple(sorted(self._limits_hit))
 
     def _bind(self, owner: int | None) -> None:
         try:
-            self._socket.bind(self.door)
-            os.chmod(self.door, 0o600)
+            self._socket.bind(self.socket_path)
+            os.chmod(self.socket_path, 0o600)
             if owner is not None:
-                for path in (self.door, self.folder):
+                for path in (self.socket_path, self.folder):
                     os.chown(path, owner, -1)
         except OSError as error:
-            raise SandboxUnavailable(f"no proxy for the network at {self.door}: {error}") from error
+            raise SandboxUnavailable(
+                f"cannot start the network proxy at {self.socket_path}: {error}"
+            ) from error
         self._socket.listen(1)
 
     def close(self) -> None:
-        """End every connection and remove the folder. What was open is told before it returns."""
+        """Close every connection and remove the folder; open connections are reported first."""
         with self._lock:
             self._closing.set()
             threads = [self._server, *self._threads]
@@ -117,7 +130,7 @@ class Egress:
                 with suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
         self._slots.release()
-        # A thread that waits for the resolver can not be woken; it finds everything closed.
+        # A thread waiting for the resolver cannot be woken; it will find everything closed.
         deadline = time.monotonic() + _CLOSING_SECONDS
         for thread in threads:
             thread.join(max(deadline - time.monotonic(), 0))
@@ -133,53 +146,53 @@ class Egress:
             self.release(listener)
 
     def _take_port(self) -> socket.socket | None:
-        """The one port that comes through the door, which is closed behind it."""
+        """Receive the one listening port and remove the socket; None when the sandbox is gone."""
         listener = None
         try:
-            way, _ = self._socket.accept()
-            with way:
-                way.settimeout(self._limits.network_header_seconds)
-                listener = _received(way)
+            peer, _ = self._socket.accept()
+            with peer:
+                peer.settimeout(NETWORK_HEADER_SECONDS)
+                listener = _receive_port(peer)
                 self.hold(listener)
-                way.sendall(TAKEN)
+                peer.sendall(TAKEN)
             return listener
-        except (OSError, Refused):
+        except (OSError, ProxyRefused):
             if listener is not None:
                 self.release(listener)
             return None
         finally:
             with suppress(OSError):
-                os.unlink(self.door)
+                os.unlink(self.socket_path)
             self.release(self._socket)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Take connections while there may be more; the others wait at the port."""
+        """Accept connections up to the limit; further ones wait in the backlog."""
         while self._slots.acquire() and not self._closing.is_set():
             try:
                 client, _ = listener.accept()
             except OSError:
-                # Without descriptors left: they come back when connections end.
+                # Out of descriptors: they are freed when connections end.
                 self._closing.wait(0.05)
                 self._slots.release()
             else:
-                self._welcome(client)
+                self._start_client(client)
 
-    def _welcome(self, client: socket.socket) -> None:
-        thread = threading.Thread(target=self._attend, args=(client,), daemon=True)
+    def _start_client(self, client: socket.socket) -> None:
+        thread = threading.Thread(target=self._serve_client, args=(client,), daemon=True)
         try:
             self.hold(client)
             with self._lock:
                 thread.start()
                 self._threads.add(thread)
-        except (Refused, RuntimeError):  # RuntimeError: there may be no more threads
+        except (ProxyRefused, RuntimeError):  # RuntimeError: no more threads
             self.release(client)
             self._slots.release()
 
-    def _attend(self, client: socket.socket) -> None:
-        visit = self._visits(client, self._gate, self._limits, self)
+    def _serve_client(self, client: socket.socket) -> None:
+        connection = self._handler(client, self._policy, self._limits, self)
         try:
-            visit.serve()
-            self._report(visit.result)
+            connection.serve()
+            self._report(connection.result)
         finally:
             self.release(client)
             with self._lock:
@@ -187,10 +200,10 @@ class Egress:
             self._slots.release()
 
     def hold(self, end: socket.socket) -> None:
-        """Have the socket closed when the proxy is; Refused when it is already."""
+        """Close the socket when the proxy closes; raises ProxyRefused when it already has."""
         with self._lock:
             if self._closing.is_set():
-                raise Refused("the run is over")
+                raise ProxyRefused("the run is over")
             self._open.add(end)
 
     def release(self, end: socket.socket) -> None:
@@ -200,14 +213,14 @@ class Egress:
             end.close()
 
     def spend(self, count: int) -> None:
-        """Count bytes; Exhausted when they are too many, Refused when the run is over."""
+        """Count bytes; raises LimitReached beyond the limit, ProxyRefused when the run is over."""
         with self._lock:
             self._bytes += count
             if self._closing.is_set():
-                raise Refused("the run is over")
+                raise ProxyRefused("the run is over")
             if self._bytes > self._limits.max_network_bytes:
                 most = self._limits.max_network_bytes
-                raise Exhausted(f"more than {most} bytes in all", "max_network_bytes")
+                raise LimitReached(f"more than {most} bytes in all", "max_network_bytes")
 
     def _report(self, result: Connection | None) -> None:
         if result is None:
@@ -216,31 +229,30 @@ class Egress:
             self._limits_hit.update(filter(None, (result.limit,)))
             if len(self._reports) < _MAX_REPORTED:
                 self._reports.append(result)
-        if self._tell:
-            self._tell(result)
+        if self._listener:
+            self._listener(result)
 
 
-def _received(way: socket.socket) -> socket.socket:
-    """The port that is handed out, which must be one that listens; else OSError."""
+def _receive_port(peer: socket.socket) -> socket.socket:
+    """Receive a listening TCP port as a descriptor; raises OSError for anything else."""
     flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-    _, handles, _, _ = socket.recv_fds(way, 1, 1, flags)
+    _, handles, _, _ = socket.recv_fds(peer, 1, 1, flags)
     if not handles:
-        raise OSError("nothing was handed out")
+        raise OSError("no descriptor was passed")
     os.set_inheritable(handles[0], False)
     listener = socket.socket(fileno=handles[0])
     listens = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     if listener.family != socket.AF_INET or not listens:
         listener.close()
-        raise OSError("what was handed out is no port")
+        raise OSError("the descriptor is not a listening port")
     listener.setblocking(True)
     return listener
 
 
-def bridge(door: str, python: str = "/usr/bin/python3") -> tuple[str, ...]:
-    """What a sandbox runs before a command, so that it finds the proxy; `door` is as inside.
+def bridge(socket_path: str, python: str = "/usr/bin/python3") -> tuple[str, ...]:
+    """Return the program that a sandbox runs before a command, so that it finds the proxy.
 
-    The filter for the command's system calls (`-` for none) and the command follow. The program is
-    handed over as text: it may lie where the user inside can not read.
+    `socket_path` is a path inside. The command's seccomp filter (`-` for none) and the command
+    follow. The program is passed as text: the user inside may not be able to read its file.
     """
-    with open(_BRIDGE, encoding="utf-8") as file:
-        return (python, "-I", "-S", "-c", file.read(), door)
+    return (python, "-I", "-S", "-c", source_of("bridge"), socket_path)

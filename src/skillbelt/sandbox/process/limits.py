@@ -4,14 +4,16 @@ They are set inside, when the user namespace exists: the number of processes the
 run alone, however many its user has elsewhere.
 """
 
+import math
 import resource
 from functools import lru_cache
 
 from skillbelt.values import Limits
 
+# The usual soft limit of Linux, which programs expect.
+MAX_OPEN_FILES = 1024
+
 _ALLOWED = "allowed"
-FILE_SIZE_UNIT = 512  # what a POSIX shell counts file sizes in
-_MEMORY_UNIT = 1024
 # Memory is watched over all processes of a run; one alone may reserve more than it uses.
 _RESERVE = 4
 CPU_GRACE_SECONDS = 1
@@ -52,25 +54,6 @@ def counted_enforced(group: str, seen: bool) -> dict[str, str]:
     }
 
 
-def shell_lines(limits: Limits) -> str:
-    """Commands for a POSIX shell, joined so that the first that fails ends it with 125."""
-    cpu = _whole(limits.max_cpu_seconds, 1)
-    file_size = _whole(limits.max_written_file_bytes, FILE_SIZE_UNIT)
-    data = _whole(limits.max_memory_bytes * _RESERVE, _MEMORY_UNIT)
-    count = _capped(limits.max_processes + OWN_PROCESSES, resource.RLIMIT_NPROC, 1)
-    commands = (
-        "ulimit -c 0",
-        f"ulimit -S -t {_capped(cpu, resource.RLIMIT_CPU, 1)}",
-        f"ulimit -H -t {_capped(cpu + CPU_GRACE_SECONDS, resource.RLIMIT_CPU, 1)}",
-        f"ulimit -f {_capped(file_size, resource.RLIMIT_FSIZE, FILE_SIZE_UNIT)}",
-        f"ulimit -d {_capped(data, resource.RLIMIT_DATA, _MEMORY_UNIT)}",
-        f"ulimit -n {_capped(limits.max_open_files, resource.RLIMIT_NOFILE, 1)}",
-        # The letter differs: dash and ash, then bash.
-        f"{{ ulimit -p {count} || ulimit -u {count}; }} 2>/dev/null",
-    )
-    return " && ".join(commands) + " || exit 125"
-
-
 def process_limits(limits: Limits, tasks: int) -> Bounds:
     """The same for a program that sets them itself; `tasks` is what the user has already."""
     return _within(limits, tasks, tuple(resource.getrlimit(kind)[1] for kind in _KINDS))
@@ -78,29 +61,21 @@ def process_limits(limits: Limits, tasks: int) -> Bounds:
 
 @lru_cache(maxsize=16)
 def _within(limits: Limits, tasks: int, hard: tuple[int, ...]) -> Bounds:
-    cpu = _whole(limits.max_cpu_seconds, 1)
+    cpu = max(1, math.ceil(limits.max_cpu_seconds))
     wanted = (
         (0, 0),
         (cpu, cpu + CPU_GRACE_SECONDS),
         (limits.max_written_file_bytes,) * 2,
         (limits.max_memory_bytes * _RESERVE,) * 2,
-        (limits.max_open_files,) * 2,
+        (MAX_OPEN_FILES,) * 2,
         (limits.max_processes + tasks,) * 2,
     )
     return tuple(
-        (kind, (_at_most(soft, bound, 1) if soft else 0, _at_most(high, bound, 1) if high else 0))
+        (kind, (_at_most(soft, bound) if soft else 0, _at_most(high, bound) if high else 0))
         for kind, (soft, high), bound in zip(_KINDS, wanted, hard, strict=True)
     )
 
 
-def _whole(amount: float, unit: int) -> int:
-    return max(1, -int(-amount // unit))
-
-
-def _capped(amount: int, kind: int, unit: int) -> int:
-    return _at_most(amount, resource.getrlimit(kind)[1], unit)
-
-
-def _at_most(amount: int, hard: int, unit: int) -> int:
-    """Not above what we ourselves may have: a limit can be lowered only."""
-    return amount if hard == resource.RLIM_INFINITY else max(1, min(amount, hard // unit))
+def _at_most(amount: int, hard: int) -> int:
+    """Cap the amount at our own hard limit: a process can only lower its limits."""
+    return amount if hard == resource.RLIM_INFINITY else max(1, min(amount, hard))

@@ -16,7 +16,7 @@ from skillbelt.files.contain import PATH_ONLY_FOLDER
 from skillbelt.files.usage import Folder, measure_folder
 from skillbelt.sandbox.linux.cgroups import ControlGroup, open_group
 from skillbelt.sandbox.process.hidden import Hoard, find_hoard
-from skillbelt.sandbox.process.limits import CPU_GRACE_SECONDS, FILE_SIZE_UNIT
+from skillbelt.sandbox.process.limits import CPU_GRACE_SECONDS, MAX_OPEN_FILES
 from skillbelt.sandbox.process.spawn import descendants
 from skillbelt.sandbox.process.usage import (
     Memory,
@@ -93,8 +93,8 @@ class DiskWatch:
         now = time.monotonic()
         again = now + max(FOLDER_SECONDS, (now - begun) * _COST_SHARE)
         self._mark = _Mark(free, left, again)
-        if 0 <= found.largest - limits.max_written_file_bytes < FILE_SIZE_UNIT:
-            # As long as a file can get. Some programs do not let the signal end them.
+        if found.largest == limits.max_written_file_bytes:
+            # As long as a file can get. Some programs survive the signal.
             self.seen.add("max_written_file_bytes")
         if found.bytes > limits.max_workspace_bytes:
             return "max_workspace_bytes"
@@ -144,7 +144,7 @@ class ProcessWatch:
         taken = max(used.memory_bytes, lost.available_bytes if held.more_handles else 0)
         if used.tasks >= limits.max_processes:
             self.seen.add("max_processes")
-        if used.most_files >= limits.max_open_files:
+        if used.most_files >= MAX_OPEN_FILES:
             self.seen.add("max_open_files")
         # A process that took all of it alone is told by the kernel before it is ended from here.
         if used.cpu_seconds > limits.max_cpu_seconds + CPU_GRACE_SECONDS:

@@ -11,7 +11,7 @@ from skillbelt import Limits, SkillNotFound
 from skillbelt.errors import PermissionDenied
 from skillbelt.permission.rules import Answer, Rule
 from skillbelt.permission.waiting import Pending
-from skillbelt.runtime.shelf import Shelf
+from skillbelt.runtime.runtime import Runtime
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"
@@ -24,8 +24,8 @@ def _skills(tree: Tree) -> None:
     tree.skill(f"{SKILLS}/mine", disable_model_invocation=True, text="Mine.\n")
 
 
-def shelf(tree: Tree, **options: Any) -> Shelf:
-    return Shelf(tree.project, **options)
+def runtime(tree: Tree, **options: Any) -> Runtime:
+    return Runtime(tree.project, **options)
 
 
 # What there is
@@ -33,12 +33,12 @@ def shelf(tree: Tree, **options: Any) -> Shelf:
 
 def test_a_model_sees_what_it_may_use(tree: Tree) -> None:
     tree.skill(f"{SKILLS}/bare", None)
-    assert list(shelf(tree).skills()) == ["bare", "mine", "pdf"]
-    assert list(shelf(tree).available()) == ["pdf"]
+    assert list(runtime(tree).skills()) == ["bare", "mine", "pdf"]
+    assert list(runtime(tree).available()) == ["pdf"]
 
 
 def test_nothing_is_scanned_between_looks(tree: Tree) -> None:
-    one = shelf(tree)
+    one = runtime(tree)
     before = one.available()
     tree.skill(f"{SKILLS}/new")
     assert one.available() is before
@@ -50,7 +50,7 @@ def test_nothing_is_scanned_between_looks(tree: Tree) -> None:
 
 
 def test_rescan_seconds_says_how_often_a_look_is_a_scan(tree: Tree) -> None:
-    one = shelf(tree, rescan_seconds=3600.0)
+    one = runtime(tree, rescan_seconds=3600.0)
     one.look()
     tree.skill(f"{SKILLS}/new")
     assert list(one.look()) == ["mine", "pdf"]
@@ -60,7 +60,7 @@ def test_rescan_seconds_says_how_often_a_look_is_a_scan(tree: Tree) -> None:
 
 def test_a_skill_for_some_files_is_there_with_one_of_them(tree: Tree) -> None:
     tree.skill(f"{SKILLS}/go", paths=["**/*.go"])
-    one = shelf(tree)
+    one = runtime(tree)
     assert list(one.available()) == ["go", "pdf"]
     assert list(one.available(files=["a.py"])) == ["pdf"]
     assert list(one.available(files=["cmd/a.go"])) == ["go", "pdf"]
@@ -68,7 +68,7 @@ def test_a_skill_for_some_files_is_there_with_one_of_them(tree: Tree) -> None:
 
 
 def test_a_skill_by_its_name(tree: Tree) -> None:
-    one = shelf(tree)
+    one = runtime(tree)
     assert one.get_skill("mine").name == "mine"
     tree.skill(f"{SKILLS}/new")
     assert one.get_skill("new").name == "new"
@@ -78,7 +78,7 @@ def test_a_skill_by_its_name(tree: Tree) -> None:
 
 
 def test_what_a_filter_hides_is_no_suggestion(tree: Tree) -> None:
-    one = shelf(tree, visible=lambda skill: skill.name != "pdf")
+    one = runtime(tree, visible=lambda skill: skill.name != "pdf")
     with pytest.raises(SkillNotFound) as caught:
         one.get_skill("pdf")
     assert caught.value.closest == ()
@@ -89,20 +89,22 @@ def test_what_a_filter_hides_is_no_suggestion(tree: Tree) -> None:
 
 
 def test_the_overview_follows_the_settings(tree: Tree) -> None:
-    assert "<name>pdf</name>" in shelf(tree).overview().text
+    assert "<name>pdf</name>" in runtime(tree).overview().text
     assert (
-        shelf(tree, overview_format="plain").overview().text.startswith("Available skills:\n- pdf")
+        runtime(tree, overview_format="plain")
+        .overview()
+        .text.startswith("Available skills:\n- pdf")
     )
-    assert json.loads(shelf(tree, overview_format="json").overview().text)["skills"]
-    assert shelf(tree, max_overview_tokens=30).overview().shown == 0
-    assert shelf(tree, context_window_tokens=1_000).overview().tokens <= 20
+    assert json.loads(runtime(tree, overview_format="json").overview().text)["skills"]
+    assert runtime(tree, max_overview_tokens=30).overview().shown == 0
+    assert runtime(tree, context_window_tokens=1_000).overview().tokens <= 20
 
 
 def test_rules_of_an_agent_shape_its_overview(tree: Tree) -> None:
     """Case 36."""
     tree.skill(f"{SKILLS}/a")
-    assert shelf(tree, rules=[Rule("skill", "*", "deny")]).overview().text == ""
-    only_a = shelf(tree, rules=[Rule("skill", "pdf", "deny", agent="clerk")])
+    assert runtime(tree, rules=[Rule("skill", "*", "deny")]).overview().text == ""
+    only_a = runtime(tree, rules=[Rule("skill", "pdf", "deny", agent="clerk")])
     assert "pdf" not in only_a.overview("clerk").text
     assert "<name>a</name>" in only_a.overview("clerk").text
     assert "<name>pdf</name>" in only_a.overview("boss").text
@@ -110,27 +112,27 @@ def test_rules_of_an_agent_shape_its_overview(tree: Tree) -> None:
 
 def test_guidance_is_of_the_tools_offered_and_can_be_replaced_and_removed(tree: Tree) -> None:
     plain = {"overview_format": "plain"}
-    text = shelf(tree, tools=["skill_load"], **plain).overview().text
+    text = runtime(tree, tools=["skill_load"], **plain).overview().text
     assert "Tooling and workspace guidance:\n- Load a skill with skill_load" in text
     assert "read_file" not in text
-    assert shelf(tree, guidance="Ask me.", **plain).overview().text.endswith("\n\nAsk me.")
-    assert "guidance" not in shelf(tree, guidance="", **plain).overview().text
-    assert shelf(tree, tools=[], **plain).guidance == ""
+    assert runtime(tree, guidance="Ask me.", **plain).overview().text.endswith("\n\nAsk me.")
+    assert "guidance" not in runtime(tree, guidance="", **plain).overview().text
+    assert runtime(tree, tools=[], **plain).guidance == ""
 
 
 def test_the_rest_of_a_long_list_is_found_with_a_tool_that_is_offered(tree: Tree) -> None:
     for number in range(60):
         tree.skill(f"{SKILLS}/skill-with-a-long-name-{number}")
     small: dict[str, Any] = {"max_overview_tokens": 120, "guidance": ""}
-    assert "skill_search tool" in shelf(tree, **small).overview().text
-    assert "search_skills tool" in shelf(tree, tool_names="common", **small).overview().text
-    listed = shelf(tree, tools=["skill_list"], **small)
+    assert "skill_search tool" in runtime(tree, **small).overview().text
+    assert "search_skills tool" in runtime(tree, tool_names="common", **small).overview().text
+    listed = runtime(tree, tools=["skill_list"], **small)
     assert "skill_list tool" in listed.overview().text
-    assert "tool)" not in shelf(tree, tool_profile="simple", **small).overview().text
+    assert "tool)" not in runtime(tree, tool_profile="simple", **small).overview().text
 
 
 def test_tools_can_carry_the_list_of_skills(tree: Tree) -> None:
-    one = shelf(tree)
+    one = runtime(tree)
     assert "Reads PDF files." not in json.dumps(one.tools("mcp"))
     listed: Any = one.tools("mcp", listing=True)
     assert listed[0]["description"].endswith("## Available Skills\n- **pdf**: Reads PDF files.")
@@ -143,7 +145,7 @@ def test_tools_can_carry_the_list_of_skills(tree: Tree) -> None:
 def test_the_user_loads_by_name(tree: Tree) -> None:
     """Case 37."""
     tree.skill(f"{SKILLS}/bare", None, text="Bare.\n")
-    one = shelf(tree)
+    one = runtime(tree)
     assert one.load("bare").text == "Bare.\n"
     assert one.load("mine").text == "Mine.\n"
     assert one.load("pdf", arguments="a.pdf").text == "Read a.pdf.\n"
@@ -153,13 +155,13 @@ def test_the_user_loads_by_name(tree: Tree) -> None:
 def test_variables_are_filled(tree: Tree) -> None:
     text = "${CLAUDE_SKILL_DIR} ${CLAUDE_PROJECT_DIR} ${CLAUDE_SESSION_ID} ${mine}\n"
     folder = tree.skill(f"{SKILLS}/vars", text=text)
-    given = shelf(tree).load("vars", variables={"mine": "x"}).text
+    given = runtime(tree).load("vars", variables={"mine": "x"}).text
     assert given == f"{folder} {tree.project} ${{CLAUDE_SESSION_ID}} x\n"
 
 
 def test_a_resource_by_name(tree: Tree) -> None:
     tree.write(f"{SKILLS}/pdf/a.md", "# A\n\none\n\n# B\n\ntwo\n")
-    one = shelf(tree)
+    one = runtime(tree)
     assert one.load_resource("pdf", "a.md", "B").text == "# B\n\ntwo\n"
     assert one.load_resource("pdf", "a.md", start_line=3, lines=1).text == "one\n"
     assert one.load_resource("pdf", "a.md", full=True).report.strategy == "whole"
@@ -167,9 +169,9 @@ def test_a_resource_by_name(tree: Tree) -> None:
 
 def test_a_caller_may_ask_for_less_but_not_for_more(tree: Tree) -> None:
     tree.write(f"{SKILLS}/pdf/a.md", "x" * 200)
-    less = shelf(tree).load_resource("pdf", "a.md", limits=Limits(max_resource_excerpt_chars=10))
+    less = runtime(tree).load_resource("pdf", "a.md", limits=Limits(max_resource_excerpt_chars=10))
     assert less.report.chars_returned <= 10
-    tight = shelf(tree, max_resource_excerpt_chars=20)
+    tight = runtime(tree, max_resource_excerpt_chars=20)
     more = tight.load_resource("pdf", "a.md", limits=Limits(max_resource_excerpt_chars=100))
     assert more.report.chars_returned <= 20
 
@@ -181,7 +183,7 @@ def test_what_is_refused_is_not_loaded(tree: Tree) -> None:
         asked.append((pending.request.skill, pending.request.initiator))
         return Answer("reject", "not today")
 
-    one = shelf(tree, rules=[Rule("skill", "*", "ask")], ask=ask)
+    one = runtime(tree, rules=[Rule("skill", "*", "ask")], ask=ask)
     with pytest.raises(PermissionDenied, match="not today"):
         one.load("pdf")
     with pytest.raises(PermissionDenied, match="not today"):
@@ -190,7 +192,7 @@ def test_what_is_refused_is_not_loaded(tree: Tree) -> None:
 
 
 def test_what_nobody_approved_is_for_the_user_who_names_it(tree: Tree) -> None:
-    one = shelf(tree, trust_project="ask")
+    one = runtime(tree, trust_project="ask")
     assert not one.get_skill("pdf").trusted
     assert one.load("pdf").text
     decision = one.gate.check(one.gate.load_request(one.get_skill("pdf"), "model"))

@@ -1,0 +1,212 @@
+"""Who makes a tool call, and what the call may reach."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from skillbelt.conversation.state import Session
+from skillbelt.disclosure.audience import Audience
+from skillbelt.disclosure.body import Loaded, load_resource, load_skill_body, place_of
+from skillbelt.disclosure.overflow import Storage
+from skillbelt.discovery.catalog import Catalog
+from skillbelt.errors import PermissionDenied, RunRefused
+from skillbelt.format.skill import Skill
+from skillbelt.format.skills import Skills
+from skillbelt.permission.gate import session_id
+from skillbelt.permission.rules import Initiator, Request
+from skillbelt.running.following import UNWATCHED, Watch
+from skillbelt.settings import Settings
+from skillbelt.store import SessionKey
+
+if TYPE_CHECKING:
+    from skillbelt.running.background import Background
+    from skillbelt.running.executor import Workbench
+    from skillbelt.running.run import Asker
+    from skillbelt.search.protocol import Result
+
+# A model's search waits so long while the index is built for the first time.
+SEARCH_WAIT_SECONDS = 60.0
+
+STORED = "stored:"
+# Keys of a session's state. The user brought the skill in, so the model may use it; or a request to
+# load it was granted, so the model may read on in it. Either as long as the skill is the same.
+BROUGHT, GRANTED = "temp:skill:asked:", "temp:skill:granted:"
+
+
+class Executors(Protocol):
+    """Where the commands of skills run; both are created on first use."""
+
+    @property
+    def workbench(self) -> Workbench: ...  # noqa: D102
+
+    @property
+    def background(self) -> Background: ...  # noqa: D102
+
+
+class Runs(NamedTuple):
+    """Where commands run, for whom, and who follows them."""
+
+    workbench: Workbench
+    background: Background
+    who: Asker
+    watch: Watch = UNWATCHED
+
+
+class Caller:
+    """One call's side of the runtime: the skills it may see, stored texts, the conversation.
+
+    An object serves one call, so the state of the conversation is read once. Without a `session`
+    nothing is marked as loaded and the text is in the answer; `key` says whose runs and permissions
+    the call uses. With `inline` the text is in the answer in any case, because no later request
+    could carry it. `shown` holds the results that the model has already.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        audience: Audience,
+        storage: Storage,
+        *,
+        skills: Skills,
+        key: SessionKey,
+        session: Session | None = None,
+        names: Mapping[str, str],
+        executors: Executors | None = None,
+        watch: Watch | None = None,
+        inline: bool = False,
+        shown: Collection[str] = (),
+        state: Mapping[str, str] | None = None,
+    ) -> None:
+        self.catalog, self.audience, self.storage = catalog, audience, storage
+        self.gate, self.settings, self.limits = (
+            audience.gate,
+            catalog.settings,
+            catalog.settings.limits,
+        )
+        self.skills, self.key, self.session, self.names = skills, key, session, names
+        self.inline, self.shown = inline or session is None, shown
+        self.executors, self._watch = executors, watch or UNWATCHED
+        if state is not None:
+            self.__dict__["state"] = state
+
+    @cached_property
+    def state(self) -> Mapping[str, str]:
+        """The state of the conversation as of the beginning of the call."""
+        return self.session.state() if self.session else {}
+
+    @cached_property
+    def brought(self) -> dict[str, Skill]:
+        """What the user or the host brought in, even if the model may not load it by itself."""
+        names = [key.removeprefix(BROUGHT) for key in self.state if key.startswith(BROUGHT)]
+        known = self.catalog.snapshot
+        found = (known[name] for name in names if name in known)
+        return {skill.name: skill for skill in found if self.audience.admits(skill)}
+
+    def look(self) -> Skills:
+        """Scan again; return what the caller may see now."""
+        self.skills = self.audience.view(self.catalog.current())
+        return self.skills
+
+    def search(self, text: str, limit: int) -> list[Result]:
+        """Return the best of the skills that the caller may see now."""
+        wait = SEARCH_WAIT_SECONDS
+        return self.catalog.search_in(text, self.look(), limit, wait_seconds=wait)
+
+    # Permission
+
+    def approve(self, skill: Skill, *, loading: bool = False) -> Request:
+        """Return the request under which a model may have the skill; else raise PermissionDenied.
+
+        A model that may read on in a skill does not thereby may load it again: `loading` says that
+        it wants to.
+        """
+        request = self.request(skill)
+        granting = (BROUGHT,) if loading else (BROUGHT, GRANTED)
+        if any(self.state.get(kind + skill.name) == request.hash for kind in granting):
+            self.gate.let_through(request)
+            return request
+        decision = self.gate.check(request)
+        if not decision.allowed:
+            raise PermissionDenied(skill.name, decision.reason)
+        if self.session is None:
+            self.gate.let_through(request._replace(session=session_id(self.key)))
+        elif decision.action == "ask":
+            self.session.store.append(self.key, [], {GRANTED + skill.name: request.hash})
+            self.__dict__.pop("state", None)  # asking takes time, in which it may have changed
+        return request
+
+    def request(self, skill: Skill, initiator: Initiator = "model") -> Request:
+        """Return the request to load a skill."""
+        if self.session is None:
+            return self.gate.load_request(skill, initiator)
+        return self.gate.load_request(skill, initiator, self.session.agent, self.key)
+
+    def runs(self) -> Runs:
+        """Return where commands run, for whom; RunRefused where nothing can be run."""
+        if self.executors is None:
+            raise RunRefused("executor is not configured: this host runs nothing")
+        from skillbelt.running.run import Asker  # cost: 60 ms, only for a run
+
+        who = Asker(self.key)
+        if self.session is not None:
+            who = Asker(self.key, "model", self.session.agent, self.gate)
+        return Runs(self.executors.workbench, self.executors.background, who, self._watch)
+
+    # Texts
+
+    def body(self, skill: Skill, arguments: str | None = None) -> Loaded:
+        """Read the body as a model gets it."""
+        loaded = load_skill_body(
+            skill,
+            self.limits,
+            overflow=self.settings.body_overflow,
+            storage=self.overflow,
+            arguments=arguments,
+            variables=variables_of(skill, self.settings, self.key.session if self.session else ""),
+        )
+        return loaded._replace(text=self.presentable(loaded.text))
+
+    def document(self, skill: Skill, path: str) -> str:
+        """Read a whole document, as far as the limit allows."""
+        loaded = load_resource(skill, path, None, self.limits, full=True, storage=self.overflow)
+        return self.presentable(loaded.text)
+
+    @property
+    def overflow(self) -> Storage | None:
+        """Where to store what is cut; None if the model has no tool to read it with."""
+        return self.storage if "read_file" in self.names else None
+
+    def presentable(self, text: str) -> str:
+        """Replace the folder of stored texts by the prefix under which a model asks for them."""
+        for folder in self.storage.spellings:
+            text = text.replace(folder, STORED)
+        return text
+
+
+class Call(NamedTuple):
+    """One call of a tool, with arguments that fit its schema."""
+
+    arguments: Mapping[str, object]
+    caller: Caller
+    id: str = ""
+
+
+def variables_of(skill: Skill, settings: Settings, session: str = "") -> dict[str, str]:
+    """Return what `${NAME}` in a skill's text stands for."""
+    values = {
+        "CLAUDE_SKILL_DIR": place_of(skill),
+        "CLAUDE_PROJECT_DIR": settings.project,
+        "CLAUDE_SESSION_ID": session,
+    }
+    return {name: value for name, value in values.items() if value}
+
+
+def report_of(loaded: Loaded) -> dict[str, object]:
+    """Return the report for programs, with the name under which the rest of a text is stored."""
+    facts: dict[str, object] = loaded.report._asdict()
+    reference = loaded.report.storage_ref
+    facts["storage_ref"] = STORED + os.path.basename(reference) if reference else ""
+    return facts

@@ -1,0 +1,81 @@
+"""The texts of the skills that are loaded, read for each request to the model."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from skillbelt.conversation.messages import Material
+from skillbelt.conversation.state import LoadedSkill
+from skillbelt.disclosure.body import list_docs
+from skillbelt.errors import LoadError, PathEscape
+from skillbelt.format.skill import Skill
+from skillbelt.tools.caller import BROUGHT, GRANTED, Caller
+
+_YOUNG_SECONDS = 2.0
+_CHANGED = "(changed since it was allowed; load it again to ask for it as it is now)"
+
+
+class LoadedTexts:
+    """Reads the texts of loaded skills, again only when their files have changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[object, Material]] = {}
+
+    def read(self, loaded: Iterable[LoadedSkill], caller: Caller) -> list[Material]:
+        """Return the text of each skill that still exists; forget those of all others."""
+        before, self._known = self._known, {}
+        return list(self._read(loaded, caller, before))
+
+    def _read(
+        self,
+        loaded: Iterable[LoadedSkill],
+        caller: Caller,
+        before: dict[str, tuple[object, Material]],
+    ) -> Iterator[Material]:
+        for one in loaded:
+            skill = caller.catalog.snapshot.get(one.name)
+            if skill is None or not caller.audience.admits(skill):
+                continue
+            if _changed(skill, caller):
+                yield Material(skill.name, _CHANGED)
+                continue
+            paths = list_docs(skill, caller.limits) if one.all_docs else one.docs
+            stamp = (skill, paths, _stamp(skill, paths))
+            known = before.get(skill.name)
+            if known is None or known[0] != stamp:
+                known = (stamp, _material(skill, paths, caller))
+            self._known[skill.name] = known
+            yield known[1]
+
+
+def _changed(skill: Skill, caller: Caller) -> bool:
+    """Whether a person approved the skill, and it is not what they saw any more."""
+    keys = [kind + skill.name for kind in (BROUGHT, GRANTED)]
+    seen = [caller.state[key] for key in keys if key in caller.state]
+    return bool(seen) and not skill.trusted and skill.files.digest() not in seen
+
+
+def _material(skill: Skill, paths: Sequence[str], caller: Caller) -> Material:
+    def read(text: Callable[[], str]) -> str:
+        """Return the text; if it cannot be read, the reason in its place."""
+        try:
+            return text()
+        except (LoadError, PathEscape) as error:
+            return f"(cannot be given now: {caller.presentable(str(error))})"
+
+    docs = tuple((path, read(lambda: caller.document(skill, path))) for path in paths)  # noqa: B023
+    return Material(skill.name, read(lambda: caller.body(skill).text), docs)
+
+
+def _stamp(skill: Skill, paths: Sequence[str]) -> object:
+    """Return what tells whether a skill's files changed; unequal to anything if unsure."""
+    try:
+        found = [os.stat(skill.location), *(os.stat(f"{skill.dir}/{path}") for path in paths)]
+    except (OSError, ValueError):
+        return object()
+    # A second change within one tick of the file system's clock would not show.
+    if max(one.st_ctime for one in found) > time.time() - _YOUNG_SECONDS:
+        return object()
+    return [(one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino) for one in found]
