@@ -191,7 +191,10 @@ def test_the_system_text_history_and_tools_are_sent(belt: Runtime) -> None:
     assert final(events).text == "mellifluous"
     assert first["messages"][0]["role"] == "system"
     assert first["messages"][0]["content"].startswith("Be brief.")
-    assert [tool["function"]["name"] for tool in first["tools"]][:2] == ["skill", "skill_load"]
+    assert [tool["function"]["name"] for tool in first["tools"]][:2] == [
+        "skill_load",
+        "skill_list_docs",
+    ]
     roles = [message["role"] for message in second["messages"]]
     assert roles == ["system", "user", "assistant", "tool"]
     assert second["messages"][-1]["content"].startswith("[Loaded] greet")

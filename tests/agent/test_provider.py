@@ -104,7 +104,7 @@ def test_what_a_provider_wants_back_goes_there_and_back() -> None:
 
 def test_tools_are_offered_without_strict_mode(belt: Runtime) -> None:
     tool = convert_tool(belt.tools()[0])
-    assert (tool.name, tool.strict) == ("skill", False)
+    assert (tool.name, tool.strict) == ("skill_load", False)
     assert "$schema" not in tool.parameters_json_schema
     assert tool.parameters_json_schema["properties"]["name"]["enum"] == ["count", "greet"]
 
