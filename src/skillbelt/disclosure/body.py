@@ -28,12 +28,21 @@ from skillbelt.files.contain import check_relative, name_fault
 from skillbelt.files.manifest import kind_of, too_large
 from skillbelt.format.arguments import appended, substitute
 from skillbelt.format.fields import to_frontmatter
-from skillbelt.format.frontmatter import Parsed, needs_more, parse
-from skillbelt.format.links import references
+from skillbelt.format.frontmatter import (
+    FIRST_READ_BYTES,
+    MAX_FRONTMATTER_BYTES,
+    Parsed,
+    needs_more,
+    parse,
+)
+from skillbelt.format.links import MAX_REFERENCES, references
 from skillbelt.format.sections import find, sections
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE, Limits
+
+# Files named beside a body: a hint to the model, not a listing.
+MAX_SAMPLED_FILES = 10
 
 Overflow = Literal["cut", "refuse"]
 
@@ -136,7 +145,7 @@ def _body_data(skill: Skill) -> bytes:
 
 def _parsed(skill: Skill, data: bytes, limits: Limits) -> Parsed:
     """The frontmatter as the catalogue read it, though the file may have changed since."""
-    parsed = _parse_head(data[: limits.max_frontmatter_bytes + _SLACK], skill.location, limits)
+    parsed = _parse_head(data[: MAX_FRONTMATTER_BYTES + _SLACK], skill.location, limits)
     if parsed.state == "skipped":
         reasons = [one.message for one in parsed.diagnostics if one.severity == "error"]
         reason = "; ".join(reasons) or "the frontmatter can not be read"
@@ -146,7 +155,7 @@ def _parsed(skill: Skill, data: bytes, limits: Limits) -> Parsed:
 
 @lru_cache(maxsize=64)
 def _parse_head(head: bytes, location: str, limits: Limits) -> Parsed:
-    begin = head[: limits.head_bytes]
+    begin = head[:FIRST_READ_BYTES]
     if needs_more(begin, limits):
         begin = head
     folder = os.path.basename(os.path.dirname(location))
@@ -340,7 +349,7 @@ def list_docs(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
 def sample_files(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
     """Some files of the skill with their places, hidden ones too, none that names a SKILL.md."""
     found = (path for path in walk(skill) if SKILL_FILE not in path)
-    return [f"{place_of(skill)}/{path}" for path in islice(found, limits.max_sampled_files)]
+    return [f"{place_of(skill)}/{path}" for path in islice(found, MAX_SAMPLED_FILES)]
 
 
 def place_of(skill: Skill) -> str:
@@ -385,7 +394,7 @@ def _loaded(
         chars_returned=len(text),
         truncated=chosen.truncated,
         strategy=chosen.strategy,
-        references=_named_files(text, limits.max_references),
+        references=_named_files(text),
         storage_ref=ref,
         section_missed=chosen.section_missed,
     )
@@ -400,9 +409,9 @@ def _told_from(skill: Skill) -> str:
 
 
 @lru_cache(maxsize=64)
-def _named_files(text: str, most: int) -> tuple[str, ...]:
+def _named_files(text: str) -> tuple[str, ...]:
     """Return the files the text points at, each once, in the words of the text."""
-    targets = (one.target for one in references(text, most=most))
+    targets = (one.target for one in references(text, most=MAX_REFERENCES))
     return tuple(dict.fromkeys(one.removeprefix("./") for one in targets if nameable(one)))
 
 
