@@ -319,7 +319,9 @@ def wrong(belt: Runtime, name: str, arguments: object) -> ToolResponse:
 
 def test_a_tool_that_does_not_exist_is_told_with_those_that_do(belt: Runtime) -> None:
     response = wrong(belt, "launch", {})
-    assert response.error.startswith("there is no tool 'launch'; there are: skill, skill_load")
+    assert response.error.startswith(
+        "there is no tool 'launch'; there are: skill_load, skill_list_docs"
+    )
 
 
 def test_arguments_that_do_not_fit_are_told_with_what_fits(belt: Runtime) -> None:

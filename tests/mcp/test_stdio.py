@@ -17,6 +17,7 @@ import pytest
 from mcp_types import JSONRPCResponse
 
 from skillbelt.mcp.stdio import _encode
+from tests import warm
 from tests.benches import alive
 from tests.mcp.clients import (
     SERVE,
@@ -81,7 +82,7 @@ class Raw:
 
 @contextmanager
 def started(tree: Tree, *command: str, env: Mapping[str, str] = os.environ) -> Iterator[Raw]:
-    process = subprocess.Popen(
+    process = warm.Popen[bytes](
         [sys.executable, *(command or SERVE)],
         cwd=tree.project,
         env={**env, "PYTHONWARNINGS": "error"},

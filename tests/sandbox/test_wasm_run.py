@@ -183,7 +183,7 @@ def test_an_engine_that_can_not_fork_is_replaced(
 ) -> None:
     """And what it runs goes on."""
     here = Path(place.beside("here"))
-    for name in ("inside/launch.py", "wasm/worker.py", "wasm/guest.py"):
+    for name in ("inside/command.py", "wasm/worker.py", "wasm/guest.py"):
         (here / name).parent.mkdir(exist_ok=True)
         shutil.copy(Path(pool.__file__).parents[1] / name, here / name)
     with (here / "wasm" / "worker.py").open("a") as file:

@@ -73,7 +73,7 @@ def broken() -> Iterator[Broken]:
     os.chmod(folder, 0o755)
     here = Path(folder, "here")
     here.mkdir()
-    for name in ("inside/launch.py", "wasm/worker.py", "wasm/guest.py"):
+    for name in ("inside/command.py", "wasm/worker.py", "wasm/guest.py"):
         (here / name).parent.mkdir(exist_ok=True)
         shutil.copy(SOURCE / name, here / name)
     with open(here / "wasm" / "guest.py", "a", encoding="utf-8") as guest:

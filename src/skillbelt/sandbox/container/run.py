@@ -101,10 +101,10 @@ class ContainerRun(Controls):
         """SandboxUnavailable when the command can not even be tried."""
         try:
             self._channel.send(keeper.JOB, json.dumps(task).encode())
-            kind, data = self._channel.expect((keeper.STARTED, keeper.FAILED), START_SECONDS)
+            kind, data = self._channel.expect((keeper.STARTED, keeper.REFUSED), START_SECONDS)
         except Lost as error:
             raise SandboxUnavailable(f"the container has ended: {error}") from error
-        if kind == keeper.FAILED:
+        if kind == keeper.REFUSED:
             said = data.decode("utf-8", "replace")
             raise SandboxUnavailable(f"the container can not start the command: {said}")
 

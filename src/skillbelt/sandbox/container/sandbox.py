@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Any
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
@@ -26,6 +26,7 @@ from skillbelt.sandbox.container.mounts import exposed, identities, with_submoun
 from skillbelt.sandbox.container.pool import Container, Pool
 from skillbelt.sandbox.container.run import ContainerRun
 from skillbelt.sandbox.inside import container as keeper
+from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux import bubblewrap, seccomp
 from skillbelt.sandbox.linux.identity import blocking_folder, current_identity, run_identity
 from skillbelt.sandbox.process.limits import process_limits, programs_enforced
@@ -37,9 +38,6 @@ from skillbelt.values import Limits
 
 TEMPORARY = ROOMS[0]
 _QUEUES = "/dev/mqueue"
-_KEEPER = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "inside", "container.py"
-)
 _PATIENCE_SECONDS = 30.0  # how long a run waits for another to end when there may be no more
 _UNBOUNDED = 2**62
 _USUAL_RUNTIMES = ("", "runc", "crun", "io.containerd.runc.v2")
@@ -178,7 +176,7 @@ class ContainerSandbox:
 
     def _make(self, job: Job, shape: Shape, key: Hashable) -> Container:
         places = [mount.target for mount in shape.mounts]
-        text = _keeper_text()
+        text = source_of("container").encode()
         start = keeper.START.format(size=len(text))
         command = [self._image.python, "-I", "-S", "-c", start, *places]
         try:
@@ -302,9 +300,3 @@ def _task(job: Job, shape: Shape, own_users: bool) -> dict[str, object]:
         # A bridge must become the command yet.
         "lock": None if processes or network else seccomp.lock_task(),
     }
-
-
-@lru_cache(maxsize=1)
-def _keeper_text() -> bytes:
-    with open(_KEEPER, "rb") as file:
-        return file.read()

@@ -25,6 +25,7 @@ from typing import Self
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.hosts import Resolver, resolve
 from skillbelt.sandbox.inside.bridge import TAKEN
+from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.network.connection import (
     ClientConnection,
     Connection,
@@ -38,9 +39,6 @@ from skillbelt.values import Limits
 SOCKET_NAME = "proxy.sock"
 _MAX_REPORTED = 1000
 _CLOSING_SECONDS = 5.0
-_BRIDGE = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "inside", "bridge.py"
-)
 _LIMITS = Limits()
 
 
@@ -253,5 +251,4 @@ def bridge(socket_path: str, python: str = "/usr/bin/python3") -> tuple[str, ...
     `socket_path` is a path inside. The command's seccomp filter (`-` for none) and the command
     follow. The program is passed as text: the user inside may not be able to read its file.
     """
-    with open(_BRIDGE, encoding="utf-8") as file:
-        return (python, "-I", "-S", "-c", file.read(), socket_path)
+    return (python, "-I", "-S", "-c", source_of("bridge"), socket_path)

@@ -76,8 +76,8 @@ def _exactly(way: socket.socket, size: int) -> bytes:
 class Engine:
     """The process that holds the engine and forks workers."""
 
-    def __init__(self, control: socket.socket, spec: dict[str, Any], guest: Any, launch: Any):
-        self._control, self._spec, self._guest, self._launch = control, spec, guest, launch
+    def __init__(self, control: socket.socket, spec: dict[str, Any], guest: Any, command: Any):
+        self._control, self._spec, self._guest, self._command = control, spec, guest, command
         self._kit = guest.Kit()
         self._kept: dict[str, _Kept] = {}
         self._spares: dict[str, _Spare] = {}
@@ -217,10 +217,10 @@ class Engine:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            self._launch._call("prctl", _DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+            self._command.prctl(_DEATH_SIGNAL, signal.SIGKILL)
             if os.getppid() == parent:
                 _close_all_but(keep)
-                self._launch._load_filter(bytes.fromhex(self._spec["filter"]))
+                self._command.load_filter(bytes.fromhex(self._spec["filter"]))
                 work()
         finally:
             # Whatever happened, a worker never goes on as if it were the engine.
@@ -274,11 +274,11 @@ class Engine:
         """Give up what the run was not granted. The filter for system calls is there already."""
         if len(os.listdir("/proc/self/task")) != 1:
             raise RuntimeError("another thread would keep its rights")
-        rules = self._launch._ruleset(task["rules"]) if task["rules"] else None
+        rules = self._command.make_ruleset(**task["rules"]) if task["rules"] else None
         for kind, values in task["rlimits"]:
             resource.setrlimit(kind, tuple(values))
         if rules is not None:
-            self._launch._system_call(_RESTRICT_SELF, rules, 0)
+            self._command.call("syscall", _RESTRICT_SELF, rules, 0)
             os.close(rules)
 
 
@@ -340,17 +340,13 @@ def _sibling(here: str, name: str) -> Any:
     return module
 
 
-def _step_down(spec: dict[str, Any], launch: Any) -> None:
+def _step_down(spec: dict[str, Any], command: Any) -> None:
     """Be the user of the run, end with the runtime, and never gain a right again."""
-    if spec["identity"] is not None:
-        uid, gid = spec["identity"]
-        os.setgroups([])
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
-    launch._call("prctl", _DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    command.change_user(spec["identity"])
+    command.prctl(_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != spec["parent"]:
         os._exit(_FAILED)
-    launch._call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    command.prctl(_NO_NEW_PRIVILEGES, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, _MOST_OPEN), hard))
@@ -383,14 +379,14 @@ def main(control_handle: int, here: str) -> None:
     control = socket.socket(fileno=control_handle)
     spec = json.loads(control.recv(_MESSAGE_BYTES))
     sys.path.insert(0, spec["packages"])
-    launch, guest = _sibling(here, "inside/launch"), _sibling(here, "wasm/guest")
+    command, guest = _sibling(here, "inside/command"), _sibling(here, "wasm/guest")
     hello = {
         "version": _version(spec["packages"], guest.wasmtime.__file__),
         "layout": guest.LAYOUT,
         "processor": _processor(),
     }
-    engine = Engine(control, spec, guest, launch)
-    _step_down(spec, launch)
+    engine = Engine(control, spec, guest, command)
+    _step_down(spec, command)
     # What is there now is shared with every worker; the collector must not write to it.
     gc.collect()
     gc.freeze()
