@@ -179,7 +179,7 @@ class Broken(LinuxSandbox):
 @pytest.fixture
 def broken(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A machine where nothing holds a command back."""
-    monkeypatch.setattr(registry, "native_sandboxes", lambda: (Broken(),))
+    monkeypatch.setattr(registry, "auto_sandboxes", lambda *_: (Broken(),))
     monkeypatch.setattr(registry, "sandboxes", lambda *_: (Broken(), NoSandbox()))
     return bench
 
