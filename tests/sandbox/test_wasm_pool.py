@@ -18,10 +18,11 @@ from skillbelt.sandbox.process.spawn import descendants
 from skillbelt.sandbox.wasm import pool as wasm_pool
 from skillbelt.sandbox.wasm.pool import EngineProcess, Pool
 from skillbelt.values import Limits
+from tests.bounds import bounds
 
 
 def test_turns_are_taken_in_the_order_of_coming() -> None:
-    pool, woken = Pool(Limits(max_wasm_workers=2)), []
+    pool, woken = Pool(bounds(max_wasm_workers=2)), []
     tickets = [pool.enter(lambda n=n: woken.append(n)) for n in range(5)]  # type: ignore[misc]
     assert [ticket.granted for ticket in tickets] == [True, True, False, False, False]
     pool.leave(tickets[3])  # gives up its place

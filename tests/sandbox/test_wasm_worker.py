@@ -20,7 +20,7 @@ from skillbelt.sandbox.wasm import pool
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
 from skillbelt.testing.sandbox_suite import Place
-from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.sandbox import guests
 
 SOURCE = Path(pool.__file__).parents[1]
@@ -192,7 +192,7 @@ def test_its_machine_code_can_not_be_written(broken: Broken) -> None:
 
 
 def test_limits_bind_the_worker_itself(broken: Broken) -> None:
-    limits = Limits(max_open_files=50, max_written_file_bytes=2**20, max_cpu_seconds=7)
+    limits = bounds(max_open_files=50, max_written_file_bytes=2**20, max_cpu_seconds=7)
     names = "NOFILE", "FSIZE", "CPU", "CORE"
     ask = f"[list(resource.getrlimit(getattr(resource, 'RLIMIT_' + name))) for name in {names}]"
     found = json.loads(broken.says(ask, limits=limits))

@@ -10,9 +10,15 @@ from skillbelt.check.folder import Unusable, read
 from skillbelt.errors import SkillbeltError
 from skillbelt.files.manifest import SkillFiles
 from skillbelt.files.tree import is_skill_file
+from skillbelt.format.frontmatter import MAX_CHECKED_BYTES
 from skillbelt.format.skill import Skill
 from skillbelt.search.document import Parts
 from skillbelt.values import Limits
+
+# File names of one skill that are indexed; more would let one skill match everything.
+MAX_INDEXED_FILES = 200
+# Scripts of one skill whose first comment is indexed; each costs one open file.
+MAX_INDEXED_SCRIPTS = 16
 
 _SCRIPT_BYTES = 2048
 _SCRIPTS = (".py", ".sh", ".bash", ".js", ".mjs", ".ts", ".rb", ".pl", ".ps1")
@@ -25,7 +31,7 @@ def text_of(skill: Skill, limits: Limits) -> str:
     if not os.path.isabs(skill.location):
         return skill.source
     try:
-        content = read(skill.location, limits.max_checked_bytes, skill.fence)
+        content = read(skill.location, MAX_CHECKED_BYTES, skill.fence)
         return content.data.decode("utf-8", "replace")
     except Unusable:
         return ""
@@ -59,12 +65,12 @@ def _files(skill: Skill, limits: Limits) -> Iterator[str]:
         entry.path
         for entry in files.entries()
         if entry.kind == "file" and not is_skill_file(os.path.basename(entry.path))
-    ][: limits.max_indexed_files]
+    ][:MAX_INDEXED_FILES]
     for path in paths:
         yield path.rpartition(".")[0] or path
     if skill.origin.kind != "mcp":  # a server's files are fetched only when they are used
         scripts = [path for path in paths if path.endswith(_SCRIPTS)]
-        for path in scripts[: limits.max_indexed_scripts]:
+        for path in scripts[:MAX_INDEXED_SCRIPTS]:
             yield _describe(_read_start(files, path))
 
 

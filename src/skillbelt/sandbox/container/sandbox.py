@@ -36,6 +36,11 @@ from skillbelt.sandbox.protocol import Job, Listener, Mount, Running, refusal
 from skillbelt.settings import Settings, process_environment
 from skillbelt.values import Limits
 
+# Containers at the same time; each holds memory and a network namespace.
+MAX_CONTAINERS = 8
+# Age of an unused container; a conversation rarely pauses longer.
+CONTAINER_IDLE_SECONDS = 600.0
+
 TEMPORARY = ROOMS[0]
 _QUEUES = "/dev/mqueue"
 _PATIENCE_SECONDS = 30.0  # how long a run waits for another to end when there may be no more
@@ -61,10 +66,7 @@ class ContainerSandbox:
         self._progress = progress or (lambda text: None)
         self._probing, self._same_numbers = False, True
         self._lock = threading.Lock()
-        limits = self._settings.limits
-        self._pool = Pool(
-            limits.max_containers, limits.container_idle_seconds, self._settings.container_reuse
-        )
+        self._pool = Pool(MAX_CONTAINERS, CONTAINER_IDLE_SECONDS, self._settings.container_reuse)
 
     def unavailable(self) -> str | None:
         """Why it can not be used here, with the remedy; None when it can."""

@@ -25,6 +25,9 @@ from skillbelt.text import one_line, shorten
 if TYPE_CHECKING:
     from skillbelt.running.packages.installers import Rooms
 
+# Building an interpreter from packages, on a slow machine with a slow network.
+BUILD_TIMEOUT_SECONDS = 600.0
+
 Kind = Literal["python", "javascript"]
 Progress = Callable[[str], None]
 GUESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guests")
@@ -67,7 +70,7 @@ def host_component(
         return place.path
     say = progress or _silent
     lock = os.path.join(os.path.dirname(place.path), ".lock")
-    seconds = settings.limits.build_timeout_seconds
+    seconds = BUILD_TIMEOUT_SECONDS
     late = f"somebody else has been building a host component for {seconds:g} s: {lock}"
     with held(lock, seconds, SandboxUnavailable(late)):
         if not _usable(place, say):
@@ -184,7 +187,7 @@ def _build_python(place: _Place, settings: Settings, rooms: Rooms, say: Progress
     """Built aside, then put in place: first the hash, then the component."""
     import tempfile
 
-    end = time.monotonic() + settings.limits.build_timeout_seconds
+    end = time.monotonic() + BUILD_TIMEOUT_SECONDS
     program = _componentize_py(settings, rooms, say)
     folder = os.path.dirname(place.path)
     _remove_older(folder)
@@ -212,7 +215,7 @@ def _componentize_py(settings: Settings, rooms: Rooms, say: Progress) -> list[st
         made = provision(
             needs, settings.cache_dir, rooms=rooms, environ=process_environment(),
             offline=settings.offline, hosts=settings.package_hosts,
-            timeout_seconds=settings.limits.build_timeout_seconds, progress=say,
+            timeout_seconds=BUILD_TIMEOUT_SECONDS, progress=say,
         )  # fmt: skip
     except RunRefused as error:
         raise SandboxUnavailable(

@@ -14,6 +14,13 @@ from skillbelt.sandbox.process.limits import process_limits
 from skillbelt.sandbox.wasm.cache import Cache, Code
 from skillbelt.values import Limits
 
+# Compiling takes memory in proportion to the module.
+MAX_WASM_BYTES = 128 * 2**20
+# Compiled modules that are kept; an interpreter takes some 100 MB.
+MAX_WASM_CACHE_BYTES = 4 * 2**30
+# The largest interpreter compiles in 20 s on a slow machine.
+COMPILE_TIMEOUT_SECONDS = 120.0
+
 _MAGIC = b"\0asm"
 _CHUNK = 2**20
 _MOST_OPEN = 8
@@ -97,10 +104,9 @@ class Modules:
     def _digest(self, file: int, limits: Limits) -> str:
         """The hash of the file; one that did not change since is not read again."""
         found = os.fstat(file)
-        if found.st_size > limits.max_wasm_bytes:
+        if found.st_size > MAX_WASM_BYTES:
             raise Unusable(
-                f"has {found.st_size:,} bytes, more than {limits.max_wasm_bytes:,} "
-                "(max_wasm_bytes)",
+                f"has {found.st_size:,} bytes, more than {MAX_WASM_BYTES:,} (max_wasm_bytes)",
                 "max_wasm_bytes",
             )
         state = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
@@ -145,7 +151,7 @@ class Modules:
         self, folder: int, key: str, source: int, limits: Limits, fuel: bool, compile_: Compile
     ) -> Code:
         part, target = self._cache.new_file(folder)
-        bounds = limits._replace(max_written_file_bytes=limits.max_wasm_cache_bytes)
+        bounds = limits._replace(max_written_file_bytes=MAX_WASM_CACHE_BYTES)
         order: dict[str, object] = {
             "do": "compile",
             "fuel": fuel,
@@ -169,14 +175,11 @@ def compile_limits(limits: Limits, ours: bool) -> Limits:
     A component of `ours` is as large as it is, however little a run may take.
     """
     default = Limits()
-    cpu_seconds = limits.compile_timeout_seconds * (os.cpu_count() or 1)
+    cpu_seconds = COMPILE_TIMEOUT_SECONDS * (os.cpu_count() or 1)
     limits = limits._replace(max_cpu_seconds=cpu_seconds)
     if not ours:
         return limits
-    return limits._replace(
-        max_memory_bytes=max(limits.max_memory_bytes, default.max_memory_bytes),
-        max_wasm_bytes=max(limits.max_wasm_bytes, default.max_wasm_bytes),
-    )
+    return limits._replace(max_memory_bytes=max(limits.max_memory_bytes, default.max_memory_bytes))
 
 
 def worker_limits(limits: Limits) -> list[tuple[int, tuple[int, int]]]:
@@ -198,8 +201,8 @@ def _hash(file: int, copy: int | None, limits: Limits) -> str:
     while data := os.pread(file, _CHUNK, at):
         digest.update(data)
         at += len(data)
-        if at > limits.max_wasm_bytes:
-            raise Unusable(f"has more than {limits.max_wasm_bytes:,} bytes", "max_wasm_bytes")
+        if at > MAX_WASM_BYTES:
+            raise Unusable(f"has more than {MAX_WASM_BYTES:,} bytes", "max_wasm_bytes")
         if copy is not None:
             os.write(copy, data)
     return digest.hexdigest()

@@ -29,6 +29,11 @@ from skillbelt.sandbox.process.spawn import Ends, spawn
 from skillbelt.sandbox.process.supervised import launcher_python
 from skillbelt.values import Limits
 
+# Runs at the same time; each may use a whole core.
+MAX_WASM_WORKERS = 4
+# An idle engine holds compiled code in memory; starting it again takes 0.2 s.
+WASM_IDLE_SECONDS = 300.0
+
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TEXT = """
 import sys
@@ -185,7 +190,7 @@ class Pool:
             if self._engine is not None:
                 # One that could not do what it was told may have others' runs all the same.
                 self._engine.stop(wait=not self._engine.alive)
-            self._engine = EngineProcess(self._limits.wasm_idle_seconds)
+            self._engine = EngineProcess(WASM_IDLE_SECONDS)
             return self._engine
 
     def _notice_fork(self) -> None:
@@ -238,7 +243,7 @@ class Pool:
     def _next(self) -> None:
         woken = []
         with self._lock:
-            while self._line and self._running < max(1, self._limits.max_wasm_workers):
+            while self._line and self._running < max(1, MAX_WASM_WORKERS):
                 ticket = self._line.popleft()
                 ticket.granted = True
                 self._running += 1

@@ -25,19 +25,38 @@ from skillbelt.sandbox.protocol import Job, Listener, Outcome
 from skillbelt.sandbox.wasm.channel import Broken, EngineGone, Worker
 from skillbelt.sandbox.wasm.command import MISSING, Program
 from skillbelt.sandbox.wasm.http import Fetcher, door_of
-from skillbelt.sandbox.wasm.modules import Modules, Ready, Unusable, compile_limits, worker_limits
+from skillbelt.sandbox.wasm.modules import (
+    COMPILE_TIMEOUT_SECONDS,
+    Modules,
+    Ready,
+    Unusable,
+    compile_limits,
+    worker_limits,
+)
 from skillbelt.sandbox.wasm.pool import EngineProcess, Pool, Ticket
 from skillbelt.sandbox.wasm.view import Folder, View
 from skillbelt.sandbox.wasm.watch import WasmWatch
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
+# One answer to a guest's HTTP request; it is held in memory.
+MAX_FETCHED_BYTES = 64 * 2**20
+# Elements of the tables of a run; each takes memory outside the guest's own.
+MAX_WASM_ELEMENTS = 1_000_000
+# Instances, memories and tables of a run; each reserves address space.
+MAX_WASM_INSTANCES = 1_000
+
 UNSTARTABLE, UNUSABLE = 125, 126
 _KILLED = 128 + signal.SIGKILL
 _WINDOW = (24, 80)
 _SHOWN = 300
-_WORKER_LIMITS = ("max_memory_bytes", "max_wasm_elements", "max_wasm_instances", "max_wasm_fuel")
-_LIMITS_OF_GUESTS = (*_WORKER_LIMITS, "max_written_file_bytes")
+_LIMITS_OF_GUESTS = (
+    "max_memory_bytes",
+    "max_wasm_elements",
+    "max_wasm_instances",
+    "max_wasm_fuel",
+    "max_written_file_bytes",
+)
 
 
 class Plan(NamedTuple):
@@ -214,7 +233,7 @@ class WasmRun(Piped):
         worker = Worker(engine, order, handles, 0)
         try:
             watch = WasmWatch(limits, self._job.workspace, self._plan.temporary)
-            deadline = time.monotonic() + limits.compile_timeout_seconds
+            deadline = time.monotonic() + COMPILE_TIMEOUT_SECONDS
             attended = _Attended(
                 run=self,
                 worker=worker,
@@ -241,7 +260,7 @@ class WasmRun(Piped):
             "kind": ready.kind,
             "fuel": ready.fuel,
         }
-        body = job.limits.max_download_bytes if door else 0
+        body = MAX_FETCHED_BYTES if door else 0
         self._started = time.monotonic()
         task = self._task(program, bool(door))
         worker = Worker(
@@ -253,7 +272,7 @@ class WasmRun(Piped):
         )
         try:
             self._close(self._theirs[0], self._theirs[1])
-            self._fetcher = Fetcher(door, job.limits.max_download_bytes) if door else None
+            self._fetcher = Fetcher(door, MAX_FETCHED_BYTES) if door else None
             watch = WasmWatch(job.limits, job.workspace, self._plan.temporary)
             deadline = self._started + job.timeout_seconds
             return _Attended(
@@ -283,7 +302,12 @@ class WasmRun(Piped):
             "folders": given,
             "terminal": job.terminal,
             "network": network,
-            "limits": {name: getattr(job.limits, name) for name in _WORKER_LIMITS},
+            "limits": {
+                "max_memory_bytes": job.limits.max_memory_bytes,
+                "max_wasm_elements": MAX_WASM_ELEMENTS,
+                "max_wasm_instances": MAX_WASM_INSTANCES,
+                "max_wasm_fuel": job.limits.max_wasm_fuel,
+            },
             "rlimits": worker_limits(job.limits),
             "rules": ruleset(rules) if version() else None,
         }

@@ -21,10 +21,10 @@ from skillbelt.sandbox.process.hidden import can_see
 from skillbelt.sandbox.process.limits import counted_enforced
 from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.run import check_job
-from skillbelt.sandbox.protocol import Job, Listener, Mount, Running, refusal
+from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Job, Listener, Mount, Running, refusal
 from skillbelt.sandbox.wasm.cache import Cache
 from skillbelt.sandbox.wasm.command import MISSING, NotHere, Program, program_of
-from skillbelt.sandbox.wasm.modules import UNCOUNTED_FUEL, Modules
+from skillbelt.sandbox.wasm.modules import MAX_WASM_CACHE_BYTES, UNCOUNTED_FUEL, Modules
 from skillbelt.sandbox.wasm.pool import Pool, packages
 from skillbelt.sandbox.wasm.run import Plan, WasmRun
 from skillbelt.sandbox.wasm.view import View
@@ -157,8 +157,7 @@ class WasmSandbox:
         with self._lock:
             if self._modules is None:
                 cache = self._settings.cache_dir or self._pool.place()
-                limits = self._settings.limits
-                kept = Cache(os.path.join(cache, _CACHE), limits.max_wasm_cache_bytes, self._tell)
+                kept = Cache(os.path.join(cache, _CACHE), MAX_WASM_CACHE_BYTES, self._tell)
                 self._modules = Modules(kept, self._tell)
             return self._modules
 
@@ -202,7 +201,7 @@ def _check_text(job: Job) -> None:
         "".join((*job.argv, job.cwd, *job.env, *job.env.values())).encode()
     except UnicodeEncodeError as error:
         raise RunRefused("a module can only be given words that are valid Unicode") from error
-    most = job.limits.max_stdin_bytes
+    most = MAX_STDIN_BYTES
     if job.stdin is not None and len(job.stdin) > most:
         raise RunRefused(f"more than {most:,} bytes of input (max_stdin_bytes)")
 
