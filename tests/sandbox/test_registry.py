@@ -6,7 +6,6 @@ import pytest
 
 from skillbelt.errors import ConfigError, RunRefused, SandboxUnavailable
 from skillbelt.format.skill import Skill
-from skillbelt.sandbox import registry
 from skillbelt.sandbox.container.sandbox import ContainerSandbox
 from skillbelt.sandbox.linux import bubblewrap
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
@@ -65,7 +64,7 @@ def test_auto_never_takes_one_that_holds_nothing_back(monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def mac(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry.sys, "platform", "darwin")
+    monkeypatch.setattr("sys.platform", "darwin")
     monkeypatch.setattr(SeatbeltSandbox, "unavailable", lambda _: None)
     monkeypatch.setattr(ContainerSandbox, "unavailable", broken)
     monkeypatch.setattr(WasmSandbox, "unavailable", broken)
