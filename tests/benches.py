@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from skillbelt import Rule, Runtime
 from skillbelt.running.call import RunResult
 from skillbelt.sandbox.registry import native_sandboxes, sandboxes
 from skillbelt.tools.schema import ToolResult
+from tests import warm
 from tests.tree import Tree
 
 SKILL = "kit"
@@ -26,26 +26,10 @@ FOREIGN = ("seatbelt",) if sys.platform != "darwin" else ("bubblewrap", "landloc
 GUARDING = [one.name for one in native_sandboxes() if one.name not in FOREIGN]
 # Not the number that commands get when root starts them, so that the two can not be mixed up.
 USER = 61_999
-# The interpreter may lie where only root can read, so everything is imported before root is left.
+# The interpreter may lie where only root can read: the code runs where all is imported already.
 _CHILD = f"""
-import contextlib, gc, importlib, json, os, pkgutil, sys, traceback
-import encodings.ascii, encodings.idna, encodings.utf_8_sig
-import concurrent.futures.thread, ctypes, difflib, fcntl, logging, mimetypes, pty, random, resource
-import shlex, shutil, signal, sqlite3, subprocess, tempfile, tomllib, uuid, zlib
-import _posixsubprocess, yaml
-import skillbelt
-from skillbelt import Rule, Runtime, Skill
-# Frameworks and mcp take seconds to import and run nothing; guests are for another Python.
-apart = {{"__main__", "agent", "guests", "integrations", "mcp"}}
-for module in pkgutil.walk_packages(skillbelt.__path__, "skillbelt."):
-    if not apart & set(module.name.split(".")) and ".mcp" not in module.name:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(module.name)
-Skill.from_text("---\\na: [\\n---\\n").frontmatter
-try:
-    raise ValueError
-except ValueError:
-    traceback.format_exc()
+import gc, json, os, sys
+from skillbelt import Rule, Runtime
 if os.getuid() == 0:
     os.setgroups([])
     os.setgid({USER})
@@ -116,14 +100,11 @@ class Bench:
             for folder, _, files in os.walk(self.tree.root):
                 for path in (folder, *(os.path.join(folder, name) for name in files)):
                     os.chown(path, USER, USER, follow_symlinks=False)
-        done = subprocess.run(
+        done = warm.run(
             [sys.executable, "-c", _CHILD + code, str(self.tree.project)],
             cwd=self.tree.project,
-            env={**os.environ, "PYTHONUTF8": "1"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
+            env=dict(os.environ),
             timeout=timeout,
-            check=False,
         )
         assert done.returncode == 0, done.stderr.decode()
         return json.loads(done.stdout)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from tests import warm
 from tests.tree import Tree
 
 _STYLE = re.compile(r"\x1b\[(?:[0-9;]*m|\?2004[hl])")
@@ -37,13 +38,6 @@ class Screen(NamedTuple):
         return [line.rstrip() for line in _LINE_START.sub("", plain).splitlines()]
 
 
-# The terminal must be the child's own, so that its keys reach it.
-_LAUNCH = """
-import fcntl, os, sys, termios
-os.setsid()
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
 HANG_SECONDS = 50
 CHOICE = "(Enter)? "
 REASON = "Enter for none)? "
@@ -68,8 +62,9 @@ def on_terminal(
     before = termios.tcgetattr(theirs)
     os.write(ours, ahead.encode())
     env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
-    child = subprocess.Popen(
-        [sys.executable, "-c", _LAUNCH, *program, *arguments],
+    child = warm.Popen[bytes](
+        [sys.executable, *program, *arguments],
+        terminal=True,
         cwd=tree.project,
         env={**env, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environ},
         stdin=theirs,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import pytest
 
 from skillbelt import Catalog, Diagnostic, Settings, load_settings
+from tests import warm
 
 HERE = Path(__file__).parent
 # Where many files are made quickly.
@@ -20,14 +21,11 @@ QUICK = "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None
 # Whatever the machine sets of these would change what is found.
 FOREIGN = ("SKILLBELT_", "SKILLS_", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "INSTALL_INTERNAL_SKILLS")
 NOBODY = 65534
-# The interpreter may lie where only root can read, so everything is imported before root is left.
+# The interpreter may lie where only root can read: the code runs where all is imported already.
 _AS_USER = """
-import ctypes, difflib, json, mimetypes, os, sqlite3, sys, tomllib, zlib
+import json, os, sys
 from pathlib import Path
-import yaml
 from skillbelt import Catalog, Skill, build_manifest
-from skillbelt.format import yaml as strict, yaml_repair
-Skill.from_text("---\\na: [\\n---\\n").frontmatter
 if os.getuid() == 0:
     os.setgroups([])
     os.setgid(65534)
@@ -125,8 +123,14 @@ class Tree:
         project: str | os.PathLike[str] = "project",
         timeout: float = 150,
     ) -> Done:
-        """Run the command line in a folder of the tree."""
-        return self.python("-m", "skillbelt", *arguments, cwd=project, timeout=timeout)
+        """Run the command line in a folder of the tree, as a process without its start-up."""
+        done = warm.run(
+            [sys.executable, "-m", "skillbelt", *arguments],
+            cwd=self.path(project),
+            env=_environment(),
+            timeout=timeout,
+        )
+        return _decode(done)
 
     def python(
         self,
@@ -138,14 +142,13 @@ class Tree:
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=self.path(cwd),
-            env={**os.environ, "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"},
+            env=_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=timeout,
             check=False,
         )
-        decoded = (out.decode("utf-8", "surrogateescape") for out in (done.stdout, done.stderr))
-        return Done(done.returncode, *decoded)
+        return _decode(done)
 
     def as_user(self, code: str) -> str:
         """What code prints that an ordinary user runs; all of the tree is theirs."""
@@ -153,7 +156,14 @@ class Tree:
             for folder, _, files in os.walk(self.root):
                 for path in (folder, *(os.path.join(folder, name) for name in files)):
                     os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
-        done = self.python("-c", _AS_USER + code)
+        done = _decode(
+            warm.run(
+                [sys.executable, "-c", _AS_USER + code],
+                cwd=self.project,
+                env=_environment(),
+                timeout=150,
+            )
+        )
         assert done.exit_code == 0, done.stderr
         return done.stdout
 
@@ -168,6 +178,15 @@ class Diagnosed(Protocol):
 def codes(found: Diagnosed) -> list[str]:
     """The codes of what is said of it, in order."""
     return [diagnostic.code for diagnostic in found.diagnostics]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"}
+
+
+def _decode(done: subprocess.CompletedProcess[bytes]) -> Done:
+    decoded = (out.decode("utf-8", "surrogateescape") for out in (done.stdout, done.stderr))
+    return Done(done.returncode, *decoded)
 
 
 def _plain(value: object) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +10,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from tests import warm
+
 _NOBODY = 65534
 _CHILD = f"""
 import json, os, sys
 from skillbelt import Catalog
 
 def look():
-    settings = dict(paths=sys.argv[2:], standard_roots=False, use_index=False)
+    settings = dict(paths=sys.argv[2:], project_roots=False, user_roots=False, use_index=False)
     catalog = Catalog(sys.argv[1], **settings)
     return [s.name for s in catalog.discover()], [(d.code, d.path) for d in catalog.diagnostics]
 
@@ -49,8 +50,7 @@ def open_folder() -> Iterator[Path]:
 def discover(project: Path, *roots: Path) -> Seen:
     """What a catalogue of these roots gives to somebody without privileges."""
     arguments = [str(path) for path in (project, *roots)]
-    child = subprocess.run(
-        [sys.executable, "-c", _CHILD, *arguments], capture_output=True, timeout=50, check=True
-    )
+    child = warm.run([sys.executable, "-c", _CHILD, *arguments], cwd="/", timeout=50)
+    assert child.returncode == 0, child.stderr.decode()
     names, said = json.loads(child.stdout)
     return Seen(names, [(code, path) for code, path in said])

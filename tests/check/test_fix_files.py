@@ -10,7 +10,7 @@ import pytest
 from skillbelt.check import fix_files
 from skillbelt.check.fix import mend
 from skillbelt.check.fix_files import Fixed, diff, fix_file
-from skillbelt.values import Limits
+from skillbelt.format.frontmatter import MAX_CHECKED_BYTES
 from tests.tree import Tree
 
 BROKEN = "---\nname: pdf\ndescription: a: b\n---\nText.\n"
@@ -111,10 +111,10 @@ def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_read_whole_is_not_written(tree: Tree) -> None:
-    file = tree.write("pdf/SKILL.md", BROKEN + "a" * Limits().max_checked_bytes)
+    file = tree.write("pdf/SKILL.md", BROKEN + "a" * MAX_CHECKED_BYTES)
     fixed = fix_file(str(file))
     assert [each.code for each in fixed.diagnostics] == ["fix-dropped"]
-    assert file.stat().st_size == len(BROKEN) + Limits().max_checked_bytes
+    assert file.stat().st_size == len(BROKEN) + MAX_CHECKED_BYTES
 
 
 def test_a_folder_that_can_not_be_written_is_reported(

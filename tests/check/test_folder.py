@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.check.folder import Content, Unusable, check_entries, read
+from skillbelt.files.tree import MAX_ENTRY_DEPTH
 from skillbelt.values import Limits
 from tests.tree import Tree
 
@@ -120,17 +121,19 @@ def test_what_a_host_need_not_take_over_mcp_is_told(tree: Tree) -> None:
     assert said(heavy) == [("folder-large", ".")]
 
 
-def test_the_number_of_entries_is_bounded(tree: Tree) -> None:
+def test_the_number_of_entries_is_bounded(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tree.skill("pdf")
     for number in range(5):
         tree.write(f"pdf/{number}.md", "text")
-    assert said(folder, Limits(max_manifest_files=6)) == []
-    assert said(folder, Limits(max_manifest_files=3)) == [("folder-cut", ".")]
+    monkeypatch.setattr("skillbelt.files.tree.MAX_MANIFEST_FILES", 6)
+    assert said(folder) == []
+    monkeypatch.setattr("skillbelt.files.tree.MAX_MANIFEST_FILES", 3)
+    assert said(folder) == [("folder-cut", ".")]
 
 
 def test_the_depth_is_bounded(tree: Tree) -> None:
     folder = tree.skill("pdf")
-    tree.skill("pdf/" + "a/" * (DEFAULTS.max_entry_depth + 3))
+    tree.skill("pdf/" + "a/" * (MAX_ENTRY_DEPTH + 3))
     assert [code for code, _ in said(folder)] == ["folder-cut"]
 
 

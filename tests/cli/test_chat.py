@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import select
-import subprocess
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from contextlib import contextmanager
 import pytest
 
 from skillbelt.cli import main
+from tests import warm
 from tests.benches import alive
 from tests.discovery.sources.server import eventually
 from tests.openai_server import Slow, called, said, serving
@@ -24,13 +24,6 @@ from tests.tree import Done, Tree
 
 SKILLS = "project/.agents/skills"
 ECHO = "import json, sys\nprint(json.dumps({'got': json.load(sys.stdin)}))\n"
-# The terminal must be the child's own for Ctrl-C to reach it.
-_LAUNCH = """
-import fcntl, os, sys, termios
-os.setsid()
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, "-m", "skillbelt", "chat", *sys.argv[1:]])
-"""
 HANG_SECONDS = 40
 
 
@@ -71,8 +64,9 @@ class Talk:
 @contextmanager
 def talking(tree: Tree, *options: str, term: str = "xterm") -> Iterator[Talk]:
     ours, theirs = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-c", _LAUNCH, *options],
+    child = warm.Popen[bytes](
+        [sys.executable, "-m", "skillbelt", "chat", *options],
+        terminal=True,
         cwd=tree.project,
         env={**os.environ, "TERM": term, "PYTHONUTF8": "1", "NO_COLOR": "1"},
         stdin=theirs,
@@ -99,13 +93,11 @@ def skilled(open_tree: Tree) -> Tree:
 
 
 def piped(tree: Tree, text: str, *options: str) -> Done:
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", "skillbelt", "chat", *options],
         cwd=tree.project,
         input=text.encode(),
-        capture_output=True,
         timeout=50,
-        check=False,
     )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -397,12 +389,10 @@ def test_a_slash_that_is_no_command_is_a_message(skilled: Tree) -> None:
 
 
 def test_text_that_is_no_utf_8_is_taken(skilled: Tree) -> None:
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", "skillbelt", "chat"],
         cwd=skilled.project,
         input=b"\xff\xfe\n",
-        capture_output=True,
         timeout=50,
-        check=False,
     )
     assert done.returncode == 0

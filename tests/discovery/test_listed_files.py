@@ -13,12 +13,10 @@ import pytest
 
 from skillbelt import Answer, Pending, Runtime
 from skillbelt.discovery.catalog import Catalog
-from skillbelt.discovery.fingerprint import fingerprint, is_complete, manifest_of
-from skillbelt.discovery.listed_files import manifest, read
 from skillbelt.errors import ConfigError, FileUnreadable
+from skillbelt.files.manifest import is_complete
 from skillbelt.permission.rules import Request
 from skillbelt.trust import Trust
-from skillbelt.values import Limits
 from tests.discovery.sources.mcp_server import TEXT, McpServer, listed, serving
 from tests.tree import Tree
 
@@ -100,7 +98,8 @@ def test_a_model_can_tell_whose_text_it_is(mcp: McpServer, belt: Open) -> None:
 
 
 def test_a_model_finds_its_files_by_name(belt: Open) -> None:
-    session = belt(ask=saying("once", [])).session("ada", "chat")
+    runtime = belt(ask=saying("once", []), tools=["skill", "read_file"])
+    session = runtime.session("ada", "chat")
     given = session.call_sync("skill", {"name": "docs.pdf"})
     assert "<file>skill://docs.pdf/guide.md</file>" in given.text
     assert ".cache" not in given.text
@@ -326,10 +325,10 @@ def test_showing_a_skill_fetches_nothing(mcp: McpServer, project: Tree) -> None:
 
 def test_a_copy_that_lost_its_list_gives_nothing(belt: Open, project: Tree) -> None:
     skill = belt().get_skill("docs.pdf")
-    assert is_complete(fingerprint(skill, Limits()))
-    assert manifest(skill) == manifest_of(skill, Limits())
+    assert is_complete(skill.files.digest())
+    assert skill.files.manifest().hash == skill.files.digest()
     lost = skill._replace(location=skill.location.replace("docs.pdf/", "docs.other/"))
-    assert not is_complete(fingerprint(lost, Limits()))
+    assert not is_complete(lost.files.digest())
     with pytest.raises(FileUnreadable, match="not listed"):
-        read(lost, "SKILL.md", 100)
+        lost.files.open("SKILL.md")
     assert isinstance(belt().catalog, Catalog)

@@ -10,8 +10,8 @@ import pytest
 
 from skillbelt.discovery.reading import nameable, read_file, walk
 from skillbelt.errors import FileTooLarge, FileTypeRefused, FileUnreadable, PathEscape
+from skillbelt.files.tree import SkillTree
 from skillbelt.format.skill import Skill
-from skillbelt.values import Limits
 from tests.tree import Tree
 
 MOST = 1_000
@@ -184,6 +184,7 @@ def test_a_file_nobody_may_read(open_tree: Tree) -> None:
     code = f"""
 import os
 from skillbelt.discovery.reading import read_file
+from skillbelt.files.tree import SkillTree
 from skillbelt.format.skill import Skill
 skill = Skill.from_folder({str(folder)!r})
 read_file(skill, "SKILL.md", 100)
@@ -195,7 +196,7 @@ except Exception as error:
     print(type(error).__name__, error)
 """
     done = open_tree.python("-c", code)
-    assert done.stdout == "FileUnreadable a.md: can not be read: permission denied\n", done.stderr
+    assert done.stdout == "FileUnreadable a.md: cannot be read: permission denied\n", done.stderr
 
 
 def test_no_handle_stays_open(folder: Path, skill: Skill, kernel: str) -> None:
@@ -241,23 +242,26 @@ def test_the_walk_leaves_out_what_could_not_be_asked_for(folder: Path, skill: Sk
     assert nameable("./a")
 
 
-def test_the_walk_is_bounded(folder: Path, skill: Skill) -> None:
+def test_the_walk_is_bounded(folder: Path, skill: Skill, monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(20):
         (folder / f"{n}.md").touch()
-    assert len(list(walk(skill, Limits(max_manifest_files=5)))) <= 5
     deep = folder / "/".join("d" * 10)
     deep.mkdir(parents=True)
     (deep / "far.md").touch()
     assert "far.md" in "".join(walk(skill))
-    assert "far.md" not in "".join(walk(skill, Limits(max_entry_depth=5)))
+    monkeypatch.setattr("skillbelt.files.tree.MAX_ENTRY_DEPTH", 5)
+    assert "far.md" not in "".join(walk(skill))
+    monkeypatch.setattr("skillbelt.files.tree.MAX_MANIFEST_FILES", 5)
+    assert len(list(walk(skill))) <= 5
 
 
 def test_the_walk_stays_inside_while_a_folder_is_swapped(
     folder: Path, skill: Skill, tree: Tree
 ) -> None:
     """A folder found as one and opened as a link to elsewhere gives nothing."""
-    names = walk(skill)
-    assert next(names) == "SKILL.md"
-    (folder / "references").rename(tree.path("outside/references"))
-    (folder / "references").symlink_to(tree.path("outside"))
-    assert list(names) == []
+    with SkillTree(str(folder)) as found:
+        entries = found.entries()
+        assert [next(entries).path for _ in range(2)] == ["SKILL.md", "references"]
+        (folder / "references").rename(tree.path("outside/references"))
+        (folder / "references").symlink_to(tree.path("outside"))
+        assert [(entry.path, entry.problem) for entry in entries] == [("references", "unreadable")]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt import FileEntry, Limits, Manifest, build_manifest
-from skillbelt.files.manifest import kind_of
+from skillbelt import FileEntry, Manifest, build_manifest
+from skillbelt.files.manifest import is_complete, kind_of
 from tests.tree import QUICK, Tree, codes
 
 
@@ -91,50 +91,64 @@ def test_a_folder_that_is_gone_is_a_diagnostic(tree: Tree) -> None:
     assert codes(found) == ["unreadable"]
 
 
-def test_the_number_of_files_is_bounded(tree: Tree) -> None:
+def test_the_number_of_files_is_bounded(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         tree.write(f"s/{number}", "x")
     folder = str(tree.path("s"))
-    assert codes(build_manifest(folder, Limits(max_manifest_files=5))) == []
-    found = build_manifest(folder, Limits(max_manifest_files=4))
+    monkeypatch.setattr("skillbelt.files.tree.MAX_MANIFEST_FILES", 5)
+    assert codes(build_manifest(folder)) == []
+    monkeypatch.setattr("skillbelt.files.tree.MAX_MANIFEST_FILES", 4)
+    found = build_manifest(folder)
     assert paths(found) == ["0", "1", "2", "3"]
     assert codes(found) == ["skill-too-large"]
 
 
-def test_folders_and_links_count_towards_the_bound(tree: Tree) -> None:
+def test_folders_and_links_count_towards_the_bound(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(5):
         tree.path(f"s/{number}").mkdir(parents=True)
         tree.path(f"s/{number}/link").symlink_to("x")
-    found = build_manifest(str(tree.path("s")), Limits(max_manifest_files=7))
-    assert codes(found) == ["link-skipped"] * 3 + ["skill-too-large"]
+    monkeypatch.setattr("skillbelt.files.tree.MAX_MANIFEST_FILES", 7)
+    found = build_manifest(str(tree.path("s")))
+    assert codes(found) == ["link-skipped"] * 2 + ["skill-too-large"]
 
 
 @pytest.mark.parametrize("last", [True, False])
-def test_the_bytes_are_bounded_and_no_file_is_hashed_in_part(tree: Tree, last: bool) -> None:
+def test_the_bytes_are_bounded_and_no_file_is_hashed_in_part(
+    tree: Tree, last: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree.write("s/a", "x" * 10)
     tree.write("s/b", "x" * 11)
     if not last:
         tree.write("s/c", "")
     folder = str(tree.path("s"))
-    assert codes(build_manifest(folder, Limits(max_manifest_bytes=21))) == []
-    found = build_manifest(folder, Limits(max_manifest_bytes=20))
+    monkeypatch.setattr("skillbelt.files.manifest.MAX_MANIFEST_BYTES", 21)
+    assert codes(build_manifest(folder)) == []
+    monkeypatch.setattr("skillbelt.files.manifest.MAX_MANIFEST_BYTES", 20)
+    found = build_manifest(folder)
     assert paths(found) == ["a"]
     assert codes(found) == ["skill-too-large"]
 
 
-def test_folders_nested_deeper_than_calls_are_listed() -> None:
+def test_folders_nested_without_end_are_bounded() -> None:
+    """No call recurses, and no file is listed that could not be asked for."""
     top = tempfile.mkdtemp(dir=QUICK)
     folders = [f"{top}{'/d' * depth}" for depth in range(1100)]
     for folder in folders[1:]:
         os.mkdir(folder)
-    file = Path(folders[-1], "f")
-    file.write_text("x")
+    files = [Path(folders[depth], "f") for depth in (63, 64, 1099)]
+    for file in files:
+        file.write_text("x")
     found = build_manifest(folders[0])
     # Removed here because shutil.rmtree does not go that deep.
-    file.unlink()
+    for file in files:
+        file.unlink()
     for folder in reversed(folders):
         os.rmdir(folder)
-    assert paths(found) == ["d/" * 1099 + "f"]
+    assert paths(found) == ["d/" * 63 + "f"]
+    assert codes(found) == ["skill-too-large"]
+    assert not is_complete(found.hash)
 
 
 def test_a_name_that_is_not_utf8_is_listed(tree: Tree) -> None:

@@ -18,7 +18,6 @@ from skillbelt import Catalog, build_manifest, load_resource, load_skill_body
 from skillbelt.check.check import check_all
 from skillbelt.check.fix_files import fix_file
 from skillbelt.cli import main
-from skillbelt.discovery.fingerprint import fingerprint
 from skillbelt.discovery.reading import read_file, walk
 from skillbelt.errors import PathEscape, SkillbeltError
 from skillbelt.files import contain
@@ -323,7 +322,7 @@ def test_the_users_own_links_are_listed_and_load(tree: Tree, where: str, whole: 
     assert load_skill_body(skill).text == "Body.\n"
     assert skill.frontmatter.name == "pdf"
     plain = build_manifest(str(store)).hash if whole else build_manifest(own_copy(tree, store)).hash
-    assert fingerprint(skill, Limits()) == plain
+    assert skill.files.digest() == plain
     assert "Body" in parts_of(skill, Limits()).body
 
 
@@ -339,9 +338,9 @@ def test_a_linked_skill_file_is_part_of_what_was_approved(tree: Tree) -> None:
     tree.path("home/.claude/skills/a").mkdir(parents=True)
     tree.path("home/.claude/skills/a/SKILL.md").symlink_to(file)
     skill = tree.catalog()["a"]
-    before = fingerprint(skill, Limits())
+    before = skill.files.digest()
     file.write_text(file.read_text().replace("1", "2"))
-    assert fingerprint(skill, Limits()) != before
+    assert skill.files.digest() != before
 
 
 def test_a_home_that_is_the_project_keeps_its_links(tree: Tree) -> None:

@@ -25,6 +25,7 @@ from mcp_types import (
 from mcp import Client, StdioServerParameters
 from skillbelt import Runtime
 from skillbelt.mcp.server import SkillServer
+from tests import warm
 from tests.tree import Tree
 
 SERVE = ["-m", "skillbelt", "serve", "mcp"]
@@ -153,7 +154,7 @@ class Http(NamedTuple):
 @contextmanager
 def over_http(tree: Tree, *options: str, env: dict[str, str] | None = None) -> Iterator[Http]:
     """A server process on a port of its own."""
-    process = subprocess.Popen(
+    process = warm.Popen[bytes](
         [sys.executable, *SERVE, "--http", "127.0.0.1:0", "--json", *options],
         cwd=tree.project,
         env=env,

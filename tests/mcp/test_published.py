@@ -102,8 +102,11 @@ def test_links_are_no_part_of_what_is_published(offer: PublishedSkills, skills: 
     assert "secret.md" not in published.files
 
 
-def test_a_skill_too_large_to_name_all_of_it_is_not_published(skills: Tree) -> None:
-    with Runtime(skills.project, max_manifest_files=3) as belt:
+def test_a_skill_too_large_to_name_all_of_it_is_not_published(
+    skills: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillbelt.files.tree.MAX_MANIFEST_FILES", 3)
+    with Runtime(skills.project) as belt:
         offer = PublishedSkills(belt)
         assert offer.names() == ["notes", "pdf"]
         assert offer.find_skill("notes") is not None

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-from pathlib import Path
+
+from tests import warm
 
 # Not the number that commands get when root starts them, so that the two can not be mixed up.
 USER = 61_999
-# The interpreter may lie where only root can read, so everything is imported before root is left.
+# The interpreter may lie where only root can read: the code runs where all is imported already.
 _CHILD = f"""
-import encodings.idna, encodings.ascii, gc, json, os, random, shutil, sys, tempfile, traceback
-import _posixsubprocess, concurrent.futures.thread, ctypes, fcntl, inspect, pty, resource, signal
+import gc, inspect, json, os, shutil, signal, sys, tempfile, traceback
 from skillbelt.sandbox import none, registry
 from skillbelt.sandbox.linux import bubblewrap as linux
 from skillbelt.sandbox.linux import cgroups, identity, landlock, seccomp
@@ -23,10 +22,6 @@ from skillbelt.testing import attacks, probes, sandbox_suite as conformance
 from skillbelt.testing.sandbox_suite import Place
 from skillbelt.sandbox.protocol import Job, Mount, run
 from skillbelt.values import Capabilities, Limits
-try:
-    raise ValueError
-except ValueError:
-    traceback.format_exc()
 os.chdir("/")
 if os.getuid() == 0:
     os.setgroups([])
@@ -37,14 +32,11 @@ if os.getuid() == 0:
 
 def as_user(code: str, timeout: float = 280) -> object:
     """What the code gives to `json.dump(..., sys.stdout)`."""
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-c", _CHILD + code],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYTHONUTF8": "1", "HOME": "/"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
+        cwd="/",
+        env={**os.environ, "HOME": "/"},
         timeout=timeout,
-        check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
     return json.loads(done.stdout)

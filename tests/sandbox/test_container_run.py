@@ -149,7 +149,7 @@ def test_one_that_does_not_end_at_its_time_is_ended_by_the_engine(stage: Stage) 
 
 def test_a_command_that_can_not_be_probed_is_told(stage: Stage) -> None:
     with pytest.raises(SandboxUnavailable, match="cannot start the command: no folder"):
-        stage.start(frame(keeper.FAILED, b"no folder"))
+        stage.start(frame(keeper.REFUSED, b"no folder"))
     assert stage.container.ended.wait(HANG_SECONDS)
 
 

@@ -19,8 +19,9 @@ from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.protocol import Mount, run
 from skillbelt.settings import Settings
 from skillbelt.testing.sandbox_suite import PATH, Place
-from skillbelt.values import Capabilities, Limits
+from skillbelt.values import Capabilities
 from tests.benches import SKILL, Bench
+from tests.bounds import bounds
 from tests.sandbox.engines import any_engine as any_engine
 from tests.sandbox.engines import containers, said, until
 from tests.sandbox.engines import place as place
@@ -65,7 +66,7 @@ def without(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_idle_containers_go(sandbox: ContainerSandbox, place: Place, any_engine: str) -> None:
-    limits = Limits(container_idle_seconds=0.1)
+    limits = bounds(container_idle_seconds=0.1)
     hasty = ContainerSandbox(Settings(container_engine=any_engine, limits=limits))
     run(hasty, place.job("true"))
     assert until(lambda: containers(any_engine) == [])
@@ -75,7 +76,7 @@ def test_there_are_never_more_than_allowed(
     sandbox: ContainerSandbox, place: Place, any_engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is idle makes way; where all are in use, nothing is started."""
-    limits = Limits(max_containers=1)
+    limits = bounds(max_containers=1)
     narrow = ContainerSandbox(Settings(container_engine=any_engine, limits=limits))
     other = (Mount(place.folder, "/other", True),)
     run(narrow, place.job("true"))

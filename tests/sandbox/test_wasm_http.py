@@ -18,7 +18,8 @@ from skillbelt.sandbox.protocol import Mount, Outcome, run
 from skillbelt.sandbox.wasm.http import GuestFetcher, proxy_socket
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.testing.sandbox_suite import Place
-from skillbelt.values import Capabilities, Limits
+from skillbelt.values import Capabilities
+from tests.bounds import bounds
 from tests.sandbox import guests
 
 SOON = 30.0
@@ -223,7 +224,7 @@ def test_a_guest_that_waits_for_an_answer_is_ended(
 
 def test_an_answer_is_bounded(sandbox: WasmSandbox, place: Place, server: int) -> None:
     host = f"127.0.0.1:{server}"
-    limits = Limits(max_download_bytes=1000)
+    limits = bounds(max_download_bytes=1000)
     data = guests.fetching(f"http://{host}/large")
     assert fetched(sandbox, place, host, data, limits=limits).exit_code == 200
 

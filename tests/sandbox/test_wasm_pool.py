@@ -20,10 +20,11 @@ from skillbelt.sandbox.wasm import pool as wasm_pool
 from skillbelt.sandbox.wasm.engine import EngineProcess
 from skillbelt.sandbox.wasm.pool import WasmPool
 from skillbelt.values import Limits
+from tests.bounds import bounds
 
 
 def test_turns_are_taken_in_the_order_of_coming() -> None:
-    pool, woken = WasmPool(Limits(max_wasm_workers=2)), []
+    pool, woken = WasmPool(bounds(max_wasm_workers=2)), []
     tickets = [pool.enter(lambda n=n: woken.append(n)) for n in range(5)]  # type: ignore[misc]
     assert [ticket.granted for ticket in tickets] == [True, True, False, False, False]
     pool.leave(tickets[3])  # gives up its place
@@ -147,6 +148,7 @@ _FORKS = """
 import os, sys
 from skillbelt.sandbox.wasm.pool import WasmPool
 from skillbelt.values import Limits
+from tests.bounds import bounds
 pool = WasmPool(Limits())
 engine = pool.engine()
 child = os.fork()

@@ -22,14 +22,19 @@ from skillbelt.sandbox.wasm import engine as wasm_engine
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
 from skillbelt.testing.sandbox_suite import HANG_SECONDS, Place
-from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.sandbox import guests
 from tests.sandbox.guests import ECHO, SLEEP, SPIN
 
 
+@pytest.fixture(autouse=True)
+def two_workers() -> None:
+    bounds(max_wasm_workers=2)
+
+
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[WasmSandbox]:
-    made = WasmSandbox(Settings(limits=Limits(max_wasm_workers=2)))
+    made = WasmSandbox(Settings())
     yield made
     made.close()
 
@@ -183,7 +188,7 @@ def test_an_engine_that_can_not_fork_is_replaced(
 ) -> None:
     """And what it runs goes on."""
     here = Path(place.beside("here"))
-    for name in ("inside/launch.py", "wasm/worker.py", "wasm/guest.py"):
+    for name in ("inside/command.py", "wasm/worker.py", "wasm/guest.py"):
         (here / name).parent.mkdir(exist_ok=True)
         shutil.copy(Path(wasm_engine.__file__).parents[1] / name, here / name)
     with (here / "wasm" / "worker.py").open("a") as file:
@@ -247,7 +252,7 @@ def test_what_runs_while_it_is_closed_comes_to_its_end(place: Place) -> None:
 
 
 def test_an_idle_engine_ends_and_is_started_again(place: Place) -> None:
-    made = WasmSandbox(Settings(limits=Limits(wasm_idle_seconds=0.3)))
+    made = WasmSandbox(Settings(limits=bounds(wasm_idle_seconds=0.3)))
     job = guests.job(place, guests.hello())
     assert run(made, job).exit_code == 0
     pid = engine(made)

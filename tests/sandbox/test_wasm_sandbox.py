@@ -16,6 +16,7 @@ from skillbelt.sandbox.wasm import sandbox as wasm
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.testing.sandbox_suite import HANG_SECONDS, Place, refused
 from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.sandbox import guests
 from tests.sandbox.guests import ECHO, SLEEP, SPIN, WORDS
 
@@ -120,7 +121,7 @@ def test_input_that_nobody_reads_does_not_matter(sandbox: WasmSandbox, place: Pl
 
 def test_more_input_than_there_may_be_is_refused(sandbox: WasmSandbox, place: Place) -> None:
     with pytest.raises(RunRefused, match="max_stdin_bytes"):
-        outcome_of(sandbox, place, guests.hello(), stdin=b"abc", limits=Limits(max_stdin_bytes=2))
+        outcome_of(sandbox, place, guests.hello(), stdin=b"abc", limits=bounds(max_stdin_bytes=2))
 
 
 def test_input_can_be_written_while_it_runs(sandbox: WasmSandbox, place: Place) -> None:

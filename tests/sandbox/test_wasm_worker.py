@@ -20,7 +20,7 @@ from skillbelt.sandbox.wasm import engine
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
 from skillbelt.testing.sandbox_suite import Place
-from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.sandbox import guests
 
 SOURCE = Path(engine.__file__).parents[1]
@@ -73,7 +73,7 @@ def broken() -> Iterator[Broken]:
     os.chmod(folder, 0o755)
     here = Path(folder, "here")
     here.mkdir()
-    for name in ("inside/launch.py", "wasm/worker.py", "wasm/guest.py"):
+    for name in ("inside/command.py", "wasm/worker.py", "wasm/guest.py"):
         (here / name).parent.mkdir(exist_ok=True)
         shutil.copy(SOURCE / name, here / name)
     with open(here / "wasm" / "guest.py", "a", encoding="utf-8") as guest:
@@ -192,7 +192,7 @@ def test_its_machine_code_can_not_be_written(broken: Broken) -> None:
 
 
 def test_limits_bind_the_worker_itself(broken: Broken) -> None:
-    limits = Limits(max_open_files=50, max_written_file_bytes=2**20, max_cpu_seconds=7)
+    limits = bounds(max_open_files=50, max_written_file_bytes=2**20, max_cpu_seconds=7)
     names = "NOFILE", "FSIZE", "CPU", "CORE"
     ask = f"[list(resource.getrlimit(getattr(resource, 'RLIMIT_' + name))) for name in {names}]"
     found = json.loads(broken.says(ask, limits=limits))

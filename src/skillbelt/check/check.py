@@ -18,10 +18,22 @@ from skillbelt.files.contain import inside
 from skillbelt.format import field_names, yaml_repair
 from skillbelt.format import yaml as strict
 from skillbelt.format.fields import skill_name
-from skillbelt.format.frontmatter import Parsed, key_lines, parse, split
-from skillbelt.format.links import references
+from skillbelt.format.frontmatter import (
+    MAX_CHECKED_BYTES,
+    MAX_FRONTMATTER_BYTES,
+    Parsed,
+    key_lines,
+    parse,
+    split,
+)
+from skillbelt.format.links import MAX_REFERENCES, references
 from skillbelt.text import hidden, one_line, shorten, tokens
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
+
+# Read of a linked document to find its own links.
+MAX_LINKED_BYTES = 256 * 2**10
+# Linked documents that are read; each costs one open file.
+MAX_LINKED_DOCUMENTS = 100
 
 MAX_NAME_CHARS = 64
 MAX_DESCRIPTION_CHARS = 1_024
@@ -95,7 +107,7 @@ def check_file(
     """
     path = os.path.abspath(path)
     try:
-        content = read(path, limits.max_checked_bytes, fence)
+        content = read(path, MAX_CHECKED_BYTES, fence)
     except Unusable as error:
         message = f"{os.path.basename(path)} can not be read: {error}"
         unusable = finding(error.code, path, None, message)
@@ -129,7 +141,7 @@ def check_duplicates(checked: Iterable[Checked]) -> Iterator[Diagnostic]:
 def raw_fields(data: bytes, limits: Limits = _LIMITS) -> dict[str, object]:
     """The fields of a well-placed block as they are written, before any is brought to its type."""
     found = split(data)
-    if not found or found.end - found.start > limits.max_frontmatter_bytes:
+    if not found or found.end - found.start > MAX_FRONTMATTER_BYTES:
         return {}
     text = data[found.start : found.end].decode("utf-8", "replace").replace("\r\n", "\n")
     text = yaml_repair.without_controls(text)
@@ -208,7 +220,7 @@ def _check_body_bytes(subject: Subject) -> Iterator[Diagnostic]:
     from codecs import utf_8_decode
 
     try:
-        utf_8_decode(subject.data, "strict", len(subject.data) < subject.limits.max_checked_bytes)
+        utf_8_decode(subject.data, "strict", len(subject.data) < MAX_CHECKED_BYTES)
     except UnicodeDecodeError as error:
         line = subject.data.count(b"\n", 0, error.start) + 1
         message = f"byte {error.start:,} of the file is not UTF-8"
@@ -365,7 +377,7 @@ def check_references(subject: Subject) -> Iterator[Diagnostic]:
         return
     linked: dict[str, int] = {}
     for target, line, link in references(
-        subject.body, subject.parsed.body_line, most=subject.limits.max_references
+        subject.body, subject.parsed.body_line, most=MAX_REFERENCES
     ):
         path = os.path.normpath(os.path.join(subject.folder, target))
         if path in linked:
@@ -393,18 +405,15 @@ def _fault(path: str, target: str, folder: str, link: bool) -> str:
 
 
 def _check_chains(subject: Subject, linked: Mapping[str, int]) -> Iterator[Diagnostic]:
-    limits = subject.limits
     documents = [path for path in linked if path.lower().endswith(".md")]
-    for path in documents[: limits.max_linked_documents]:
+    for path in documents[:MAX_LINKED_DOCUMENTS]:
         if path == subject.path:
             continue
         try:
-            text = read(path, limits.max_linked_bytes, subject.folder).data.decode(
-                "utf-8", "replace"
-            )
+            text = read(path, MAX_LINKED_BYTES, subject.folder).data.decode("utf-8", "replace")
         except Unusable:
             continue
-        for target, line, link in references(text, most=limits.max_references):
+        for target, line, link in references(text, most=MAX_REFERENCES):
             further = _document(target, path, subject.folder) if link else ""
             if further and further not in linked and further != subject.path:
                 here = os.path.relpath(path, subject.folder)

@@ -13,6 +13,7 @@ from skillbelt.check.fix import mend
 from skillbelt.check.rules import finding
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import READ_FILE, create_beneath, open_beneath, open_dir, read_handle
+from skillbelt.format.frontmatter import MAX_CHECKED_BYTES
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
 _LIMITS = Limits()
@@ -52,14 +53,14 @@ def fix_file(
 def _fixed(folder: int, path: str, dry_run: bool, limits: Limits) -> Fixed:
     name = os.path.basename(path)
     try:
-        data = _read(folder, name, limits.max_checked_bytes + 1)
+        data = _read(folder, name, MAX_CHECKED_BYTES + 1)
     except PathEscape:
         said = _dropped(path, "not mended: the file is a link; mend the one it leads to")
         return Fixed(path=path, was=path, before=b"", after=b"", done=(), diagnostics=(said,))
     except OSError:
         return Fixed(path, path, b"", b"")
-    if len(data) > limits.max_checked_bytes:
-        data = data[: limits.max_checked_bytes]
+    if len(data) > MAX_CHECKED_BYTES:
+        data = data[:MAX_CHECKED_BYTES]
         said = _dropped(path, f"not mended: the file has more than {len(data):,} bytes")
         return Fixed(path=path, was=path, before=data, after=data, done=(), diagnostics=(said,))
     mended = mend(data, folder=os.path.basename(os.path.dirname(path)), limits=limits)

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from itertools import islice
 from typing import NamedTuple
 
 from skillbelt.check.rules import finding
 from skillbelt.errors import PathEscape
-from skillbelt.files.contain import inside, open_file, read_handle
+from skillbelt.files.contain import below, name_fault, open_file, read_handle
+from skillbelt.files.manifest import LocalFiles
+from skillbelt.files.tree import MAX_MANIFEST_FILES, TreeEntry, is_left_out, relative_target
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
-SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"})
 # What every host must take that gets skills over MCP.
 _TAKEN_FILES = 512
 _TAKEN_BYTES = 16 * 2**20
@@ -75,103 +75,64 @@ def _unusable(path: str, error: OSError | ValueError) -> Unusable:
 
 
 def check_entries(folder: str, limits: Limits) -> Iterator[Diagnostic]:
-    """What is wrong with the files of a skill, its own SKILL.md left out; sorted by path."""
-    seen = files = size = 0
-    for entry, relative in _walk(folder, "", 0, limits):
-        if isinstance(entry, Diagnostic):
-            yield entry
-            continue
-        seen += 1
-        if seen > limits.max_manifest_files:
-            yield finding(
-                "folder-cut",
-                folder,
-                None,
-                f"only {limits.max_manifest_files:,} entries were checked",
-            )
-            break
-        if relative != SKILL_FILE or entry.is_symlink():
-            yield from _check_entry(entry, folder, relative, limits)
-        own = _size(entry)
-        files, size = files + (own is not None), size + (own or 0)
-    if files > _TAKEN_FILES or size > _TAKEN_BYTES:
-        message = f"the skill has {files:,} files with {size:,} bytes"
+    """Yield what is wrong with the files of a skill, except its own SKILL.md; sorted by path."""
+    entries = sorted(LocalFiles(folder).entries())
+    cut: list[Diagnostic] = []
+    for entry in entries:
+        if entry.problem == "too-many":
+            message = f"only {MAX_MANIFEST_FILES:,} entries were checked"
+            cut.append(finding("folder-cut", folder, None, message))
+        elif entry.path != SKILL_FILE or entry.target:
+            yield from _check_entry(entry, folder, limits)
+    yield from cut
+    sizes = [entry.size for entry in entries if entry.kind == "file" and not entry.target]
+    if len(sizes) > _TAKEN_FILES or sum(sizes) > _TAKEN_BYTES:
+        message = f"the skill has {len(sizes):,} files with {sum(sizes):,} bytes"
         yield finding("folder-large", folder, None, message)
 
 
-def _size(entry: os.DirEntry[str]) -> int | None:
-    """How many bytes the entry has, if it is a file of the skill."""
-    try:
-        regular = entry.is_file(follow_symlinks=False)
-        return entry.stat(follow_symlinks=False).st_size if regular else None
-    except OSError:
-        return None
-
-
-def _walk(
-    folder: str, below: str, depth: int, limits: Limits
-) -> Iterator[tuple[os.DirEntry[str] | Diagnostic, str]]:
-    path = os.path.join(folder, below)
-    try:
-        with os.scandir(path) as found:
-            entries = sorted(
-                islice(found, limits.max_manifest_files + 1), key=lambda entry: entry.name
-            )
-    except OSError as error:
-        message = f"the folder can not be read: {error.strerror}"
-        yield finding("entry-unusable", path, None, message), below
-        return
-    for entry in entries:
-        relative = f"{below}/{entry.name}" if below else entry.name
-        yield entry, relative
-        if entry.name in SKIPPED_FOLDERS or not entry.is_dir(follow_symlinks=False):
-            continue
-        if depth == limits.max_entry_depth:
-            message = f"folders below {depth} levels were not checked"
-            yield finding("folder-cut", entry.path, None, message), relative
-        else:
-            yield from _walk(folder, relative, depth + 1, limits)
-
-
-def _check_entry(
-    entry: os.DirEntry[str], folder: str, relative: str, limits: Limits
-) -> Iterator[Diagnostic]:
-    if entry.is_symlink():
+def _check_entry(entry: TreeEntry, folder: str, limits: Limits) -> Iterator[Diagnostic]:
+    path = os.path.join(folder, entry.path)
+    if entry.target:
         yield from _check_link(entry, folder)
-        return
-    try:
-        info = entry.stat(follow_symlinks=False)
-        if stat.S_ISDIR(info.st_mode):
-            return
-        _regular(info)
-    except (OSError, Unusable) as error:
-        yield finding("entry-unusable", entry.path, None, f"{relative} can not be read: {error}")
-        return
-    yield from _check_file(folder, relative, info, limits)
+    elif entry.problem == "too-deep":
+        message = f"{entry.path} {entry.reason}; what is below was not checked"
+        yield finding("folder-cut", path, None, message)
+    elif entry.problem:
+        yield finding("entry-unusable", path, None, f"{entry.path or 'the folder'} {entry.reason}")
+    elif entry.kind == "file":
+        fault = name_fault(entry.path)
+        if fault:
+            message = f"the name {entry.path!r} {fault}, so no model can ask for the file"
+            yield finding("entry-unusable", path, None, message)
+        yield from _check_file(folder, entry, limits)
 
 
-def _check_link(entry: os.DirEntry[str], folder: str) -> Iterator[Diagnostic]:
-    if not os.path.exists(entry.path):
-        yield finding("broken-link", entry.path, None, f"the link {entry.name!r} leads nowhere")
-    elif not inside(entry.path, folder):
-        message = f"the link {entry.name!r} leads out of the skill"
-        yield finding("link-outside", entry.path, None, message)
+def _check_link(entry: TreeEntry, folder: str) -> Iterator[Diagnostic]:
+    path, name = os.path.join(folder, entry.path), os.path.basename(entry.path)
+    if not os.path.exists(path):
+        yield finding("broken-link", path, None, f"the link {name!r} leads nowhere")
+    elif not relative_target(folder, entry.path, entry.target):
+        message = f"the link {name!r} leads out of the skill"
+        yield finding("link-outside", path, None, message)
+    elif is_left_out(below(os.path.realpath(path), os.path.realpath(folder))):
+        message = f"the link {name!r} leads to what is not part of the skill"
+        yield finding("link-outside", path, None, message)
 
 
-def _check_file(
-    folder: str, relative: str, info: os.stat_result, limits: Limits
-) -> Iterator[Diagnostic]:
+def _check_file(folder: str, entry: TreeEntry, limits: Limits) -> Iterator[Diagnostic]:
+    relative = entry.path
     path = os.path.join(folder, relative)
     if os.path.basename(relative) == SKILL_FILE:
         yield finding("nested-skill", path, None, f"{relative} lies inside a skill")
     if not os.access(path, os.R_OK):
-        yield finding("entry-unusable", path, None, f"{relative} may not be read")
+        yield finding("entry-unusable", path, None, f"{relative} cannot be read: permission denied")
         return
     # A module is run, never read.
-    if info.st_size > limits.max_resource_file_bytes and not relative.endswith(".wasm"):
-        yield finding("entry-large", path, None, f"{relative} has {info.st_size:,} bytes")
-    if relative.startswith("scripts/") and info.st_size:
-        yield from _check_script(folder, relative, info.st_mode)
+    if entry.size > limits.max_resource_file_bytes and not relative.endswith(".wasm"):
+        yield finding("entry-large", path, None, f"{relative} has {entry.size:,} bytes")
+    if relative.startswith("scripts/") and entry.size:
+        yield from _check_script(folder, relative, entry.mode)
 
 
 def _check_script(folder: str, relative: str, mode: int) -> Iterator[Diagnostic]:

@@ -122,7 +122,7 @@ _ROWS = (
         strict="warning",
         what="the search for skills stopped at its limit of entries",
         why="Skills in the rest are not found.",
-        mend="raise `max_root_entries`, or name a smaller folder",
+        mend="name a smaller folder",
     ),
     Rule(
         code="link-cycle",

@@ -13,7 +13,6 @@ from skillbelt.cli.output import (
     print_table,
     skill_json,
 )
-from skillbelt.discovery.fingerprint import manifest_of
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, tokens, tokens_of_bytes
 from skillbelt.values import SKILL_FILE, Diagnostic, Manifest
@@ -31,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
     limits = catalog.settings.limits
-    listing = manifest_of(skill, limits)
+    listing = skill.files.manifest()
     # Of a skill of another server there is a head here, and no text to be checked.
     foreign = skill.origin.kind == "mcp"
     checked = (

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from skillbelt.disclosure.excerpt import Strategy, cut_body, head, key_area, line_count, pages
 from skillbelt.disclosure.overflow import Storage
-from skillbelt.discovery.reading import nameable, read_file, too_large, walk
+from skillbelt.discovery.reading import nameable, read_file, walk
 from skillbelt.errors import (
     FileTooLarge,
     FileTypeRefused,
@@ -23,15 +23,24 @@ from skillbelt.errors import (
     SectionNotFound,
 )
 from skillbelt.files.contain import check_relative
-from skillbelt.files.manifest import kind_of
+from skillbelt.files.manifest import kind_of, too_large
 from skillbelt.format.arguments import appended, substitute
 from skillbelt.format.fields import to_frontmatter
-from skillbelt.format.frontmatter import Parsed, needs_more, parse
-from skillbelt.format.links import references
+from skillbelt.format.frontmatter import (
+    FIRST_READ_BYTES,
+    MAX_FRONTMATTER_BYTES,
+    Parsed,
+    needs_more,
+    parse,
+)
+from skillbelt.format.links import MAX_REFERENCES, references
 from skillbelt.format.sections import find, sections
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE, Limits
+
+# Files named beside a body: a hint to the model, not a listing.
+MAX_SAMPLED_FILES = 10
 
 Overflow = Literal["cut", "refuse"]
 
@@ -133,9 +142,9 @@ def _body_data(skill: Skill) -> bytes:
 
 def _parsed(skill: Skill, data: bytes, limits: Limits) -> Parsed:
     """The frontmatter as the catalogue read it, though the file may have changed since."""
-    begin = data[: limits.head_bytes]
+    begin = data[:FIRST_READ_BYTES]
     if needs_more(begin, limits):
-        begin = data[: limits.max_frontmatter_bytes + _SLACK]
+        begin = data[: MAX_FRONTMATTER_BYTES + _SLACK]
     folder = os.path.basename(skill.dir)
     parsed = parse(begin, path=skill.location, folder=folder, limits=limits)
     if parsed.state == "skipped":
@@ -266,14 +275,14 @@ def _decoded(data: bytes, path: str) -> str:
 def list_docs(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
     """Every .md and .txt file of the skill but the SKILL.md, sorted; each can be loaded by it."""
     own = os.path.basename(skill.location)
-    found = (path for path in walk(skill, limits) if path.lower().endswith(DOCUMENT_ENDINGS))
+    found = (path for path in walk(skill) if path.lower().endswith(DOCUMENT_ENDINGS))
     return sorted(path for path in found if path != own and os.path.basename(path) != SKILL_FILE)
 
 
 def sample_files(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
     """Some files of the skill with their places, hidden ones too, none that names a SKILL.md."""
-    found = (path for path in walk(skill, limits) if SKILL_FILE not in path)
-    return [f"{place_of(skill)}/{path}" for path in islice(found, limits.max_sampled_files)]
+    found = (path for path in walk(skill) if SKILL_FILE not in path)
+    return [f"{place_of(skill)}/{path}" for path in islice(found, MAX_SAMPLED_FILES)]
 
 
 def place_of(skill: Skill) -> str:
@@ -334,7 +343,7 @@ def _told_from(skill: Skill) -> str:
 
 def _named_files(text: str, limits: Limits) -> list[str]:
     """The files the text points at, each once, in the words of the text."""
-    targets = (one.target for one in references(text, most=limits.max_references))
+    targets = (one.target for one in references(text, most=MAX_REFERENCES))
     return list(dict.fromkeys(one.removeprefix("./") for one in targets if nameable(one)))
 
 

@@ -7,19 +7,22 @@ does not name, or that is not what it says, is not given.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, BinaryIO
 
 from skillbelt.discovery.sources.cache import ENTRIES
 from skillbelt.discovery.sources.mcp import BLOBS, McpFile, McpSkill, fetch, parse_record
 from skillbelt.discovery.sources.pull import SERVERS
 from skillbelt.errors import FileTooLarge, FileUnreadable, SourceError
 from skillbelt.files.contain import NEW_FILE, create_beneath, open_folder
-from skillbelt.files.manifest import hash_of, kind_of
+from skillbelt.files.manifest import PARTIAL, content_hash, kind_of
+from skillbelt.files.tree import TreeEntry
 from skillbelt.format.frontmatter import written
 from skillbelt.format.skill import Skill
 from skillbelt.values import SKILL_FILE, FileEntry, Manifest
@@ -28,25 +31,44 @@ WHOLE = "whole"
 _MAX_BYTES = 64 * 2**20
 
 
-def read(skill: Skill, path: str, most: int) -> bytes:
-    """A file of the skill, as the server listed it; FileUnreadable when it can not be had so."""
-    entry = _entry(skill)
-    listed = entry.files.get(path)
-    if listed is None:
-        raise FileUnreadable(path, "is not among the files that its server lists")
-    if listed.size > most:
-        raise FileTooLarge(path, f"has {listed.size:,} bytes; the limit is {most:,}")
-    [data] = _brought(skill, entry, [path])
-    return data
+class ListedFiles:
+    """The files of a skill as its server lists them; each is fetched when it is opened."""
 
+    def __init__(self, skill: Skill) -> None:
+        self._skill = skill
 
-def manifest(skill: Skill) -> Manifest:
-    """Every file of the skill, as the server lists them; nothing is fetched for it."""
-    files = sorted(
-        FileEntry(path, one.size, one.sha256, kind_of(path, b""))
-        for path, one in _entry(skill).files.items()
-    )
-    return Manifest(tuple(files), hash_of(files))
+    def entries(self) -> tuple[TreeEntry, ...]:
+        """Return the files that the server lists; nothing is fetched for it."""
+        with suppress(FileUnreadable):
+            listed = sorted(_entry(self._skill).files.items())
+            return tuple(TreeEntry(path, "file", size=one.size) for path, one in listed)
+        return ()  # `open` and `manifest` say why
+
+    def open(self, path: str, most: int = sys.maxsize) -> BinaryIO:
+        """Open a file as the server listed it; FileUnreadable if it cannot be fetched as such."""
+        entry = _entry(self._skill)
+        listed = entry.files.get(path)
+        if listed is None:
+            raise FileUnreadable(path, "is not among the files that its server lists")
+        if listed.size > most:
+            raise FileTooLarge(path, f"has {listed.size:,} bytes; the limit is {most:,}")
+        [data] = _brought(self._skill, entry, [path])
+        return io.BytesIO(data)
+
+    def digest(self) -> str:
+        """Return the hash that the files will have once they are fetched as they are listed."""
+        try:
+            return self.manifest().hash
+        except FileUnreadable:
+            return f"{content_hash(())}{PARTIAL}"
+
+    def manifest(self) -> Manifest:
+        """Return every file as the server lists them; nothing is fetched for it."""
+        files = sorted(
+            FileEntry(path, one.size, one.sha256, kind_of(path, b""))
+            for path, one in _entry(self._skill).files.items()
+        )
+        return Manifest(tuple(files), content_hash((file.path, file.sha256) for file in files))
 
 
 def folder(skill: Skill) -> str:

@@ -1,19 +1,35 @@
-"""The files of a skill: their sizes, hashes and kinds, and one hash over all of them."""
+"""The files of a skill as one value: their sizes, hashes and MIME types, and one hash over all.
+
+The hash covers the content of every file, where each link leads, and which files are executable.
+Approvals are bound to it. Asking for it again costs a walk, not reading the files.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import marshal
 import os
 import stat
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import BinaryIO, NamedTuple, Protocol
 
-from skillbelt.errors import PathEscape
-from skillbelt.files.contain import READ_FILE, READ_FOLDER, open_beneath, open_dir, open_file
+from skillbelt.errors import FileTooLarge, FileTypeRefused, FileUnreadable, PathEscape
+from skillbelt.files.contain import FOLLOW_FILE, below, open_beneath, open_dir, open_file
+from skillbelt.files.tree import LEFT_OUT, SkillTree, TreeEntry, is_left_out
 from skillbelt.values import SKILL_FILE, Diagnostic, FileEntry, Limits, Manifest
 
-SKIPPED = frozenset((".git", "node_modules", "__pycache__"))
-_SKILL_FILE = SKILL_FILE.upper()
+# Bytes hashed for one skill, about a second of work.
+MAX_MANIFEST_BYTES = 256 * 2**20
+# The end of the hash of a skill of which not everything could be read.
+PARTIAL = "+partial"
+_MAX_CACHED = 4_096
+# Two writes within a tick of the file system's clock leave the same times behind.
+_TICK_NS = 2_000_000_000
 _CHUNK = 2**20
+_INCOMPLETE = ("skill-too-large", "unreadable")
+_LEFT_OUT = f"is not part of the skill: no file below {', '.join(sorted(LEFT_OUT))} is"
 _SNIFFED = 4096
 _ZIP = "application/zip"
 _MAGIC = (
@@ -50,193 +66,319 @@ _TYPES = {
     ".odt": "application/vnd.oasis.opendocument.text",
     ".epub": "application/epub+zip",
 }
+_cache: dict[tuple[str, str], tuple[str, str]] = {}
+
+
+class SkillFiles(Protocol):
+    """The files of one skill: on this disk, or listed by an MCP server."""
+
+    def entries(self) -> Sequence[TreeEntry]:
+        """Return what is in the skill's folder, as of the first call."""
+        ...
+
+    def open(self, path: str, most: int = sys.maxsize) -> BinaryIO:
+        """Open a file of at most `most` bytes; raise LoadError, PathEscape or OSError."""
+        ...
+
+    def digest(self) -> str:
+        """Return the hash over the whole skill; it ends with PARTIAL if it does not cover all."""
+        ...
+
+    def manifest(self) -> Manifest:
+        """Return every file with its size, hash and MIME type."""
+        ...
+
+
+class LocalFiles:
+    """The files of a skill on this disk. `skill_file` is the name of its SKILL.md."""
+
+    def __init__(self, folder: str, fence: str = "", skill_file: str = SKILL_FILE) -> None:
+        self.folder, self.fence, self._skill_file = folder, fence, skill_file
+        self._entries: tuple[TreeEntry, ...] | None = None
+        self._walked_ns = 0
+
+    def entries(self) -> tuple[TreeEntry, ...]:
+        """Return what is in the folder, as of the first call."""
+        if self._entries is None:
+            self._walked_ns = time.time_ns()
+            self._entries = _walk(self.folder, self.fence)
+        return self._entries
+
+    def open(self, path: str, most: int = sys.maxsize) -> BinaryIO:
+        """Open a regular file of the skill.
+
+        A link is followed as long as it stays inside, that of the SKILL.md as far as the fence.
+        Raises PathEscape, FileTypeRefused, FileTooLarge, FileUnreadable or OSError.
+        """
+        handle = self._open(path)
+        try:
+            info = os.fstat(handle)
+            if not stat.S_ISREG(info.st_mode):
+                raise FileTypeRefused(path, "is not a regular file")
+            if info.st_size > most:
+                raise too_large(path, info.st_size, most)
+        except BaseException:
+            os.close(handle)
+            raise
+        return os.fdopen(handle, "rb", buffering=0)
+
+    def digest(self) -> str:
+        """Return the hash over all files, links and executable bits; never raises.
+
+        Equal skills in different places have the same one.
+        """
+        key, stamp = (self.folder, self.fence), stamp_of(self.entries())
+        known = _cache.get(key)
+        if known is not None and known[0] == stamp.text:
+            return known[1]
+        manifest = self.manifest()
+        # Cached only if it was read whole and nothing can have changed without a trace meanwhile.
+        if (
+            self._walked_ns - stamp.newest_ns >= _TICK_NS
+            and all(diagnostic.code != "unreadable" for diagnostic in manifest.diagnostics)
+            and stamp_of(_walk(self.folder, self.fence)) == stamp
+        ):
+            if len(_cache) >= _MAX_CACHED:  # each step is atomic: threads need no lock
+                _cache.clear()
+            _cache[key] = stamp.text, manifest.hash
+        return manifest.hash
+
+    def manifest(self) -> Manifest:
+        """Read every regular file; the diagnostics name links and what cannot be read."""
+        entries = self.entries()
+        said = [
+            _diagnose(self.folder, entry)
+            for entry in entries
+            if entry.problem or entry.kind == "link"
+        ]
+        files: list[FileEntry] = []
+        try:
+            with SkillTree(self.folder, self.fence) as tree:
+                _hash_files(tree, entries, files, said)
+        except (OSError, PathEscape) as error:
+            if _unreadable(self.folder, error) not in said:
+                said.append(_unreadable(self.folder, error))
+        files.sort()
+        facts = [fact for entry in entries if (fact := fact_of(entry))]
+        missed = sorted(
+            f"{one.code}\0{os.path.relpath(one.path, self.folder)}"
+            for one in said
+            if one.code in _INCOMPLETE
+        )
+        made = content_hash(((f.path, f.sha256) for f in files), (*sorted(facts), *missed))
+        links = (entry.path for entry in entries if entry.kind == "link")
+        hidden = any(_leads_into_left_out(self.folder, path) for path in links)
+        return Manifest(tuple(files), f"{made}{PARTIAL if missed or hidden else ''}", tuple(said))
+
+    def _open(self, path: str) -> int:
+        if path == self._skill_file:
+            return open_file(os.path.join(self.folder, path), self.fence)
+        folder = open_dir(self.folder, self.fence)
+        try:
+            handle = open_beneath(folder, path, FOLLOW_FILE)
+        finally:
+            os.close(folder)
+        if is_left_out(path) or _leads_into_left_out(self.folder, path):
+            os.close(handle)
+            raise FileUnreadable(path, _LEFT_OUT)
+        return handle
+
+
+class TextFiles:
+    """The files of a skill that was made from text: none. The text is hashed in their place."""
+
+    def __init__(self, location: str, source: str) -> None:
+        self._location, self._source = location, source
+
+    def entries(self) -> tuple[TreeEntry, ...]:
+        """Return nothing."""
+        return ()
+
+    def open(self, path: str, most: int = sys.maxsize) -> BinaryIO:
+        """Raise FileUnreadable."""
+        raise FileUnreadable(self._location, "the skill was made from text and has no files")
+
+    def digest(self) -> str:
+        """Return the hash of the text."""
+        return f"sha256:{hashlib.sha256(self._source.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+    def manifest(self) -> Manifest:
+        """Return an empty list of files."""
+        return Manifest((), self.digest())
+
+
+class TreeStamp(NamedTuple):
+    """What a walk saw, as one text to compare, and the time of the newest change."""
+
+    text: str
+    newest_ns: int
+
+
+def stamp_of(entries: Iterable[TreeEntry]) -> TreeStamp:
+    """Return a text that changes whenever anything in the folder does; no file is read for it."""
+    rows, newest = [], 0
+    for entry in entries:
+        rows.append((entry.path, entry.kind, entry.target, entry.problem, entry.stamp))
+        if len(entry.stamp) > 1:
+            newest = max(newest, *entry.stamp[:2], *entry.stamp[-6:-4])
+    # Version 2 of marshal writes equal rows as equal bytes, and is fast.
+    return TreeStamp(hashlib.sha256(marshal.dumps(rows, 2)).hexdigest(), newest)
 
 
 def build_manifest(folder: str, limits: Limits | None = None, fence: str = "") -> Manifest:
-    """Every regular file below a skill's folder. Links are named in a diagnostic, not followed.
+    """Return every regular file below a skill's folder, and the hash over all of it.
 
-    The SKILL.md alone may be a link, as far as the fence goes.
+    Links are named in a diagnostic and not followed; only the SKILL.md may be a link, as far as the
+    fence allows.
     """
-    limits = limits or Limits()
-    said: list[Diagnostic] = []
-    try:
-        top = open_dir(folder, fence)
-    except (OSError, PathEscape) as error:
-        return Manifest((), hash_of([]), (_unreadable(folder, error),))
-    try:
-        files = _Tree(folder, top, fence, said).files(limits)
-    finally:
-        os.close(top)
-    return Manifest(tuple(files), hash_of(files), tuple(said))
+    return LocalFiles(folder, fence).manifest()
+
+
+def content_hash(files: Iterable[tuple[str, str]], facts: Iterable[str] = ()) -> str:
+    """Return one hash over paths with their SHA-256, sorted, and over facts beside the content."""
+    digest = hashlib.sha256()
+    for path, sha256 in files:
+        digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
+        digest.update(bytes.fromhex(sha256))
+    made, more = f"sha256:{digest.hexdigest()}", tuple(facts)
+    if not more:
+        return made
+    text = "\0\0".join((made, *more))
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def fact_of(entry: TreeEntry) -> str:
+    """Return what the hash covers of an entry beside its content; "" for nothing."""
+    if entry.executable:
+        return f"{entry.path}\0executable"
+    if entry.kind == "link":
+        return f"{entry.path}\0link\0{entry.target}"
+    if entry.problem == "not-a-file":
+        return f"{entry.path}\0other\0{stat.S_IFMT(entry.mode)}"
+    return ""
+
+
+def is_complete(digest: str) -> bool:
+    """Whether the hash covers the whole skill."""
+    return not digest.endswith(PARTIAL)
+
+
+def too_large(path: str, size: int, most: int) -> FileTooLarge:
+    """Return the error for a file of more bytes than the limit."""
+    reason = f"has {size:,} bytes; the limit is {most:,}: split it into files below reference/"
+    return FileTooLarge(path, reason)
 
 
 def kind_of(path: str, head: bytes) -> str:
-    """The MIME type, by content first and name second."""
+    """Return the MIME type, by content first and by name second."""
     seen = next((kind for magic, kind in _MAGIC if head.startswith(magic)), "")
     if seen and seen != _ZIP:
         return seen
-    named = _named(path)
+    named = _kind_by_name(path)
     if seen == _ZIP:
-        # Documents and packages are archives by content, more than that by name.
+        # Documents and packages are archives by content; their names say which.
         return named if named.startswith(_ZIPPED) else seen
-    # A name can not claim a format whose first bytes are known and missing.
+    # A name cannot claim a format whose first bytes are known and missing.
     if named and not (head and named in _KNOWN):
         return named
     return "application/octet-stream" if b"\0" in head else "text/plain"
 
 
-def _named(path: str) -> str:
+def _kind_by_name(path: str) -> str:
     ending = os.path.splitext(path)[1].lower()
     if ending in _TYPES:
         return _TYPES[ending]
-    import mimetypes
+    import mimetypes  # cost: 1 ms and the system's table, only for endings not listed above
 
     return mimetypes.guess_type(path, strict=False)[0] or ""
 
 
-class _Tree:
-    """The folder of one skill, by a handle of it, and what there is to say of it."""
+def _walk(folder: str, fence: str) -> tuple[TreeEntry, ...]:
+    try:
+        with SkillTree(folder, fence) as tree:
+            return tuple(tree.entries())
+    except (OSError, PathEscape) as error:
+        return (TreeEntry("", "folder", problem="unreadable", reason=_why(error)),)
 
-    def __init__(self, folder: str, top: int, fence: str, said: list[Diagnostic]) -> None:
-        self._folder, self._top, self._fence, self._said = folder, top, fence, said
 
-    def files(self, limits: Limits) -> list[FileEntry]:
-        """Every file, sorted, as far as the limits go."""
-        found: list[FileEntry] = []
-        left = limits.max_manifest_bytes
-        for count, path in enumerate(self._paths()):
-            over = count >= limits.max_manifest_files
-            entry = self._entry(path, left) if path and not over else None
-            if over or (entry and entry.size > left):
-                self._said.append(_too_much(self._folder, limits))
-                break
-            if entry is not None:
-                found.append(entry)
-                left -= entry.size
-        return sorted(found)
-
-    def _paths(self) -> Iterator[str]:
-        """Each file; "" for anything else, so that it counts towards the bound."""
-        # A list and not recursion: folders may be nested deeper than calls.
-        pending = [""]
-        while pending:
-            below = pending.pop()
-            folders = []
-            for name, kind in self._listed(below):
-                if kind == "link" and not is_skill_file(f"{below}{name}"):
-                    self._said.append(_link(os.path.join(self._folder, below, name)))
-                    yield ""
-                elif kind == "folder":
-                    if name not in SKIPPED:
-                        folders.append(f"{below}{name}/")
-                    yield ""
-                else:
-                    yield f"{below}{name}"
-            pending += reversed(folders)
-
-    def _listed(self, below: str) -> list[tuple[str, str]]:
-        """The names in a folder, sorted, and what each is."""
+def _hash_files(
+    tree: SkillTree, entries: Iterable[TreeEntry], files: list[FileEntry], said: list[Diagnostic]
+) -> None:
+    """Add each file and its hash, until there are too many bytes."""
+    left = MAX_MANIFEST_BYTES
+    for entry in entries:
+        if entry.kind != "file":
+            continue
         try:
-            handle = open_beneath(self._top, below.rstrip("/") or ".", READ_FOLDER)
-            try:
-                with os.scandir(handle) as listing:
-                    return sorted((entry.name, _kind(entry)) for entry in listing)
-            finally:
-                os.close(handle)
+            made = _hash_file(tree, entry, left)
         except (OSError, PathEscape) as error:
-            self._said.append(_unreadable(os.path.join(self._folder, below), error))
-            return []
-
-    def _entry(self, path: str, left: int) -> FileEntry | None:
-        """A file and its hash; one of more than `left` bytes is read only until this shows."""
-        full = os.path.join(self._folder, path)
-        try:
-            handle = self._open(path, full)
-            with open(handle, "rb") as file:
-                if not stat.S_ISREG(os.fstat(handle).st_mode):
-                    self._said.append(_not_a_file(full))
-                    return None
-                head = file.read(_SNIFFED)
-                digest, size = hashlib.sha256(head), len(head)
-                while size <= left and (chunk := file.read(_CHUNK)):
-                    digest.update(chunk)
-                    size += len(chunk)
-        except (OSError, PathEscape) as error:
-            self._said.append(_unreadable(full, error))
-            return None
-        return FileEntry(path, size, digest.hexdigest(), kind_of(path, head))
-
-    def _open(self, path: str, full: str) -> int:
-        if is_skill_file(path) and os.path.islink(full):
-            return open_file(full, self._fence)
-        return open_beneath(self._top, path, READ_FILE)
+            said.append(_unreadable(os.path.join(tree.folder, entry.path), error))
+            continue
+        left -= made.size
+        if left < 0:
+            said.append(_too_large(tree.folder, f"has more than {MAX_MANIFEST_BYTES:,} bytes"))
+            return
+        files.append(made)
 
 
-def is_skill_file(path: str) -> bool:
-    """Whether the path below a skill's folder is that of its SKILL.md, however it is spelled."""
-    return path.upper() == _SKILL_FILE
+def _hash_file(tree: SkillTree, entry: TreeEntry, most: int) -> FileEntry:
+    """Hash a file; one of more than `most` bytes is read only until that shows."""
+    with open(tree.open(entry), "rb") as file:
+        head = file.read(_SNIFFED)
+        digest, size = hashlib.sha256(head), len(head)
+        while size <= most and (chunk := file.read(_CHUNK)):
+            digest.update(chunk)
+            size += len(chunk)
+    return FileEntry(entry.path, size, digest.hexdigest(), kind_of(entry.path, head))
 
 
-def _kind(entry: os.DirEntry[str]) -> str:
-    if entry.is_symlink():
-        return "link"
-    return "folder" if entry.is_dir(follow_symlinks=False) else "file"
+def _leads_into_left_out(folder: str, path: str) -> bool:
+    """Whether the path leads to a part of the skill's folder that the hash does not cover."""
+    real = os.path.realpath(os.path.join(folder, path))
+    return is_left_out(below(real, os.path.realpath(folder)))
 
 
-def _not_a_file(path: str) -> Diagnostic:
-    message = "is neither a file nor a folder; it is not part of the skill"
+def _diagnose(folder: str, entry: TreeEntry) -> Diagnostic:
+    path = os.path.join(folder, entry.path) if entry.path else folder
+    if entry.problem in ("too-many", "too-deep"):
+        return _too_large(path, entry.reason)
+    if entry.problem == "unreadable":
+        return _unreadable(path, entry.reason)
+    link = entry.kind == "link"
     return Diagnostic(
-        code="not-a-file",
+        code="link-skipped" if link else "not-a-file",
         severity="warning",
         path=path,
         line=None,
-        message=message,
-        remedy="remove it",
+        message="is a link; the hash covers where it leads, not what is there"
+        if link
+        else f"{entry.reason}; it is not part of the skill",
+        remedy="put the file itself there" if link else "remove it",
     )
 
 
-def hash_of(files: list[FileEntry]) -> str:
-    """One hash over the paths and hashes of files, which are sorted by path."""
-    digest = hashlib.sha256()
-    for entry in files:
-        digest.update(entry.path.encode("utf-8", "surrogateescape") + b"\0")
-        digest.update(bytes.fromhex(entry.sha256))
-    return f"sha256:{digest.hexdigest()}"
-
-
-def _unreadable(path: str, error: OSError | PathEscape) -> Diagnostic:
-    message = f"can not be read: {getattr(error, 'strerror', '') or error}"
+def _unreadable(path: str, error: str | Exception) -> Diagnostic:
+    why = error if isinstance(error, str) else _why(error)
     return Diagnostic(
         code="unreadable",
         severity="error",
         path=path,
         line=None,
-        message=message,
-        remedy="mend its permissions",
+        message=why,
+        remedy="fix its permissions",
     )
 
 
-def _link(path: str) -> Diagnostic:
-    message = "is a link; links are not part of a skill"
-    remedy = "put the file itself there"
-    return Diagnostic(
-        code="link-skipped",
-        severity="warning",
-        path=path,
-        line=None,
-        message=message,
-        remedy=remedy,
-    )
+def _why(error: Exception) -> str:
+    return f"cannot be read: {getattr(error, 'strerror', '') or error}"
 
 
-def _too_much(folder: str, limits: Limits) -> Diagnostic:
+def _too_large(path: str, reason: str) -> Diagnostic:
     return Diagnostic(
         code="skill-too-large",
         severity="warning",
-        path=folder,
+        path=path,
         line=None,
-        message=f"has more than {limits.max_manifest_files} entries or {limits.max_manifest_bytes} "
-        f"bytes; "
-        "the rest was left out",
-        remedy="raise max_manifest_files or max_manifest_bytes, or make the skill smaller",
+        message=f"{reason}; the rest was left out",
+        remedy="make the skill smaller",
     )

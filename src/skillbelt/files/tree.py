@@ -1,39 +1,265 @@
-"""Walk a folder."""
+"""Walk a skill's folder. Every reader of a skill takes its files from here.
+
+`check`, the list a model sees, the hash, the copy that is run, search and the MCP server therefore
+agree on what belongs to a skill. What is left out is left out of all of them; what cannot be used
+has the same word (`TreeEntry.problem`) for all of them. The reasons are in design/layout.md.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Iterator
 from functools import lru_cache
+from heapq import nsmallest
+from typing import Literal, NamedTuple, Self
 
-from skillbelt.files.contain import READ_FILE
+from skillbelt.errors import PathEscape
+from skillbelt.files.contain import (
+    MAX_PATH_PARTS,
+    READ_FILE,
+    READ_FOLDER,
+    open_beneath,
+    open_dir,
+    open_file,
+)
 from skillbelt.files.sensitive import HEAD_BYTES, looks_secret
+from skillbelt.values import SKILL_FILE
+
+# Histories of version control, and what a package manager or an interpreter creates again. None of
+# it runs in a copy: a `.venv` holds absolute paths, and packages are installed for each run.
+LEFT_OUT = frozenset((".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"))
+# Entries of one skill's folder; hashing more would hold up every run.
+MAX_MANIFEST_FILES = 10_000
+# Components of a path below a skill: no longer path can be asked for (`check_relative`).
+MAX_ENTRY_DEPTH = MAX_PATH_PARTS
+
+EntryKind = Literal["file", "folder", "link", "other"]
+Problem = Literal["", "link-outside", "not-a-file", "unreadable", "too-deep", "too-many"]
+
+_SKILL_FILE = SKILL_FILE.upper()
+_SPECIAL = {
+    stat.S_IFIFO: "is a named pipe",
+    stat.S_IFSOCK: "is a socket",
+    stat.S_IFCHR: "is a device",
+    stat.S_IFBLK: "is a device",
+}
+
+
+class TreeEntry(NamedTuple):
+    """One entry of a skill's folder.
+
+    `path` is relative to the folder. `target` is the text of a link; a SKILL.md that is a link is a
+    file with a target. `problem` says in one word why the entry cannot be used, `reason` in a few.
+    `stamp` changes whenever the entry does.
+    """
+
+    path: str
+    kind: EntryKind
+    size: int = 0
+    mode: int = 0
+    target: str = ""
+    problem: Problem = ""
+    reason: str = ""
+    stamp: tuple[int, ...] = ()
+
+    @property
+    def executable(self) -> bool:
+        """Whether it is a file that may be executed."""
+        return self.kind == "file" and bool(self.mode & 0o111)
+
+
+class SkillTree:
+    """An open skill's folder; nothing outside it is opened but a linked SKILL.md.
+
+    That one file may lead as far as the fence allows. Raises OSError or PathEscape when the folder
+    itself cannot be opened.
+    """
+
+    def __init__(self, folder: str, fence: str = "") -> None:
+        self.folder, self.fence = folder, fence
+        self._top = open_dir(folder, fence)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._top)
+
+    def entries(self) -> Iterator[TreeEntry]:
+        """Yield what is in the folder, the nearest folders first, the names of each sorted.
+
+        An entry that is left out is not yielded, but counts towards MAX_MANIFEST_FILES.
+        """
+        left, pending = MAX_MANIFEST_FILES, [""]
+        while pending:
+            below = pending.pop(0)
+            try:
+                names, found = self._list(below, left)
+            except (OSError, PathEscape) as error:
+                reason = f"cannot be read: {getattr(error, 'strerror', '') or error}"
+                yield TreeEntry(below.rstrip("/"), "folder", problem="unreadable", reason=reason)
+                continue
+            for entry in found:
+                if entry.kind == "folder" and not entry.problem:
+                    pending.append(f"{entry.path}/")
+                yield entry
+            left -= names
+            if left < 0:
+                reason = f"has more than {MAX_MANIFEST_FILES:,} files and folders"
+                yield TreeEntry("", "folder", problem="too-many", reason=reason)
+                return
+
+    def open(self, entry: TreeEntry) -> int:
+        """Open a file that `entries` yielded, following no link but that of a SKILL.md."""
+        if entry.target:
+            return open_file(os.path.join(self.folder, entry.path), self.fence)
+        return open_beneath(self._top, entry.path, READ_FILE)
+
+    def _list(self, below: str, most: int) -> tuple[int, list[TreeEntry]]:
+        """Return how many names a folder has, at most `most` + 1, and the entries of `most`."""
+        handle = open_beneath(self._top, below.rstrip("/") or ".", READ_FOLDER)
+        try:
+            with os.scandir(handle) as listing:
+                names = nsmallest(most + 1, (entry.name for entry in listing))
+            found = [
+                self._entry(handle, f"{below}{name}")
+                for name in names[:most]
+                if name not in LEFT_OUT
+            ]
+        finally:
+            os.close(handle)
+        return len(names), found
+
+    def _entry(self, folder: int, path: str) -> TreeEntry:
+        name, target = path.rpartition("/")[2], ""
+        try:
+            info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if not stat.S_ISLNK(info.st_mode):
+                return self._plain(path, info)
+            target = os.readlink(name, dir_fd=folder)
+            if not is_skill_file(path):
+                return self._link(path, info, target)
+            return self._plain(path, os.stat(name, dir_fd=folder), target, _stamp(info))
+        except OSError as error:
+            return TreeEntry(
+                path=path,
+                kind="other",
+                target=target,
+                problem="unreadable",
+                reason=f"cannot be read: {error.strerror or error}",
+            )
+
+    def _link(self, path: str, info: os.stat_result, target: str) -> TreeEntry:
+        problem: Problem = ""
+        reason = ""
+        if not relative_target(self.folder, path, target):
+            problem = "link-outside"
+            reason = f"is a link that leads out of the folder, to {target[:200]!r}"
+        return TreeEntry(
+            path=path,
+            kind="link",
+            mode=info.st_mode,
+            target=target,
+            problem=problem,
+            reason=reason,
+            stamp=_stamp(info),
+        )
+
+    def _plain(
+        self, path: str, info: os.stat_result, target: str = "", link: tuple[int, ...] = ()
+    ) -> TreeEntry:
+        kind: EntryKind = "file"
+        problem: Problem = ""
+        reason = ""
+        stamp = (*link, *_stamp(info))
+        if stat.S_ISDIR(info.st_mode):
+            # Each entry has a stamp, so the times of a folder add nothing; they would change
+            # whenever an interpreter creates `__pycache__`.
+            kind, stamp = "folder", (info.st_mode,)
+            if path.count("/") + 1 >= MAX_ENTRY_DEPTH:
+                problem = "too-deep"
+                reason = f"is nested deeper than {MAX_ENTRY_DEPTH} folders"
+        elif not stat.S_ISREG(info.st_mode):
+            kind, problem = "other", "not-a-file"
+            reason = _SPECIAL.get(stat.S_IFMT(info.st_mode), "is not a regular file")
+        return TreeEntry(
+            path=path,
+            kind=kind,
+            size=info.st_size if kind == "file" else 0,
+            mode=info.st_mode,
+            target=target,
+            problem=problem,
+            reason=reason,
+            stamp=stamp,
+        )
+
+
+def is_skill_file(path: str) -> bool:
+    """Whether a path below a skill's folder is its SKILL.md, in any spelling of the name."""
+    return path.upper() == _SKILL_FILE
+
+
+def is_left_out(path: str) -> bool:
+    """Whether a path below a skill's folder is not part of the skill."""
+    return not LEFT_OUT.isdisjoint(path.split("/"))
+
+
+def relative_target(root: str, path: str, target: str) -> str:
+    """Return the target of a link at `path` of a tree as a relative path; "" if it leads out.
+
+    A target that names the tree by its absolute path is rewritten. Decides by the text alone, which
+    holds as long as every link of the tree is checked: steps up may only come first, since the
+    folders above a link are no links, while those it leads through may be.
+    """
+    start = os.path.join(root, "")
+    if root and target.startswith(start):
+        target = "../" * path.count("/") + (target[len(start) :] or ".")
+    if target.startswith("/") or not target:
+        return ""
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    up = 0
+    while up < len(parts) and parts[up] == "..":
+        up += 1
+    return target if up <= path.count("/") and ".." not in parts[up:] else ""
 
 
 @lru_cache(maxsize=256)
-def secret_files(folder: str, mark: str) -> tuple[str, ...]:
-    """Those of the files below a folder that look so, by their paths in it, sorted.
+def secret_files(folder: str, digest: str) -> tuple[str, ...]:
+    """Return the files of a skill that look like secrets, sorted.
 
-    `mark` stands for what the folder holds: for the same one it is not looked at again.
+    The digest of the folder is the cache key: the same content is not read twice.
     """
-    found = []
-    for top, folders, files in os.walk(folder):
-        folders.sort()
-        for name in files:
-            path = os.path.join(top, name)
-            relative = os.path.relpath(path, folder)
-            if looks_secret(relative) or looks_secret(relative, _head(path)):
-                found.append(relative)
-    return tuple(sorted(found))
+    with SkillTree(folder) as tree:
+        files = [entry for entry in tree.entries() if entry.kind == "file"]
+        return tuple(
+            sorted(
+                entry.path
+                for entry in files
+                if looks_secret(entry.path) or looks_secret(entry.path, _head(tree, entry))
+            )
+        )
 
 
-def _head(path: str) -> bytes:
+def _head(tree: SkillTree, entry: TreeEntry) -> bytes:
     try:
-        handle = os.open(path, READ_FILE)
-    except OSError:
-        return b""
+        handle = tree.open(entry)
+    except (OSError, PathEscape):
+        return b""  # then only its name counts
     try:
         return os.read(handle, HEAD_BYTES)
     except OSError:
         return b""
     finally:
         os.close(handle)
+
+
+def _stamp(info: os.stat_result) -> tuple[int, ...]:
+    return (
+        info.st_mtime_ns,
+        info.st_ctime_ns,
+        info.st_dev,
+        info.st_ino,
+        info.st_mode,
+        info.st_size,
+    )

@@ -6,10 +6,12 @@ The parser is imported when a file is read: with a warm index, none is.
 import errno
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.errors import PathEscape, SkillNotFound
+from skillbelt.files.manifest import LocalFiles, SkillFiles, TextFiles
 from skillbelt.text import one_line, shorten
 from skillbelt.values import (
     DERIVED,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from skillbelt.format.head import Card
 
 LOCAL = Origin()
+# What makes `Skill.files` for skills whose files are not in a folder. `discovery` adds "mcp".
+FILES_BY_ORIGIN: "dict[str, Callable[[Skill], SkillFiles]]" = {}
 
 
 class Skill(NamedTuple):
@@ -67,6 +71,15 @@ class Skill(NamedTuple):
         return os.path.dirname(self.location)
 
     @property
+    def files(self) -> SkillFiles:
+        """Its files: in its folder, or listed by the MCP server that serves the skill."""
+        if self.origin.kind == "mcp":
+            return FILES_BY_ORIGIN["mcp"](self)
+        if not os.path.isabs(self.location):
+            return TextFiles(self.location, self.source)
+        return LocalFiles(self.dir, self.fence, os.path.basename(self.location))
+
+    @property
     def path(self) -> "Path":
         """The SKILL.md itself."""
         from pathlib import Path
@@ -76,9 +89,7 @@ class Skill(NamedTuple):
     @property
     def frontmatter(self) -> Frontmatter:
         """The frontmatter, typed."""
-        from skillbelt.format.fields import to_frontmatter
-
-        return to_frontmatter(self.fields)
+        return _parse_frontmatter(self._head, self.location)
 
     def told(self, key: str) -> object:
         """What the skill says to this product: `metadata.skillbelt.KEY`, or the flat key."""
@@ -97,16 +108,13 @@ class Skill(NamedTuple):
     @property
     def fields(self) -> dict[str, object]:
         """The frontmatter's keys as they are written, unknown ones included."""
-        from skillbelt.format.frontmatter import parse
+        return _parse_fields(self._head, self.location)
 
-        on_disk = os.path.isabs(self.location)
-        data = (
-            _head(self.location, self.fence)
-            if on_disk
-            else self.source.encode("utf-8", "surrogatepass")
-        )
-        parsed = parse(data, path=self.location, folder=_folder_name(self.location))
-        return {} if parsed.state == "derived" else parsed.fields
+    @property
+    def _head(self) -> bytes:
+        if os.path.isabs(self.location):
+            return _head(self.location, self.fence)
+        return self.source.encode("utf-8", "surrogatepass")
 
     def __repr__(self) -> str:
         about = shorten(one_line(self.description), 40)
@@ -170,3 +178,18 @@ def _head(location: str, fence: str = "") -> bytes:
 
 def _folder_name(location: str) -> str:
     return os.path.basename(os.path.dirname(location))
+
+
+def _parse_fields(head: bytes, location: str) -> dict[str, object]:
+    from skillbelt.format.frontmatter import parse  # cost: 10 ms, listing skills does not parse
+
+    parsed = parse(head, path=location, folder=_folder_name(location))
+    return {} if parsed.state == "derived" else parsed.fields
+
+
+@lru_cache(maxsize=64)
+def _parse_frontmatter(head: bytes, location: str) -> Frontmatter:
+    """Parse the same head once: a run needs what it says at several steps."""
+    from skillbelt.format.fields import to_frontmatter  # cost: 10 ms, as above
+
+    return to_frontmatter(_parse_fields(head, location))

@@ -12,17 +12,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
-from skillbelt.discovery.fingerprint import fingerprint, is_complete
-from skillbelt.discovery.reading import open_file
-from skillbelt.errors import FileUnreadable, PathEscape
-from skillbelt.files.contain import Fence, read_handle
-from skillbelt.files.manifest import build_manifest
+from skillbelt.errors import LoadError, PathEscape
+from skillbelt.files.contain import Fence
+from skillbelt.files.manifest import is_complete
 from skillbelt.format.frontmatter import written
 from skillbelt.format.head import read_head
 from skillbelt.format.skill import Skill
@@ -123,7 +120,7 @@ class PublishedSkills:
         skill = self._runtime.available().get(name)
         if skill is None or skill.origin.kind == "mcp" or not os.path.isabs(skill.location):
             return None
-        mark = fingerprint(skill, self._runtime.settings.limits)
+        mark = skill.files.digest()
         known = self._known.get(name)
         if known is None or known[:2] != (mark, skill):
             made = self._publish(skill) if is_complete(mark) else None
@@ -155,7 +152,7 @@ class PublishedSkills:
             return None
         if not 0 < len(about) <= _MAX_DESCRIPTION_CHARS:
             return None
-        files = {file.path: file for file in build_manifest(skill.dir, limits, skill.fence).files}
+        files = {file.path: file for file in skill.files.manifest().files}
         if SKILL_FILE not in files:
             return None
         place = skill.name if skill.name == name else f"{skill.name}/{name}"
@@ -181,11 +178,8 @@ def _digest(found: SkillLocation | None) -> str:
 def read_bytes(published: Published, file: FileEntry) -> bytes | None:
     """Read a file of a published skill; None when it changed since it was published."""
     try:
-        handle = open_file(published.skill, file.path)
-    except (OSError, PathEscape, FileUnreadable):
+        with published.skill.files.open(file.path, file.size) as opened:
+            data = opened.read(file.size + 1)
+    except (OSError, PathEscape, LoadError):
         return None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        return None
-    data = read_handle(handle, file.size + 1)
     return data if hashlib.sha256(data).hexdigest() == file.sha256 else None

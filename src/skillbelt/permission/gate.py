@@ -12,8 +12,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from skillbelt.discovery.fingerprint import fingerprint, is_complete
 from skillbelt.errors import LoadError, PermissionDenied
+from skillbelt.files.manifest import is_complete
 from skillbelt.format.skill import Skill
 from skillbelt.permission.audit import AuditEvent, AuditLog, open_audit, user_name
 from skillbelt.permission.command_lines import simple_commands
@@ -274,7 +274,7 @@ class Gate:
 
         `hash` is that of the copy which is meant, where there is one.
         """
-        mark = hash or fingerprint(skill, self.settings.limits)
+        mark = hash or skill.files.digest()
         return Request(
             type="skill",
             patterns=(skill.name,),
@@ -376,7 +376,7 @@ class Gate:
 
         To be called between reading and giving: what was read before is then of what was asked for.
         """
-        if fingerprint(skill, self.settings.limits) != request.hash:
+        if skill.files.digest() != request.hash:
             raise LoadError(
                 loaded.path,
                 f"the skill {skill.name} changed while it was asked for; "

@@ -21,18 +21,17 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, NoReturn
 
-from skillbelt.discovery.fingerprint import combined, executable_fact, fingerprint, link_fact
 from skillbelt.errors import LoadError, PathEscape, RunRefused
 from skillbelt.files.contain import (
     MAX_PATH_PARTS,
     NEW_FILE,
     READ_FILE,
     READ_FOLDER,
-    open_dir,
-    open_file,
+    open_beneath,
 )
-from skillbelt.files.manifest import SKIPPED, is_skill_file
+from skillbelt.files.manifest import LocalFiles, content_hash, fact_of, stamp_of
 from skillbelt.files.remove import remove_tree
+from skillbelt.files.tree import MAX_MANIFEST_FILES, SkillTree, TreeEntry, relative_target
 from skillbelt.format.skill import Skill
 from skillbelt.running.cleanup import COPIES
 from skillbelt.running.workspace import (
@@ -46,6 +45,9 @@ from skillbelt.running.workspace import (
     checked_name,
 )
 from skillbelt.values import Diagnostic, Limits
+
+# A skill is copied before it runs; equal to what the manifest hashes.
+MAX_STAGED_BYTES = 256 * 2**20
 
 _LIMITS = Limits()
 _CHUNK = 2**20
@@ -91,11 +93,11 @@ def stage(
     name = checked_name(skill.name)
     if not os.path.isabs(skill.location):
         raise RunRefused(f"skill {name!r} was made from text and has no files to run")
-    most, folder, fence = limits.max_manifest_files, skill.dir, skill.fence
+    folder, fence = skill.dir, skill.fence
     if skill.origin.kind == "mcp":
         folder, expected_hash = _fetched(skill, limits, expected_hash)
         fence = folder
-    seen = _source_stamp(folder, most)
+    seen = _source_stamp(folder, fence)
     job = _Staging(
         workspace=workspace,
         name=name,
@@ -132,14 +134,14 @@ def check_unchanged(workspace: Workspace, staged: Staged, limits: Limits = _LIMI
     What was approved is the copy. Whoever looked at the skill itself while being asked may have
     seen something else, and is asked again.
     """
-    name, most = os.path.basename(staged.home), limits.max_manifest_files
+    name, most = os.path.basename(staged.home), MAX_MANIFEST_FILES
     found = _copy_stamp(workspace, staged.home, most)
     if not found or found != staged.copy_stamp:
         raise RunRefused(
             f"skill {name!r}: its copy with the hash {staged.hash} was changed after it was made; "
             "nothing was run; try again, and it is copied anew"
         )
-    seen = _source_stamp(staged.source, most)
+    seen = _source_stamp(staged.source, staged.fence)
     if seen.text and seen.text == staged.source_stamp:
         return
     job = _Staging(
@@ -165,7 +167,7 @@ def _fetched(skill: Skill, limits: Limits, expected: str) -> tuple[str, str]:
     from skillbelt.discovery.listed_files import folder
 
     try:
-        return folder(skill), expected or fingerprint(skill, limits)
+        return folder(skill), expected or skill.files.digest()
     except LoadError as error:
         raise RunRefused(f"skill {skill.name!r} can not be brought here: {error}") from error
 
@@ -206,17 +208,15 @@ class Stamp(NamedTuple):
     settled: bool = False
 
 
-def stamp(
-    folder: str, most: int, *, skipped: Container[str] = (), closed: Container[str] = ()
-) -> Stamp:
+def stamp(folder: str, most: int, *, closed: Container[str] = ()) -> Stamp:
     """How a tree looks; empty for more than `most`, and when something can not be looked at.
 
-    Folders in `skipped` are left out everywhere, of those in `closed` at the top only the insides.
+    Of the folders in `closed` at the top, the insides are left out.
     """
     rows: list[tuple[object, ...]] = []
     try:
         rows.append(("", os.stat(folder).st_mode))
-        newest = _look(folder, most, skipped, closed, rows)
+        newest = _look(folder, most, closed, rows)
     except OSError:
         return Stamp("")
     if len(rows) > most + 1:
@@ -230,7 +230,6 @@ def stamp(
 def _look(
     folder: str,
     most: int,
-    skipped: Container[str],
     closed: Container[str],
     rows: list[tuple[object, ...]],
 ) -> int:
@@ -257,18 +256,18 @@ def _look(
                     )
                 elif not below and name in closed:
                     rows.append((name, stat.S_IFMT(info.st_mode), info.st_uid))
-                elif name not in skipped:
+                else:
                     rows.append((below + name, info.st_mode))
                     pending.append(f"{below}{name}/")
     return newest
 
 
-def _source_stamp(folder: str, most: int) -> Stamp:
-    # What a linked SKILL.md holds may change without a trace in the folder.
-    with suppress(OSError), os.scandir(folder) as entries:
-        if any(is_skill_file(entry.name) and entry.is_symlink() for entry in entries):
-            return Stamp("")
-    return stamp(folder, most, skipped=SKIPPED)
+def _source_stamp(folder: str, fence: str) -> Stamp:
+    entries = LocalFiles(folder, fence).entries()
+    if any(entry.problem in ("unreadable", "too-many") for entry in entries):
+        return Stamp("")
+    seen = stamp_of(entries)
+    return Stamp(seen.text, seen.newest_ns <= time.time_ns() - _FRESH_NS)
 
 
 def _copy_stamp(workspace: Workspace, home: str, most: int) -> str:
@@ -304,7 +303,7 @@ class _Staging(NamedTuple):
     def is_whole(self, metadata: Metadata, copy: str) -> bool:
         """Whether there is a copy of that name, and it is as it was when it was made."""
         known = metadata.copies.get(copy)
-        most = self.limits.max_manifest_files
+        most = MAX_MANIFEST_FILES
         return bool(known) and known == _copy_stamp(self.workspace, f"{copy}/{self.name}", most)
 
     def run(self, metadata: Metadata) -> tuple[Stage, bool]:
@@ -320,7 +319,7 @@ class _Staging(NamedTuple):
             reused = self.is_whole(metadata, name)
             if not reused:
                 self.place(aside, name)
-                most = self.limits.max_manifest_files
+                most = MAX_MANIFEST_FILES
                 stamped = _copy_stamp(self.workspace, f"{name}/{self.name}", most)
                 metadata.copies[name] = stamped
         except BaseException:
@@ -331,10 +330,6 @@ class _Staging(NamedTuple):
         stage = Stage(self.source, copy.hash(), name, self.seen.text if self.seen.settled else "")
         self.supersede(metadata, stage)
         return stage, reused
-
-    def open_linked(self, name: str) -> int:
-        """A handle of the SKILL.md, which may be a link, as far as the fence goes."""
-        return open_file(os.path.join(self.source, name), self.fence)
 
     def supersede(self, metadata: Metadata, stage: Stage) -> None:
         """Remember what is staged; what it replaces goes as soon as nobody can be using it."""
@@ -357,22 +352,20 @@ class _Staging(NamedTuple):
 
     def build(self, aside: str) -> TreeCopy:
         """Copy the skill below a private folder, with the links and `.venv` it gets."""
-        limits = self.limits
         copy = TreeCopy(
             f"skill {self.name!r}",
-            limits.max_staged_bytes,
-            limits.max_manifest_files,
+            MAX_STAGED_BYTES,
+            MAX_MANIFEST_FILES,
             self.source,
-            skill_file=self.open_linked,
         )
         with handles() as keep, copy.reading("."):
-            source = keep(open_dir(self.source, self.fence))
             private = keep(os.open(PRIVATE, READ_FOLDER, dir_fd=self.workspace.handle))
             os.mkdir(aside, 0o700, dir_fd=private)
             parent = keep(os.open(aside, READ_FOLDER, dir_fd=private))
             os.mkdir(self.name, 0o700, dir_fd=parent)
             target = keep(os.open(self.name, READ_FOLDER, dir_fd=parent))
-            copy.fill(source, target, skipped=SKIPPED, unwritten=_RESERVED)
+            with SkillTree(self.source, self.fence) as tree:
+                copy.fill_from(tree, target, shadowed=tuple(LINKS))
             for name, place in LINKS.items():
                 os.symlink(f"../../{place}", name, dir_fd=target)
             os.mkdir(VENV, 0o700, dir_fd=target)
@@ -449,8 +442,7 @@ class TreeCopy:
     """Copies files and trees within bounds, and knows what it copied.
 
     `root` is where the tree lies, for links that say so. `runner` is the user whose hard links are
-    copied; any other's could be somebody's secret. `skill_file` opens a SKILL.md that is a link,
-    which is copied as what it leads to. `give` is called with a handle of each
+    copied; any other's could be somebody's secret. `give` is called with a handle of each
     file and folder it makes. Without it, files come to be 0444 or 0555 and folders 0555; with it,
     0644, 0755 and 0755.
     """
@@ -463,28 +455,23 @@ class TreeCopy:
         root: str = "",
         runner: int | None = None,
         give: Callable[[int], None] | None = None,
-        skill_file: Callable[[str], int] | None = None,
     ) -> None:
-        self.skill_file = skill_file
         self.what, self.root, self.runner, self.give = what, root, runner, give
         self.most_bytes, self.most_entries = most_bytes, most_entries
         self.bytes = self.entries = 0
         self._rows: list[tuple[str, str, str]] = []
         self._facts: list[str] = []
-        self._skipped: Container[str] = ()
 
     def rows(self) -> tuple[tuple[str, str, str], ...]:
         """The path, the kind and the hash or target of everything that was copied, in order."""
         return tuple(sorted(self._rows))
 
     def hash(self) -> str:
-        """The hash `fingerprint` gives for what was copied."""
-        digest = hashlib.sha256()
-        for path, kind, sha256 in sorted(self._rows):
-            if kind in ("file", "program"):
-                digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
-                digest.update(bytes.fromhex(sha256))
-        return combined(f"sha256:{digest.hexdigest()}", self._facts)
+        """Return the hash that `LocalFiles.digest` gives for what was copied."""
+        files = [
+            (path, sha) for path, kind, sha in sorted(self._rows) if kind in ("file", "program")
+        ]
+        return content_hash(files, sorted(self._facts))
 
     def content(self, name: str) -> str:
         """What stands for a copy of that name: another for anything in it that is another."""
@@ -496,20 +483,52 @@ class TreeCopy:
         source: int,
         target: int,
         *,
-        skipped: Container[str] = (),
-        unwritten: Container[str] = (),
         omitted: Container[str] = (),
     ) -> None:
         """Copy what is in a folder to another; RunRefused for links out and what is no file.
 
-        Folders in `skipped` are left out wherever they are. Of what is at the top, the `omitted` is
-        left out, and the `unwritten` is read but not copied, a link there not even read.
+        Names in `omitted` are left out at the top.
         """
-        self._skipped = skipped
         for entry in self._entries(source):
             if entry.name not in omitted:
-                to = None if entry.name in unwritten else target
-                self._entry(source, to, entry, entry.name)
+                self._entry(source, target, entry, entry.name)
+
+    def fill_from(self, tree: SkillTree, target: int, *, shadowed: Container[str]) -> None:
+        """Copy a skill's files; RunRefused for each problem that the walk of the folder finds.
+
+        What has a shadowed name at the top is hashed and not written: the workspace has its own
+        there.
+        """
+        folders: list[str] = []
+        for entry in tree.entries():
+            hidden = entry.path.partition("/")[0] in shadowed
+            if entry.problem and not (hidden and entry.kind == "link"):
+                self.refuse(entry.path, entry.reason)
+            with self.reading(entry.path), handles() as keep:
+                parent, _, name = entry.path.rpartition("/")
+                to = None if hidden else keep(open_beneath(target, parent or ".", READ_FOLDER))
+                if entry.kind == "folder":
+                    self._rows.append((entry.path, "folder", ""))
+                    if to is not None:
+                        os.mkdir(name, 0o700, dir_fd=to)
+                        folders.append(entry.path)
+                elif entry.kind == "link":
+                    self._skill_link(tree, to, entry)
+                else:
+                    handle = keep(tree.open(entry))
+                    new = None if to is None else keep(os.open(name, NEW_FILE, 0o600, dir_fd=to))
+                    self.file(handle, new, entry.path)
+        # The deepest last: a folder that may not be written takes no entries.
+        for path in reversed(folders):
+            with handles() as keep:
+                self.finish(keep(open_beneath(target, path, READ_FOLDER)))
+
+    def _skill_link(self, tree: SkillTree, target: int | None, entry: TreeEntry) -> None:
+        self._facts.append(fact_of(entry))
+        if target is not None:
+            to = relative_target(tree.folder, entry.path, entry.target)
+            os.symlink(to, os.path.basename(entry.path), dir_fd=target)
+            self._rows.append((entry.path, "link", to))
 
     def file(self, source: int, target: int | None, path: str = "") -> None:
         """Copy from a handle of a regular file to another; both stay open."""
@@ -536,7 +555,7 @@ class TreeCopy:
             _write(target, chunk)
         self._rows.append((path, "program" if program else "file", digest.hexdigest()))
         if program:
-            self._facts.append(executable_fact(path))
+            self._facts.append(fact_of(TreeEntry(path, "file", mode=0o111)))
         if target is not None:
             self.finish(target, program)
 
@@ -556,13 +575,13 @@ class TreeCopy:
         """Raise RunRefused about a path."""
         raise RunRefused(f"{self.what}: {path!r} {why}" if path else f"{self.what} {why}")
 
-    def _entry(self, source: int, target: int | None, entry: os.DirEntry[str], path: str) -> None:
+    def _entry(self, source: int, target: int, entry: os.DirEntry[str], path: str) -> None:
         with self.reading(path):
             if entry.is_symlink():
                 self._link(source, target, entry.name, path)
             elif not entry.is_dir(follow_symlinks=False):
                 self._plain(source, target, entry, path)
-            elif entry.name not in self._skipped:
+            else:
                 self._folder(source, target, entry.name, path)
 
     def _entries(self, folder: int) -> list[os.DirEntry[str]]:
@@ -573,50 +592,35 @@ class TreeCopy:
             self.refuse("", f"has more than {self.most_entries:,} files and folders")
         return found
 
-    def _folder(self, source: int, target: int | None, name: str, path: str) -> None:
+    def _folder(self, source: int, target: int, name: str, path: str) -> None:
         if path.count("/") >= MAX_PATH_PARTS:
             self.refuse(path, f"is nested deeper than {MAX_PATH_PARTS} folders")
         with handles() as keep:
             deeper = keep(os.open(name, READ_FOLDER, dir_fd=source))
-            to = None
-            if target is not None:
-                os.mkdir(name, 0o700, dir_fd=target)
-                to = keep(os.open(name, READ_FOLDER, dir_fd=target))
+            os.mkdir(name, 0o700, dir_fd=target)
+            to = keep(os.open(name, READ_FOLDER, dir_fd=target))
             self._rows.append((path, "folder", ""))
             for entry in self._entries(deeper):
                 self._entry(deeper, to, entry, f"{path}/{entry.name}")
-            if to is not None:
-                self.finish(to)
+            self.finish(to)
 
-    def _plain(self, source: int, target: int | None, entry: os.DirEntry[str], path: str) -> None:
+    def _plain(self, source: int, target: int, entry: os.DirEntry[str], path: str) -> None:
         kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
         if kind != stat.S_IFREG:  # not even opened: a device may act on it
             self.refuse(path, _KINDS.get(kind, "is no regular file"))
         with handles() as keep:
             handle = keep(os.open(entry.name, READ_FILE, dir_fd=source))
-            to = None
-            if target is not None:
-                to = keep(os.open(entry.name, NEW_FILE, 0o600, dir_fd=target))
+            to = keep(os.open(entry.name, NEW_FILE, 0o600, dir_fd=target))
             self.file(handle, to, path)
 
-    def _link(self, source: int, target: int | None, name: str, path: str) -> None:
+    def _link(self, source: int, target: int, name: str, path: str) -> None:
         """Keep a link that stays in the tree, whatever lies where it leads."""
-        if target is None:
-            return
-        if self.skill_file is not None and is_skill_file(path):
-            with handles() as keep:
-                handle = keep(self.skill_file(name))
-                self.file(handle, keep(os.open(name, NEW_FILE, 0o600, dir_fd=target)), path)
-            return
-        said = to = os.readlink(name, dir_fd=source)
-        if self.root and said.startswith(os.path.join(self.root, "")):
-            below = said[len(os.path.join(self.root, "")) :]
-            to = "../" * path.count("/") + (below or ".")
-        if not stays_inside(path, to):
+        said = os.readlink(name, dir_fd=source)
+        to = relative_target(self.root, path, said)
+        if not to:
             self.refuse(path, f"is a link that leads out of the folder, to {said[:200]!r}")
         os.symlink(to, name, dir_fd=target)
         self._rows.append((path, "link", to))
-        self._facts.append(link_fact(path, said))
 
     def finish(self, handle: int, program: bool = True) -> None:
         """Give a file or folder the mode and the owner it is to have."""
@@ -636,18 +640,3 @@ def _write(handle: int | None, data: bytes) -> None:
     view = memoryview(data)
     while handle is not None and view:
         view = view[os.write(handle, view) :]
-
-
-def stays_inside(path: str, target: str) -> bool:
-    """Whether a link at `path` of a tree leads to a place in it, by its text alone.
-
-    Steps up may only come first: the folders above a link are no links, those it leads through may
-    be.
-    """
-    if target.startswith("/") or not target:
-        return False
-    parts = [part for part in target.split("/") if part not in ("", ".")]
-    up = 0
-    while up < len(parts) and parts[up] == "..":
-        up += 1
-    return up <= path.count("/") and ".." not in parts[up:]

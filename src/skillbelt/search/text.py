@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from itertools import islice
 
-from skillbelt.check.folder import SKIPPED_FOLDERS, Unusable, read
+from skillbelt.check.folder import Unusable, read
 from skillbelt.errors import SkillbeltError
-from skillbelt.files.contain import FOLLOW_FILE, READ_FOLDER, open_beneath, open_dir
+from skillbelt.files.manifest import SkillFiles
+from skillbelt.files.tree import is_skill_file
+from skillbelt.format.frontmatter import MAX_CHECKED_BYTES
 from skillbelt.format.skill import Skill
 from skillbelt.search.document import Parts
-from skillbelt.values import SKILL_FILE, Limits
+from skillbelt.values import Limits
+
+# File names of one skill that are indexed; more would let one skill match everything.
+MAX_INDEXED_FILES = 200
+# Scripts of one skill whose first comment is indexed; each costs one open file.
+MAX_INDEXED_SCRIPTS = 16
 
 _SCRIPT_BYTES = 2048
 _SCRIPTS = (".py", ".sh", ".bash", ".js", ".mjs", ".ts", ".rb", ".pl", ".ps1")
@@ -25,7 +31,7 @@ def text_of(skill: Skill, limits: Limits) -> str:
     if not os.path.isabs(skill.location):
         return skill.source
     try:
-        content = read(skill.location, limits.max_checked_bytes, skill.fence)
+        content = read(skill.location, MAX_CHECKED_BYTES, skill.fence)
         return content.data.decode("utf-8", "replace")
     except Unusable:
         return ""
@@ -53,62 +59,30 @@ def split(text: str, offset: int) -> tuple[str, str]:
 
 
 def _files(skill: Skill, limits: Limits) -> Iterator[str]:
-    """The names of the skill's files, and what its scripts begin with."""
-    scripts: list[str] = []
-    most = limits.max_indexed_files
+    """Yield the names of the skill's files, and how its scripts describe themselves."""
+    files = skill.files
+    paths = [
+        entry.path
+        for entry in files.entries()
+        if entry.kind == "file" and not is_skill_file(os.path.basename(entry.path))
+    ][:MAX_INDEXED_FILES]
+    for path in paths:
+        yield path.rpartition(".")[0] or path
+    if skill.origin.kind != "mcp":  # a server's files are fetched only when they are used
+        scripts = [path for path in paths if path.endswith(_SCRIPTS)]
+        for path in scripts[:MAX_INDEXED_SCRIPTS]:
+            yield _describe(_read_start(files, path))
+
+
+def _read_start(files: SkillFiles, path: str) -> str:
     try:
-        folder = open_dir(skill.dir, skill.fence)
+        with files.open(path) as file:
+            return file.read(_SCRIPT_BYTES).decode("utf-8", "replace")
     except (OSError, SkillbeltError):
-        return
-    try:
-        for path in islice(_below(folder, most), most):
-            yield path.rpartition(".")[0] or path
-            if path.endswith(_SCRIPTS) and len(scripts) < limits.max_indexed_scripts:
-                scripts.append(path)
-        for path in scripts:
-            yield _about(_beginning(folder, path))
-    finally:
-        os.close(folder)
+        return ""  # its name is indexed all the same
 
 
-def _below(folder: int, most: int, inside: str = "") -> Iterator[str]:
-    """The files of a folder and of the folders in it, by relative path; links are left out."""
-    try:
-        handle = open_beneath(folder, inside or ".", READ_FOLDER)
-    except (OSError, SkillbeltError):
-        return
-    try:
-        with os.scandir(handle) as found:
-            entries = sorted(
-                (entry.name, entry.is_dir(follow_symlinks=False))
-                for entry in islice(found, most)
-                if not entry.is_symlink()
-            )
-    except OSError:
-        return
-    finally:
-        os.close(handle)
-    for name, is_folder in entries:
-        path = f"{inside}/{name}" if inside else name
-        if not is_folder:
-            if name.upper() != SKILL_FILE.upper():
-                yield path
-        elif not inside and name not in SKIPPED_FOLDERS:
-            yield from _below(folder, most, path)
-
-
-def _beginning(folder: int, path: str) -> str:
-    try:
-        handle = open_beneath(folder, path, FOLLOW_FILE)
-        try:
-            return os.read(handle, _SCRIPT_BYTES).decode("utf-8", "replace")
-        finally:
-            os.close(handle)
-    except (OSError, SkillbeltError):
-        return ""
-
-
-def _about(text: str) -> str:
+def _describe(text: str) -> str:
     found = _DOCSTRING.match(text)
     if found:
         return found[2]

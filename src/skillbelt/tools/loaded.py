@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from skillbelt.conversation.messages import Material
 from skillbelt.conversation.state import LoadedSkill
 from skillbelt.disclosure.body import list_docs
-from skillbelt.discovery.fingerprint import fingerprint
 from skillbelt.errors import LoadError, PathEscape
 from skillbelt.format.skill import Skill
 from skillbelt.tools.caller import BROUGHT, GRANTED, Caller
@@ -55,7 +54,7 @@ def _changed(skill: Skill, caller: Caller) -> bool:
     """Whether a person approved the skill, and it is not what they saw any more."""
     keys = [kind + skill.name for kind in (BROUGHT, GRANTED)]
     seen = [caller.state[key] for key in keys if key in caller.state]
-    return bool(seen) and not skill.trusted and fingerprint(skill, caller.limits) not in seen
+    return bool(seen) and not skill.trusted and skill.files.digest() not in seen
 
 
 def _material(skill: Skill, paths: Sequence[str], caller: Caller) -> Material:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from skillbelt.artifacts import parse_reference
 from skillbelt.artifacts import read as read_artifact
-from skillbelt.discovery.reading import too_large
 from skillbelt.errors import ArtifactError, FileUnreadable, PathEscape, RunRefused
 from skillbelt.files.contain import READ_FILE, check_relative, open_beneath, read_handle
+from skillbelt.files.manifest import too_large
 from skillbelt.running.call import RunCall, RunResult
 from skillbelt.running.outputs import SCHEME
 from skillbelt.running.workspace import WRITABLE

@@ -101,10 +101,10 @@ class ContainerRun(Controls):
         """Send the task; raises SandboxUnavailable when the command cannot be started."""
         try:
             self._channel.send(keeper.JOB, json.dumps(task).encode())
-            kind, data = self._channel.expect((keeper.STARTED, keeper.FAILED), START_SECONDS)
+            kind, data = self._channel.expect((keeper.STARTED, keeper.REFUSED), START_SECONDS)
         except ContainerLost as error:
             raise SandboxUnavailable(f"the container has exited: {error}") from error
-        if kind == keeper.FAILED:
+        if kind == keeper.REFUSED:
             said = data.decode("utf-8", "replace")
             raise SandboxUnavailable(f"the container cannot start the command: {said}")
 

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Any
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
@@ -26,6 +26,7 @@ from skillbelt.sandbox.container.mounts import exposed, identities, with_submoun
 from skillbelt.sandbox.container.pool import Container, ContainerPool
 from skillbelt.sandbox.container.run import ContainerRun
 from skillbelt.sandbox.inside import container as keeper
+from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux import bubblewrap, seccomp
 from skillbelt.sandbox.linux.identity import blocking_folder, current_identity, run_identity
 from skillbelt.sandbox.process.limits import process_limits, programs_enforced
@@ -35,11 +36,13 @@ from skillbelt.sandbox.protocol import Job, Listener, Mount, Running, refusal
 from skillbelt.settings import Settings, process_environment
 from skillbelt.values import Limits
 
+# Containers at the same time; each holds memory and a network namespace.
+MAX_CONTAINERS = 8
+# Age of an unused container; a conversation rarely pauses longer.
+CONTAINER_IDLE_SECONDS = 600.0
+
 TEMPORARY = TEMPORARY_FOLDERS[0]
 _QUEUES = "/dev/mqueue"
-_KEEPER = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "inside", "container.py"
-)
 _PATIENCE_SECONDS = 30.0  # how long a run waits for a container at the limit
 _UNBOUNDED = 2**62
 _USUAL_RUNTIMES = ("", "runc", "crun", "io.containerd.runc.v2")
@@ -63,9 +66,8 @@ class ContainerSandbox:
         self._progress = progress or (lambda text: None)
         self._probing, self._same_inodes = False, True
         self._lock = threading.Lock()
-        limits = self._settings.limits
         self._pool = ContainerPool(
-            limits.max_containers, limits.container_idle_seconds, self._settings.container_reuse
+            MAX_CONTAINERS, CONTAINER_IDLE_SECONDS, self._settings.container_reuse
         )
 
     def unavailable(self) -> str | None:
@@ -180,7 +182,7 @@ class ContainerSandbox:
 
     def _make(self, job: Job, shape: ContainerShape, key: Hashable) -> Container:
         places = [mount.target for mount in shape.mounts]
-        text = _keeper_text()
+        text = source_of("container").encode()
         start = keeper.START.format(size=len(text))
         command = [self._image.python, "-I", "-S", "-c", start, *places]
         try:
@@ -304,9 +306,3 @@ def _task(job: Job, shape: ContainerShape, own_users: bool) -> dict[str, object]
         # The bridge still has to exec the command.
         "lock": None if processes or network else seccomp.lock_task(),
     }
-
-
-@lru_cache(maxsize=1)
-def _keeper_text() -> bytes:
-    with open(_KEEPER, "rb") as file:
-        return file.read()

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.files.contain import FOLLOW_FILE, NEW_FILE
-from skillbelt.sandbox.inside.bridge import PROXY_VARIABLES, open_port
+from skillbelt.sandbox.inside.bridge import open_port, proxied
 from skillbelt.sandbox.linux.identity import current_identity, run_identity
 from skillbelt.sandbox.process.portable import Chain, PortableRun
 from skillbelt.sandbox.process.run import check_job
@@ -310,8 +310,7 @@ def _proxied(job: Job) -> tuple[int, dict[str, str]]:
         port = open_port(job.bridge[-1])
     except OSError as error:
         raise SandboxUnavailable(f"no way to the network: {error.strerror or error}") from error
-    proxy = dict.fromkeys(PROXY_VARIABLES, f"http://127.0.0.1:{port}")
-    return port, {**job.env, **proxy, "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}
+    return port, proxied(dict(job.env), port)
 
 
 def write_profile(text: str) -> str:

@@ -29,6 +29,9 @@ from skillbelt.text import one_line, shorten
 if TYPE_CHECKING:
     from skillbelt.running.packages.installers import Rooms
 
+# Building an interpreter from packages, on a slow machine with a slow network.
+BUILD_TIMEOUT_SECONDS = 600.0
+
 Kind = Literal["python", "javascript"]
 Progress = Callable[[str], None]
 RoomsFactory = Callable[[], "Rooms"] | None
@@ -74,7 +77,7 @@ def host_component(
         return place.path
     say = progress or _silent
     lock = os.path.join(os.path.dirname(place.path), ".lock")
-    seconds = settings.limits.build_timeout_seconds
+    seconds = BUILD_TIMEOUT_SECONDS
     late = f"another process has been building a host component for {seconds:g} s: {lock}"
     with held(lock, seconds, SandboxUnavailable(late)):
         if not _usable(place, say):
@@ -187,7 +190,7 @@ def _build_python(
     place: _CachedComponent, settings: Settings, rooms: RoomsFactory, say: Progress
 ) -> None:
     """Build in a temporary folder, then move into place: first the hash, then the component."""
-    end = time.monotonic() + settings.limits.build_timeout_seconds
+    end = time.monotonic() + BUILD_TIMEOUT_SECONDS
     program = _componentize_py(settings, rooms, say)
     folder = os.path.dirname(place.path)
     _remove_old(folder)
@@ -218,7 +221,7 @@ def _componentize_py(settings: Settings, rooms: RoomsFactory, say: Progress) -> 
             needs, settings.cache_dir, environ=process_environment(),
             rooms=rooms() if rooms else SandboxedRooms(settings.limits),
             offline=settings.offline, hosts=settings.package_hosts,
-            timeout_seconds=settings.limits.build_timeout_seconds, progress=say,
+            timeout_seconds=BUILD_TIMEOUT_SECONDS, progress=say,
         )  # fmt: skip
     except RunRefused as error:
         raise SandboxUnavailable(

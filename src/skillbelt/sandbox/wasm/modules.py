@@ -29,6 +29,13 @@ from skillbelt.sandbox.linux.landlock import ruleset, version
 from skillbelt.sandbox.process.limits import process_limits
 from skillbelt.values import Limits
 
+# Compiling takes memory in proportion to the module.
+MAX_WASM_BYTES = 128 * 2**20
+# Compiled modules that are cached; an interpreter takes some 100 MB.
+MAX_WASM_CACHE_BYTES = 4 * 2**30
+# The largest interpreter compiles in 20 s on a slow machine.
+COMPILE_TIMEOUT_SECONDS = 120.0
+
 _NAME = re.compile(r"([0-9a-f]{64})\.(module|component)\.([0-9a-f]{64})")
 _PART = ".part-"
 _PART_SECONDS = 24 * 3600.0
@@ -269,10 +276,9 @@ class Modules:
     def _digest(self, file: int, limits: Limits) -> str:
         """Return the hash of the file; an unchanged file is not read again."""
         found = os.fstat(file)
-        if found.st_size > limits.max_wasm_bytes:
+        if found.st_size > MAX_WASM_BYTES:
             raise ModuleRefused(
-                f"has {found.st_size:,} bytes, more than {limits.max_wasm_bytes:,} "
-                "(max_wasm_bytes)",
+                f"has {found.st_size:,} bytes, more than {MAX_WASM_BYTES:,} (max_wasm_bytes)",
                 "max_wasm_bytes",
             )
         state = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
@@ -317,7 +323,7 @@ class Modules:
         self, folder: int, key: str, source: int, limits: Limits, fuel: bool, compile_: Compile
     ) -> MachineCode:
         part, target = self._cache.new_file(folder)
-        bounds = limits._replace(max_written_file_bytes=limits.max_wasm_cache_bytes)
+        bounds = limits._replace(max_written_file_bytes=MAX_WASM_CACHE_BYTES)
         order: dict[str, object] = {
             "do": "compile",
             "fuel": fuel,
@@ -338,17 +344,14 @@ class Modules:
 def compile_limits(limits: Limits, ours: bool) -> Limits:
     """Return the limits for compiling: its own time, and the memory of a run.
 
-    One of `ours`, the host components, gets at least the default size and memory.
+    One of `ours`, the host components, gets at least the default memory.
     """
     default = Limits()
-    cpu_seconds = limits.compile_timeout_seconds * (os.cpu_count() or 1)
+    cpu_seconds = COMPILE_TIMEOUT_SECONDS * (os.cpu_count() or 1)
     limits = limits._replace(max_cpu_seconds=cpu_seconds)
     if not ours:
         return limits
-    return limits._replace(
-        max_memory_bytes=max(limits.max_memory_bytes, default.max_memory_bytes),
-        max_wasm_bytes=max(limits.max_wasm_bytes, default.max_wasm_bytes),
-    )
+    return limits._replace(max_memory_bytes=max(limits.max_memory_bytes, default.max_memory_bytes))
 
 
 def worker_limits(limits: Limits) -> list[tuple[int, tuple[int, int]]]:
@@ -368,8 +371,8 @@ def _hash(file: int, copy: int | None, limits: Limits) -> str:
     while data := os.pread(file, _CHUNK, at):
         digest.update(data)
         at += len(data)
-        if at > limits.max_wasm_bytes:
-            raise ModuleRefused(f"has more than {limits.max_wasm_bytes:,} bytes", "max_wasm_bytes")
+        if at > MAX_WASM_BYTES:
+            raise ModuleRefused(f"has more than {MAX_WASM_BYTES:,} bytes", "max_wasm_bytes")
         if copy is not None:
             os.write(copy, data)
     return digest.hexdigest()

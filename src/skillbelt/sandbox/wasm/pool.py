@@ -16,6 +16,11 @@ from skillbelt.sandbox.linux.identity import current_identity, run_identity
 from skillbelt.sandbox.wasm.engine import EngineProcess
 from skillbelt.values import Limits
 
+# Runs at the same time; each may use a whole core.
+MAX_WASM_WORKERS = 4
+# An idle engine holds compiled code in memory; starting it again takes 0.2 s.
+WASM_IDLE_SECONDS = 300.0
+
 _PREFIX = "skillbelt-wasm-"
 _MAX_TREES, _MAX_FREE = 256, 8
 _PRIVATE, _PASSABLE = stat.S_IFDIR | 0o700, stat.S_IFDIR | 0o711
@@ -56,7 +61,7 @@ class WasmPool:
             if self._engine is not None:
                 # A process that failed one order may still have other runs.
                 self._engine.stop(wait=not self._engine.alive)
-            self._engine = EngineProcess(self._limits.wasm_idle_seconds)
+            self._engine = EngineProcess(WASM_IDLE_SECONDS)
             return self._engine
 
     def _reset_after_fork(self) -> None:
@@ -109,7 +114,7 @@ class WasmPool:
     def _next(self) -> None:
         woken = []
         with self._lock:
-            while self._queue and self._running < max(1, self._limits.max_wasm_workers):
+            while self._queue and self._running < max(1, MAX_WASM_WORKERS):
                 ticket = self._queue.popleft()
                 ticket.granted = True
                 self._running += 1

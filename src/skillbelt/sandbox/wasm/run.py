@@ -33,6 +33,7 @@ from skillbelt.sandbox.wasm.engine import (
 from skillbelt.sandbox.wasm.folders import GuestFolder, GuestFolders
 from skillbelt.sandbox.wasm.http import GuestFetcher, proxy_socket
 from skillbelt.sandbox.wasm.modules import (
+    COMPILE_TIMEOUT_SECONDS,
     CompiledModule,
     ModuleRefused,
     Modules,
@@ -43,12 +44,24 @@ from skillbelt.sandbox.wasm.pool import Ticket, WasmPool
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
+# One answer to a guest's HTTP request; it is held in memory.
+MAX_FETCHED_BYTES = 64 * 2**20
+# Elements of the tables of a run; each takes memory outside the guest's own.
+MAX_WASM_ELEMENTS = 1_000_000
+# Instances, memories and tables of a run; each reserves address space.
+MAX_WASM_INSTANCES = 1_000
+
 UNSTARTABLE, UNUSABLE = 125, 126
 _KILLED = 128 + signal.SIGKILL
 _WINDOW = (24, 80)
 _SHOWN = 300
-_WORKER_LIMITS = ("max_memory_bytes", "max_wasm_elements", "max_wasm_instances", "max_wasm_fuel")
-_LIMITS_OF_GUESTS = (*_WORKER_LIMITS, "max_written_file_bytes")
+_LIMITS_OF_GUESTS = (
+    "max_memory_bytes",
+    "max_wasm_elements",
+    "max_wasm_instances",
+    "max_wasm_fuel",
+    "max_written_file_bytes",
+)
 _DISK_LIMITS = {"max_workspace_bytes", "max_workspace_files"}
 # The engine holds the guest's memory to the limit exactly, and the guest sees the failure. The
 # process gets this much more, so that the watch does not kill it before the guest sees it.
@@ -234,7 +247,7 @@ class WasmRun(Piped):
         worker = Worker(engine, order, handles, 0)
         try:
             watch = WasmWatch(limits, self._job.workspace, self._plan.temporary)
-            deadline = time.monotonic() + limits.compile_timeout_seconds
+            deadline = time.monotonic() + COMPILE_TIMEOUT_SECONDS
             loop = _WorkerLoop(
                 run=self,
                 worker=worker,
@@ -261,7 +274,7 @@ class WasmRun(Piped):
             "kind": module.kind,
             "fuel": module.fuel,
         }
-        body = job.limits.max_download_bytes if proxy else 0
+        body = MAX_FETCHED_BYTES if proxy else 0
         self._started = time.monotonic()
         task = self._task(program, bool(proxy))
         worker = Worker(
@@ -273,7 +286,7 @@ class WasmRun(Piped):
         )
         try:
             self._close(self._theirs[0], self._theirs[1])
-            self._fetcher = GuestFetcher(proxy, job.limits.max_download_bytes) if proxy else None
+            self._fetcher = GuestFetcher(proxy, MAX_FETCHED_BYTES) if proxy else None
             watch = WasmWatch(job.limits, job.workspace, self._plan.temporary)
             deadline = self._started + job.timeout_seconds
             return _WorkerLoop(
@@ -303,7 +316,12 @@ class WasmRun(Piped):
             "folders": shown,
             "terminal": job.terminal,
             "network": network,
-            "limits": {name: getattr(job.limits, name) for name in _WORKER_LIMITS},
+            "limits": {
+                "max_memory_bytes": job.limits.max_memory_bytes,
+                "max_wasm_elements": MAX_WASM_ELEMENTS,
+                "max_wasm_instances": MAX_WASM_INSTANCES,
+                "max_wasm_fuel": job.limits.max_wasm_fuel,
+            },
             "rlimits": worker_limits(job.limits),
             "rules": ruleset(rules) if version() else None,
         }

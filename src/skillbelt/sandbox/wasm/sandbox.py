@@ -20,12 +20,17 @@ from skillbelt.sandbox.process.hidden import can_see
 from skillbelt.sandbox.process.limits import counted_enforced
 from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.run import check_job
-from skillbelt.sandbox.protocol import Job, Listener, Mount, Running, refusal
+from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Job, Listener, Mount, Running, refusal
 from skillbelt.sandbox.wasm.command import MISSING, NotRunnable, Program, parse_command
 from skillbelt.sandbox.wasm.engine import packages
 from skillbelt.sandbox.wasm.folders import GuestFolders
 from skillbelt.sandbox.wasm.interpreters import host_component
-from skillbelt.sandbox.wasm.modules import UNCOUNTED_FUEL, ModuleCache, Modules
+from skillbelt.sandbox.wasm.modules import (
+    MAX_WASM_CACHE_BYTES,
+    UNCOUNTED_FUEL,
+    ModuleCache,
+    Modules,
+)
 from skillbelt.sandbox.wasm.pool import WasmPool
 from skillbelt.sandbox.wasm.run import WasmPlan, WasmRun
 from skillbelt.settings import Settings
@@ -152,10 +157,7 @@ class WasmSandbox:
         with self._lock:
             if self._modules is None:
                 cache = self._settings.cache_dir or self._pool.root()
-                limits = self._settings.limits
-                kept = ModuleCache(
-                    os.path.join(cache, _CACHE), limits.max_wasm_cache_bytes, self._report
-                )
+                kept = ModuleCache(os.path.join(cache, _CACHE), MAX_WASM_CACHE_BYTES, self._report)
                 self._modules = Modules(kept, self._report)
             return self._modules
 
@@ -201,7 +203,7 @@ def _check_text(job: Job) -> None:
         raise RunRefused(
             "a module takes only arguments and variables that are valid Unicode"
         ) from error
-    most = job.limits.max_stdin_bytes
+    most = MAX_STDIN_BYTES
     if job.stdin is not None and len(job.stdin) > most:
         raise RunRefused(f"more than {most:,} bytes of input (max_stdin_bytes)")
 

@@ -75,8 +75,8 @@ def _read_exactly(channel: socket.socket, size: int) -> bytes:
 class EngineServer:
     """The process that holds the engine and forks workers."""
 
-    def __init__(self, control: socket.socket, spec: dict[str, Any], guest: Any, launch: Any):
-        self._control, self._spec, self._guest, self._launch = control, spec, guest, launch
+    def __init__(self, control: socket.socket, spec: dict[str, Any], guest: Any, command: Any):
+        self._control, self._spec, self._guest, self._command = control, spec, guest, command
         self._wasm = guest.WasmEngine()
         self._kept: dict[str, _CachedCode] = {}
         self._spares: dict[str, _SpareWorker] = {}
@@ -216,10 +216,10 @@ class EngineServer:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            self._launch._call("prctl", _DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+            self._command.prctl(_DEATH_SIGNAL, signal.SIGKILL)
             if os.getppid() == parent:
                 _close_all_but(keep)
-                self._launch._load_filter(bytes.fromhex(self._spec["filter"]))
+                self._command.load_filter(bytes.fromhex(self._spec["filter"]))
                 work()
         finally:
             # A worker must never continue as the engine process, even after an exception.
@@ -273,11 +273,11 @@ class EngineServer:
         """Drop all rights that the run does not have. The seccomp filter is already loaded."""
         if len(os.listdir("/proc/self/task")) != 1:
             raise RuntimeError("another thread would not be confined")
-        rules = self._launch._ruleset(task["rules"]) if task["rules"] else None
+        rules = self._command.make_ruleset(**task["rules"]) if task["rules"] else None
         for kind, values in task["rlimits"]:
             resource.setrlimit(kind, tuple(values))
         if rules is not None:
-            self._launch._system_call(_RESTRICT_SELF, rules, 0)
+            self._command.call("syscall", _RESTRICT_SELF, rules, 0)
             os.close(rules)
 
 
@@ -339,17 +339,13 @@ def _sibling(here: str, name: str) -> Any:
     return module
 
 
-def _drop_privileges(spec: dict[str, Any], launch: Any) -> None:
+def _drop_privileges(spec: dict[str, Any], command: Any) -> None:
     """Become the user of the run, die with the runtime, and never gain privileges."""
-    if spec["identity"] is not None:
-        uid, gid = spec["identity"]
-        os.setgroups([])
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
-    launch._call("prctl", _DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    command.change_user(spec["identity"])
+    command.prctl(_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != spec["parent"]:
         os._exit(_FAILED)
-    launch._call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    command.prctl(_NO_NEW_PRIVILEGES, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, _MAX_OPEN), hard))
@@ -382,14 +378,14 @@ def main(control_handle: int, here: str) -> None:
     control = socket.socket(fileno=control_handle)
     spec = json.loads(control.recv(_MESSAGE_BYTES))
     sys.path.insert(0, spec["packages"])
-    launch, guest = _sibling(here, "inside/launch"), _sibling(here, "wasm/guest")
+    command, guest = _sibling(here, "inside/command"), _sibling(here, "wasm/guest")
     hello = {
         "version": _version(spec["packages"], guest.wasmtime.__file__),
         "layout": guest.LAYOUT,
         "processor": _processor(),
     }
-    engine = EngineServer(control, spec, guest, launch)
-    _drop_privileges(spec, launch)
+    engine = EngineServer(control, spec, guest, command)
+    _drop_privileges(spec, command)
     # Memory is shared with every worker; the garbage collector must not write to it.
     gc.collect()
     gc.freeze()

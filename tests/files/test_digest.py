@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillbelt import Limits, Skill, build_manifest
-from skillbelt.discovery.fingerprint import PARTIAL, fingerprint, is_complete
+from skillbelt import Manifest, Skill, build_manifest
+from skillbelt.files.manifest import PARTIAL, LocalFiles, is_complete
 from tests.tree import QUICK, Tree
 
-LIMITS = Limits()
 OLD = 1_600_000_000
 TICK = 0.02  # longer than one of the file system's clock
 
@@ -34,13 +33,13 @@ def folder(tree: Tree) -> Path:
 def reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """How often files were read rather than looked at."""
     count = [0]
-    whole = build_manifest
+    whole = LocalFiles.manifest
 
-    def counted(*arguments: object) -> object:
+    def counted(files: LocalFiles) -> Manifest:
         count[0] += 1
-        return whole(*arguments)  # type: ignore[arg-type]
+        return whole(files)
 
-    monkeypatch.setattr("skillbelt.discovery.fingerprint.build_manifest", counted)
+    monkeypatch.setattr(LocalFiles, "manifest", counted)
     return lambda: count[0]
 
 
@@ -50,8 +49,8 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float = 10) -> None:
     monkeypatch.setattr(time, "time_ns", lambda: now() + int(seconds * 1e9))
 
 
-def mark(folder: Path, limits: Limits = LIMITS) -> str:
-    return fingerprint(Skill.from_folder(folder), limits)
+def mark(folder: Path) -> str:
+    return Skill.from_folder(folder).files.digest()
 
 
 def test_of_a_plain_skill_it_is_the_hash_of_its_files(folder: Path) -> None:
@@ -144,74 +143,67 @@ def test_a_link_into_what_is_not_covered_makes_it_partial(folder: Path, tree: Tr
 
 def test_text_alone_is_hashed() -> None:
     text = "---\nname: a\ndescription: b\n---\nBody ü\n"
-    one = fingerprint(Skill.from_text(text), LIMITS)
+    one = Skill.from_text(text).files.digest()
     assert one == f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-    assert fingerprint(Skill.from_text(text + "x"), LIMITS) != one
+    assert Skill.from_text(text + "x").files.digest() != one
 
 
 def test_text_of_any_characters_is_hashed() -> None:
     skill = Skill.from_text("x")._replace(source="\ud800")
-    assert fingerprint(skill, LIMITS).startswith("sha256:")
+    assert skill.files.digest().startswith("sha256:")
 
 
 # A skill that can not be seen whole
 
 
-def test_too_many_files_are_marked(folder: Path) -> None:
+def test_too_many_files_are_marked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what was seen, each change still changes it."""
-    few = Limits(max_manifest_files=3)
-    before = mark(folder, few)
+    monkeypatch.setattr("skillbelt.files.tree.MAX_MANIFEST_FILES", 3)
+    before = mark(folder)
     assert before.endswith(PARTIAL)
     assert not is_complete(before)
     (folder / "SKILL.md").write_text((folder / "SKILL.md").read_text() + "x")
-    assert mark(folder, few) != before
+    assert mark(folder) != before
 
 
-def test_too_many_bytes_are_marked(folder: Path) -> None:
+def test_too_many_bytes_are_marked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = (folder / "SKILL.md").stat().st_size
-    few = Limits(max_manifest_bytes=size)
-    before = mark(folder, few)
+    monkeypatch.setattr("skillbelt.files.manifest.MAX_MANIFEST_BYTES", size)
+    before = mark(folder)
     assert not is_complete(before)
     (folder / "SKILL.md").write_text((folder / "SKILL.md").read_text().upper())
-    assert mark(folder, few) != before
+    assert mark(folder) != before
 
 
-def test_what_was_left_out_is_not_taken_for_absent(folder: Path, tree: Tree) -> None:
+def test_what_was_left_out_is_not_taken_for_absent(
+    folder: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy = tree.skill("copy", name="pdf")
     shutil.copy(folder / "SKILL.md", copy / "SKILL.md")
-    few = Limits(max_manifest_bytes=(folder / "SKILL.md").stat().st_size)
-    assert is_complete(mark(copy, few))
-    assert mark(folder, few) != mark(copy, few)
-    assert mark(folder, few).removesuffix(PARTIAL) != mark(copy, few)
-
-
-def test_limits_are_not_mixed_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    later(monkeypatch)
-    few = Limits(max_manifest_files=3)
-    for _ in range(2):
-        assert is_complete(mark(folder))
-        assert not is_complete(mark(folder, few))
+    size = (folder / "SKILL.md").stat().st_size
+    monkeypatch.setattr("skillbelt.files.manifest.MAX_MANIFEST_BYTES", size)
+    assert is_complete(mark(copy))
+    assert mark(folder) != mark(copy)
+    assert mark(folder).removesuffix(PARTIAL) != mark(copy)
 
 
 def test_a_folder_that_is_gone_is_marked(folder: Path) -> None:
     skill = Skill.from_folder(folder)
     shutil.rmtree(folder)
-    assert fingerprint(skill, LIMITS).endswith(PARTIAL)
+    assert skill.files.digest().endswith(PARTIAL)
 
 
 def test_an_unreadable_file_is_marked_until_it_can_be_read(open_tree: Tree) -> None:
     folder = open_tree.skill("pdf")
     open_tree.write(folder / "notes.md", "x")
     code = f"""
-from skillbelt import Limits
-from skillbelt.discovery.fingerprint import fingerprint
 import time
 now = time.time_ns
 time.time_ns = lambda: now() + 10**10
 skill = Skill.from_folder({str(folder)!r})
 def show(mode):
     os.chmod({str(folder / "notes.md")!r}, mode)
-    print(fingerprint(skill, Limits()))
+    print(skill.files.digest())
 for mode in (0o600, 0, 0o600):
     show(mode)
 """
@@ -269,10 +261,10 @@ def test_a_file_put_back_with_its_old_times_is_another(
 
 
 def test_only_so_many_are_kept(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    from skillbelt.discovery import fingerprint as module
+    from skillbelt.files import manifest as module
 
     later(monkeypatch)
-    monkeypatch.setattr(module, "_MOST_KEPT", 5)
+    monkeypatch.setattr(module, "_MAX_CACHED", 5)
     monkeypatch.setattr(module, "_cache", {})
     for number in range(20):
         mark(tree.skill(f"s{number}"))
@@ -346,8 +338,8 @@ def test_any_step_away_changes_it_and_the_step_back_restores_it(
         case "added":
             file.with_name("renamed").write_bytes(b"")
     skill = Skill("a", "a", "b", str(folder / "SKILL.md"))
-    changed = fingerprint(skill, LIMITS)
+    changed = skill.files.digest()
     file.with_name("renamed").unlink(missing_ok=True)
     shutil.copy2(kept, file)
-    assert fingerprint(skill, LIMITS) == before
+    assert skill.files.digest() == before
     assert changed != before
