@@ -225,7 +225,7 @@ def chunks(handle: int) -> Iterator[bytes]:
         yield chunk
 
 
-# --- mending -------------------------------------------------------------------------------------
+# --- fixing ---------------------------------------------------------------------------------------
 
 
 def test_fix_shows_the_change_and_what_remains(here: Tree, check: Check) -> None:
@@ -274,7 +274,7 @@ def test_diffs_stay_out_of_documents(here: Tree, check: Check) -> None:
         assert "+description" in result.err
 
 
-def test_what_is_not_mended_is_reported(here: Tree, check: Check) -> None:
+def test_what_is_not_fixed_is_reported(here: Tree, check: Check) -> None:
     here.write("elsewhere.md", BROKEN)
     here.path("project/a/pdf").mkdir(parents=True)
     os.symlink("../../../elsewhere.md", here.path("project/a/pdf/SKILL.md"))

@@ -21,7 +21,7 @@ from skillbelt.discovery.scan import Scan
 from skillbelt.errors import SkillbeltError
 from skillbelt.sandbox.linux.cgroups import HOW_TO_HAVE_ONE, hierarchy
 from skillbelt.sandbox.protocol import Sandbox
-from skillbelt.sandbox.registry import AUTO, choose, native_sandboxes, not_held, sandboxes
+from skillbelt.sandbox.registry import AUTO, auto_sandboxes, choose, not_held, sandboxes
 from skillbelt.settings import Settings
 from skillbelt.testing.attacks import AttackResult, run_attacks
 from skillbelt.testing.probes import PROBES, Probe
@@ -173,7 +173,7 @@ def _probe_until_used(settings: Settings) -> list[SandboxState]:
         named = [one for one in sandboxes(settings) if one.name == settings.sandbox]
         return [SandboxState(sandbox, sandbox.unavailable()) for sandbox in named]
     found: list[SandboxState] = []
-    for sandbox in native_sandboxes():
+    for sandbox in auto_sandboxes(settings):
         found.append(SandboxState(sandbox, sandbox.unavailable()))
         if found[-1].reason is None:
             break
