@@ -13,7 +13,7 @@ import pytest
 from skillbelt.integrations.common import follow, follow_sync
 from skillbelt.running.following import Follower, Watch
 from skillbelt.sandbox.protocol import Outcome
-from skillbelt.values import Limits
+from tests.bounds import bounds
 
 
 class Command:
@@ -92,7 +92,7 @@ def test_what_nobody_takes_is_left_out() -> None:
             watch.listener("stdout", b"four")
 
     async def main() -> None:
-        few = Limits(max_unread_bytes=10)
+        few = bounds(max_unread_bytes=10)
         await follow(work, lambda _stream, text: told.append(text), few)
 
     anyio.run(main)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt import Limits, Runtime, Skill, build_manifest
+from skillbelt import Runtime, Skill, build_manifest
 from skillbelt.check.folder import check_entries
 from skillbelt.discovery.reading import nameable, read_file, walk
 from skillbelt.errors import FileUnreadable, LoadError, PathEscape, RunRefused
@@ -20,11 +20,12 @@ from skillbelt.mcp.published import PublishedSkills, read_bytes
 from skillbelt.running.staging import Staged, stage
 from skillbelt.running.workspace import LINKS, Workspace, open_workspace
 from skillbelt.search.text import parts_of
+from tests.bounds import bounds
 from tests.mcp.conftest import SKILLS
 from tests.running.test_workspace import KEY
 from tests.tree import NOBODY, Tree
 
-LIMITS = Limits(max_indexed_files=1_000)
+LIMITS = bounds(max_indexed_files=1_000)
 DEEP = "/".join("d" * 40) + "/deep.md"
 ODD = ("back\\slash.md", "co:lon.md", "new\nline.md", "\udcff.md")
 # Names that are unusual and can be asked for.

@@ -17,6 +17,7 @@ from skillbelt.tools.caller import STORED, Caller
 from skillbelt.tools.definitions import DEFINITIONS, SEARCH
 from skillbelt.tools.handlers import HANDLERS, MAX_MISSES, dispatch
 from tests.benches import FOLDER, SKILL, Bench
+from tests.bounds import bounds
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"
@@ -70,7 +71,8 @@ def test_without_skills_there_are_none(tree: Tree) -> None:
 
 
 def test_of_very_many_names_the_closest_are_told(tree: Tree) -> None:
-    result = conversation(tree, max_enum_skills=1).call_sync("skill", {"name": "pfd"})
+    bounds(max_enum_skills=1)
+    result = conversation(tree).call_sync("skill", {"name": "pfd"})
     assert result.error == 'Skill "pfd" not found. Available skills: pdf, ... (2 in all)'
 
 

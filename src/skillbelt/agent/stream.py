@@ -10,6 +10,11 @@ from skillbelt.agent.events import AgentEvent, RunOutput
 from skillbelt.running.following import LoopQueue
 from skillbelt.values import Limits
 
+# Events that the caller has not taken; then the agent waits.
+MAX_UNREAD_EVENTS = 256
+# Output of commands that the caller has not taken; more is not streamed.
+MAX_UNREAD_BYTES = 2**20
+
 
 class Listening(Protocol):
     """Whoever is told."""
@@ -28,8 +33,8 @@ class Channel:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._most_events = max(limits.max_unread_events, 1)
-        self._queue: LoopQueue[AgentEvent | None] = LoopQueue(limits.max_unread_bytes)
+        self._most_events = max(MAX_UNREAD_EVENTS, 1)
+        self._queue: LoopQueue[AgentEvent | None] = LoopQueue(MAX_UNREAD_BYTES)
         self._taken = asyncio.Event()
 
     async def tell(self, event: AgentEvent) -> None:

@@ -26,12 +26,21 @@ from skillbelt.files.contain import check_relative
 from skillbelt.files.manifest import kind_of, too_large
 from skillbelt.format.arguments import appended, substitute
 from skillbelt.format.fields import to_frontmatter
-from skillbelt.format.frontmatter import Parsed, needs_more, parse
-from skillbelt.format.links import references
+from skillbelt.format.frontmatter import (
+    FIRST_READ_BYTES,
+    MAX_FRONTMATTER_BYTES,
+    Parsed,
+    needs_more,
+    parse,
+)
+from skillbelt.format.links import MAX_REFERENCES, references
 from skillbelt.format.sections import find, sections
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE, Limits
+
+# Files named beside a body: a hint to the model, not a listing.
+MAX_SAMPLED_FILES = 10
 
 Overflow = Literal["cut", "refuse"]
 
@@ -133,9 +142,9 @@ def _body_data(skill: Skill) -> bytes:
 
 def _parsed(skill: Skill, data: bytes, limits: Limits) -> Parsed:
     """The frontmatter as the catalogue read it, though the file may have changed since."""
-    begin = data[: limits.head_bytes]
+    begin = data[:FIRST_READ_BYTES]
     if needs_more(begin, limits):
-        begin = data[: limits.max_frontmatter_bytes + _SLACK]
+        begin = data[: MAX_FRONTMATTER_BYTES + _SLACK]
     folder = os.path.basename(skill.dir)
     parsed = parse(begin, path=skill.location, folder=folder, limits=limits)
     if parsed.state == "skipped":
@@ -273,7 +282,7 @@ def list_docs(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
 def sample_files(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
     """Some files of the skill with their places, hidden ones too, none that names a SKILL.md."""
     found = (path for path in walk(skill) if SKILL_FILE not in path)
-    return [f"{place_of(skill)}/{path}" for path in islice(found, limits.max_sampled_files)]
+    return [f"{place_of(skill)}/{path}" for path in islice(found, MAX_SAMPLED_FILES)]
 
 
 def place_of(skill: Skill) -> str:
@@ -334,7 +343,7 @@ def _told_from(skill: Skill) -> str:
 
 def _named_files(text: str, limits: Limits) -> list[str]:
     """The files the text points at, each once, in the words of the text."""
-    targets = (one.target for one in references(text, most=limits.max_references))
+    targets = (one.target for one in references(text, most=MAX_REFERENCES))
     return list(dict.fromkeys(one.removeprefix("./") for one in targets if nameable(one)))
 
 

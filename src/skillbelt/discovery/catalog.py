@@ -13,8 +13,14 @@ from skillbelt.discovery.clients import Root, fence_of, local_roots
 from skillbelt.discovery.index import Index, MemoryIndex, SqliteIndex
 from skillbelt.discovery.scan import Progress, Scan, scan
 from skillbelt.errors import SkillNotFound
+from skillbelt.format.frontmatter import (
+    DERIVED_DESCRIPTION_CHARS,
+    FIRST_READ_BYTES,
+    MAX_FRONTMATTER_BYTES,
+)
 from skillbelt.format.skill import Skill
 from skillbelt.format.skills import Skills
+from skillbelt.format.yaml import MAX_YAML_ALIASES, MAX_YAML_DEPTH
 from skillbelt.settings import Settings, load_settings, resolve
 from skillbelt.values import Diagnostic, Scope
 
@@ -22,16 +28,11 @@ if TYPE_CHECKING:
     from skillbelt.search.engine import Searcher
     from skillbelt.search.protocol import Result
 
-# The limits that change what is read from a SKILL.md, so entries made under others do not count.
-_READING_LIMITS = (
-    "head_bytes",
-    "max_frontmatter_bytes",
-    "max_yaml_depth",
-    "max_yaml_aliases",
-    "derived_description_chars",
-)
 # A scan that takes no longer is done whenever somebody asks.
 _CHEAP_SECONDS = 0.1
+# Share of the time that may go into scanning again, where a scan is not cheap: a listing in each
+# turn of a conversation must not occupy a core.
+MAX_SCAN_SHARE = 0.05
 # Whether an agent (None: nobody in particular) may use a skill at all.
 Permit = Callable[[str | None, Skill], bool]
 
@@ -309,8 +310,7 @@ class Catalog(Mapping[str, Skill]):
         cost = sum(scanned.cpu_seconds for scanned in self._scans)
         if cost <= _CHEAP_SECONDS:
             return 0.0
-        share = self.settings.max_scan_share
-        return cost / share if share else float("inf")
+        return cost / MAX_SCAN_SHARE
 
     def _watched(self) -> list[str]:
         return [s.root.path for s in self._scans if s.exists and not s.stalled]
@@ -357,7 +357,7 @@ class Catalog(Mapping[str, Skill]):
         remote = self._with_commands(remote, said)
         roots = local_roots(settings, [path for path in explicit if not sources.is_remote(path)])
         remote = self._without_strangers(remote, said)
-        if remote and settings.remote_roots:
+        if remote:
             roots += self._remote_roots(remote, said, refresh=refresh)
         place = settings.scope_order.index
         return sorted(roots, key=lambda root: place(root.scope))
@@ -529,8 +529,14 @@ def _changes(before: Mapping[str, Skill], after: Mapping[str, Skill]) -> Changes
 def _index(settings: Settings) -> Index:
     if not settings.use_index:
         return MemoryIndex()
-    limits = settings.limits
-    rules = [getattr(limits, name) for name in _READING_LIMITS]
+    # The bounds that change what is read from a SKILL.md: entries read under others do not count.
+    rules = (
+        FIRST_READ_BYTES,
+        MAX_FRONTMATTER_BYTES,
+        MAX_YAML_DEPTH,
+        MAX_YAML_ALIASES,
+        DERIVED_DESCRIPTION_CHARS,
+    )
     return SqliteIndex(settings.index_file, "-".join(map(str, (*rules, int(settings.strict)))))
 
 

@@ -25,6 +25,13 @@ from skillbelt.values import Limits
 if TYPE_CHECKING:
     from skillbelt.runtime.runtime import Runtime, RuntimeSession
 
+# Conversations kept at one time; the least recently used goes first.
+MAX_SERVED_SESSIONS = 1_000
+# Output that the framework has not taken; more is not streamed.
+MAX_UNREAD_BYTES = 2**20
+# A cancelled call waits so long for its command to end.
+CANCEL_TIMEOUT_SECONDS = 10.0
+
 # An answer in the history cannot change later, so these tools cannot work.
 _NEED_REQUESTS = ("skill_select_docs", "skill_unload")
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -128,7 +135,7 @@ class Kits:
         key, kits = (user, session), self._kits
         with self._lock:
             kits[key] = kit = kits.pop(key, None) or self._make(user, session)
-            while len(kits) > self._belt.settings.limits.max_served_sessions:
+            while len(kits) > MAX_SERVED_SESSIONS:
                 del kits[next(iter(kits))]
             return kit
 
@@ -159,7 +166,7 @@ async def follow(
 
     Frameworks stream from the task that makes the call, so a thread cannot call `tell` for them.
     """
-    queue: LoopQueue[tuple[Stream, str] | None] = LoopQueue(limits.max_unread_bytes)
+    queue: LoopQueue[tuple[Stream, str] | None] = LoopQueue(MAX_UNREAD_BYTES)
     decoder = Decoder(lambda stream, text: queue.put((stream, text), len(text.encode())))
     follower = Follower(decoder if tell else None)
 
@@ -179,7 +186,7 @@ async def follow(
         return await task
     except BaseException:
         if follower.kill():
-            await _wait_for_end(task, limits.cancel_timeout_seconds)
+            await _wait_for_end(task, CANCEL_TIMEOUT_SECONDS)
         raise
 
 

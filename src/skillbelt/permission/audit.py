@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
     from skillbelt.settings import Settings
 
+# A file of the log; then a new one is begun. About 200,000 events.
+MAX_AUDIT_BYTES = 64 * 2**20
+# Files of the log that are kept; bounds what an unattended machine collects.
+MAX_AUDIT_FILES = 4
+
 TYPES = ("decision", "load", "run", "trust", "remembered", "revoked")
 MAX_BYTES = 64 * 2**20
 MAX_FILES = 4
@@ -290,11 +295,10 @@ def _close(files: list[_File]) -> None:
 
 def open_audit(settings: Settings) -> AuditLog:
     """The log in the state folder."""
-    limits = settings.limits
     return AuditLog(
         os.path.join(settings.state_dir, "audit"),
-        max_bytes=limits.max_audit_bytes,
-        max_files=limits.max_audit_files,
+        max_bytes=MAX_AUDIT_BYTES,
+        max_files=MAX_AUDIT_FILES,
     )
 
 

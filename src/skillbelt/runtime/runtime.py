@@ -50,9 +50,9 @@ from skillbelt.running.following import Watch
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store, open_store
-from skillbelt.tools.caller import BROUGHT, Caller, variables_of
+from skillbelt.tools.caller import BROUGHT, SEARCH_WAIT_SECONDS, Caller, variables_of
 from skillbelt.tools.definitions import SEARCH
-from skillbelt.tools.handlers import HANDLERS, UNNAMED, content, dispatch
+from skillbelt.tools.handlers import HANDLERS, MAX_ENUM_SKILLS, UNNAMED, content, dispatch
 from skillbelt.tools.loaded import LoadedTexts
 from skillbelt.tools.schema import (
     Tool,
@@ -240,7 +240,7 @@ class Runtime:
 
     def search_in(self, text: str, skills: Skills, limit: int) -> Sequence[Result]:
         """Return the best of these skills for the text; no other skill has any influence."""
-        wait = self.settings.limits.search_wait_seconds
+        wait = SEARCH_WAIT_SECONDS
         return self.catalog.search_in(text, skills, limit, wait_seconds=wait)
 
     # What a model reads
@@ -410,7 +410,7 @@ class Runtime:
         budget = default_budget(self.settings)
         search = self.search_tool
         text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
-        most = self.settings.limits.max_enum_skills
+        most = MAX_ENUM_SKILLS
         names = self.names_for(skills, crowded)
         return build(names, skills, HANDLERS, max_enum=most, listing=text)
 

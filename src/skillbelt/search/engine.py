@@ -19,6 +19,9 @@ from skillbelt.search.store import MOST_POSTINGS, Root
 from skillbelt.search.text import split, text_of
 from skillbelt.settings import Settings
 
+# More than a person or a model reads.
+MAX_SEARCH_RESULTS = 1_000
+
 _CANDIDATES = 100
 _READ_POSTINGS = 16_000  # in all for one request, shared by its words
 _LEAST_DEPTH = 128  # of one word's postings
@@ -70,7 +73,7 @@ class Searcher:
     def search(self, text: str, skills: Mapping[str, Skill], limit: int = 10) -> list[Result]:
         """The best of the skills for the text, best first; no other skill has any part in it."""
         limits = self._settings.limits
-        limit = min(max(limit, 0), limits.max_search_results)
+        limit = min(max(limit, 0), MAX_SEARCH_RESULTS)
         asked = query(text, limits)
         if not asked.words or not limit:
             return []

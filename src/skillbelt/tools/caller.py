@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from skillbelt.running.run import Asker
     from skillbelt.search.protocol import Result
 
+# A model's search waits so long while the index is built for the first time.
+SEARCH_WAIT_SECONDS = 60.0
+
 STORED = "stored:"
 # Keys of a session's state. The user brought the skill in, so the model may use it; or a request to
 # load it was granted, so the model may read on in it. Either as long as the skill is the same.
@@ -109,7 +112,7 @@ class Caller:
 
     def search(self, text: str, limit: int) -> list[Result]:
         """Return the best of the skills that the caller may see now."""
-        wait = self.limits.search_wait_seconds
+        wait = SEARCH_WAIT_SECONDS
         return self.catalog.search_in(text, self.look(), limit, wait_seconds=wait)
 
     # Permission

@@ -27,6 +27,7 @@ from skillbelt.hosts import Resolver, resolve
 from skillbelt.sandbox.inside.bridge import TAKEN
 from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.network.connection import (
+    NETWORK_HEADER_SECONDS,
     ClientConnection,
     Connection,
     LimitReached,
@@ -35,6 +36,9 @@ from skillbelt.sandbox.network.connection import (
 from skillbelt.sandbox.network.policy import HostPolicy
 from skillbelt.sandbox.network.request import ProxyRefused
 from skillbelt.values import Limits
+
+# Connections of one run at one time; each takes a thread. Others wait.
+MAX_NETWORK_CONNECTIONS = 64
 
 SOCKET_NAME = "proxy.sock"
 _MAX_REPORTED = 1000
@@ -68,7 +72,7 @@ class Egress:
         self._limits, self._listener = limits, listener
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._slots = threading.Semaphore(limits.max_network_connections)
+        self._slots = threading.Semaphore(MAX_NETWORK_CONNECTIONS)
         self._open: set[socket.socket] = set()
         self._threads: set[threading.Thread] = set()
         self._reports: list[Connection] = []
@@ -147,7 +151,7 @@ class Egress:
         try:
             peer, _ = self._socket.accept()
             with peer:
-                peer.settimeout(self._limits.network_header_seconds)
+                peer.settimeout(NETWORK_HEADER_SECONDS)
                 listener = _receive_port(peer)
                 self.hold(listener)
                 peer.sendall(TAKEN)
