@@ -135,7 +135,7 @@ def test_wrong_usage(kit: Tree, arguments: list[str], message: str) -> None:
         (["--timeout", "-1", "--", "true"], "timeout must be a number of seconds above 0"),
         (["--input", "http://x", "--", "true"], "unsupported input: http://x"),
         (["--output", "workspace://out/*", "--", "true"], "is a URI"),
-        (["--cwd", "nowhere", "--", "true"], "can not run in 'skills/kit/nowhere'"),
+        (["--cwd", "nowhere", "--", "true"], "cannot run in 'skills/kit/nowhere'"),
         (["--", " "], "skill and command are required"),
     ],
 )
