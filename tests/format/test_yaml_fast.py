@@ -10,9 +10,9 @@ from skillbelt.format import yaml, yaml_fast
 from skillbelt.values import Limits
 
 
-def loaded(text: str) -> yaml.Loaded:
+def loaded(text: str) -> yaml.LoadedYaml:
     result = yaml.full(text, Limits())
-    assert isinstance(result, yaml.Loaded), result
+    assert isinstance(result, yaml.LoadedYaml), result
     return result
 
 

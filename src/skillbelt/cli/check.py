@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from skillbelt.check.check import check_all
-from skillbelt.check.fix_files import Fixed, diff, fix_file
+from skillbelt.check.fix import Fixed, diff, fix_file
 from skillbelt.check.rules import finding, harden
 from skillbelt.cli.output import diagnostics_json, print_json, say
 from skillbelt.discovery.clients import fence_of, local_roots
