@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from skillbelt.errors import ConfigError
 from skillbelt.permission.audit import TYPES, AuditEvent, AuditLog, open_audit, user_name
+from tests.examples import examples
 from tests.tree import Tree
 
 BOUND = len('"seq":1,"prev":"",') + 64  # what binds a record to the one before
@@ -211,7 +212,7 @@ def test_filters_and_limit(tmp_path: Path, wanted: dict[str, object], limit: int
 
 
 @given(st.lists(st.integers(0, 200_000), max_size=6), st.integers(0, 8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_lines_of_any_length_are_read_backward_too(sizes: list[int], limit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         log = AuditLog(folder)

@@ -23,6 +23,7 @@ from skillbelt.permission.command_policy import (
     split_words,
 )
 from skillbelt.settings import COMMAND_LISTS, load_settings
+from tests.examples import examples
 
 ECHO = CommandPolicy(allowed=("echo",))
 
@@ -172,7 +173,7 @@ def test_quotes_are_read_as_a_shell_reads_them(command: str, words: list[str]) -
 ALPHABET = "ab '\"\\$`|&;<>(){}[]*?~#=!:+-\n\r\t%^,/."
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.lists(st.text(ALPHABET, max_size=24), min_size=1, max_size=40))
 @example(["a 'b' \"c\" \\d", "a\\'b", '"\\\\"', "a!b", "a=b:c", "--x=y"])
 def test_what_passes_means_the_same_to_bash(texts: list[str]) -> None:

@@ -26,6 +26,7 @@ from skillbelt.sandbox.registry import sandboxes
 from skillbelt.store import SessionKey
 from tests.bench import ASK_ALL, Bench
 from tests.benches import GUARDING
+from tests.examples import examples
 from tests.tree import Tree
 
 COMMAND = "python3 scripts/report.py"
@@ -181,7 +182,7 @@ def test_copies_that_nobody_needs_go_when_nobody_uses_the_workspace(echo: Bench)
     assert echo.run(COMMAND, bench=bench).stdout == "2\n"
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.tuples(st.sampled_from(["a", "b"]), st.booleans(), st.sampled_from(["x", "y", ""])),

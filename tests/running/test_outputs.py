@@ -27,6 +27,7 @@ from skillbelt.running.outputs import (
     primary,
 )
 from skillbelt.values import Limits
+from tests.examples import examples
 from tests.outputs import ALL, PNG, names, saving, sh
 from tests.tree import Tree
 
@@ -165,7 +166,7 @@ def test_a_name_that_is_not_plain_text_is_left_out(workspace: Path, name: bytes)
     assert found.warnings[0].isprintable()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.sets(st.text(max_size=12), max_size=5))
 def test_any_name_is_collected_or_told(given: set[str]) -> None:
     import tempfile
