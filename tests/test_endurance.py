@@ -14,13 +14,15 @@ from pathlib import Path
 import pytest
 from benchmarks.endurance import marked
 
+from tests import needs
+
 ROOT = Path(__file__).parents[1]
 NAMES = {
     "alive after a kill of the runtime", "alive after a time-out", "alive after a cancel",
     "descriptors", "mounts", "cgroups", "temporary files", "shared files",
     "files outside the workspaces", "processes", "threads",
 }  # fmt: skip
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
+pytestmark = needs.linux
 
 
 def endure(*arguments: str) -> dict[str, float]:
@@ -43,7 +45,7 @@ def test_an_ordinary_user_leaves_nothing_behind(runs: int, tries: int) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can start it; run the tests as root")
+@needs.root
 @pytest.mark.parametrize(("runs", "tries"), [(20, 2), pytest.param(150, 5, marks=pytest.mark.long)])
 def test_root_leaves_nothing_behind(runs: int, tries: int) -> None:
     assert endure(f"--runs={runs}", f"--tries={tries}", "--root") == dict.fromkeys(NAMES, 0)

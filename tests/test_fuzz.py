@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests import needs
 
 TARGET = Path(__file__).parent / "fuzz" / "parse_target.py"
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(find_spec("atheris") is None, reason="needs atheris: pip install atheris")
+@needs.atheris
 @pytest.mark.parametrize("runs", [1_000, pytest.param(20_000, marks=pytest.mark.long)])
 def test_no_input_that_coverage_leads_to_breaks_a_promise(tmp_path: Path, runs: int) -> None:
     work = tmp_path / "work"

@@ -370,7 +370,7 @@ def test_a_link_outside_the_system_to_a_denied_program_is_refused(tmp_path: Path
 def test_a_wrapper_can_not_smuggle_a_denied_program(command: str) -> None:
     word = command.split()[0]
     if not (os.path.exists(word) if "/" in word else shutil.which(word, path="/usr/bin:/bin")):
-        pytest.skip(f"{word} is not on this machine")
+        pytest.skip(f"needs {word}, which is not installed")
     said = refused(command, CommandPolicy(denied=("rm",)))
     assert said.endswith("; it runs only when allowed_commands names it")
 

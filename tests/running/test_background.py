@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,10 +20,11 @@ from skillbelt.running.call import RunCall
 from skillbelt.running.run import Asker
 from skillbelt.store import SessionKey
 from skillbelt.values import Limits
+from tests import needs
 from tests.bench import KEY, ME, Bench
 from tests.tree import Tree
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
+linux = needs.linux
 OTHER = SessionKey("app", "me", "two")
 
 

@@ -18,6 +18,7 @@ from skillbelt.sandbox.process.spawn import descendants
 from skillbelt.sandbox.wasm import pool as wasm_pool
 from skillbelt.sandbox.wasm.pool import EngineProcess, Pool
 from skillbelt.values import Limits
+from tests import needs
 
 
 def test_turns_are_taken_in_the_order_of_coming() -> None:
@@ -78,7 +79,7 @@ def test_an_engine_that_can_not_start_leaves_nothing(monkeypatch: pytest.MonkeyP
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs a folder that the run's user can not pass")
+@needs.root
 def test_the_engine_may_lie_where_only_root_can_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
