@@ -5,9 +5,8 @@ LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --extra all --group build -
 	--python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 
 # Many tests wait for other processes, so there are more workers than processors.
-PROCESSORS := $(shell getconf _NPROCESSORS_ONLN)
-PYTEST := PYTEST_XDIST_AUTO_NUM_WORKERS=$${PYTEST_XDIST_AUTO_NUM_WORKERS:-$$(($(PROCESSORS) + 2))} \
-	$(PYTHON_IN_VENV) -m pytest
+PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
+export PYTEST_XDIST_AUTO_NUM_WORKERS
 # Without bytecode every worker would compile all tests anew, and every process the product.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -25,10 +24,10 @@ demo: $(VENV)/.all ## skills from discovery to result, in a project made for the
 	@$(VENV)/bin/skillbelt demo
 
 test: $(VENV)/.dev ## all tests but the long ones, with a few examples for each property
-	$(PYTEST) -m "not long" $(ARGS)
+	$(PYTHON_IN_VENV) -m pytest -m "not long" $(ARGS)
 
 test-all: $(VENV)/.dev ## the long tests, and every property with many examples
-	MANY_EXAMPLES=1 $(PYTEST) -m "long or property" $(ARGS)
+	MANY_EXAMPLES=1 $(PYTHON_IN_VENV) -m pytest -m "long or property" $(ARGS)
 
 check: $(VENV)/.dev ## lint, format and types
 	$(VENV)/bin/ruff check

@@ -243,7 +243,8 @@ def test_the_first_commands_are_what_the_makefile_does() -> None:
     ]
     assert [one.returncode for one in done] == [0, 0]
     assert done[0].stdout.splitlines()[-1] == ".venv/bin/skillbelt demo"
-    assert done[1].stdout.splitlines()[-1].split() == [".venv/bin/python", "-m", "pytest"]
+    command = shlex.split(done[1].stdout.splitlines()[-1])
+    assert command == [".venv/bin/python", "-m", "pytest", "-m", "not long"]
 
 
 SHELL_LINES = [
