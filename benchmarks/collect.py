@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from skillbelt.artifacts.disk import DiskArtifacts
+from skillbelt.running import outputs
 from skillbelt.running.outputs import Collected, Save, Wanted, collect
 from skillbelt.store import SessionKey
 from skillbelt.values import Limits
@@ -29,7 +30,8 @@ from skillbelt.values import Limits
 FILES, SIZE = 100, 2**20
 BAR = 2.0
 ROUNDS = 15
-LIMITS = Limits(max_output_bytes=2 * FILES * SIZE)
+LIMITS = Limits()
+outputs.MAX_OUTPUT_BYTES = 2 * FILES * SIZE
 KEY = SessionKey("bench", "bench", "bench")
 KINDS = {
     "txt": b"2026-11-15 06:58:54 INFO worker-3 read 1,024 rows of sales.csv in 12 ms\n" * 9

@@ -65,7 +65,7 @@ class Belt(NamedTuple):
 
 def read(folder: str) -> Belt:
     """Everything in the folder that a model may see and that can be loaded."""
-    catalog = Catalog(paths=[folder], standard_roots=False)
+    catalog = Catalog(paths=[folder], project_roots=False, user_roots=False)
     skills = visible(catalog.all())
     materials = [material for skill in skills if (material := _material(skill))]
     told = overview(skills, budget_tokens=default_budget(catalog.settings)).text

@@ -46,7 +46,7 @@ import sqlite3, yaml
 import skillbelt.format.frontmatter, skillbelt.format.yaml_repair
 from skillbelt import Catalog
 """
-CALL = "found = len(Catalog(paths=[root], standard_roots=False).discover())"
+CALL = "found = len(Catalog(paths=[root], project_roots=False, user_roots=False).discover())"
 
 
 class Home:

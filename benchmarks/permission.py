@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from benchmarks.tree import ensure
+from skillbelt.discovery import catalog as catalogs
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.format.skill import Skill
 from skillbelt.permission.rules import DEFAULT_RULES, TYPES, Action, Request, Rule, RuleSet
@@ -115,14 +116,15 @@ def listing(count: int = SKILLS, rounds: int = LISTINGS) -> Row:
         request = Request("skill", (skill.name,), agent=agent or "", trusted=skill.trusted)
         return stack.decide(request)[0] != "deny"
 
+    catalogs.MAX_SCAN_SHARE = 1e9  # so that every listing scans
     with tempfile.TemporaryDirectory() as folder:
         filtered, plain = (
             Catalog(
                 folder,
                 permit=one,
                 paths=[root],
-                standard_roots=False,
-                max_scan_share=1e9,  # so that every listing scans
+                project_roots=False,
+                user_roots=False,
                 cache_dir=f"{folder}/cache",
             )
             for one in (permit, None)

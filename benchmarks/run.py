@@ -47,7 +47,6 @@ def workbench(folder: str) -> tuple[Workbench, Skill]:
     belt = Runtime(
         os.path.join(folder, "project"),
         rules=[Rule("*", "*", "allow")],
-        standard_roots=True,
         user_roots=False,
         state_dir=os.path.join(folder, "state"),
         cache_dir=os.path.join(folder, "cache"),

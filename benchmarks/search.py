@@ -53,7 +53,8 @@ def catalog(pool: str, cache: str) -> Catalog:
         cache,
         paths=[pool],
         cache_dir=cache,
-        standard_roots=False,
+        project_roots=False,
+        user_roots=False,
         rescan_seconds=3600.0,
         max_directories=1_000_000,
     )

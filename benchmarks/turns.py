@@ -20,6 +20,7 @@ from typing import NamedTuple
 from benchmarks import documents
 from benchmarks.tree import ensure
 from skillbelt.conversation.messages import Message
+from skillbelt.discovery import catalog as catalogs
 from skillbelt.runtime.runtime import Runtime, RuntimeSession
 
 COUNTS = (10, 1_000, 100_000)
@@ -53,11 +54,12 @@ def measured(count: int, turns: int = TURNS, rescanned: int = RESCANNED_TURNS) -
 
 
 def _session(root: str, folder: str, rescan_seconds: float) -> RuntimeSession:
+    catalogs.MAX_SCAN_SHARE = 1e9  # so that a turn that should scan does
+    catalogs.MAX_SCAN_SHARE = 1e9  # so that a turn that should scan does
     runtime = Runtime(
         folder,
         paths=[root],
         rescan_seconds=rescan_seconds,
-        max_scan_share=1e9,  # so that a turn that should scan does
         cache_dir=f"{folder}/cache",
         state_dir=f"{folder}/state",
     )

@@ -21,6 +21,7 @@ from skillbelt.store import Store
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.sqlite import SqliteStore
 from tests.benches import Bench
+from tests.bounds import restored
 from tests.examples import load_profile
 from tests.outputs import workspace as workspace
 from tests.tree import Tree
@@ -112,3 +113,10 @@ def closed_runtimes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for belt in made:
         belt.close()
+
+
+@pytest.fixture(autouse=True)
+def _own_bounds() -> Iterator[None]:
+    """Bounds that a test sets hold for that test."""
+    with restored():
+        yield

@@ -68,6 +68,9 @@ def memory(folder: str) -> None:
 
 def discover(project: str) -> dict[str, object]:
     from skillbelt import Catalog
+    from skillbelt.discovery import scan
+
+    scan.SCAN_TIMEOUT_SECONDS = float(os.environ.get("SCAN_SECONDS", scan.SCAN_TIMEOUT_SECONDS))
 
     catalog = Catalog(project)
     skills = [skill.name for skill in catalog.all()]
@@ -77,7 +80,7 @@ def discover(project: str) -> dict[str, object]:
         "skills": skills,
         "again": again,
         "diagnostics": [diagnostic._asdict() for diagnostic in catalog.problems],
-        "stalled": [scan.root.path for scan in catalog.scans if scan.stalled],
+        "stalled": [one.root.path for one in catalog.scans if one.stalled],
     }
 
 

@@ -56,8 +56,8 @@ def test_the_last_rule_that_matches_decides(tree: Tree) -> None:
     belt = runtime(tree, *rules)
     assert list(belt.available()) == ["internal-docs", "notes"]
     for name in ("notes", "internal-docs"):
-        assert not belt.dispatch("skill", {"name": name}).error
-    assert "not found" in belt.dispatch("skill", {"name": "internal-plan"}).error
+        assert not belt.dispatch("skill_load", {"skill": name}).error
+    assert belt.dispatch("skill_load", {"skill": "internal-plan"}).error.startswith("unknown skill")
 
 
 def test_a_permission_nobody_knows_is_asked_for(tree: Tree) -> None:

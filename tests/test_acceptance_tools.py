@@ -12,6 +12,7 @@ from skillbelt.conversation.state import LoadRequest
 from skillbelt.permission.rules import Rule
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.store.memory import MemoryStore
+from skillbelt.tools.definitions import DEFINITIONS, SEARCH
 from skillbelt.tools.schema import FORMATS
 from tests.tree import Tree
 
@@ -72,7 +73,8 @@ def test_what_is_hidden_is_nowhere(tree: Tree) -> None:
     """Case 53."""
     tree.skill(f"{SKILLS}/classified", "Knows the hidden thing.")
     tree.write(f"{SKILLS}/classified/plan.md", "# Plan\n")
-    belt = runtime(tree, visible=lambda skill: skill.name != "classified")
+    every = [kind for kind in DEFINITIONS if kind != SEARCH]
+    belt = runtime(tree, tools=every, visible=lambda skill: skill.name != "classified")
     session = belt.session("u", "s")
     calls = [
         ("skill", {"name": "nothing"}),
@@ -125,9 +127,7 @@ def test_agents_see_what_their_rules_allow(tree: Tree) -> None:
     assert list(belt.session("u", "s", agent="reader").skills()) == ["notes", "pdf"]
     other = belt.session("u", "s", agent="writer")
     assert list(other.skills()) == ["notes"]
-    assert other.call_sync("skill", {"name": "pdf"}).error == (
-        'Skill "pdf" not found. Available skills: notes'
-    )
+    assert other.call_sync("skill_load", {"skill": "pdf"}).error == "unknown skill: pdf"
 
 
 def test_declared_loads_are_all_or_nothing(tree: Tree) -> None:

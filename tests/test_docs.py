@@ -20,7 +20,7 @@ import yaml
 
 from skillbelt.cli import _split, parser
 from skillbelt.files.remove import remove_tree
-from skillbelt.settings import DEFAULTS, USER_ONLY
+from skillbelt.settings import DEFAULTS, REMOVED, USER_ONLY
 from tests import warm
 from tests.openai_server import Answer, Server, called, said, serving
 
@@ -353,6 +353,33 @@ def test_every_setting_is_documented_with_its_default() -> None:
     assert documented == {
         name: (shown(value), f"SKILLBELT_{name.upper()}") for name, value in DEFAULTS.items()
     }
+
+
+def test_there_are_few_settings() -> None:
+    """What few would change is a constant; a new setting needs an old one to go."""
+    assert len(DEFAULTS) <= 70
+
+
+def test_every_setting_that_is_gone_is_documented() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    _, said = text.split("## Fixed bounds")
+    _, table = said.split("| bound |")
+    assert REMOVED.keys() <= set(re.findall(r"`(\w+)`", said))
+    assert set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) <= REMOVED.keys()
+    assert not DEFAULTS.keys() & REMOVED.keys()
+
+
+def test_a_fixed_bound_is_what_the_page_says() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `([\d_.]+)` \| \S", text, re.MULTILINE)
+    code = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    assert len(rows) > 50
+    for name, value in rows:
+        names = {"head_bytes": "FIRST_READ_BYTES", "max_entry_depth": "MAX_PATH_PARTS"}
+        constant = names.get(name, name.upper())
+        found = re.findall(rf"^{constant} = ([\d_.* ]+)$", code, re.MULTILINE)
+        assert found, name
+        assert {eval(one) for one in found} == {float(value)}, name
 
 
 @pytest.mark.parametrize("name", ["running.md", "containers.md"])

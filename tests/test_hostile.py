@@ -49,7 +49,7 @@ def place(shape: Shape, root: Path) -> Path:
 
 
 def catalogue(tree: Tree, root: Path) -> Catalog:
-    return tree.catalog(paths=[root], standard_roots=False, use_index=False)
+    return tree.catalog(paths=[root], project_roots=False, user_roots=False, use_index=False)
 
 
 def below(folder: Path, path: str) -> bool:
@@ -116,7 +116,9 @@ def test_check_reports_it_too(shape: Shape, root: Path) -> None:
 @every_shape
 def test_what_is_kept_in_the_index_is_the_same(shape: Shape, tree: Tree, root: Path) -> None:
     place(shape, root)
-    first, second = (tree.catalog(paths=[root], standard_roots=False) for _ in range(2))
+    first, second = (
+        tree.catalog(paths=[root], project_roots=False, user_roots=False) for _ in range(2)
+    )
     assert first.discover() == second.discover()
     assert first.diagnostics == second.diagnostics
 

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from skillbelt import ConfigError, Limits, Settings, load_settings
-from skillbelt.settings import CHOICES, DEFAULTS, GUARDS, USER_ONLY, find_worktree, resolve, upward
+from skillbelt.settings import (
+    CHOICES,
+    DEFAULTS,
+    GUARDS,
+    REMOVED,
+    USER_ONLY,
+    find_worktree,
+    resolve,
+    upward,
+)
 from skillbelt.values import SCOPES
 from tests.tree import Tree
 
@@ -205,7 +214,7 @@ def message(tree: Tree) -> str:
         ('#\nmax_depth = "3"', 2, "max_depth must be a whole number, not text ('3')"),
         ("max_depth = true", 1, "max_depth must be a whole number, not true or false (True)"),
         ("max_depth = -1", 1, "max_depth must be zero or more, not -1"),
-        ("scan_timeout_seconds = nan", 1, "scan_timeout_seconds must be zero or more, not nan"),
+        ("http_timeout_seconds = nan", 1, "http_timeout_seconds must be zero or more, not nan"),
         ("nested = 1", 1, "nested must be true or false, not a whole number (1)"),
         ("\npaths = 3", 2, "paths must be a list of strings, not 3"),
         ("paths = [1]", 1, "paths must be a list of strings, not [1]"),
@@ -264,7 +273,7 @@ def test_a_folder_in_the_place_of_a_file_is_passed_by_unless_it_was_asked_for(tr
     [
         ("MAX_DEPTH", "many", "max_depth must be a whole number, not 'many'"),
         ("NESTED", "perhaps", "nested must be true or false, not 'perhaps'"),
-        ("SCAN_TIMEOUT_SECONDS", "nan", "scan_timeout_seconds must be zero or more, not nan"),
+        ("HTTP_TIMEOUT_SECONDS", "nan", "http_timeout_seconds must be zero or more, not nan"),
         ("MAX_DEPHT", "3", "unknown setting 'max_depht'; did you mean 'max_depth'?"),
         ("TRUST_PROJECT", "", "trust_project must be one of allow, ask, not ''"),
     ],
@@ -287,8 +296,8 @@ def test_a_wrong_argument_is_named(tree: Tree) -> None:
 def test_switches_in_the_environment_have_several_spellings(
     tree: Tree, text: str, value: bool
 ) -> None:
-    tree.setenv("SKILLBELT_STANDARD_ROOTS", text)
-    assert tree.settings().standard_roots is value
+    tree.setenv("SKILLBELT_PROJECT_ROOTS", text)
+    assert tree.settings().project_roots is value
 
 
 def test_a_whole_number_will_do_for_seconds(tree: Tree) -> None:
@@ -430,3 +439,35 @@ def test_what_guards_against_a_project_is_not_the_projects_to_set(tree: Tree, ke
     tree.write("project/skillbelt.toml", "")
     tree.write("home/.config/skillbelt/config.toml", f"{key} = {value}\n")
     tree.settings()
+
+
+# Settings that are gone
+
+
+@pytest.mark.parametrize("name", sorted(REMOVED))
+def test_a_setting_that_is_gone_is_a_warning(
+    tree: Tree, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    file = tree.write("home/.config/skillbelt/config.toml", f"max_depth = 3\n{name} = 7\n")
+    settings = tree.settings()
+    [record] = caplog.records
+    said = record.getMessage()
+    assert said.startswith(f"{file}:2: the setting {name} no longer has an effect; ")
+    assert REMOVED[name] in said
+    assert (settings.limits.max_depth, list(settings.sources)) == (3, ["max_depth"])
+
+
+def test_a_setting_that_is_gone_is_a_warning_from_anywhere(
+    tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tree.write("project/skillbelt.toml", "[limits]\nmax_wasm_workers = 9\n")
+    tree.setenv("SKILLBELT_HEAD_BYTES", "many")
+    settings = tree.settings(standard_roots=False)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{file}:2: the setting max_wasm_workers no longer has an effect; remove it",
+        "environment variable SKILLBELT_HEAD_BYTES: the setting head_bytes no longer has an "
+        "effect; remove it",
+        "argument standard_roots: the setting standard_roots no longer has an effect; "
+        "set project_roots and user_roots instead",
+    ]
+    assert not settings.sources

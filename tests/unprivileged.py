@@ -19,7 +19,7 @@ import json, os, sys
 from skillbelt import Catalog
 
 def look():
-    settings = dict(paths=sys.argv[2:], standard_roots=False, use_index=False)
+    settings = dict(paths=sys.argv[2:], project_roots=False, user_roots=False, use_index=False)
     catalog = Catalog(sys.argv[1], **settings)
     return [s.name for s in catalog.discover()], [(d.code, d.path) for d in catalog.diagnostics]
 

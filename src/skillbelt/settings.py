@@ -42,18 +42,14 @@ class Settings(NamedTuple):
     urls: tuple[str, ...] = ()
     mcp_commands: tuple[str, ...] = ()
     private_sources: tuple[str, ...] = ()
-    standard_roots: bool = True
     project_roots: bool = True
     user_roots: bool = True
-    remote_roots: bool = True
     external_roots: bool = True
     disabled_clients: tuple[str, ...] = ()
     scope_order: tuple[str, ...] = SCOPES
-    client_order: tuple[str, ...] = ("skillbelt", "agents", "claude")
     follow_symlinks: bool = True
     nested: bool = False
     loose_file_name: bool = False
-    skip_directories: tuple[str, ...] = (".git", "node_modules", "__pycache__")
     strict: bool = False
     derived_descriptions: Literal["show", "hide"] = "show"
     internal_skills: bool = False
@@ -86,7 +82,6 @@ class Settings(NamedTuple):
     tool_names: Literal["skillbelt", "common"] = "skillbelt"
     tool_profile: Literal["simple", "knowledge", "full"] = "full"
     rescan_seconds: float = 0.0
-    max_scan_share: float = 0.05
     watch_seconds: float = 2.0
     cache_dir: str = ""
     state_dir: str = ""
@@ -140,35 +135,63 @@ _RULES = ("permission", "agent")
 # where decisions and downloads are kept, which they could bring along, nor how much of the machine
 # a run or a download may take, nor who is told what the user says, nor how much that may cost.
 USER_ONLY = frozenset(
-    ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir", "container_engine",
-     "container_image", "container_reuse", "container_runtime", "denied_commands",
-     "empty_allowed_tools", "host_roots", "max_audit_bytes", "max_audit_files", "max_cpu_seconds",
-     "max_memory_bytes", "max_open_files", "max_processes", "max_request_bytes",
-     "max_served_sessions", "max_temporary_bytes", "mcp_commands", "request_timeout_seconds",
-     "served_idle_seconds",
-     "compile_timeout_seconds", "max_containers", "max_wasm_bytes", "max_wasm_cache_bytes",
-     "max_wasm_elements", "max_wasm_fuel", "max_wasm_instances", "max_wasm_workers",
-     "max_workspace_bytes", "max_workspace_files", "max_workspaces_bytes",
-     "install_timeout_seconds", "max_network_bytes", "max_network_connections",
-     "max_network_header_bytes", "max_packages_bytes", "network_connect_seconds",
-     "network_header_seconds", "network_idle_seconds", "package_hosts", "private_sources",
-     "cancel_timeout_seconds", "compact_kept_share", "compact_share", "max_answer_calls",
-     "max_answer_chars", "max_code_blocks", "max_fork_depth", "max_kept_messages", "max_repeats",
-     "max_retries", "max_run_steps", "max_steps", "max_unread_bytes", "max_unread_events", "model",
-     "model_idle_seconds", "retry_wait_seconds",
-     "max_background_bytes", "max_background_runs", "max_input_bytes", "max_output_bytes",
-     "max_output_file_bytes", "max_output_files", "max_session_runs", "max_staged_bytes",
-     "max_stdin_bytes", "max_stream_bytes", "build_timeout_seconds", "container_idle_seconds",
-     "wasm_idle_seconds", "workspace_idle_seconds", "max_archive_files", "max_download_bytes",
-     "max_extracted_bytes", "max_extracted_file_bytes",
-     "max_written_file_bytes", "permission_timeout_seconds", "run_timeout_seconds", "sandbox",
-     "state_dir", "trust_declared_tools", "trust_project", "untrusted_sandbox")
+    ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir",
+     "container_engine", "container_image", "container_reuse", "container_runtime",
+     "denied_commands", "empty_allowed_tools", "host_roots", "max_cpu_seconds",
+     "max_memory_bytes", "max_network_bytes", "max_output_file_bytes", "max_packages_bytes",
+     "max_processes", "max_steps", "max_stream_bytes", "max_temporary_bytes", "max_wasm_fuel",
+     "max_workspace_bytes", "max_workspace_files", "max_written_file_bytes", "mcp_commands",
+     "model", "package_hosts", "permission_timeout_seconds", "private_sources",
+     "run_timeout_seconds", "sandbox", "state_dir", "trust_declared_tools", "trust_project",
+     "untrusted_sandbox")
 )  # fmt: skip
 # What a project may switch on, but not off again where the user has it on.
 GUARDS: Mapping[str, object] = MappingProxyType(
     {"derived_descriptions": "hide", "follow_symlinks": False, "offline": True,
      "require_load": True, "strict": True}
 )  # fmt: skip
+# Settings of the last release that are constants beside their use now. They are ignored with a
+# warning, and so are those of REMOVED, which names what replaces each.
+_FIXED = frozenset(
+    ("build_timeout_seconds", "cancel_timeout_seconds", "client_order", "compact_kept_share",
+     "compile_timeout_seconds", "container_idle_seconds", "derived_description_chars",
+     "head_bytes", "install_timeout_seconds", "max_answer_calls", "max_answer_chars",
+     "max_archive_files", "max_audit_bytes", "max_audit_files", "max_background_bytes",
+     "max_background_runs", "max_checked_bytes", "max_code_blocks", "max_containers",
+     "max_download_bytes", "max_entry_depth", "max_enum_skills", "max_extracted_bytes",
+     "max_extracted_file_bytes", "max_frontmatter_bytes", "max_indexed_files",
+     "max_indexed_scripts", "max_input_bytes", "max_kept_messages", "max_linked_bytes",
+     "max_linked_documents", "max_manifest_bytes", "max_manifest_files",
+     "max_network_connections", "max_network_header_bytes", "max_open_files",
+     "max_parallel_calls", "max_primary_bytes", "max_primary_files", "max_query_chars",
+     "max_query_words", "max_redirects", "max_references", "max_remote_index_bytes",
+     "max_remote_skills", "max_request_bytes", "max_root_entries", "max_run_steps",
+     "max_sampled_files", "max_scan_share", "max_search_results", "max_served_sessions",
+     "max_session_runs", "max_staged_bytes", "max_stdin_bytes", "max_unread_bytes",
+     "max_unread_events", "max_wasm_bytes", "max_wasm_cache_bytes", "max_wasm_elements",
+     "max_wasm_instances", "max_wasm_workers", "max_workspaces_bytes", "max_yaml_aliases",
+     "max_yaml_depth", "model_idle_seconds", "network_connect_seconds", "network_header_seconds",
+     "network_idle_seconds", "request_timeout_seconds", "retry_wait_seconds",
+     "scan_timeout_seconds", "search_wait_seconds", "served_idle_seconds", "skip_directories",
+     "wasm_idle_seconds", "workspace_idle_seconds")
+)  # fmt: skip
+REMOVED: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys(_FIXED, "")
+    | {
+        "compact_share": "pass it to skillbelt.agent.Agent",
+        "exec_timeout_seconds": "give the call a timeout_ms",
+        "max_fork_depth": "pass it to skillbelt.agent.Agent",
+        "max_output_bytes": "give the call max_total_bytes",
+        "max_output_files": "give the call max_files",
+        "max_repeats": "pass it to skillbelt.agent.Agent",
+        "max_retries": "pass it to skillbelt.agent.Agent",
+        "overview_share": "set max_overview_tokens",
+        "remote_refresh_seconds": "run `skillbelt refresh` to ask the servers at once",
+        "remote_roots": "leave urls empty",
+        "source_timeout_seconds": "set http_timeout_seconds",
+        "standard_roots": "set project_roots and user_roots",
+    }
+)
 # Environment variables of other tools that list commands; a setting of ours stands before them.
 COMMAND_LISTS = {
     "allowed_commands": "TRPC_AGENT_SKILL_RUN_ALLOWED_COMMANDS",
@@ -209,6 +232,7 @@ def load_settings(
         found = [(path, _read_file(path)) for path in theirs]
         _check_project(reads, found)
         reads += found
+    _warn_of_removed(reads, env, overrides or {})
     values, sources = _merged(reads, env, overrides or {})
     _complete(values, env, home)
     limits = Limits(**{key: values.pop(key) for key in Limits._fields if key in values})  # type: ignore[arg-type]
@@ -327,14 +351,43 @@ def _merged(
         for key, value in _settings(path, read).items():
             values[key], sources[key] = value, path
     for name in sorted(env):
-        if name.startswith(ENV_PREFIX):
-            key = name.removeprefix(ENV_PREFIX).lower()
+        key = name.removeprefix(ENV_PREFIX).lower()
+        if name.startswith(ENV_PREFIX) and key not in REMOVED:
             values[key] = _from_text(key, env[name], f"environment variable {name}")
             sources[key] = name
     for key, value in overrides.items():
+        if key in REMOVED:
+            continue
         values[key] = _typed(key, value, f"argument {key}")
         sources[key] = "argument"
     return values, sources
+
+
+def _warn_of_removed(
+    reads: Iterable[tuple[str, RuleTables]],
+    env: Mapping[str, str],
+    overrides: Mapping[str, object],
+) -> None:
+    """Log each setting that no longer exists, with the place that sets it."""
+    found = [
+        (f"{path}:{_line(read.text, read.at, key)}", key)
+        for path, read in reads
+        for key in _flatten(read.tables)
+    ]
+    found += [
+        (f"environment variable {name}", name.removeprefix(ENV_PREFIX).lower())
+        for name in sorted(env)
+        if name.startswith(ENV_PREFIX)
+    ]
+    found += [(f"argument {key}", key) for key in overrides]
+    for where, key in found:
+        if key in REMOVED:
+            import logging  # cost: 5 ms, only for files written for an older release
+
+            advice = f"; {REMOVED[key]} instead" if REMOVED[key] else "; remove it"
+            logging.getLogger("skillbelt").warning(
+                "%s: the setting %s no longer has an effect%s", where, key, advice
+            )
 
 
 def _files(
@@ -428,6 +481,7 @@ def _settings(path: str, read: RuleTables) -> dict[str, object]:
             os.path.dirname(path),
         )
         for key, value in flat.items()
+        if key not in REMOVED
     }
 
 

@@ -92,9 +92,11 @@ def long_run(belt: Runtime, *first: Reply, window_tokens: int = 12_000) -> Scrip
 
 @pytest.mark.parametrize("arguments", [{"name": "greet"}, '{"name": "greet"}'])
 def test_a_skill_that_was_shown_in_this_turn_survives_a_compaction(
-    belt: Runtime, arguments: object
+    tree: Tree, arguments: object
 ) -> None:
     """Case 44 and L08, for the tool that shows a skill in its answer."""
+    tree.skill("project/.agents/skills/greet", text="Say `mellifluous` first.\n")
+    belt = Runtime(tree.project, tools=["skill", "skill_list"])
     model = long_run(belt, called(("skill", arguments)))
     last = [str(message["content"]) for message in model.sent()]
     [context] = [text for text in last if text.startswith("Loaded skill context:")]

@@ -23,6 +23,7 @@ from skillbelt.agent import (
 )
 from tests.agent.scripted import Scripted, called, final, of, play, results, said
 from tests.benches import alive
+from tests.bounds import bounds
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"
@@ -127,7 +128,7 @@ def test_forks_go_only_so_deep(belt: Runtime, tree: Tree) -> None:
 
 
 def test_a_run_and_its_forks_take_only_so_many_steps_together(belt: Runtime, tree: Tree) -> None:
-    tree.setenv("SKILLBELT_MAX_RUN_STEPS", 7)
+    bounds(max_run_steps=7)
     for name in ("one", "two"):
         tree.skill(f"{SKILLS}/{name}", context="fork")
     calls = [called(("skill_load", {"skill": name})) for name in ("one", "two")] * 10

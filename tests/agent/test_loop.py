@@ -10,12 +10,13 @@ from skillbelt import ConfigError, Runtime
 from skillbelt.agent import Agent, ModelFailure, Prompt, Retry, Runner, TextDelta
 from skillbelt.agent.models import Piece
 from tests.agent.scripted import Scripted, called, final, of, play, said
+from tests.bounds import bounds
 from tests.tree import Tree
 
 
 @pytest.fixture(autouse=True)
 def no_waiting(tree: Tree) -> None:
-    tree.setenv("SKILLBELT_RETRY_WAIT_SECONDS", 0)
+    bounds(retry_wait_seconds=0)
 
 
 def test_a_failure_that_may_pass_is_tried_again(belt: Runtime) -> None:

@@ -29,6 +29,7 @@ from skillbelt.agent import (
 from skillbelt.agent.models import Piece, Provided, named_apart, provided, settings_for
 from skillbelt.values import Limits
 from tests.agent.scripted import final, of, play, results
+from tests.bounds import bounds
 from tests.openai_server import (
     Broken,
     Calls,
@@ -53,7 +54,7 @@ def keys(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """No key of this machine's, and no waiting before a request that is made again."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OLLAMA_BASE_URL", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    tree.setenv("SKILLBELT_RETRY_WAIT_SECONDS", 0)
+    bounds(retry_wait_seconds=0)
 
 
 def name_of(server: Server) -> str:
@@ -147,7 +148,7 @@ def test_an_answer_without_an_end_is_ended(answer: Said | Calls) -> None:
         serving(answer) as server,
         pytest.raises(ModelFailure, match=r"longer than 100 characters \(max_answer_chars\)"),
     ):
-        asked(name_of(server), limits=Limits(max_answer_chars=100))
+        asked(name_of(server), limits=bounds(max_answer_chars=100))
 
 
 def test_a_model_that_falls_silent_is_given_up() -> None:
@@ -156,7 +157,7 @@ def test_a_model_that_falls_silent_is_given_up() -> None:
         serving(slow) as server,
         pytest.raises(ModelFailure, match=r"gave nothing for 0\.2 s") as failure,
     ):
-        asked(name_of(server), limits=Limits(model_idle_seconds=0.2))
+        asked(name_of(server), limits=bounds(model_idle_seconds=0.2))
     assert failure.value.again
     assert server.gone.wait(30)
 

@@ -11,6 +11,7 @@ from skillbelt import Runtime
 from skillbelt.agent import Agent, Called, Reply, Retry, ThinkingDelta, ToolCall, Usage
 from skillbelt.store.memory import MemoryStore
 from tests.agent.scripted import Scripted, final, of, play, results
+from tests.bounds import bounds
 from tests.openai_server import Raw, Refused, Server, Unfinished, said, serving
 from tests.tree import Tree
 
@@ -21,7 +22,7 @@ HALF = "\ud800"  # of a character
 
 @pytest.fixture(autouse=True)
 def no_waiting(tree: Tree) -> None:
-    tree.setenv("SKILLBELT_RETRY_WAIT_SECONDS", 0)
+    bounds(retry_wait_seconds=0)
 
 
 def at(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +224,7 @@ def test_a_model_of_this_process_need_not_say_that_it_ended(belt: Runtime) -> No
 def test_a_server_that_only_says_that_it_is_there_is_given_up(
     belt: Runtime, tree: Tree, piece: str
 ) -> None:
-    tree.setenv("SKILLBELT_MODEL_IDLE_SECONDS", 0.2)
+    bounds(model_idle_seconds=0.2)
     with serving(Raw((piece,), endless=True)) as server, Runtime(tree.project) as hurried:
         end = final(play(Agent(hurried, name_of(server), max_retries=0)))
     assert end.error.endswith("gave nothing for 0.2 s (model_idle_seconds)")

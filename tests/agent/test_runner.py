@@ -31,6 +31,7 @@ from skillbelt.agent import (
 from skillbelt.agent.models import Piece
 from skillbelt.store.memory import MemoryStore
 from tests.agent.scripted import Scripted, called, final, messages, of, play, results, roles, said
+from tests.bounds import bounds
 from tests.tree import Tree
 
 # The ordinary course
@@ -274,7 +275,8 @@ def test_no_more_calls_than_runs_are_carried_out_at_once(tree: Tree) -> None:
 
     calls = [("work", {"n": number}) for number in range(20)]
     model = Scripted(called(*calls), said("done"))
-    with Runtime(tree.project, max_session_runs=3) as belt:
+    bounds(max_session_runs=3)
+    with Runtime(tree.project) as belt:
         play(Agent(belt, model, tools=(HostTool("work", "Works.", work),)))
     assert most == 3
 
@@ -319,7 +321,9 @@ def wrong(belt: Runtime, name: str, arguments: object) -> ToolResponse:
 
 def test_a_tool_that_does_not_exist_is_told_with_those_that_do(belt: Runtime) -> None:
     response = wrong(belt, "launch", {})
-    assert response.error.startswith("there is no tool 'launch'; there are: skill, skill_load")
+    assert response.error.startswith(
+        "there is no tool 'launch'; there are: skill_load, skill_list_docs"
+    )
 
 
 def test_arguments_that_do_not_fit_are_told_with_what_fits(belt: Runtime) -> None:
@@ -481,12 +485,12 @@ def test_a_secret_of_a_run_is_not_told(running: Runtime) -> None:
     assert all(secret not in text for text in results(events))
 
 
-# Limits are settings
+# Limits
 
 
 def bounded(tree: Tree, model: Scripted, **limits: Any) -> list[AgentEvent]:
-    with Runtime(tree.project, **limits) as belt:
-        return play(Agent(belt, model, run_code=True))
+    with Runtime(tree.project) as belt:
+        return play(Agent(belt, model, run_code=True, **limits))
 
 
 def test_a_model_that_wants_one_skill_that_is_not_there_for_ever_is_ended(belt: Runtime) -> None:
@@ -497,30 +501,34 @@ def test_a_model_that_wants_one_skill_that_is_not_there_for_ever_is_ended(belt: 
 def test_steps_are_bounded_by_a_setting(tree: Tree) -> None:
     numbers = iter(range(100))
     model = Scripted(lambda _: called(("skill_list", {"offset": next(numbers)})))
-    assert final(bounded(tree, model, max_steps=4)).reason == "max_steps"
+    tree.setenv("SKILLBELT_MAX_STEPS", 4)
+    assert final(bounded(tree, model)).reason == "max_steps"
     assert len(model.prompts) == 4
 
 
-def test_repeated_calls_are_bounded_by_a_setting(tree: Tree) -> None:
+def test_repeated_calls_are_bounded_by_the_agent(tree: Tree) -> None:
     events = bounded(tree, Scripted(called(("skill_list", {}))), max_repeats=2)
     assert final(events).reason == "loop"
     assert len(results(events)) == 4
 
 
-def test_retries_are_bounded_by_a_setting(tree: Tree) -> None:
+def test_retries_are_bounded_by_the_agent(tree: Tree) -> None:
     model = Scripted(ModelFailure("busy", again=True))
-    bounded(tree, model, max_retries=4, retry_wait_seconds=0)
+    bounds(retry_wait_seconds=0)
+    bounded(tree, model, max_retries=4)
     assert len(model.prompts) == 5
 
 
-def test_calls_of_an_answer_are_bounded_by_a_setting(tree: Tree) -> None:
+def test_calls_of_an_answer_are_bounded(tree: Tree) -> None:
     calls = called(("skill_list", {"offset": 1}), ("skill_list", {"offset": 2}))
-    told = results(bounded(tree, Scripted(calls, said("done")), max_answer_calls=1))
+    bounds(max_answer_calls=1)
+    told = results(bounded(tree, Scripted(calls, said("done"))))
     assert ["may hold 1 calls" in text for text in told] == [False, True]
 
 
-def test_blocks_of_code_are_bounded_by_a_setting(tree: Tree) -> None:
+def test_blocks_of_code_are_bounded(tree: Tree) -> None:
     model = Scripted(said("```sh\necho one\n```\n```sh\necho two\n```\n"), said("done"))
-    bounded(tree, model, max_code_blocks=1)
+    bounds(max_code_blocks=1)
+    bounded(tree, model)
     assert "1. sh" in model.sent()[-1]["content"]
     assert "2. sh" not in model.sent()[-1]["content"]

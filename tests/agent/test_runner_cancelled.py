@@ -17,6 +17,7 @@ from skillbelt.agent.history import mended
 from skillbelt.agent.models import provided
 from skillbelt.store.memory import MemoryStore
 from tests.agent.scripted import Scripted, final
+from tests.bounds import bounds
 from tests.openai_server import Answer, Broken, Calls, Server, called, said, serving
 from tests.tree import Tree
 
@@ -106,7 +107,7 @@ async def left() -> int:
 
 @pytest.fixture(autouse=True)
 def no_waiting(tree: Tree) -> None:
-    tree.setenv("SKILLBELT_RETRY_WAIT_SECONDS", 0)
+    bounds(retry_wait_seconds=0)
 
 
 # The client of the protocol leaves a generator that is cut in a step of its own to the collector.

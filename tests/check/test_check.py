@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from skillbelt.check.check import check_all, check_bytes, check_file, raw_fields
 from skillbelt.check.rules import RULES
-from skillbelt.values import Diagnostic, Limits
+from skillbelt.format.frontmatter import MAX_CHECKED_BYTES
+from skillbelt.values import Diagnostic
 from tests.tree import Tree
 
 GOOD = "---\nname: pdf\ndescription: Reads PDF files.\n---\n# PDF\n"
@@ -351,12 +352,12 @@ def test_a_linked_pipe_is_not_waited_for(tree: Tree) -> None:
 
 
 def test_only_the_beginning_of_a_large_file_is_checked(tree: Tree) -> None:
-    folder = tree.skill("pdf", text="a\n" * Limits().max_checked_bytes)
+    folder = tree.skill("pdf", text="a\n" * MAX_CHECKED_BYTES)
     assert [code for code, _ in on_disk(folder)] == ["file-cut", "body-long"]
 
 
 def test_a_character_at_the_end_of_what_is_read_is_not_broken(tree: Tree) -> None:
-    folder = tree.skill("pdf", text="€" * Limits().max_checked_bytes)
+    folder = tree.skill("pdf", text="€" * MAX_CHECKED_BYTES)
     assert "body-encoding" not in [code for code, _ in on_disk(folder)]
 
 

@@ -168,8 +168,7 @@ def test_arguments_of_calls_are_objects_where_they_can_be(ask: Ask) -> None:
     assert [bool(call["error"]) for call in calls] == [False, True]
 
 
-def test_what_does_not_count_is_not_in_the_line_of_the_answer(ask: Ask, skilled: Tree) -> None:
-    skilled.setenv("SKILLBELT_RETRY_WAIT_SECONDS", 0)
+def test_what_does_not_count_is_not_in_the_line_of_the_answer(ask: Ask) -> None:
     with serving(Broken(said("half", "of"), 1), said("Whole.")) as server:
         done = ask("Hello", "--model", f"tiny@{server.url}")
     assert done.stdout == "half\nWhole.\n"

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.cli.live import Live, visible
+from skillbelt.cli.live import Live
+from skillbelt.running.following import visible
 from tests.terminal import on_terminal
 from tests.tree import Tree
 

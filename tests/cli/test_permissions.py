@@ -167,7 +167,7 @@ def test_another_process_is_told_and_answers(rules: Tree) -> None:
         assert "waiting for requests" in watcher.stderr.readline()
         code = (
             "from skillbelt import Runtime\n"
-            "print(Runtime('.').dispatch('skill', {'name': 'pdf'}).error or 'loaded')"
+            "print(Runtime('.').dispatch('skill_load', {'skill': 'pdf'}).error or 'loaded')"
         )
         asker = warm.Popen[str](
             [sys.executable, "-c", code], cwd=rules.project, stdout=subprocess.PIPE, text=True

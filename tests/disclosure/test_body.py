@@ -33,6 +33,7 @@ from skillbelt.errors import (
 from skillbelt.format.arguments import substitute
 from skillbelt.format.skill import Skill
 from skillbelt.values import Limits, Origin
+from tests.bounds import bounds
 from tests.examples import examples
 from tests.tree import Tree
 
@@ -481,7 +482,7 @@ def test_a_sample_is_of_ten_at_most(tree: Tree) -> None:
     assert [os.path.basename(path) for path in sample_files(skill)] == [
         f"{n:02}.txt" for n in range(10)
     ]
-    assert len(sample_files(skill, Limits(max_sampled_files=3))) == 3
+    assert len(sample_files(skill, bounds(max_sampled_files=3))) == 3
 
 
 # --- what is told --------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from skillbelt import Limits, Settings, Skill
+from skillbelt import Settings, Skill
 from skillbelt.disclosure.overview import (
     CHANGES_HEADER,
     GUIDANCE,
@@ -30,6 +30,7 @@ from skillbelt.disclosure.overview import (
 )
 from skillbelt.settings import CHOICES
 from skillbelt.text import hidden, one_line, tokens, xml
+from tests.bounds import bounds
 from tests.examples import examples
 
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -509,6 +510,6 @@ def test_no_skill_opens_a_line_of_the_note(
 def test_the_budget_is_a_share_of_the_context_window_with_an_upper_bound() -> None:
     assert default_budget(Settings()) == 4_000
     assert default_budget(Settings(context_window_tokens=1_000_000)) == 10_000
-    limits = Limits(max_overview_tokens=500, overview_share=0.5)
+    limits = bounds(max_overview_tokens=500, overview_share=0.5)
     assert default_budget(Settings(limits=limits)) == 500
     assert default_budget(Settings(context_window_tokens=100, limits=limits)) == 50

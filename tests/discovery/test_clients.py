@@ -122,7 +122,6 @@ def test_a_client_can_be_switched_off(tree: Tree) -> None:
     [
         ("project_roots", {"user", "explicit"}),
         ("user_roots", {"project", "explicit"}),
-        ("standard_roots", {"explicit"}),
     ],
 )
 def test_switches_take_whole_scopes_away(tree: Tree, switch: str, left: set[str]) -> None:
@@ -146,10 +145,9 @@ def test_the_order_of_scopes_is_a_setting(tree: Tree) -> None:
     assert list(dict.fromkeys(root.scope for root in found)) == ["user", "explicit", "project"]
 
 
-def test_the_order_of_clients_is_a_setting(tree: Tree) -> None:
-    settings = tree.settings(client_order=["cursor", "claude"])
-    names = [client.name for client in clients(settings)]
-    assert names[:4] == ["cursor", "claude", "skillbelt", "agents"]
+def test_the_order_of_clients_is_fixed(tree: Tree) -> None:
+    names = [client.name for client in clients(tree.settings())]
+    assert names[:3] == ["skillbelt", "agents", "claude"]
     assert sorted(names) == sorted(NAMES)
 
 

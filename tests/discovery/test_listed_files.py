@@ -98,7 +98,8 @@ def test_a_model_can_tell_whose_text_it_is(mcp: McpServer, belt: Open) -> None:
 
 
 def test_a_model_finds_its_files_by_name(belt: Open) -> None:
-    session = belt(ask=saying("once", [])).session("ada", "chat")
+    runtime = belt(ask=saying("once", []), tools=["skill", "read_file"])
+    session = runtime.session("ada", "chat")
     given = session.call_sync("skill", {"name": "docs.pdf"})
     assert "<file>skill://docs.pdf/guide.md</file>" in given.text
     assert ".cache" not in given.text

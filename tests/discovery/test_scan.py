@@ -362,7 +362,7 @@ def test_folders_of_two_file_systems_with_the_same_inodes_are_two(tree: Tree) ->
 def test_a_mount_that_never_answers_costs_its_root_alone(tree: Tree, place: str) -> None:
     for name in (".agents", ".claude", ".cursor"):
         tree.skill(f"project/{name}/skills/{name[1:]}")
-    tree.setenv("SKILLBELT_SCAN_TIMEOUT_SECONDS", "0.5")
+    tree.setenv("SCAN_SECONDS", "0.5")
     tree.path(place).mkdir(parents=True, exist_ok=True)
     result = mounted(tree, "silent", place)
     root = str(tree.path("project/.claude/skills"))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from skillbelt.format import fields, frontmatter, yaml_repair
 from skillbelt.format import yaml as strict
 from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.examples import examples
 from tests.tree import codes
 
@@ -162,7 +163,7 @@ def test_readable_frontmatter_without_a_description_is_kept() -> None:
 
 
 def test_a_derived_description_keeps_the_limit() -> None:
-    limits = LIMITS._replace(derived_description_chars=20)
+    limits = bounds(LIMITS, derived_description_chars=20)
     assert len(str(read("word " * 50, limits=limits).fields["description"])) <= 20
 
 

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from skillbelt.format.head import read_card, read_head
-from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.tree import Tree
 
 
 def test_only_the_head_is_read_unless_the_frontmatter_is_longer(tree: Tree) -> None:
-    limits = Limits(head_bytes=1024, max_frontmatter_bytes=4096)
+    limits = bounds(first_read_bytes=1024, max_frontmatter_bytes=4096)
     short = tree.skill("short", text="x" * 10_000) / "SKILL.md"
     long = tree.skill("long", "x" * 3000, text="x" * 10_000) / "SKILL.md"
     huge = tree.skill("huge", "x" * 9000) / "SKILL.md"
@@ -20,7 +20,7 @@ def test_only_the_head_is_read_unless_the_frontmatter_is_longer(tree: Tree) -> N
 
 
 def test_the_largest_frontmatter_allowed_is_read_whole(tree: Tree) -> None:
-    limits = Limits(head_bytes=1024, max_frontmatter_bytes=4096)
+    limits = bounds(first_read_bytes=1024, max_frontmatter_bytes=4096)
     description = "x" * (4096 - len("name: big\ndescription: \n"))
     file = tree.skill("big", description, text="body") / "SKILL.md"
     card = read_card(read_head(str(file), limits), str(file), "big", limits)

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.format.links import Reference, references
-from skillbelt.values import Limits
+from skillbelt.format.links import MAX_REFERENCES, Reference, references
 
-MOST = Limits().max_references
+MOST = MAX_REFERENCES
 
 
 def targets(text: str) -> list[str]:

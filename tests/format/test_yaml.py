@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from skillbelt.format import yaml as strict
 from skillbelt.format import yaml_fast
 from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.examples import examples
 
 LIMITS = Limits()
@@ -152,8 +153,8 @@ def test_deep_nesting_is_refused_before_it_is_composed(text: str) -> None:
 
 def test_the_depth_is_a_limit() -> None:
     text = "a: [[[1]]]\n"
-    assert isinstance(strict.load(text, LIMITS._replace(max_yaml_depth=4)), strict.Loaded)
-    assert broken(text, LIMITS._replace(max_yaml_depth=3)).guard
+    assert isinstance(strict.load(text, bounds(LIMITS, max_yaml_depth=4)), strict.Loaded)
+    assert broken(text, bounds(LIMITS, max_yaml_depth=3)).guard
 
 
 def _doubling(levels: int) -> str:

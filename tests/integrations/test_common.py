@@ -6,6 +6,7 @@ import anyio
 
 from skillbelt import Runtime
 from skillbelt.integrations.common import Kit, Kits
+from tests.bounds import bounds
 from tests.integrations.conftest import BODY
 from tests.tree import Tree
 
@@ -85,7 +86,8 @@ def test_each_conversation_has_a_kit_of_its_own(belt: Runtime) -> None:
 
 
 def test_kits_that_nobody_used_for_long_are_let_go_of(open_tree: Tree) -> None:
-    kits = Kits(Runtime(open_tree.project, max_served_sessions=2))
+    bounds(max_served_sessions=2)
+    kits = Kits(Runtime(open_tree.project))
     first = kits.of("ada", "1")
     kits.of("ada", "2")
     assert kits.of("ada", "1") is first

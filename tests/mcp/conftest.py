@@ -53,7 +53,7 @@ def place() -> Iterator[Place]:
         tree = filled(Tree(root, patch))
         tree.write(
             "home/.config/skillbelt/config.toml",
-            "max_request_bytes = 100_000\nwatch_seconds = 0.2\n"
+            "watch_seconds = 0.2\n"
             '[permission]\nrun = { "*" = "ask", "sleep *" = "allow", "printf *" = "allow" }\n',
         )
         environ = {

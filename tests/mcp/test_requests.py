@@ -17,6 +17,7 @@ from skillbelt import Answer, Runtime
 from skillbelt.mcp.requests import RequestRunner
 from skillbelt.mcp.server import SkillServer
 from tests.benches import alive
+from tests.bounds import bounds
 from tests.mcp.clients import Person, connected, text_of
 from tests.tree import Tree
 
@@ -208,7 +209,8 @@ async def test_who_comes_back_without_an_answer_has_none(belt: Runtime) -> None:
 
 
 async def test_who_never_comes_back_is_given_up(skills: Tree) -> None:
-    with Runtime(skills.project, trust_project="ask", max_parallel_calls=2) as belt:
+    bounds(max_parallel_calls=2)
+    with Runtime(skills.project, trust_project="ask") as belt:
         async with connected(belt, elicitation_callback=Person()) as client:
             for _ in range(2):
                 await waiting_state(client)
@@ -218,7 +220,8 @@ async def test_who_never_comes_back_is_given_up(skills: Tree) -> None:
 
 async def test_one_conversation_leaves_room_for_others(skills: Tree) -> None:
     """Each is in a name of its own, as over HTTP."""
-    with Runtime(skills.project, trust_project="ask", max_parallel_calls=8) as belt:
+    bounds(max_parallel_calls=8)
+    with Runtime(skills.project, trust_project="ask") as belt:
         served = SkillServer(belt)
         person: Any = Person()
 

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillbelt.mcp.requests import REQUEST_ID, Question, RunningRequest
+from skillbelt.mcp.requests import REQUEST_ID, Output, Question, RunningRequest
 from skillbelt.permission.gate import ASKER
 from skillbelt.permission.rules import Answer, Request
 from skillbelt.permission.waiting_store import Pending
@@ -29,21 +29,25 @@ def start(operation: Callable[[Watch], Any], can_ask: bool = True) -> RunningReq
 
 def start_asking(seconds: float = 10, times: int = 1, can_ask: bool = True) -> RunningRequest[Any]:
     """An operation that asks, and returns the answers."""
-    made: RunningRequest[Any] = start(
-        lambda _: [made.ask(PENDING, seconds) for _ in range(times)], can_ask=can_ask
+    made: RunningRequest[Any] = RunningRequest(
+        lambda _: [made.ask(PENDING, seconds) for _ in range(times)],
+        "chat",
+        can_ask=can_ask,
+        on_end=lambda _: None,
     )
+    made.start()
     return made
 
 
 async def wait_for_end(request: RunningRequest[Any]) -> None:
-    while not request.result.done():
-        await request.wait()
+    while await request.next() is not None:
+        pass
 
 
 async def wait_for_question(request: RunningRequest[Any]) -> Question:
-    while (question := request.next_question()) is None:
-        await request.wait()
-    return question
+    while not isinstance(event := await request.next(), Question):
+        assert event is not None
+    return event
 
 
 class Command:
@@ -71,7 +75,7 @@ async def test_the_place_is_free_before_the_result_is_seen() -> None:
         lambda _: None, "chat", can_ask=False, on_end=ended.append
     )
     made.start()
-    await made.wait()
+    await made.next()
     assert ended == [made]
 
 
@@ -84,53 +88,57 @@ async def test_the_context_of_its_thread_carries_its_id() -> None:
     assert dict(ASKER.get()) == {}
 
 
-async def test_output_is_read_once() -> None:
-    more = threading.Event()
+async def test_output_that_waits_is_one_event() -> None:
+    said, more = threading.Event(), threading.Event()
 
     def operation(watch: Watch) -> None:
         assert watch.listener is not None
         watch.listener("stdout", b"a\xc3")
-        watch.listener("stderr", b"\xa4b")
+        watch.listener("stderr", b"b")
+        watch.listener("stdout", b"\xa4")
+        said.set()
         more.wait()
         watch.listener("stdout", b"c")
 
     running = start(operation)
-    await running.wait()
-    while running._total < 4:
-        await anyio.sleep(0.01)
-    assert running.read_output() == (4, "a\u00e4b")
-    assert running.read_output() == (4, "")
+    await anyio.to_thread.run_sync(said.wait)
+    assert await running.next() == Output("ab\u00e4", 4)
     more.set()
-    await wait_for_end(running)
-    assert running.read_output() == (5, "c")
+    assert await running.next() == Output("c", 5)
+    assert await running.next() is None
 
 
 async def test_unread_output_is_bounded() -> None:
+    said, more = threading.Event(), threading.Event()
+
     def operation(watch: Watch) -> None:
         assert watch.listener is not None
         for _ in range(100):
             watch.listener("stdout", b"x" * 10_000)
+        said.set()
+        more.wait()
+        watch.listener("stdout", b"later")
 
     running = start(operation)
-    await wait_for_end(running)
-    total, text = running.read_output()
-    assert total == 1_000_000
-    assert text.startswith("[934464 bytes left out]\n")
-    assert len(text) < 70_000
+    await anyio.to_thread.run_sync(said.wait)
+    note = "[940000 bytes left out]\n"
+    assert await running.next() == Output("x" * 60_000 + note, 1_000_000)
+    more.set()
+    assert await running.next() == Output("later", 1_000_005)
 
 
 async def test_cancelling_kills_the_command_now_or_when_it_starts() -> None:
-    go, commands = threading.Event(), [Command(), Command()]
+    begun, go, commands = threading.Event(), threading.Event(), [Command(), Command()]
 
     def operation(watch: Watch) -> None:
         assert watch.started is not None
         watch.started(commands[0])  # type: ignore[arg-type]
+        begun.set()
         go.wait()
         watch.started(commands[1])  # type: ignore[arg-type]
 
     running = start(operation)
-    while running._running is None:
-        await anyio.sleep(0.01)
+    await anyio.to_thread.run_sync(begun.wait)
     running.cancel()
     assert commands[0].killed.is_set()
     go.set()

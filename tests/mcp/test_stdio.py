@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from mcp_types import JSONRPCResponse
 
-from skillbelt.mcp.stdio import _encode
+from skillbelt.mcp.stdio import MAX_REQUEST_BYTES, _encode
 from tests import warm
 from tests.benches import alive
 from tests.mcp.clients import (
@@ -145,7 +145,7 @@ def test_nonsense_is_answered_and_harms_nobody(shared: Raw) -> None:
         (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}\n', -32600),
         (b'{"jsonrpc": "2.0", "id": [1], "result": {}}\n', -32600),
         (b"[" * 50_000 + b"\n", -32700),
-        (b'{"jsonrpc": "2.0", "id": 1, "method": "' + b"x" * 100_000 + b'"}\n', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "' + b"x" * MAX_REQUEST_BYTES + b'"}\n', -32600),
     ):
         raw.write(line)
         assert raw.answer()["error"]["code"] == code, line[:40]

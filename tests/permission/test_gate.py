@@ -67,7 +67,7 @@ def test_nothing_is_read_before_it_is_allowed(pdf: Tree) -> None:
     body = Path(belt.get_skill("pdf").location)
     belt.gate.desk.listen(lambda _: body.unlink())
     with ThreadPoolExecutor(1) as pool:
-        load = pool.submit(belt.dispatch, "skill", {"name": "pdf"})
+        load = pool.submit(belt.dispatch, "skill_load", {"skill": "pdf"})
         while body.exists():
             time.sleep(0.01)
         belt.gate.desk.answer(belt.gate.desk.pending()[0].id, Answer("once"))
@@ -75,7 +75,7 @@ def test_nothing_is_read_before_it_is_allowed(pdf: Tree) -> None:
 
 
 def test_with_nobody_to_ask_the_model_reads_why_and_what_to_do(pdf: Tree) -> None:
-    error = runtime(pdf).dispatch("skill", {"name": "pdf"}).error
+    error = runtime(pdf).dispatch("skill_load", {"skill": "pdf"}).error
     assert "nobody is there to give it" in error
     assert "/pdf" in error
 
@@ -94,12 +94,12 @@ def test_a_user_who_may_not_have_it_gets_an_exception(pdf: Tree) -> None:
 def test_what_waits_too_long_is_denied(pdf: Tree) -> None:
     belt = runtime(pdf, permission_timeout_seconds=0.05)
     belt.gate.desk.listen(lambda _: None)
-    assert "nobody answered in time" in belt.dispatch("skill", {"name": "pdf"}).error
+    assert "nobody answered in time" in belt.dispatch("skill_load", {"skill": "pdf"}).error
 
 
 def test_who_leaves_a_request_to_others_when_there_are_none(pdf: Tree) -> None:
     belt = runtime(pdf, ask=lambda _: None)
-    assert "nobody is there to give it" in belt.dispatch("skill", {"name": "pdf"}).error
+    assert "nobody is there to give it" in belt.dispatch("skill_load", {"skill": "pdf"}).error
 
 
 def test_documents_of_a_granted_skill_need_no_second_answer(pdf: Tree) -> None:
@@ -182,7 +182,7 @@ def declaring(tree: Tree, tools: str, *rules: Rule, **options: Any) -> RuntimeSe
     tree.skill("project/.agents/skills/helper", allowed_tools=tools)
     chat = Runtime(tree.project, rules=rules, **options).session("ada", "chat")
     chat.request([{"role": "user", "content": "help"}])
-    assert not chat.call_sync("skill", {"name": "helper"}, "c1").error
+    assert not chat.call_sync("skill_load", {"skill": "helper"}, "c1").error
     return chat
 
 
@@ -385,7 +385,7 @@ def test_every_decision_is_recorded_with_its_rule(pdf: Tree) -> None:
 def test_every_load_is_recorded_with_its_hash(pdf: Tree) -> None:
     belt = Runtime(pdf.project)
     belt.load("pdf")
-    belt.session("ada", "chat").call_sync("skill", {"name": "pdf"})
+    belt.session("ada", "chat").call_sync("skill_load", {"skill": "pdf"})
     belt.session("ada", "chat").user_command("/pdf")
     by_user, by_model, by_name = events(belt, "load")
     assert [by_user.initiator, by_model.initiator, by_name.initiator] == ["user", "model", "user"]

@@ -15,13 +15,20 @@ from hypothesis import strategies as st
 
 from skillbelt import Answer, PermissionDenied, Rule
 from skillbelt.errors import RunRefused
-from skillbelt.running.background import MAX_SESSION_ENDED, Background, Polled, Tail
+from skillbelt.running.background import (
+    MAX_BACKGROUND_BYTES,
+    MAX_SESSION_ENDED,
+    MAX_SESSION_RUNS,
+    Background,
+    Polled,
+    Tail,
+)
 from skillbelt.running.call import RunCall
 from skillbelt.running.run import Asker
 from skillbelt.store import SessionKey
-from skillbelt.values import Limits
 from tests import needs
 from tests.bench import KEY, ME, Bench
+from tests.bounds import bounds
 from tests.tree import Tree
 
 linux = needs.linux
@@ -109,7 +116,7 @@ def test_of_a_flood_the_end_is_kept_and_the_loss_is_said(desk: Desk) -> None:
     desk.ended(id := desk.start("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end"))
     polled = desk.poll(id)
     total = 3_000_005
-    assert (polled.stdout_dropped, polled.more) == (total - Limits().max_background_bytes, True)
+    assert (polled.stdout_dropped, polled.more) == (total - MAX_BACKGROUND_BYTES, True)
     last = desk.poll(id, stdout_offset=total - 8)
     assert (last.stdout, last.stdout_dropped, last.more) == ("xxx\nend\n", 0, False)
 
@@ -188,7 +195,8 @@ def test_a_command_that_ends_before_it_reads_is_no_error(desk: Desk) -> None:
 
 @linux
 def test_input_is_bounded_however_it_comes(desk: Desk) -> None:
-    workbench = desk.bench.make(max_stdin_bytes=10)
+    bounds(max_stdin_bytes=10)
+    workbench = desk.bench.make()
     background, skill = Background(workbench), desk.bench.belt.get_skill("echo")
     with pytest.raises(RunRefused, match="max_stdin_bytes"):
         background.start(skill, RunCall("cat", stdin=b"x" * 11), ME)
@@ -321,8 +329,8 @@ def test_runs_are_listed_with_their_commands(desk: Desk) -> None:
 
 @linux
 def test_so_many_runs_go_on_at_once_and_no_more(desk: Desk) -> None:
-    ids = [desk.start("cat") for _ in range(Limits().max_session_runs)]
-    assert len(set(ids)) == Limits().max_session_runs
+    ids = [desk.start("cat") for _ in range(MAX_SESSION_RUNS)]
+    assert len(set(ids)) == MAX_SESSION_RUNS
     with pytest.raises(RunRefused, match="end one of them first"):
         desk.start("cat")
     desk.start("cat", Asker(OTHER))

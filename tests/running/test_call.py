@@ -31,8 +31,14 @@ from skillbelt.running.call import (
 from skillbelt.running.outputs import OutputFile, Saved
 from skillbelt.sandbox.protocol import Captured, Outcome
 from skillbelt.values import Limits
+from tests.bounds import bounds
 
-LIMITS = Limits(max_stdin_bytes=10)
+LIMITS = Limits()
+
+
+@pytest.fixture(autouse=True)
+def small() -> None:
+    bounds(max_stdin_bytes=10)
 
 
 def having(*paths: str) -> Callable[[str], bool]:

@@ -20,6 +20,7 @@ from skillbelt.running.following import Watch
 from skillbelt.running.questions import another
 from tests import needs
 from tests.bench import KEY, ME, Bench
+from tests.bounds import bounds
 from tests.discovery.sources.server import running
 from tests.registries import publish, wheel
 from tests.running.test_packages_environments import GREET
@@ -203,7 +204,8 @@ def test_an_installation_that_takes_too_long_is_ended(packages: Bench) -> None:
     slow = packages.tree.write("slow/uv", "#!/bin/sh\nexec sleep 600\n")
     slow.chmod(0o755)
     packages.tree.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
-    bench = packages.make(install_timeout_seconds=0.3)
+    bounds(install_timeout_seconds=0.3)
+    bench = packages.make()
     with pytest.raises(RunRefused, match=r"not done after 0\.3 s"):
         packages.run("python3 scripts/a.py", bench=bench)
 

@@ -25,7 +25,7 @@ from skillbelt.running.inputs import (
 )
 from skillbelt.running.staging import stage
 from skillbelt.running.workspace import Workspace, open_workspace
-from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.running.test_workspace import KEY, mode
 from tests.tree import Tree
 
@@ -482,7 +482,7 @@ def test_what_is_no_input_is_refused_before_anything_is_done(
 def test_inputs_together_have_a_limit(workspace: Workspace, tree: Tree) -> None:
     items = [{"from": f"host://{tree.write(f'project/{name}', 'x' * 60)}"} for name in "ab"]
     for most in (120, 119):
-        limits = Limits(max_input_bytes=most)
+        limits = bounds(max_input_bytes=most)
         roots = [str(tree.project)]
         if most == 120:
             assert len(stage_inputs(workspace, items, host_roots=roots, limits=limits)) == 2
@@ -497,7 +497,7 @@ def test_a_stream_without_end_is_cut_off(workspace: Workspace) -> None:
             return open("/dev/zero", "rb")
 
     with pytest.raises(RunRefused, match="more than 4,194,304 bytes"):
-        limits = Limits(max_input_bytes=4 * 2**20)
+        limits = bounds(max_input_bytes=4 * 2**20)
         put(workspace, "artifact://a", artifacts=Endless(a=[b""]), limits=limits)
     assert os.listdir(at(workspace, "private")) == []
 

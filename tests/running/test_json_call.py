@@ -27,6 +27,7 @@ from skillbelt.running.run import Asker
 from skillbelt.sandbox.registry import choose
 from skillbelt.store import SessionKey
 from tests import needs
+from tests.bounds import bounds
 from tests.registries import wheel
 from tests.sandbox.ordinary import USER
 from tests.tree import Tree
@@ -110,7 +111,8 @@ def test_a_longer_input_comes_on_stdin_alone_and_that_is_said(make: Make) -> Non
 
 def test_an_input_beyond_the_limit_is_refused(make: Make) -> None:
     with pytest.raises(RunRefused, match="max_stdin_bytes"):
-        make({"scripts/run.py": ECHO}, max_stdin_bytes=100)("x" * 100)
+        bounds(max_stdin_bytes=100)
+        make({"scripts/run.py": ECHO})("x" * 100)
 
 
 @pytest.mark.parametrize("value", [{1, 2}, b"x", float("nan"), object()])
@@ -215,7 +217,8 @@ def test_nobody_gets_more_time_than_a_run_may_take(make: Make) -> None:
 
 
 def test_the_time_is_a_setting(make: Make) -> None:
-    kit = make({"scripts/run.sh": 'echo "$TIMEOUT_MS"'}, exec_timeout_seconds=5)
+    bounds(exec_timeout_seconds=5)
+    kit = make({"scripts/run.sh": 'echo "$TIMEOUT_MS"'})
     assert kit().output == 5000
 
 

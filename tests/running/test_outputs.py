@@ -27,6 +27,7 @@ from skillbelt.running.outputs import (
 )
 from skillbelt.values import Limits
 from tests import needs, warm
+from tests.bounds import bounds
 from tests.examples import examples
 from tests.outputs import ALL, PNG, names, saving, sh
 from tests.tree import Tree
@@ -384,7 +385,7 @@ def test_the_bytes_of_all_files_are_bounded(workspace: Path, inline: bool) -> No
 def test_a_call_can_lower_limits_and_not_raise_them(workspace: Path) -> None:
     for name in "abc":
         (workspace / "out" / name).write_text("xxxx")
-    limits = Limits(max_output_files=2, max_output_file_bytes=3)
+    limits = bounds(max_output_files=2, max_output_file_bytes=3)
     found = collect(
         str(workspace), Wanted(("out/*",), True, max_files=9, max_file_bytes=99), limits
     )

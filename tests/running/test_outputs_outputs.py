@@ -21,7 +21,7 @@ from skillbelt.running.outputs import (
     parse_outputs,
     primary,
 )
-from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.examples import examples
 from tests.outputs import ALL, PNG, names, saving, sh
 
@@ -63,7 +63,7 @@ def test_the_primary_output_is_among_the_first_files(workspace: Path) -> None:
         (workspace / "out" / f"{number:02}.png").write_bytes(PNG)
     (workspace / "out/99.txt").write_text("text")
     assert primary(str(workspace)) is None
-    found = primary(str(workspace), Limits(max_primary_files=21))
+    found = primary(str(workspace), bounds(max_primary_files=21))
     assert found is not None
     assert found.content == "text"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt import Limits, Runtime, Skill, build_manifest
+from skillbelt import Runtime, Skill, build_manifest
 from skillbelt.check.folder import check_entries
-from skillbelt.discovery.reading import nameable, read_file, walk
+from skillbelt.disclosure.body import nameable, read_file, walk
 from skillbelt.errors import FileUnreadable, LoadError, PathEscape, RunRefused
 from skillbelt.files.manifest import is_complete
 from skillbelt.files.tree import LEFT_OUT
@@ -20,11 +20,12 @@ from skillbelt.mcp.published import PublishedSkills, read_bytes
 from skillbelt.running.staging import Staged, stage
 from skillbelt.running.workspace import LINKS, Workspace, open_workspace
 from skillbelt.search.text import parts_of
+from tests.bounds import bounds
 from tests.mcp.conftest import SKILLS
 from tests.running.test_workspace import KEY
 from tests.tree import NOBODY, Tree
 
-LIMITS = Limits(max_indexed_files=1_000)
+LIMITS = bounds(max_indexed_files=1_000)
 DEEP = "/".join("d" * 40) + "/deep.md"
 ODD = ("back\\slash.md", "co:lon.md", "new\nline.md", "\udcff.md")
 # Names that are unusual and can be asked for.
@@ -230,7 +231,7 @@ def test_what_may_not_be_read_is_refused_everywhere(open_tree: Tree) -> None:
 import mimetypes, os
 from skillbelt import Limits, Skill
 from skillbelt.check.folder import check_entries
-from skillbelt.discovery.reading import read_file, walk
+from skillbelt.disclosure.body import read_file, walk
 from skillbelt.errors import FileUnreadable, RunRefused
 from skillbelt.files.manifest import is_complete
 from skillbelt.running.staging import stage

@@ -17,7 +17,7 @@ from skillbelt.errors import RunRefused
 from skillbelt.files.tree import relative_target
 from skillbelt.running.staging import Staged, stage, stamp
 from skillbelt.running.workspace import Workspace, open_workspace
-from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.running.test_workspace import KEY, RUNNER, as_user, mode, needs_root
 from tests.tree import NOBODY, Tree
 
@@ -303,7 +303,7 @@ def test_too_many_files_are_refused(
 def test_too_many_bytes_are_refused(tree: Tree, workspace: Workspace, source: Path) -> None:
     tree.write(source / "large.bin", b"x" * 2000)
     with pytest.raises(RunRefused, match="more than 1,000 bytes"):
-        stage(workspace, Skill.from_folder(source), Limits(max_staged_bytes=1000))
+        stage(workspace, Skill.from_folder(source), bounds(max_staged_bytes=1000))
     assert os.listdir(os.path.join(workspace.path, "private")) == []
 
 

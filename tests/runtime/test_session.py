@@ -192,7 +192,7 @@ def test_a_skill_that_is_gone_is_not_sent(tree: Tree, chat: Chat) -> None:
     chat.says("Read it.")
     chat.calls("skill_load", skill="pdf", docs=["guide.md"])
     tree.path(f"{SKILLS}/pdf/guide.md").unlink()
-    assert "(cannot be given now: guide.md: can not be read" in text(chat.sent())
+    assert "(cannot be given now: guide.md: cannot be read" in text(chat.sent())
     shutil.rmtree(tree.path(f"{SKILLS}/pdf"))
     sent = text(chat.sent())
     assert "cannot be given now" in sent
@@ -313,7 +313,6 @@ def test_what_nobody_approved_is_refused_until_the_user_asks(tree: Tree) -> None
     chat = Chat(tree, trust_project="ask")
     chat.says("Read it.")
     for tool, arguments in [
-        ("skill", {"name": "pdf"}),
         ("skill_load", {"skill": "pdf"}),
         ("skill_list_docs", {"skill": "pdf"}),
         ("load_resource", {"skill": "pdf", "relative_path": "guide.md"}),
@@ -341,12 +340,13 @@ def test_whoever_is_asked_has_the_last_word(tree: Tree) -> None:
         return Answer("reject", "Not now.") if pending.request.skill == "pdf" else Answer("once")
 
     chat = Chat(tree, rules=[Rule("skill", "*", "ask")], ask=ask)
-    assert "Not now." in chat.session.call_sync("skill", {"name": "pdf"}).error
-    assert not chat.session.call_sync("skill", {"name": "notes"}).error
+    assert "Not now." in chat.session.call_sync("skill_load", {"skill": "pdf"}).error
+    assert not chat.session.call_sync("skill_load", {"skill": "notes"}).error
     command = chat.session.user_command("/pdf")
     assert command is not None
     assert "Not now." in command.error
     assert asked == [("pdf", "model"), ("notes", "model"), ("pdf", "user")]
+    assert chat.session.unload("notes")
     with pytest.raises(PermissionDenied, match=r"Not now\."):
         chat.session.declare(["notes", "pdf"])
     assert chat.session.loaded() == []

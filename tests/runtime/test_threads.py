@@ -5,7 +5,7 @@ import threading
 
 from skillbelt import Settings
 from skillbelt.runtime.threads import in_thread
-from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.desks import HANG_SECONDS
 
 
@@ -13,7 +13,7 @@ class Counter:
     """Calls that wait for each other, and how many there were at once."""
 
     def __init__(self, most: int, together: int) -> None:
-        self.settings = Settings(limits=Limits(max_parallel_calls=most))
+        self.settings = Settings(limits=bounds(max_parallel_calls=most))
         self.lock = threading.Lock()
         self.now = self.peak = 0
         self.met = threading.Barrier(together)

@@ -19,9 +19,10 @@ from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.protocol import Mount, run
 from skillbelt.settings import Settings
 from skillbelt.testing.sandbox_suite import PATH, Place
-from skillbelt.values import Capabilities, Limits
+from skillbelt.values import Capabilities
 from tests import needs
 from tests.benches import SKILL, Bench
+from tests.bounds import bounds
 from tests.sandbox.engines import any_engine as any_engine
 from tests.sandbox.engines import containers, said, until
 from tests.sandbox.engines import place as place
@@ -66,7 +67,7 @@ def without(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_idle_containers_go(sandbox: ContainerSandbox, place: Place, any_engine: str) -> None:
-    limits = Limits(container_idle_seconds=0.1)
+    limits = bounds(container_idle_seconds=0.1)
     hasty = ContainerSandbox(Settings(container_engine=any_engine, limits=limits))
     run(hasty, place.job("true"))
     assert until(lambda: containers(any_engine) == [])
@@ -76,7 +77,7 @@ def test_there_are_never_more_than_allowed(
     sandbox: ContainerSandbox, place: Place, any_engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is idle makes way; where all are in use, nothing is started."""
-    limits = Limits(max_containers=1)
+    limits = bounds(max_containers=1)
     narrow = ContainerSandbox(Settings(container_engine=any_engine, limits=limits))
     other = (Mount(place.folder, "/other", True),)
     run(narrow, place.job("true"))
@@ -203,7 +204,7 @@ def test_a_link_that_is_made_in_time_is_seen(
 
     monkeypatch.setattr(sandbox._engine, "make", swapped)
     mounts = (Mount(place.folder, place.folder, True), Mount(inner, "/inner"))
-    with pytest.raises(RunRefused, match="a link was made"):
+    with pytest.raises(RunRefused, match="it followed a link"):
         run(sandbox, place.job("true", mounts=mounts))
 
 
@@ -219,14 +220,14 @@ def test_a_folder_that_is_closed_to_commands_is_not_opened_by_the_engine(
 
 def test_a_mount_that_is_not_there_is_told(sandbox: ContainerSandbox, place: Place) -> None:
     missing = place.folder + "/none"
-    with pytest.raises(SandboxUnavailable, match="none can not be mounted: No such file"):
+    with pytest.raises(SandboxUnavailable, match="none cannot be mounted: No such file"):
         run(sandbox, place.job("true", mounts=(Mount(missing, missing),)))
 
 
 def test_a_folder_to_start_in_that_is_not_there_is_told(
     sandbox: ContainerSandbox, place: Place
 ) -> None:
-    with pytest.raises(SandboxUnavailable, match=r"can not start the command: .*'/none'"):
+    with pytest.raises(SandboxUnavailable, match=r"cannot start the command: .*'/none'"):
         run(sandbox, place.job("true", cwd="/none"))
 
 

@@ -15,12 +15,13 @@ import pytest
 
 from skillbelt.sandbox.inside import container as keeper
 from skillbelt.sandbox.inside.container import HEADER, START, Command, Unstartable, clear
+from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.identity import trusted_program
 from tests import needs
 
 HANG_SECONDS = 20.0
-TEXT = Path(keeper.__file__).read_bytes()
+TEXT = source_of("container").encode()
 PATH = "/usr/bin:/bin"
 
 
@@ -177,7 +178,7 @@ def test_everything_is_ended_on_demand(first: First) -> None:
 def test_what_can_not_be_set_up_is_no_outcome(first: First) -> None:
     first.start("true", cwd="/no/such/folder")
     kind, data = first.next()
-    assert (kind, b"/no/such/folder" in data) == (keeper.FAILED, True)
+    assert (kind, b"/no/such/folder" in data) == (keeper.REFUSED, True)
     first.start("true")
     assert first.next()[0] == keeper.STARTED
 

@@ -6,11 +6,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 from skillbelt.sandbox.inside import keeper
+from skillbelt.sandbox.inside.source import source_of
 
-TEXT = Path(keeper.__file__).read_text("utf-8")
+TEXT = source_of("keeper")
 HANG_SECONDS = 30
 
 

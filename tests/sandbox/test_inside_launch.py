@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from skillbelt.sandbox.inside import launch
+from skillbelt.sandbox.inside.source import source_of
 
-TEXT = Path(launch.__file__).read_text("utf-8")
+TEXT = source_of("launch")
 
 
 def started(python: str = sys.executable, **fields: object) -> subprocess.Popen[bytes]:
@@ -80,3 +81,12 @@ def test_it_ends_what_is_below_it_when_asked() -> None:
         assert process.stdout.read(1) == b"1"
         process.terminate()
         assert process.wait(timeout=50) == 137
+
+
+@pytest.mark.parametrize("program", ["launch", "keeper", "bridge", "container"])
+def test_no_program_needs_the_product(program: Literal["launch", "keeper"]) -> None:
+    """Its text runs where the package cannot be read."""
+    tree = ast.parse(source_of(program))
+    imported = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {getattr(node, "module", None) or node.names[0].name for node in imported}
+    assert "os" in names and not any(name.startswith("skillbelt") for name in names)

@@ -19,6 +19,7 @@ from skillbelt.sandbox.protocol import Mount, Outcome, run
 from skillbelt.testing.sandbox_suite import PATH, Place, SandboxConformance
 from skillbelt.values import Capabilities, Limits
 from tests import needs
+from tests.bounds import bounds
 from tests.sandbox.ordinary import conformance_as_user
 from tests.sandbox.outside import THROUGH_THE_PROXY_ALONE, tried
 
@@ -109,7 +110,7 @@ def test_a_variable_can_not_lead_the_sandbox_itself_astray(place: Place) -> None
         "IFS": "0123456789",
         "gate": "x",
     }
-    job = place.job("/usr/bin/env", env=env, limits=Limits(max_open_files=99))
+    job = place.job("/usr/bin/env", env=env, limits=bounds(max_open_files=99))
     outcome = run(LinuxSandbox(), job)
     assert outcome.exit_code == 0
     assert b"gate=x\n" in outcome.stdout.data and b"IFS=0123456789\n" in outcome.stdout.data

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.discovery.sources.server import Reply, Server, eventually, running
 from tests.sandbox.proxied import (
     Proxy,
@@ -290,7 +291,7 @@ def test_a_host_that_does_not_answer_is_said_to_be_out_of_reach() -> None:
 def test_a_host_that_does_not_answer_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         port = full.getsockname()[1]
-        limits = Limits(network_connect_seconds=0.2)
+        limits = bounds(network_connect_seconds=0.2)
         with socket.create_connection(("127.0.0.1", port)), socket.socket() as waiting:
             waiting.setblocking(False)
             waiting.connect_ex(("127.0.0.1", port))  # nobody takes it, so there is no more room
@@ -300,14 +301,14 @@ def test_a_host_that_does_not_answer_is_not_waited_for() -> None:
 
 
 def test_a_head_without_end_is_refused() -> None:
-    with Proxy("example.com", limits=Limits(max_network_header_bytes=1000)) as egress:
+    with Proxy("example.com", limits=bounds(max_network_header_bytes=1000)) as egress:
         said = refusal(ask(egress, "GET http://example.com/ HTTP/1.1\r\nX: " + "x" * 5000))
         assert "more than 1000 bytes (max_network_header_bytes)" in said
     assert egress.limits_hit == ("max_network_header_bytes",)
 
 
 def test_a_head_that_does_not_come_is_not_waited_for() -> None:
-    with Proxy("example.com", limits=Limits(network_header_seconds=0.2)) as egress:
+    with Proxy("example.com", limits=bounds(network_header_seconds=0.2)) as egress:
         assert "did not arrive in time" in refusal(ask(egress, "GET "))
     assert egress.limits_hit == ("network_header_seconds",)
 
@@ -326,7 +327,7 @@ def test_a_connection_on_which_nothing_comes_is_ended() -> None:
     def wait(peer: socket.socket) -> None:
         peer.recv(1)
 
-    limits = Limits(network_idle_seconds=0.2)
+    limits = bounds(network_idle_seconds=0.2)
     with plain_server(wait) as port, Proxy(f"example.com:{port}", limits=limits) as egress:
         assert tunnel(egress, f"example.com:{port}").startswith("HTTP/1.1 200")
         eventually(lambda: bool(egress.connections))
@@ -347,7 +348,7 @@ def test_all_connections_share_one_allowance_of_bytes(server: Server) -> None:
 
 def test_connections_beyond_the_limit_wait_for_their_turn(server: Server) -> None:
     port = port_of(server)
-    with Proxy(f"example.com:{port}", limits=Limits(max_network_connections=2)) as egress:
+    with Proxy(f"example.com:{port}", limits=bounds(max_network_connections=2)) as egress:
         held = [connect(egress) for _ in range(2)]
         with connect(egress) as third:
             third.sendall(f"GET http://example.com:{port}/ HTTP/1.1\r\n\r\n".encode())

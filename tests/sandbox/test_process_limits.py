@@ -12,6 +12,7 @@ from skillbelt.sandbox.process.limits import process_limits
 from skillbelt.sandbox.protocol import Sandbox, run
 from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.sandbox.ordinary import as_user
 
 
@@ -23,7 +24,7 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
 
 def test_what_the_runtime_itself_may_not_have_is_not_asked_for() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    wanted = dict(process_limits(Limits(max_open_files=hard * 2), 0))
+    wanted = dict(process_limits(bounds(max_open_files=hard * 2), 0))
     assert wanted[resource.RLIMIT_NOFILE] == (hard, hard)
 
 
@@ -50,7 +51,7 @@ except OSError:
     print(last)
     time.sleep(3)
 """
-    outcome = run(sandbox, place.python(code, limits=Limits(max_open_files=50)))
+    outcome = run(sandbox, place.python(code, limits=bounds(max_open_files=50)))
     assert outcome.stdout.data == b"49\n"
     assert outcome.limits_hit == ("max_open_files",)
 

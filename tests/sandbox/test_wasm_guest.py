@@ -12,6 +12,7 @@ from skillbelt.sandbox.protocol import Mount, Outcome, run
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.sandbox import guests
 
 SECRET = b"what only the user may read"
@@ -71,22 +72,22 @@ def test_a_component_traps_alike(sandbox: WasmSandbox, place: Place) -> None:
         (b"\0asm\1\0\0\0garbage", "is not a valid WASM module: "),
         (b"\0asm\x0d\0\1\0\xff\xff", "is not a valid WASM module: "),
         (b"\0asm\xff\0\0\0", "is not a valid WASM module: "),
-        (guests.wat("(module)"), "is no command: it exports no function '_start'"),
-        (guests.wat('(module (memory (export "_start") 1))'), "is no command"),
-        (guests.wat('(module (func (export "_start") (param i32)))'), "is no command"),
+        (guests.wat("(module)"), "is not a command: it exports no function '_start'"),
+        (guests.wat('(module (memory (export "_start") 1))'), "is not a command"),
+        (guests.wat('(module (func (export "_start") (param i32)))'), "is not a command"),
         (guests.wat('(module (import "env" "f" (func)))'), "needs 'env.f', which no sandbox"),
-        (guests.wat("(component)"), "is no command: it exports no 'wasi:cli/run@0.2'"),
+        (guests.wat("(component)"), "is not a command: it exports no 'wasi:cli/run@0.2'"),
         (
             guests.wat('(component (import "wasi:cli/stdout@0.3.0" (instance)))'),
-            "is made for WASI 0.3 (wasi:cli/stdout@0.3.0), which the engine can not run yet",
+            "is built for WASI 0.3 (wasi:cli/stdout@0.3.0), which the engine cannot run yet",
         ),
         (
             guests.component("(i32.const 0)", version="0.3.0"),
-            "is made for WASI 0.3 (wasi:cli/run@0.3.0)",
+            "is built for WASI 0.3 (wasi:cli/run@0.3.0)",
         ),
         (
             guests.wat('(component (import "their:own/thing" (instance)))'),
-            "needs 'their:own/thing', which no sandbox gives",
+            "needs 'their:own/thing', which no sandbox provides",
         ),
     ],
 )
@@ -145,12 +146,12 @@ def test_memory_is_bounded(sandbox: WasmSandbox, place: Place) -> None:
 def test_what_a_module_begins_with_is_bounded(
     sandbox: WasmSandbox, place: Place, more: str, limit: str
 ) -> None:
-    limits = Limits(max_memory_bytes=64 * 2**20, max_wasm_instances=20)
+    limits = bounds(max_memory_bytes=64 * 2**20, max_wasm_instances=20)
     data = guests.wat(f'(module {more} (func (export "_start")))')
     outcome = outcome_of(sandbox, place, data, limits=limits)
     assert outcome.exit_code == 126
     assert outcome.limits_hit == (limit,)
-    assert outcome.stderr.data.startswith(b"the module can not be started: ")
+    assert outcome.stderr.data.startswith(b"the module cannot be started: ")
 
 
 def test_tables_do_not_grow_beyond_their_bound(sandbox: WasmSandbox, place: Place) -> None:
@@ -170,7 +171,7 @@ def test_instances_are_counted(sandbox: WasmSandbox, place: Place) -> None:
       (instance $r (export "run" (func $run)))
       (export "wasi:cli/run@0.2.0" (instance $r)))""")
     assert outcome_of(sandbox, place, data).exit_code == 0
-    few = outcome_of(sandbox, place, data, limits=Limits(max_wasm_instances=50))
+    few = outcome_of(sandbox, place, data, limits=bounds(max_wasm_instances=50))
     assert (few.exit_code, few.limits_hit) == (126, ("max_wasm_instances",))
 
 
@@ -209,7 +210,7 @@ def test_processor_time_is_bounded(sandbox: WasmSandbox, place: Place) -> None:
 
 
 def test_a_module_that_is_too_long_is_not_read(sandbox: WasmSandbox, place: Place) -> None:
-    outcome = outcome_of(sandbox, place, guests.hello(), limits=Limits(max_wasm_bytes=100))
+    outcome = outcome_of(sandbox, place, guests.hello(), limits=bounds(max_wasm_bytes=100))
     assert (outcome.exit_code, outcome.limits_hit) == (126, ("max_wasm_bytes",))
     assert b"more than 100 (max_wasm_bytes)" in outcome.stderr.data
 
@@ -223,7 +224,7 @@ def _bomb(functions: int = 800) -> bytes:
 
 def test_compiling_has_a_time_of_its_own(sandbox: WasmSandbox, place: Place) -> None:
     """And the next call does not wait for it."""
-    limits = Limits(compile_timeout_seconds=0.2)
+    limits = bounds(compile_timeout_seconds=0.2)
     outcome = outcome_of(sandbox, place, _bomb(), limits=limits)
     assert (outcome.exit_code, outcome.limits_hit) == (126, ("compile_timeout_seconds",))
     assert outcome.stderr.data.startswith(b"/guests/guest.wasm could not be compiled: ")

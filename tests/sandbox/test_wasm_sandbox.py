@@ -17,6 +17,7 @@ from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.testing.sandbox_suite import HANG_SECONDS, Place, refused
 from skillbelt.values import Limits
 from tests import needs
+from tests.bounds import bounds
 from tests.sandbox import guests
 from tests.sandbox.guests import ECHO, SLEEP, SPIN, WORDS
 
@@ -44,7 +45,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_engine_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what it said last."""
-    monkeypatch.setattr("skillbelt.sandbox.wasm.pool.packages", lambda: "/no/such/folder")
+    monkeypatch.setattr("skillbelt.sandbox.wasm.engine.packages", lambda: "/no/such/folder")
     made = WasmSandbox()
     assert "No module named 'wasmtime'" in str(made.unavailable())
     made.close()
@@ -121,7 +122,7 @@ def test_input_that_nobody_reads_does_not_matter(sandbox: WasmSandbox, place: Pl
 
 def test_more_input_than_there_may_be_is_refused(sandbox: WasmSandbox, place: Place) -> None:
     with pytest.raises(RunRefused, match="max_stdin_bytes"):
-        outcome_of(sandbox, place, guests.hello(), stdin=b"abc", limits=Limits(max_stdin_bytes=2))
+        outcome_of(sandbox, place, guests.hello(), stdin=b"abc", limits=bounds(max_stdin_bytes=2))
 
 
 def test_input_can_be_written_while_it_runs(sandbox: WasmSandbox, place: Place) -> None:
@@ -245,7 +246,7 @@ def test_a_read_only_folder_in_a_writable_one_is_refused(
     inner = os.path.join(place.folder, "inner")
     os.mkdir(inner)
     mounts = (Mount(place.folder, "/work", True), Mount(inner, "/inner"))
-    with pytest.raises(SandboxUnavailable, match="can not be kept from being written"):
+    with pytest.raises(SandboxUnavailable, match="cannot be read-only"):
         run(sandbox, place.job("x.wasm", mounts=mounts))
 
 

@@ -18,6 +18,7 @@ from skillbelt.testing.attacks import AttackResult, run_attacks
 from skillbelt.testing.probes import FILES, NETWORK, PROBES, RESULTS
 from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.sandbox import guests
 
 pytestmark = pytest.mark.timeout(300)  # the component is built and compiled first
@@ -127,7 +128,7 @@ try:
 except OSError:
     print(len(kept))
 """
-    limits = Limits(max_open_files=100)
+    limits = bounds(max_open_files=100)
     outcome = python(sandbox, place, code, limits=limits)
     assert outcome.exit_code == 0, outcome
     assert 20 < int(outcome.stdout.data) < 100

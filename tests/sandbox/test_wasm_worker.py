@@ -16,15 +16,15 @@ import pytest
 from skillbelt.sandbox.linux import landlock
 from skillbelt.sandbox.linux.identity import current_identity
 from skillbelt.sandbox.protocol import Outcome, run
-from skillbelt.sandbox.wasm import pool
+from skillbelt.sandbox.wasm import engine
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
 from skillbelt.testing.sandbox_suite import Place
-from skillbelt.values import Limits
 from tests import needs
+from tests.bounds import bounds
 from tests.sandbox import guests
 
-SOURCE = Path(pool.__file__).parents[1]
+SOURCE = Path(engine.__file__).parents[1]
 # In place of the guest, this is what runs in the worker; what it says comes back as the outcome.
 _BROKEN_OUT = """
 import resource, signal, socket, stat, struct, sys, time
@@ -74,14 +74,14 @@ def broken() -> Iterator[Broken]:
     os.chmod(folder, 0o755)
     here = Path(folder, "here")
     here.mkdir()
-    for name in ("inside/launch.py", "wasm/worker.py", "wasm/guest.py"):
+    for name in ("inside/command.py", "wasm/worker.py", "wasm/guest.py"):
         (here / name).parent.mkdir(exist_ok=True)
         shutil.copy(SOURCE / name, here / name)
     with open(here / "wasm" / "guest.py", "a", encoding="utf-8") as guest:
         guest.write(_BROKEN_OUT)
     sandbox = WasmSandbox(Settings(cache_dir=os.path.join(folder, "cache")))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "_HERE", str(here))
+        patch.setattr(engine, "_HERE", str(here))
         patch.setenv("A_TOKEN", "secret")
         place = Place(folder, current_identity())
         yield Broken(sandbox, place, os.path.join(folder, "cache", "wasm"))
@@ -197,7 +197,7 @@ def test_its_machine_code_can_not_be_written(broken: Broken) -> None:
 
 
 def test_limits_bind_the_worker_itself(broken: Broken) -> None:
-    limits = Limits(max_open_files=50, max_written_file_bytes=2**20, max_cpu_seconds=7)
+    limits = bounds(max_open_files=50, max_written_file_bytes=2**20, max_cpu_seconds=7)
     names = "NOFILE", "FSIZE", "CPU", "CORE"
     ask = f"[list(resource.getrlimit(getattr(resource, 'RLIMIT_' + name))) for name in {names}]"
     found = json.loads(broken.says(ask, limits=limits))

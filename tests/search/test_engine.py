@@ -12,6 +12,7 @@ from skillbelt.search.engine import Searcher
 from skillbelt.search.protocol import Ranked, Result
 from skillbelt.search.query import Query
 from skillbelt.search.store import SearchIndex
+from tests.bounds import bounds
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"
@@ -56,7 +57,8 @@ def test_the_limit_holds(skills: Tree) -> None:
     assert catalog.search("pdf", 0) == []
     assert catalog.search("pdf", -5) == []
     assert len(catalog.search("pdf", 10**9)) == 1
-    few = skills.catalog(max_search_results=1)
+    bounds(max_search_results=1)
+    few = skills.catalog()
     assert len(few.search("files table git notes", 2)) == 1
 
 
@@ -127,7 +129,8 @@ def test_a_skill_of_the_same_name_is_a_variant(tree: Tree) -> None:
 def many(tree: Tree, count: int = 700) -> Catalog:
     for n in range(count):
         tree.skill(f"{SKILLS}/s{n:03}", description=f"Does job{n} well.", text=f"Word{n % 9} x{n}.")
-    return tree.catalog(max_scan_share=1.0)
+    bounds(max_scan_share=1.0)
+    return tree.catalog()
 
 
 def test_many_skills_are_found_through_postings(tree: Tree) -> None:

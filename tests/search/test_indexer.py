@@ -13,6 +13,8 @@ from skillbelt.format.skill import Skill
 from skillbelt.search import indexer
 from skillbelt.search.indexer import Upkeep, stamp
 from skillbelt.search.store import SearchIndex
+from skillbelt.search.text import MAX_INDEXED_SCRIPTS
+from tests.bounds import bounds
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"
@@ -142,10 +144,12 @@ def test_a_file_that_can_not_be_written_is_done_without(tree: Tree) -> None:
 def test_what_other_limits_read_is_not_taken_for_what_these_do(tree: Tree) -> None:
     tree.skill(f"{SKILLS}/kit", description="Does it.")
     tree.write(f"{SKILLS}/kit/zebra.py", '"""Counts giraffes."""')
-    few = {"max_indexed_scripts": 0}
-    assert not tree.catalog(**few).search("giraffes")
+    bounds(max_indexed_scripts=0)
+    assert not tree.catalog().search("giraffes")
+    bounds(max_indexed_scripts=MAX_INDEXED_SCRIPTS)
     assert tree.catalog().search("giraffes")
-    assert not tree.catalog(**few).search("giraffes")
+    bounds(max_indexed_scripts=0)
+    assert not tree.catalog().search("giraffes")
 
 
 def test_a_folder_whose_name_is_no_text_is_found_and_not_read_again(tree: Tree) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from skillbelt.search.query import query
 from skillbelt.search.words import number
-from skillbelt.values import Limits
+from tests.bounds import bounds
 
 
 def test_each_word_counts_once() -> None:
@@ -44,7 +44,7 @@ def test_nothing_is_asked_by_nothing() -> None:
 
 
 def test_endless_requests_are_cut() -> None:
-    limits = Limits(max_query_chars=500, max_query_words=50)
+    limits = bounds(max_query_chars=500, max_query_words=50)
     asked = query(" ".join(f"w{n}x" for n in range(100_000)), limits)
     assert 50 <= len(asked.words) <= 54
     assert len(asked.text) == 500

@@ -5,6 +5,7 @@ import os
 from skillbelt.format.skill import Skill
 from skillbelt.search.text import parts_of, text_of
 from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.tree import Tree
 
 LIMITS = Limits()
@@ -57,7 +58,7 @@ def test_a_file_that_is_gone_has_no_text(tree: Tree) -> None:
 
 def test_no_more_is_read_than_the_limit_allows(tree: Tree) -> None:
     skill = Skill.from_folder(tree.skill("s/pdf", text="word " * 1000))
-    assert len(text_of(skill, LIMITS._replace(max_checked_bytes=100))) == 100
+    assert len(text_of(skill, bounds(LIMITS, max_checked_bytes=100))) == 100
 
 
 def test_a_skill_without_a_file(tree: Tree) -> None:

@@ -14,13 +14,15 @@ from skillbelt import Rule
 from skillbelt.runtime.runtime import Runtime, RuntimeSession
 from skillbelt.store.memory import MemoryStore
 from skillbelt.tools.caller import STORED, Caller
-from skillbelt.tools.definitions import DEFINITIONS
+from skillbelt.tools.definitions import DEFINITIONS, SEARCH
 from skillbelt.tools.handlers import HANDLERS, MAX_MISSES, dispatch
 from tests.benches import FOLDER, SKILL, Bench
+from tests.bounds import bounds
 from tests.examples import examples
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"
+EVERY = [kind for kind in DEFINITIONS if kind != SEARCH]
 GUIDE = "# Guide\n\nStart.\n\n## Setup\n\nDo it.\n\n## Use\n\nUse it.\n"
 
 
@@ -34,6 +36,7 @@ def _skills(tree: Tree) -> None:
 
 
 def conversation(tree: Tree, **options: Any) -> RuntimeSession:
+    options = {"tools": EVERY, **options}
     return Runtime(tree.project, store=MemoryStore(), **options).session("u", "s")
 
 
@@ -69,7 +72,8 @@ def test_without_skills_there_are_none(tree: Tree) -> None:
 
 
 def test_of_very_many_names_the_closest_are_told(tree: Tree) -> None:
-    result = conversation(tree, max_enum_skills=1).call_sync("skill", {"name": "pfd"})
+    bounds(max_enum_skills=1)
+    result = conversation(tree).call_sync("skill", {"name": "pfd"})
     assert result.error == 'Skill "pfd" not found. Available skills: pdf, ... (2 in all)'
 
 
@@ -142,7 +146,7 @@ def test_a_right_name_forgives(tree: Tree, right: tuple[str, str]) -> None:
 
 
 def test_what_to_do_instead_names_only_what_is_offered(tree: Tree) -> None:
-    session = conversation(tree, tool_profile="simple")
+    session = conversation(tree, tools=["skill"])
     text = [session.call_sync("skill", {"name": "x"}).text for _ in range(3)][-1]
     assert "Stop guessing names: use a name you were shown" in text
     assert "skill_list" not in text

@@ -67,7 +67,7 @@ def test_a_body_that_was_cut_says_where_the_rest_is(tree: Tree) -> None:
 
 def test_what_can_not_be_read_is_not_pointed_at(tree: Tree) -> None:
     tree.skill(f"{SKILLS}/long", text="".join(f"## Part {n}\n\nText.\n" for n in range(400)))
-    session = conversation(tree, tool_profile="simple")
+    session = conversation(tree, tools=["skill"])
     result = session.call_sync("skill", {"name": "long"})
     assert STORED not in result.text
     report: Any = result.data["report"]

@@ -51,9 +51,10 @@ def enum(tool: Tool) -> object:
 
 def test_profiles_name_tools_that_exist() -> None:
     assert PROFILES["simple"] == ("skill",)
-    assert (*PROFILES["full"], SEARCH) == KINDS
+    assert ("skill", *PROFILES["full"], SEARCH) == KINDS
     assert set(PROFILES["knowledge"]) < set(KINDS)
-    assert "skill" not in PROFILES["knowledge"]
+    for kinds in PROFILES.values():
+        assert len({"skill", "skill_load"}.intersection(kinds)) == 1
 
 
 def test_a_list_of_tools_is_taken_as_it_is_but_for_the_order() -> None:
@@ -125,12 +126,11 @@ def test_making_schemas_leaves_the_definitions_alone() -> None:
 
 
 def test_a_listing_ends_the_description_of_the_tool_that_loads() -> None:
-    described = {tool.kind: tool.description for tool in tools(["a"], listing="- **a**: does it")}
-    assert described["skill"].endswith("\n\n- **a**: does it")
-    assert [kind for kind, text in described.items() if "does it" in text] == ["skill"]
-    knowledge = tools(["a"], "knowledge", listing="- **a**: does it")
-    assert knowledge[0].kind == "skill_load"
-    assert knowledge[0].description.endswith("- **a**: does it")
+    for profile, loader in (("full", "skill_load"), ("simple", "skill")):
+        made = tools(["a"], profile, listing="- **a**: does it")
+        described = {tool.kind: tool.description for tool in made}
+        assert described[loader].endswith("\n\n- **a**: does it")
+        assert [kind for kind, text in described.items() if "does it" in text] == [loader]
 
 
 # Shapes

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.agent.models import OFFLINE, Model
-from skillbelt.disclosure.audience import Visible
 from skillbelt.permission.rules import Rule
 from skillbelt.runtime.runtime import Runtime
+from skillbelt.tools.caller import Visible
 from skillbelt.tools.definitions import Schema
 from skillbelt.tools.handlers import failed
 from skillbelt.tools.schema import Tool, ToolResult
@@ -51,7 +51,7 @@ class Agent(NamedTuple):
     `model` is a name (`skillbelt.agent.models.provided` says which), a model of pydantic-ai, or
     anything that can be asked as one. `agents` work on the skills that name one of them. `settings`
     are for the model. With `run_code`, fenced code of an answer is run. `rules` and `visible` hold
-    for its conversations. The rest are the settings of that name, where the agent has its own.
+    for its conversations. `max_steps` is the setting of that name, unless the agent has its own.
     """
 
     runtime: Runtime
@@ -65,24 +65,21 @@ class Agent(NamedTuple):
     rules: Sequence[Rule] = ()
     visible: Visible | None = None
     max_steps: int | None = None
-    max_repeats: int | None = None
-    max_retries: int | None = None
-    max_fork_depth: int | None = None
-    compact_share: float | None = None
+    # Equal calls with equal results before a call is refused, and the run ended.
+    max_repeats: int = 3
+    # Retries after an incomplete answer.
+    max_retries: int = 2
+    # Skills with `context: fork` inside each other; deeper ones are loops.
+    max_fork_depth: int = 3
+    # Share of the model's window; a longer conversation is summarised. 0: only when the provider
+    # refuses it.
+    compact_share: float = 0.8
 
     @property
     def limits(self) -> Limits:
-        """The limits of the runtime, with those that are the agent's own."""
-        own: dict[str, float | None] = {
-            "max_steps": self.max_steps,
-            "max_repeats": self.max_repeats,
-            "max_retries": self.max_retries,
-            "max_fork_depth": self.max_fork_depth,
-            "compact_share": self.compact_share,
-        }
-        given: dict[str, Any] = {key: value for key, value in own.items() if value is not None}
+        """The limits of the runtime, with the agent's own `max_steps`."""
         limits = self.runtime.settings.limits
-        return limits._replace(**given) if given else limits
+        return limits if self.max_steps is None else limits._replace(max_steps=self.max_steps)
 
 
 def runner_only(_call: object) -> ToolResult:

@@ -17,6 +17,11 @@ from skillbelt.text import shorten, tokens_of_bytes
 from skillbelt.tools.schema import Tool
 from skillbelt.values import Limits
 
+# Share of the window for the last messages, which stay verbatim.
+COMPACT_KEPT_SHARE = 0.25
+# Number of those messages.
+MAX_KEPT_MESSAGES = 8
+
 EVENT = "compacted"
 HEADER = "The conversation so far, in short:"
 _CONTENT = re.compile(r'^<skill_content name="([a-z0-9-]{1,64})">$', re.MULTILINE)
@@ -55,8 +60,8 @@ def kept_from(messages: Sequence[Message], window_tokens: int, limits: Limits) -
 
     No call is parted from its answers.
     """
-    room, start = window_tokens * limits.compact_kept_share, len(messages)
-    keep = min(limits.max_kept_messages, len(messages) // 2)
+    room, start = window_tokens * COMPACT_KEPT_SHARE, len(messages)
+    keep = min(MAX_KEPT_MESSAGES, len(messages) // 2)
     for index in range(len(messages) - 1, len(messages) - keep - 1, -1):
         room -= size_of(messages[index : index + 1])
         if room < 0:

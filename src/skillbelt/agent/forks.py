@@ -18,6 +18,9 @@ from skillbelt.permission.gate import session_id
 from skillbelt.store import SessionKey
 from skillbelt.tools.schema import ToolResult, check_arguments
 
+# Skills with `context: fork` inside each other; deeper ones are loops.
+MAX_FORK_DEPTH = 3
+
 FORK = "fork"
 _LOADING = {"skill": "name", "skill_load": "skill"}  # the tools that load, and what names the skill
 
@@ -60,7 +63,7 @@ def forking(place: Place, kind: str, arguments: Mapping[str, object]) -> Skill |
 
 def forks(place: Place, skill: Skill) -> bool:
     """Whether the skill says that it wants a session of its own; not once it has one."""
-    if skill.name == place.skill or place.depth >= place.limits.max_fork_depth:
+    if skill.name == place.skill or place.depth >= place.agent.max_fork_depth:
         return False
     try:
         matter = skill.frontmatter

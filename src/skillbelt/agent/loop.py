@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from anyio import CancelScope
 
 from skillbelt.agent import code, compaction
+from skillbelt.agent.compaction import COMPACT_KEPT_SHARE
 from skillbelt.agent.events import (
     AgentEvent,
     Compaction,
@@ -37,7 +38,7 @@ from skillbelt.agent.models import (
 )
 from skillbelt.agent.stream import Listening
 from skillbelt.agent.tool_calls import Outlet
-from skillbelt.agent.tool_results import Job, Own, Workshop
+from skillbelt.agent.tool_results import MAX_ANSWER_CALLS, Job, Own, Workshop
 from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.format.skill import Skill
@@ -49,6 +50,15 @@ from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
 from skillbelt.tools.handlers import failed
 from skillbelt.tools.schema import Tool, ToolResult
+
+# Answers of a model for one message, forks included: bounds what a loop can cost.
+MAX_RUN_STEPS = 200
+# Before the first retry; each further one waits twice as long.
+RETRY_WAIT_SECONDS = 0.5
+# A cancelled run waits so long for its tool calls to end.
+CANCEL_TIMEOUT_SECONDS = 10.0
+# Fenced blocks of one answer that are run, when the agent has `run_code`.
+MAX_CODE_BLOCKS = 8
 
 _RUNS = ("skill_run",)  # what is not done twice without anybody having seen how the first ended
 _SHOWN = 300
@@ -96,7 +106,7 @@ class Turn:
         answered: bool,
         budget: Budget | None = None,
     ) -> None:
-        self._budget = budget or Budget(place.limits.max_run_steps)
+        self._budget = budget or Budget(MAX_RUN_STEPS)
         self.place, self.agent, self._told = place, place.agent, told
         self._outfit, self._answered, self._limits = outfit, answered, place.limits
         self.model, own = outfit(place)
@@ -243,11 +253,11 @@ class Turn:
         """What of an answer is run: nothing, unless the host switched it on."""
         if not self.agent.run_code or reply.calls:
             return []
-        return code.blocks(reply.text, self._limits.max_code_blocks)
+        return code.blocks(reply.text, MAX_CODE_BLOCKS)
 
     async def _asked(self) -> Reply | None:
         """One answer of the model, kept; None when it could not be had."""
-        most = max(self._limits.max_retries, 0)
+        most = max(self.agent.max_retries, 0)
         for attempt in range(most + 1):
             reply = await self._attempt()
             if reply is not None:
@@ -270,7 +280,7 @@ class Turn:
             self.place.drop()
             self._fault = str(failure)
             self._again = await self._compact() if failure.too_long else failure.again
-            self._wait_seconds = 0.0 if failure.too_long else self._limits.retry_wait_seconds
+            self._wait_seconds = 0.0 if failure.too_long else RETRY_WAIT_SECONDS
             return None
         return await self._kept(found)
 
@@ -291,7 +301,7 @@ class Turn:
             raise ModelFailure(f"{type(error).__name__}: {reason}", again=True) from error
         if found is None:
             raise ModelFailure(_EMPTY, again=True)
-        if len(found.calls) > _FLOOD * max(self._limits.max_answer_calls, 1):
+        if len(found.calls) > _FLOOD * max(MAX_ANSWER_CALLS, 1):
             raise ModelFailure(f"an answer with {len(found.calls)} calls (max_answer_calls)")
         return found
 
@@ -313,7 +323,7 @@ class Turn:
         return min(own, most) if own and most else own or most
 
     def _is_long(self, prompt: Prompt) -> bool:
-        most = self._window_tokens * self._limits.compact_share
+        most = self._window_tokens * self.agent.compact_share
         size = compaction.size_of(prompt.messages)
         if not most or size * 2 < most:  # where tools are most of it, a shorter history is no help
             return False
@@ -335,7 +345,7 @@ class Turn:
     def _lost(self, start: int) -> list[str]:
         """The skills to bring back when what is before `start` is told in short."""
         tool = self.place.agent.runtime.names.get("skill", "")
-        room = self._window_tokens * self._limits.compact_kept_share or float("inf")
+        room = self._window_tokens * COMPACT_KEPT_SHARE or float("inf")
         return compaction.lost(self.place.history, start, tool, room)
 
     @in_thread
@@ -346,7 +356,7 @@ class Turn:
 
     def _outlet(self) -> Outlet:
         gate, session = self.place.session.gate, session_id(self.place.key)
-        seconds = self._limits.cancel_timeout_seconds
+        seconds = CANCEL_TIMEOUT_SECONDS
         return Outlet(
             told=self._told,
             desk=lambda: gate.desk,

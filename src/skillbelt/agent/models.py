@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as ProviderModel
     from pydantic_ai.settings import ModelSettings
 
+# Models that think may be silent for minutes; beyond that the connection is dead.
+MODEL_IDLE_SECONDS = 600.0
+# An answer with its reasoning and calls; far beyond any model's own limit.
+MAX_ANSWER_CHARS = 8_000_000
+
 OFFLINE = "offline"
 EXTRA = "agent"
 OLLAMA_URL = "http://localhost:11434/v1"
@@ -184,7 +189,7 @@ class Provided:
 
     def _own_settings(self) -> Mapping[str, object]:
         """The host's settings; how long a model may be silent holds before its first word too."""
-        seconds = self._limits.model_idle_seconds
+        seconds = MODEL_IDLE_SECONDS
         return {"first_event_timeout": seconds, **self._settings} if seconds else self._settings
 
     def _defined(self, tools: Sequence[Tool]) -> list[Any]:
@@ -206,7 +211,7 @@ class _Bounded:
         return self
 
     async def __anext__(self) -> ModelResponseStreamEvent:
-        seconds, most = self._limits.model_idle_seconds, self._limits.max_answer_chars
+        seconds, most = MODEL_IDLE_SECONDS, MAX_ANSWER_CHARS
         try:
             async with asyncio.timeout(seconds or None):
                 event = await anext(self._stream)

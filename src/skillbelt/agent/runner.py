@@ -31,7 +31,7 @@ from skillbelt.agent.files import attached, message_with, rules_for
 from skillbelt.agent.history import Place
 from skillbelt.agent.loop import Turn
 from skillbelt.agent.models import OFFLINE, Model, Provided, provided
-from skillbelt.agent.stream import Channel, begun, settled
+from skillbelt.agent.stream import MAX_UNREAD_EVENTS, Channel, begun, settled
 from skillbelt.agent.tool_results import Own
 from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError
@@ -65,7 +65,7 @@ def _in_thread(
     ) -> Generator[AgentEvent, None, None]:
         found: queue.SimpleQueue[AgentEvent | None] = queue.SimpleQueue()
         begins = threading.Event()
-        most = max(self.agent.runtime.settings.limits.max_unread_events, 1)
+        most = max(MAX_UNREAD_EVENTS, 1)
 
         async def pump() -> None:
             begins.set()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Coroutine, Sequence
-from contextlib import suppress
 from typing import Protocol
 
 from skillbelt.agent.events import AgentEvent, RunOutput
+from skillbelt.running.following import LoopQueue
 from skillbelt.values import Limits
+
+# Events that the caller has not taken; then the agent waits.
+MAX_UNREAD_EVENTS = 256
+# Output of commands that the caller has not taken; more is not streamed.
+MAX_UNREAD_BYTES = 2**20
 
 
 class Listening(Protocol):
@@ -29,41 +33,29 @@ class Channel:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._most_events = max(limits.max_unread_events, 1)
-        self._most_bytes = limits.max_unread_bytes
-        self._loop = asyncio.get_running_loop()
-        self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
+        self._most_events = max(MAX_UNREAD_EVENTS, 1)
+        self._queue: LoopQueue[AgentEvent | None] = LoopQueue(MAX_UNREAD_BYTES)
         self._taken = asyncio.Event()
-        self._lock, self._ahead = threading.Lock(), 0
 
     async def tell(self, event: AgentEvent) -> None:
-        """Take an event, when there is room for it."""
-        while self._events.qsize() >= self._most_events:
+        """Add an event when there is room for it."""
+        while len(self._queue) >= self._most_events:
             self._taken.clear()
             await self._taken.wait()
-        self._events.put_nowait(event)
+        self._queue.put(event)
 
     def emit(self, event: AgentEvent) -> None:
-        """Take an event from any thread; output is left out when there is too much of it."""
-        if isinstance(event, RunOutput):
-            with self._lock:
-                if self._ahead + len(event.data) > self._most_bytes:
-                    return
-                self._ahead += len(event.data)
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
-            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+        """Add an event from any thread; output is dropped when there is too much of it."""
+        self._queue.put(event, len(event.data) if isinstance(event, RunOutput) else 0)
 
     def end(self) -> None:
-        """Nothing comes after what was told so far."""
-        self._events.put_nowait(None)
+        """Mark the end: no event comes after those so far."""
+        self._queue.put(None)
 
     async def next(self) -> AgentEvent | None:
-        """The next event; None at the end."""
-        event = await self._events.get()
+        """Return the next event; None at the end."""
+        event = await self._queue.next()
         self._taken.set()
-        if isinstance(event, RunOutput):
-            with self._lock:
-                self._ahead -= len(event.data)
         return event
 
 

@@ -13,9 +13,9 @@ from skillbelt.agent.models import Called, is_deep
 from skillbelt.agent.stream import Listening, begun, settled
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Desk, Pending
-from skillbelt.running.following import Watch
+from skillbelt.running.following import Follower, Watch
 from skillbelt.running.secrets import redacted, secrets_of
-from skillbelt.sandbox.protocol import Running, Stream
+from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools.definitions import Schema
 
 _FAULTS, _CHOICES = 5, 20  # that are told
@@ -42,7 +42,7 @@ class Outlet:
         self._end_seconds = end_seconds
         self.told, self._desk, self._session, self._answered = told, desk, session, answered
         self._lock = threading.Lock()
-        self._running: list[Running] = []
+        self._follower = Follower()
         self._asked: list[str] = []
         self._enders: list[Callable[[], object]] = []
         self.stopped = False
@@ -57,13 +57,7 @@ class Outlet:
                 data = redacted(data.decode("utf-8", "replace"), secrets).encode()
             self.told.emit(RunOutput(call_id, stream, data))
 
-        return Watch(listener, self._started)
-
-    def _started(self, running: Running) -> None:
-        with self._lock:
-            self._running.append(running)
-        if self.stopped:
-            running.kill()
+        return self._follower.watch._replace(listener=listener)
 
     def on_stop(self, end: Callable[[], object]) -> None:
         """Have this called when all is to end."""
@@ -89,11 +83,10 @@ class Outlet:
         """End every command, and refuse whatever waits for permission, now and later."""
         with self._lock:
             self.stopped = True
-            running, asked = list(self._running), list(self._asked)
+            asked = list(self._asked)
         for id in asked:
             self._refuse(id)
-        for one in running:
-            one.kill()
+        self._follower.kill()
         for end in self._enders:
             end()
 

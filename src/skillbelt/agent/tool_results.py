@@ -14,12 +14,16 @@ from skillbelt.agent.tool_calls import Arguments, Outlet, unfit
 from skillbelt.agent.transaction import Page
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
+from skillbelt.running.background import MAX_SESSION_RUNS
 from skillbelt.running.following import Watch
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
 from skillbelt.tools.handlers import failed, shown
 from skillbelt.tools.schema import Tool, ToolResult
+
+# Calls of one answer; the model gets an error for the others.
+MAX_ANSWER_CALLS = 64
 
 # A tool that is not for skills: its arguments, and what follows a command it may run.
 Own = Callable[[dict[str, object], Watch], ToolResult]
@@ -94,8 +98,8 @@ class Workshop:
     ) -> None:
         self.place, self._own, self._fork = place, own, fork
         self._kinds = {name: kind for kind, name in place.agent.runtime.names.items()}
-        self.repeats = Repeats(max(place.limits.max_repeats, 1))
-        self._room = asyncio.Semaphore(max(place.limits.max_session_runs, 1))
+        self.repeats = Repeats(max(place.agent.max_repeats, 1))
+        self._room = asyncio.Semaphore(max(MAX_SESSION_RUNS, 1))
 
     @property
     def settings(self) -> Settings:
@@ -128,7 +132,7 @@ class Workshop:
     def _refused(self, job: Job, number: int) -> ToolResult | None:
         """The answer to a call that is not carried out."""
         name = job.call.name
-        most = self.place.limits.max_answer_calls
+        most = MAX_ANSWER_CALLS
         if number >= most:
             return failed(f"not done: an answer may hold {most} calls; make it in the next")
         if job.arguments.fault:

@@ -11,9 +11,9 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from skillbelt.cli.keyboard import somebody_is_there
-from skillbelt.cli.live import visible
 from skillbelt.cli.output import CLI_SESSION, print_json, say
 from skillbelt.errors import ConfigError
+from skillbelt.running.following import visible
 from skillbelt.text import one_line, shorten
 
 if TYPE_CHECKING:

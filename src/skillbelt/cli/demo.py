@@ -18,6 +18,7 @@ from skillbelt.agent.ranking import ranked
 from skillbelt.cli.output import print_json, say, show_progress, wants_progress, width
 from skillbelt.errors import RunRefused, SkillbeltError
 from skillbelt.files.remove import remove_tree
+from skillbelt.format.frontmatter import FIRST_READ_BYTES
 from skillbelt.format.skill import Skill
 from skillbelt.permission.rules import Answer
 from skillbelt.running.call import RunResult
@@ -31,6 +32,7 @@ _REVIEW = "Review app.py: is it safe to merge?"
 _PDF = "What does the PDF say about the lighthouse?"
 _CODE = """\
 import os
+from skillbelt.format.frontmatter import FIRST_READ_BYTES
 import subprocess
 
 API_KEY = "sk-live-4f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c"
@@ -140,9 +142,11 @@ def _belt(project: str, args: argparse.Namespace) -> Iterator[Runtime]:
     overrides: dict[str, object] = {
         "state_dir": os.path.join(folder, "state"),
         "user_roots": False,
-        "remote_roots": False,
+        "paths": (),
+        "urls": (),
+        "mcp_commands": (),
     }
-    settings = load_settings(project, overrides=overrides)
+    settings = load_settings(project, overrides=overrides)._replace(skills_root="")
     if not can_be_written(settings.cache_dir):
         say(f"skillbelt: {settings.cache_dir} can not be written to; nothing is kept", args)
         settings = settings._replace(cache_dir=os.path.join(folder, "cache"))
@@ -170,7 +174,7 @@ def _discover(belt: Runtime) -> Stage:
     begun = time.monotonic()
     skills = belt.discover_skills()
     took = time.monotonic() - begun
-    read = sum(min(_size(one), belt.settings.limits.head_bytes) for one in skills)
+    read = sum(min(_size(one), FIRST_READ_BYTES) for one in skills)
     names = ", ".join(skill.name for skill in skills)
     return Stage(
         "Discover: which skills are there?",

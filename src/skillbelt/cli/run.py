@@ -25,6 +25,7 @@ from skillbelt.running.call import RunCall, RunResult
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
 from skillbelt.running.run import Asker
+from skillbelt.sandbox.protocol import MAX_STDIN_BYTES
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("run needs a command after --: skillbelt run NAME -- COMMAND...")
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
-    call = _call(args, catalog.settings.limits.max_stdin_bytes)
+    call = _call(args, MAX_STDIN_BYTES)
     who = whose(args)
     with Live() as live, open_workbench(catalog, args, live) as bench:
         result = bench.run(skill, call, who, Watch(None if args.json else live))

@@ -18,6 +18,7 @@ from skillbelt.cli.output import (
 from skillbelt.discovery.catalog import Catalog, Filters
 from skillbelt.errors import ConfigError
 from skillbelt.permission.gate import Gate
+from skillbelt.search.query import MAX_QUERY_CHARS
 from skillbelt.store import open_store
 from skillbelt.text import one_line
 
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         show_progress("")
     if args.eval:
         return _evaluate(catalog, filters, args)
-    most = catalog.settings.limits.max_query_chars
+    most = MAX_QUERY_CHARS
     text = sys.stdin.read(most) if args.query == "-" else args.query
     found = catalog.search(text, args.limit, filters)
     _print(found, args)

@@ -18,6 +18,9 @@ from skillbelt.format.skill import Skill
 from skillbelt.settings import Settings
 from skillbelt.text import bytes_of_tokens, json_string, one_line, shorten, tokens, xml
 
+# The overview is in every request: 2 % of the context window at most.
+OVERVIEW_SHARE = 0.02
+
 Format = Literal["xml", "markdown", "plain", "json"]
 
 XML_INTRO = (
@@ -111,7 +114,7 @@ def compact(skills: Iterable[Skill], *, budget_tokens: int = 10_000, search: str
 
 def default_budget(settings: Settings) -> int:
     """The tokens an overview may take of the context window that the settings state."""
-    share = settings.limits.overview_share * settings.context_window_tokens
+    share = OVERVIEW_SHARE * settings.context_window_tokens
     return min(settings.limits.max_overview_tokens, int(share))
 
 

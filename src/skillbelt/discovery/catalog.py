@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.discovery import sources
@@ -13,8 +14,13 @@ from skillbelt.discovery.clients import Root, fence_of, local_roots
 from skillbelt.discovery.index import Index, MemoryIndex, SqliteIndex
 from skillbelt.discovery.scan import Progress, Scan, scan
 from skillbelt.errors import SkillNotFound
-from skillbelt.format.skill import Skill
-from skillbelt.format.skills import Skills
+from skillbelt.format.frontmatter import (
+    DERIVED_DESCRIPTION_CHARS,
+    FIRST_READ_BYTES,
+    MAX_FRONTMATTER_BYTES,
+)
+from skillbelt.format.skill import Skill, Skills
+from skillbelt.format.yaml import MAX_YAML_ALIASES, MAX_YAML_DEPTH
 from skillbelt.settings import Settings, load_settings, resolve
 from skillbelt.values import Diagnostic, Scope
 
@@ -22,16 +28,11 @@ if TYPE_CHECKING:
     from skillbelt.search.engine import Searcher
     from skillbelt.search.protocol import Result
 
-# The limits that change what is read from a SKILL.md, so entries made under others do not count.
-_READING_LIMITS = (
-    "head_bytes",
-    "max_frontmatter_bytes",
-    "max_yaml_depth",
-    "max_yaml_aliases",
-    "derived_description_chars",
-)
 # A scan that takes no longer is done whenever somebody asks.
 _CHEAP_SECONDS = 0.1
+# Share of the time that may go into scanning again, where a scan is not cheap: a listing in each
+# turn of a conversation must not occupy a core.
+MAX_SCAN_SHARE = 0.05
 # Whether an agent (None: nobody in particular) may use a skill at all.
 Permit = Callable[[str | None, Skill], bool]
 
@@ -117,7 +118,6 @@ class Catalog(Mapping[str, Skill]):
         self._progress = progress
         self._index = index or _index(settings)
         self._scans: list[Scan] = []
-        self._snapshot: Snapshot | None = None
         self._lock = threading.Lock()  # one scan at a time, in any thread
         self._scanned_at = 0.0
         self._searcher: Searcher | None = None
@@ -135,7 +135,7 @@ class Catalog(Mapping[str, Skill]):
         return len(self.snapshot)
 
     def __repr__(self) -> str:
-        known = self._snapshot
+        known = self._known
         count = "not scanned yet" if known is None else f"{len(known)} skills"
         return f"<Catalog of {self.settings.project}: {count}>"
 
@@ -153,17 +153,16 @@ class Catalog(Mapping[str, Skill]):
     def current(self) -> Snapshot:
         """Return every skill there is now by name; `rescan_seconds` says how often that scans."""
         age = time.monotonic() - self._scanned_at
-        if self._snapshot is None or age >= max(self.settings.rescan_seconds, self._pause()):
+        if self._known is None or age >= max(self.settings.rescan_seconds, self._pause()):
             self._rescan(refresh=False)
         return self.snapshot
 
-    @property
+    @cached_property
     def snapshot(self) -> Snapshot:
-        """The skills as of the last scan."""
-        if self._snapshot is None:
-            self._rescan(refresh=False)
-        assert self._snapshot is not None
-        return self._snapshot
+        """The skills as of the last scan; every scan that finds something else replaces it."""
+        self._rescan(refresh=False)
+        found: Snapshot = self.__dict__["snapshot"]
+        return found
 
     def available(self, agent: str | None = None) -> list[Skill]:
         """What a model working as this agent may be shown."""
@@ -280,7 +279,7 @@ class Catalog(Mapping[str, Skill]):
 
     def refresh(self) -> Changes:
         """Scan again, ask remotes again, and say what changed."""
-        before: Mapping[str, Skill] = self._snapshot or {}
+        before: Mapping[str, Skill] = self._known or {}
         self._rescan(refresh=True)
         return _changes(before, self.snapshot)
 
@@ -304,13 +303,17 @@ class Catalog(Mapping[str, Skill]):
             if changes:
                 yield changes
 
+    @property
+    def _known(self) -> Snapshot | None:
+        """The last snapshot, without a scan if there was none."""
+        return self.__dict__.get("snapshot")
+
     def _pause(self) -> float:
         """How long a scan is good for: so long that scanning takes no more than its share."""
         cost = sum(scanned.cpu_seconds for scanned in self._scans)
         if cost <= _CHEAP_SECONDS:
             return 0.0
-        share = self.settings.max_scan_share
-        return cost / share if share else float("inf")
+        return cost / MAX_SCAN_SHARE
 
     def _watched(self) -> list[str]:
         return [s.root.path for s in self._scans if s.exists and not s.stalled]
@@ -345,8 +348,8 @@ class Catalog(Mapping[str, Skill]):
             )
         self._scans = [stalled[root] if root in stalled else next(fresh) for root in roots]
         found = merge(self._scans, said)
-        if not found.same_as(self._snapshot):
-            self._snapshot = found
+        if not found.same_as(self._known):
+            self.snapshot = found
         self._scanned_at = time.monotonic()
 
     def _roots(self, said: list[Diagnostic], *, refresh: bool) -> list[Root]:
@@ -357,7 +360,7 @@ class Catalog(Mapping[str, Skill]):
         remote = self._with_commands(remote, said)
         roots = local_roots(settings, [path for path in explicit if not sources.is_remote(path)])
         remote = self._without_strangers(remote, said)
-        if remote and settings.remote_roots:
+        if remote:
             roots += self._remote_roots(remote, said, refresh=refresh)
         place = settings.scope_order.index
         return sorted(roots, key=lambda root: place(root.scope))
@@ -529,8 +532,14 @@ def _changes(before: Mapping[str, Skill], after: Mapping[str, Skill]) -> Changes
 def _index(settings: Settings) -> Index:
     if not settings.use_index:
         return MemoryIndex()
-    limits = settings.limits
-    rules = [getattr(limits, name) for name in _READING_LIMITS]
+    # The bounds that change what is read from a SKILL.md: entries read under others do not count.
+    rules = (
+        FIRST_READ_BYTES,
+        MAX_FRONTMATTER_BYTES,
+        MAX_YAML_DEPTH,
+        MAX_YAML_ALIASES,
+        DERIVED_DESCRIPTION_CHARS,
+    )
     return SqliteIndex(settings.index_file, "-".join(map(str, (*rules, int(settings.strict)))))
 
 

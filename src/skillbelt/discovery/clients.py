@@ -77,6 +77,8 @@ CLIENTS: tuple[Client, ...] = (
     ),
 )  # fmt: skip
 NATIVE = "skillbelt"
+# Whose folder wins in one scope: ours, the shared one, then the one with the most skills.
+_CLIENT_ORDER = (NATIVE, "agents", "claude")
 
 
 def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
@@ -111,16 +113,16 @@ def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
 
 
 def clients(settings: Settings) -> list[Client]:
-    """The clients whose folders count, in the configured order and then the table's."""
+    """The clients whose folders count: three first, then the others in the table's order."""
     on = [c for c in CLIENTS if c.name not in settings.disabled_clients]
     if not settings.external_roots:
         on = [c for c in on if c.name == NATIVE]
-    rank = {name: place for place, name in enumerate(settings.client_order)}
+    rank = {name: place for place, name in enumerate(_CLIENT_ORDER)}
     return sorted(on, key=lambda client: rank.get(client.name, len(rank)))
 
 
 def _project(settings: Settings) -> Iterator[Root]:
-    if not (settings.standard_roots and settings.project_roots):
+    if not settings.project_roots:
         return
     searched = clients(settings)
     for folder in upward(settings.project, settings.worktree):
@@ -150,7 +152,7 @@ def _named(path: str, settings: Settings, own: Container[str], theirs: Container
 
 
 def _user(settings: Settings) -> Iterator[Root]:
-    if not (settings.standard_roots and settings.user_roots):
+    if not settings.user_roots:
         return
     for client in clients(settings):
         for pattern in client.user:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from skillbelt.files.contain import Fence
     from skillbelt.trust import Trust
 
+# A root that does not answer, such as a dead network mount, is left out after this.
+SCAN_TIMEOUT_SECONDS = 10.0
+
 POLICY_FILE = "agents/openai.yaml"
 _NAME = -len(f"/{SKILL_FILE}")  # every spelling of the file's name has that length
 # How many entries are written to the index at once.
@@ -61,7 +64,7 @@ def scan(
     while len(results) < len(roots):
         worker = _Worker(roots[len(results) :], settings, index)
         worker.start()
-        results += worker.wait(settings.limits.scan_timeout_seconds, progress)
+        results += worker.wait(SCAN_TIMEOUT_SECONDS, progress)
     return results
 
 
@@ -159,7 +162,6 @@ def rules(settings: Settings) -> WalkRules:
         follow_symlinks=settings.follow_symlinks,
         nested=settings.nested,
         loose_file_name=settings.loose_file_name,
-        skip_directories=frozenset(settings.skip_directories),
     )
 
 

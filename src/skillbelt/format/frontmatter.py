@@ -13,6 +13,15 @@ from skillbelt.format.fields import settle
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Diagnostic, Limits, Severity
 
+# Enough for nearly every frontmatter, so that a scan needs one read a file.
+FIRST_READ_BYTES = 8 * 2**10
+# Far beyond any honest frontmatter; parsing more would cost time and memory.
+MAX_FRONTMATTER_BYTES = 64 * 2**10
+# A description taken from the body: about what authors write themselves.
+DERIVED_DESCRIPTION_CHARS = 300
+# Read of a SKILL.md by `check` and by search; a hundred times a long one.
+MAX_CHECKED_BYTES = 2 * 2**20
+
 State = Literal["strict", "repaired", "derived", "skipped"]
 _LIMITS = Limits()
 _SLACK = 4096  # what a reader fetches beyond the largest frontmatter, to see that it is too large
@@ -78,7 +87,7 @@ def split(data: bytes) -> Split | None:
 
 def needs_more(data: bytes, limits: Limits = _LIMITS) -> bool:
     """Whether frontmatter begins in this head and does not end in it, so that more must be read."""
-    if not _OPENING.match(data) or len(data) >= limits.max_frontmatter_bytes + _SLACK:
+    if not _OPENING.match(data) or len(data) >= MAX_FRONTMATTER_BYTES + _SLACK:
         return False
     found = split(data)
     return found is None or not data.endswith(b"\n", found.end, found.body)
@@ -92,11 +101,11 @@ def parse(
 ) -> Parsed:
     """What the head of a SKILL.md says. Never raises.
 
-    `data` is the file's first `limits.head_bytes`, or more where `needs_more` said so. Without
+    `data` is the file's first `FIRST_READ_BYTES`, or more where `needs_more` said so. Without
     `derive`, a file that has no readable frontmatter is skipped.
     """
     found = split(data)
-    if found is None or found.end - found.start > limits.max_frontmatter_bytes:
+    if found is None or found.end - found.start > MAX_FRONTMATTER_BYTES:
         return _irregular(
             _File(data=data, path=path, folder=folder, limits=limits, derive=derive), found
         )
@@ -131,7 +140,7 @@ def written(
 ) -> dict[str, object] | None:
     """The frontmatter to the letter, as `strict.verbatim` reads it; None where there is none."""
     found = split(data)
-    if found is None or found.end - found.start > limits.max_frontmatter_bytes:
+    if found is None or found.end - found.start > MAX_FRONTMATTER_BYTES:
         return None
     try:
         text = data[found.start : found.end].decode()
@@ -181,9 +190,7 @@ def _repaired(file: _File, found: Split, text: str, problem: yaml.Problem) -> Pa
         # A block of data says nothing about the skill; prose between two rules is its text.
         data = text.lstrip().startswith(("-", "[", "{"))
         below = (_text(file.data[found.body :]) or "") if data else ""
-        return _derived(
-            file, note, yaml_repair.derive(below, file.limits.derived_description_chars)
-        )
+        return _derived(file, note, yaml_repair.derive(below, DERIVED_DESCRIPTION_CHARS))
     note = file.says(
         "yaml-repaired",
         f"the frontmatter is not YAML ({problem.message}); it was read line by line",
@@ -208,10 +215,10 @@ def _by_line(raw: str, text: str, limits: Limits) -> tuple[yaml_repair.Mended, i
 
 def _irregular(file: _File, found: Split | None) -> Parsed:
     """A file without a proper block of bearable size."""
-    data, limits = file.data, file.limits
+    data = file.data
     if data[:2] in (b"\xff\xfe", b"\xfe\xff") or _is_wide(data[:256]):
         return _not_utf8(file)
-    if found or (_OPENING.match(data) and len(data) > limits.max_frontmatter_bytes):
+    if found or (_OPENING.match(data) and len(data) > MAX_FRONTMATTER_BYTES):
         return _too_large(file)
     text = _text(data)
     if text is None:
@@ -229,7 +236,7 @@ def _irregular(file: _File, found: Split | None) -> Parsed:
 def _misplaced(file: _File, text: str) -> Parsed:
     """A file that does not open with `---`, or never closes with it."""
     block = yaml_repair.find(text)
-    if block is None or block.end - block.start > file.limits.max_frontmatter_bytes:
+    if block is None or block.end - block.start > MAX_FRONTMATTER_BYTES:
         return _bodily(file, text)
     raw = text[block.start : block.end]
     inner = yaml_repair.without_controls(raw.replace("\r\n", "\n"))
@@ -298,7 +305,7 @@ def _derived(file: _File, note: Diagnostic, description: str = "") -> Parsed:
     """The whole file as body, described by its first paragraph or by `description`."""
     if not file.derive:
         return _skipped(note._replace(severity="error"))
-    limit = file.limits.derived_description_chars
+    limit = DERIVED_DESCRIPTION_CHARS
     text = _text(file.data)
     if text is None:
         return _not_utf8(file)
@@ -347,8 +354,8 @@ def _is_wide(head: bytes) -> bool:
 
 
 def _too_large(file: _File) -> Parsed:
-    message = f"the frontmatter is larger than {file.limits.max_frontmatter_bytes} bytes"
-    remedy = "move text to the body, or raise max_frontmatter_bytes"
+    message = f"the frontmatter is larger than {MAX_FRONTMATTER_BYTES} bytes"
+    remedy = "move text to the body"
     return _skipped(file.says("frontmatter-too-large", message, remedy, severity="error"))
 
 

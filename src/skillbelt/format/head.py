@@ -8,7 +8,13 @@ from skillbelt.errors import PathEscape
 from skillbelt.files.contain import Fence, read_handle
 from skillbelt.format import yaml
 from skillbelt.format.fields import skill_name
-from skillbelt.format.frontmatter import State, needs_more, parse
+from skillbelt.format.frontmatter import (
+    FIRST_READ_BYTES,
+    MAX_FRONTMATTER_BYTES,
+    State,
+    needs_more,
+    parse,
+)
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKIPPED, USER, Diagnostic, Limits
 
 LIMITS = Limits()
@@ -38,10 +44,10 @@ def read_head(location: str, limits: Limits = LIMITS, fence: Fence = OPEN) -> by
     """
     handle = fence.open_file(location)
     try:
-        data = os.read(handle, limits.head_bytes)
-        if len(data) == limits.head_bytes and needs_more(data, limits):
+        data = os.read(handle, FIRST_READ_BYTES)
+        if len(data) == FIRST_READ_BYTES and needs_more(data, limits):
             # A little more than is allowed, so that the parser can tell that it is too much.
-            data += os.read(handle, max(limits.max_frontmatter_bytes + _SLACK - len(data), 0))
+            data += os.read(handle, max(MAX_FRONTMATTER_BYTES + _SLACK - len(data), 0))
         return data
     finally:
         os.close(handle)
@@ -115,8 +121,8 @@ def with_policy(
 
 def _read_policy(path: str, limits: Limits, fence: Fence) -> dict[str, object] | None:
     try:
-        data = read_handle(fence.open_file(path), limits.max_frontmatter_bytes + 1)
-        text = data.decode("utf-8") if len(data) <= limits.max_frontmatter_bytes else None
+        data = read_handle(fence.open_file(path), MAX_FRONTMATTER_BYTES + 1)
+        text = data.decode("utf-8") if len(data) <= MAX_FRONTMATTER_BYTES else None
     except (OSError, PathEscape, UnicodeDecodeError):
         return None
     loaded = yaml.full(text.replace("\r\n", "\n"), limits) if text is not None else None

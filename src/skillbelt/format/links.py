@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import unquote
 
+# References followed from one file; a longer list is not written by hand.
+MAX_REFERENCES = 1_000
+
 # Quantifiers are bounded so that a hostile text costs time in proportion to its length.
 _LINK = re.compile(r"\]\(\s{0,9}(<[^<>\n]{1,500}>|[^()\s<>]{1,500}+)(?=[\s)])")
 _DEFINITION = re.compile(r" {0,3}\[[^\]\n]{1,200}\]:\s{1,9}(<[^<>\n]{1,500}>|[^\s<>]{1,500})")

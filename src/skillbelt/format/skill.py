@@ -6,8 +6,18 @@ The parser is imported when a file is read: with a warm index, none is.
 import errno
 import os
 import stat
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import (
+    Callable,
+    Hashable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    ValuesView,
+)
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from skillbelt.errors import PathEscape, SkillNotFound
 from skillbelt.files.manifest import LocalFiles, SkillFiles, TextFiles
@@ -32,6 +42,8 @@ if TYPE_CHECKING:
     from skillbelt.format.head import Card
 
 LOCAL = Origin()
+T = TypeVar("T")
+_MAX_DERIVED = 64  # results kept with one mapping: as many as a busy server has agents and filters
 # What makes `Skill.files` for skills whose files are not in a folder. `discovery` adds "mcp".
 FILES_BY_ORIGIN: "dict[str, Callable[[Skill], SkillFiles]]" = {}
 
@@ -88,9 +100,7 @@ class Skill(NamedTuple):
     @property
     def frontmatter(self) -> Frontmatter:
         """The frontmatter, typed."""
-        from skillbelt.format.fields import to_frontmatter
-
-        return to_frontmatter(self.fields)
+        return _parse_frontmatter(self._head, self.location)
 
     def told(self, key: str) -> object:
         """What the skill says to this product: `metadata.skillbelt.KEY`, or the flat key."""
@@ -109,16 +119,13 @@ class Skill(NamedTuple):
     @property
     def fields(self) -> dict[str, object]:
         """The frontmatter's keys as they are written, unknown ones included."""
-        from skillbelt.format.frontmatter import parse
+        return _parse_fields(self._head, self.location)
 
-        on_disk = os.path.isabs(self.location)
-        data = (
-            _head(self.location, self.fence)
-            if on_disk
-            else self.source.encode("utf-8", "surrogatepass")
-        )
-        parsed = parse(data, path=self.location, folder=_folder_name(self.location))
-        return {} if parsed.state == "derived" else parsed.fields
+    @property
+    def _head(self) -> bytes:
+        if os.path.isabs(self.location):
+            return _head(self.location, self.fence)
+        return self.source.encode("utf-8", "surrogatepass")
 
     def __repr__(self) -> str:
         about = shorten(one_line(self.description), 40)
@@ -166,6 +173,66 @@ class Skill(NamedTuple):
         return cls.from_file(os.path.join(path, SKILL_FILE))
 
 
+class Skills(Mapping[str, Skill]):
+    """Skills by name that never change, and what was computed from them."""
+
+    __slots__ = ("_derived", "_skills")
+
+    def __init__(self, skills: Mapping[str, Skill]) -> None:
+        self._skills = skills
+        self._derived: dict[Hashable, tuple[object, Any]] = {}
+
+    @classmethod
+    def of(cls, skills: Iterable[Skill]) -> "Skills":
+        """Return the skills by their names, in the order given."""
+        return Skills({skill.name: skill for skill in skills})
+
+    def derive(self, key: Hashable, make: Callable[[], T], *, basis: object = None) -> T:
+        """Return what `make` gives, computed once for each key.
+
+        The key holds everything that the result depends on besides the skills. A result that also
+        depends on a `basis`, which is not hashable, is computed again for another object.
+        """
+        found = self._derived.get(key)
+        if found is None or found[0] is not basis:
+            found = basis, make()
+            if len(self._derived) >= _MAX_DERIVED:
+                self._derived.clear()
+            self._derived[key] = found
+        made: T = found[1]
+        return made
+
+    def __getitem__(self, name: str) -> Skill:
+        return self._skills[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._skills)
+
+    def __len__(self) -> int:
+        return len(self._skills)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._skills
+
+    def __eq__(self, other: object) -> bool:
+        return self._skills == (other._skills if isinstance(other, Skills) else other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # A dict's own views are many times faster than those that Mapping makes.
+    def keys(self) -> KeysView[str]:
+        """Return the names."""
+        return self._skills.keys()
+
+    def values(self) -> ValuesView[Skill]:
+        """Return the skills, in the order of their names."""
+        return self._skills.values()
+
+    def items(self) -> ItemsView[str, Skill]:
+        """Return names with skills."""
+        return self._skills.items()
+
+
 def _head(location: str, fence: str = "") -> bytes:
     """The head of a skill's file; SkillNotFound when there is no regular file to read."""
     from skillbelt.files.contain import Fence
@@ -182,3 +249,18 @@ def _head(location: str, fence: str = "") -> bytes:
 
 def _folder_name(location: str) -> str:
     return os.path.basename(os.path.dirname(location))
+
+
+def _parse_fields(head: bytes, location: str) -> dict[str, object]:
+    from skillbelt.format.frontmatter import parse  # cost: 10 ms, listing skills does not parse
+
+    parsed = parse(head, path=location, folder=_folder_name(location))
+    return {} if parsed.state == "derived" else parsed.fields
+
+
+@lru_cache(maxsize=64)
+def _parse_frontmatter(head: bytes, location: str) -> Frontmatter:
+    """Parse the same head once: a run needs what it says at several steps."""
+    from skillbelt.format.fields import to_frontmatter  # cost: 10 ms, as above
+
+    return to_frontmatter(_parse_fields(head, location))

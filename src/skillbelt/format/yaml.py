@@ -14,6 +14,11 @@ from skillbelt.format import yaml_fast
 from skillbelt.format.yaml_fast import CONSTANTS, TEXT_KEYS
 from skillbelt.values import Limits
 
+# Deeper nesting than any field has, and far from the interpreter's recursion limit.
+MAX_YAML_DEPTH = 64
+# Aliases multiply: a few hundred make a file of gigabytes.
+MAX_YAML_ALIASES = 64
+
 _Node = Any  # yaml's nodes: telling them apart by `id` spares an import on every call
 _CUTS_MATTER = ("name", "description")
 _REPORTED = 8  # more of the same kind say nothing new
@@ -120,9 +125,9 @@ def _guard(text: str, limits: Limits) -> None:
     Composing recurses in C, so the depth is read off the event stream first, which does not. A
     block collection needs a column of its own, so only these texts can nest that deep.
     """
-    steep = re.search(rf"(?m)^[ \t?:-]{{{max(limits.max_yaml_depth // 2, 1)}}}", text)
+    steep = re.search(rf"(?m)^[ \t?:-]{{{max(MAX_YAML_DEPTH // 2, 1)}}}", text)
     flows = text.count("[") + text.count("{")
-    if not steep and flows <= limits.max_yaml_depth // 2 and not ("*" in text and "&" in text):
+    if not steep and flows <= MAX_YAML_DEPTH // 2 and not ("*" in text and "&" in text):
         return
     import yaml
 
@@ -138,14 +143,14 @@ def _guard(text: str, limits: Limits) -> None:
 
 
 def _bounded(depth: int, aliases: int, limits: Limits) -> None:
-    if depth > limits.max_yaml_depth:
+    if depth > MAX_YAML_DEPTH:
         raise _Guarded(
             "yaml-depth",
-            f"the frontmatter nests deeper than {limits.max_yaml_depth} levels",
-            "flatten it, or raise max_yaml_depth",
+            f"the frontmatter nests deeper than {MAX_YAML_DEPTH} levels",
+            "flatten it",
         )
-    if aliases > limits.max_yaml_aliases:
-        _bomb(f"the frontmatter uses more than {limits.max_yaml_aliases} YAML aliases")
+    if aliases > MAX_YAML_ALIASES:
+        _bomb(f"the frontmatter uses more than {MAX_YAML_ALIASES} YAML aliases")
 
 
 def _bomb(message: str) -> None:
@@ -215,7 +220,7 @@ class _Reader:
 
     def spend(self, amount: int, depth: int) -> None:
         self.left -= amount
-        if self.left < 0 or depth > 2 * self.limits.max_yaml_depth:
+        if self.left < 0 or depth > 2 * MAX_YAML_DEPTH:
             _bomb("the YAML aliases in the frontmatter expand without bound")
 
     def mapping(self, node: _Node, depth: int) -> dict[str, object]:

@@ -7,22 +7,38 @@ comes after it, so that a prompt cache can serve it and whoever resumes the hist
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from anyio import CancelScope
 
 from skillbelt.disclosure.overview import GUIDANCE_HEADER
-from skillbelt.integrations.following import Tell, followed, followed_sync
-from skillbelt.running.following import Watch
+from skillbelt.running.following import Decoder, Follower, LoopQueue, Watch
+from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools.schema import Tool, ToolResult, guidance
+from skillbelt.values import Limits
 
 if TYPE_CHECKING:
     from skillbelt.runtime.runtime import Runtime, RuntimeSession
 
+# Conversations kept at one time; the least recently used goes first.
+MAX_SERVED_SESSIONS = 1_000
+# Output that the framework has not taken; more is not streamed.
+MAX_UNREAD_BYTES = 2**20
+# A cancelled call waits so long for its command to end.
+CANCEL_TIMEOUT_SECONDS = 10.0
+
 # What is in an answer stays there; these would take it away or add to it later.
 _NEED_REQUESTS = ("skill_select_docs", "skill_unload")
 _NOTHING: Mapping[str, object] = MappingProxyType({})
+_DEFAULT = Limits()
+_Result = TypeVar("_Result")
+# Gets the output of a call; an awaitable that it returns is awaited.
+Tell = Callable[[Stream, str], Awaitable[object] | object]
 
 
 class Answer(NamedTuple):
@@ -31,6 +47,15 @@ class Answer(NamedTuple):
     text: str
     failed: bool = False
     data: Mapping[str, object] = _NOTHING
+
+
+class Output(NamedTuple):
+    """A piece of what the command of a call prints."""
+
+    tool: str
+    call_id: str
+    stream: Stream
+    text: str
 
 
 class Kit:
@@ -74,7 +99,7 @@ class Kit:
         def work(watch: Watch) -> Coroutine[Any, Any, ToolResult]:
             return self.session.call(tool, arguments, watch=watch, inline=True, shown=shown)
 
-        return _answer(await followed(work, tell, self.session.runtime.settings.limits))
+        return _answer(await follow(work, tell, self.session.runtime.settings.limits))
 
     def call_sync(
         self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None
@@ -84,7 +109,7 @@ class Kit:
         def work(watch: Watch) -> ToolResult:
             return self.session.call_sync(tool, arguments, watch=watch, inline=True, shown=shown)
 
-        return _answer(followed_sync(work, tell))
+        return _answer(follow_sync(work, tell))
 
 
 def _answer(result: ToolResult) -> Answer:
@@ -111,9 +136,66 @@ class Kits:
         key, kits = (user, session), self._kits
         with self._lock:
             kits[key] = kit = kits.pop(key, None) or self._made(user, session)
-            while len(kits) > self._belt.settings.limits.max_served_sessions:
+            while len(kits) > MAX_SERVED_SESSIONS:
                 del kits[next(iter(kits))]
             return kit
 
     def _made(self, user: str, session: str) -> Kit:
         return Kit(self._belt.session(user, session, agent=self._agent, **self._options))
+
+
+# Following a call
+
+
+def follow_sync(work: Callable[[Watch], _Result], tell: Tell | None) -> _Result:
+    """Do the work; `tell` gets its output meanwhile, in a thread of the sandbox's."""
+    decoder = Decoder(tell) if tell else None
+    follower = Follower(decoder)
+    result = work(follower.watch)
+    follower.check()
+    if decoder is not None:
+        decoder.end()
+    return result
+
+
+async def follow(
+    work: Callable[[Watch], Coroutine[Any, Any, _Result]],
+    tell: Tell | None,
+    limits: Limits = _DEFAULT,
+) -> _Result:
+    """Do the work; `tell` gets its output meanwhile, in this task. Cancelling ends the work.
+
+    Frameworks stream from the task that makes the call, so a thread cannot call `tell` for them.
+    """
+    queue: LoopQueue[tuple[Stream, str] | None] = LoopQueue(MAX_UNREAD_BYTES)
+    decoder = Decoder(lambda stream, text: queue.put((stream, text), len(text.encode())))
+    follower = Follower(decoder if tell else None)
+
+    def finish(done: asyncio.Task[_Result]) -> None:
+        decoder.end()
+        queue.put(None)
+        if not done.cancelled():
+            done.exception()  # or asyncio reports it when this task was cancelled
+
+    task = asyncio.get_running_loop().create_task(work(follower.watch))
+    task.add_done_callback(finish)
+    try:
+        while (piece := await queue.next()) is not None:
+            told = tell(*piece) if tell else None
+            if isinstance(told, Awaitable):
+                await told
+        return await task
+    except BaseException:
+        if follower.kill():
+            await _wait_for_end(task, CANCEL_TIMEOUT_SECONDS)
+        raise
+
+
+async def _wait_for_end(task: asyncio.Task[Any], seconds: float) -> None:
+    """Wait for the end of the task, even when this is cancelled again meanwhile."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    with CancelScope(shield=True):  # anyio cancels again and again until its scope is left
+        while not task.done() and loop.time() < end:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task], timeout=end - loop.time())

@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import MissingExtra
-from skillbelt.integrations.common import Kit, Kits
-from skillbelt.integrations.following import Output
+from skillbelt.integrations.common import Kit, Kits, Output
 from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools.schema import Tool
 

@@ -20,9 +20,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from skillbelt.errors import ConfigError
+from skillbelt.integrations.common import MAX_SERVED_SESSIONS
 from skillbelt.mcp.auth import guarded
 from skillbelt.mcp.server import SkillServer
+from skillbelt.mcp.stdio import MAX_REQUEST_BYTES
 from skillbelt.runtime.runtime import Runtime
+from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
+
+# For sending one request, so that slow clients do not occupy connections.
+REQUEST_TIMEOUT_SECONDS = 30.0
+# A silent client is forgotten after this.
+SERVED_IDLE_SECONDS = 1_800.0
 
 PATH = "/mcp"
 DEFAULT = "127.0.0.1:8765"
@@ -108,19 +116,18 @@ async def serve_http(
     ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until a signal arrives, then end everything that runs. Calls `ready` first."""
-    limits = belt.settings.limits
     served = SkillServer(belt)
     app = served.server.streamable_http_app(
         streamable_http_path=PATH,
-        max_request_body_size=limits.max_request_bytes,
-        session_idle_timeout=limits.served_idle_seconds or None,
-        max_sessions=limits.max_served_sessions,
+        max_request_body_size=MAX_REQUEST_BYTES,
+        session_idle_timeout=SERVED_IDLE_SECONDS or None,
+        max_sessions=MAX_SERVED_SESSIONS,
         # `guarded` checks Host and Origin before this app sees a request.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     port = listening.getsockname()[1]
-    most = limit_connections(limits.max_served_sessions + limits.max_parallel_calls)
-    complete = CompleteRequests(app, limits.max_request_bytes)
+    most = limit_connections(MAX_SERVED_SESSIONS + MAX_PARALLEL_CALLS)
+    complete = CompleteRequests(app, MAX_REQUEST_BYTES)
     draining = DrainingApp(guarded(complete, token=token, host=host, port=port, origins=origins))
     config = uvicorn.Config(
         draining,
@@ -129,7 +136,7 @@ async def serve_http(
         log_level="error",
         access_log=False,
         server_header=False,
-        http=timed_protocol(limits.request_timeout_seconds, most),
+        http=timed_protocol(REQUEST_TIMEOUT_SECONDS, most),
         backlog=BACKLOG,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         ws="none",

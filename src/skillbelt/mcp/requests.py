@@ -7,8 +7,6 @@ with the user's answer.
 
 from __future__ import annotations
 
-import asyncio
-import codecs
 import hashlib
 import json
 import logging
@@ -40,8 +38,8 @@ from skillbelt.mcp.elicitation import build_form, can_elicit, read_answer
 from skillbelt.permission.gate import ASKER
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Desk, Pending
-from skillbelt.running.following import Watch
-from skillbelt.sandbox.protocol import Running, Stream
+from skillbelt.running.following import Decoder, Follower, LoopQueue, Watch
+from skillbelt.sandbox.protocol import Stream
 
 logger = logging.getLogger(__name__)
 Context = ServerRequestContext[Any, Any]
@@ -69,8 +67,15 @@ class Question(NamedTuple):
             self.reply.set_result(answer)
 
 
+class Output(NamedTuple):
+    """New output of the command; `total` counts all bytes so far."""
+
+    text: str
+    total: int
+
+
 class RunningRequest(Generic[T]):
-    """An operation in a thread of its own. `wait` belongs to the loop, the rest to any thread."""
+    """An operation in a thread of its own. `next` belongs to the loop, the rest to any thread."""
 
     def __init__(
         self,
@@ -82,21 +87,16 @@ class RunningRequest(Generic[T]):
     ) -> None:
         """`owner` names the conversation; `can_ask` tells whether its client can show a form.
 
-        `on_end` is called in the thread, before `wait` returns for the result.
+        `on_end` is called in the thread, before `next` reports the end.
         """
         self.id, self.owner, self.can_ask = os.urandom(16).hex(), owner, can_ask
         self.result: Future[T] = Future()
-        self._loop = asyncio.get_running_loop()
-        self._changed = asyncio.Event()
+        self._events: LoopQueue[Output | Question | None] = LoopQueue(_MAX_OUTPUT_BYTES)
+        self._follower, self._decoder = Follower(self._on_output), Decoder(self._put_output)
         self._on_end = on_end
         self._lock = threading.Lock()
         self._open: list[Question] = []
-        self._unsent: list[Question] = []
-        self._running: Running | None = None
-        self._cancelled = False
-        self._output = bytearray()
-        self._total, self._dropped = 0, 0
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._total = 0
         # Permission requests made in this context carry the id, so that the right client is asked.
         context = copy_context()
         context.run(ASKER.set, {REQUEST_ID: self.id})
@@ -112,59 +112,46 @@ class RunningRequest(Generic[T]):
         """Wait for the thread to end."""
         self._thread.join(seconds)
 
-    async def wait(self) -> None:
-        """Wait until there is new output, a question or the result."""
-        await self._changed.wait()
-        self._changed.clear()
+    async def next(self) -> Output | Question | None:
+        """Wait for new output or a question; None at the end, when there is a result."""
+        event = await self._events.next()
+        while isinstance(event, Output) and isinstance(self._events.peek(), Output):
+            more = await self._events.next()
+            assert isinstance(more, Output)
+            event = Output(event.text + more.text, more.total)
+        if isinstance(event, Output) and (dropped := self._events.take_dropped()):
+            event = Output(f"{event.text}[{dropped} bytes left out]\n", self._total)
+        return event
 
     def cancel(self) -> None:
         """Kill the command, now or when it starts, and ask no more questions."""
-        with self._lock:
-            self._cancelled = True
-            running = self._running
+        self._follower.kill()
         self._dismiss_questions()
-        if running is not None:
-            running.kill()
 
     def ask(self, pending: Pending, seconds: float) -> Answer | None:
         """Block until the client answers; None when it cannot be asked or the time is up."""
         question = Question(pending, Future())
         with self._lock:
-            if self._cancelled or not self.can_ask:
+            if self._follower.killed or not self.can_ask:
                 return None
             self._open.append(question)
-            self._unsent.append(question)
-        self._wake()
+        self._events.put(question)
         try:
             return question.reply.result(seconds)
         except TimeoutError:
             return None
 
-    def next_question(self) -> Question | None:
-        """Take the next question for the client; None when there is none."""
-        with self._lock:
-            return self._unsent.pop(0) if self._unsent else None
-
-    def read_output(self) -> tuple[int, str]:
-        """Return the number of bytes printed so far, and the text printed since the last call."""
-        with self._lock:
-            data, dropped = bytes(self._output), self._dropped
-            self._output.clear()
-            self._dropped = 0
-            note = f"[{dropped} bytes left out]\n" if dropped else ""
-            return self._total, note + self._decode(data)
-
     # In its thread
 
     def _run(self, operation: Operation[T]) -> None:
         try:
-            self.result.set_result(operation(Watch(self._on_output, self._on_start)))
+            self.result.set_result(operation(self._follower.watch))
         except BaseException as error:
             self.result.set_exception(error)
         finally:
             self._dismiss_questions()
             self._on_end(self)
-            self._wake()
+            self._events.put(None)
 
     def _dismiss_questions(self) -> None:
         with self._lock:
@@ -172,28 +159,12 @@ class RunningRequest(Generic[T]):
         for question in questions:
             question.settle(None)
 
-    def _on_start(self, running: Running) -> None:
-        with self._lock:
-            self._running = running
-            cancelled = self._cancelled
-        if cancelled:
-            running.kill()
+    def _on_output(self, stream: Stream, data: bytes) -> None:
+        self._total += len(data)
+        self._decoder(stream, data)
 
-    def _on_output(self, _stream: Stream, data: bytes) -> None:
-        with self._lock:
-            was_empty = not self._output
-            self._total += len(data)
-            self._output += data
-            excess = len(self._output) - _MAX_OUTPUT_BYTES
-            if excess > 0:
-                del self._output[:excess]
-                self._dropped += excess
-        if was_empty and data:
-            self._wake()
-
-    def _wake(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed: no client is left
-            self._loop.call_soon_threadsafe(self._changed.set)
+    def _put_output(self, _stream: Stream, text: str) -> None:
+        self._events.put(Output(text, self._total), len(text.encode()))
 
 
 class _Parked(NamedTuple):
@@ -248,8 +219,8 @@ class RequestRunner:
         """Run an operation that asks no questions; MCPError when it fails."""
         request = self._start(ctx, operation, can_ask=False)
         try:
-            while not request.result.done():
-                await request.wait()
+            while await request.next() is not None:
+                pass
             return _result_of(request)
         except BaseException:
             request.cancel()
@@ -334,29 +305,23 @@ class RequestRunner:
         self, ctx: Context, request: RunningRequest[T], identity: str
     ) -> T | InputRequiredResult:
         """Follow a request of the newer protocol, up to its result or its next question."""
-        while True:
-            done = request.result.done()
-            await _report_progress(ctx, request)
-            if done:
-                return _result_of(request)
-            if (question := request.next_question()) is not None:
-                return self._park(request, question, identity)
-            await request.wait()
+        while (event := await request.next()) is not None:
+            if isinstance(event, Question):
+                return self._park(request, event, identity)
+            await _report_progress(ctx, event)
+        return _result_of(request)
 
     async def _follow_and_elicit(self, ctx: Context, request: RunningRequest[T]) -> T:
         """Follow a request of the older protocol, and show its questions meanwhile."""
         async with anyio.create_task_group() as group:
             group.start_soon(_cancel_when_disconnected, ctx, request)
-            while True:
-                done = request.result.done()
-                await _report_progress(ctx, request)
-                if done:
-                    # Questions that are still open were answered elsewhere.
-                    group.cancel_scope.cancel()
-                    break
-                while (question := request.next_question()) is not None:
-                    group.start_soon(_elicit, ctx, question)
-                await request.wait()
+            while (event := await request.next()) is not None:
+                if isinstance(event, Question):
+                    group.start_soon(_elicit, ctx, event)
+                else:
+                    await _report_progress(ctx, event)
+            # Questions that are still open were answered elsewhere.
+            group.cancel_scope.cancel()
         return _result_of(request)
 
     # In a listener thread of the desk
@@ -411,11 +376,9 @@ def _result_of(request: RunningRequest[T]) -> T:
         raise MCPError(INTERNAL_ERROR, "internal error; see the log of the server") from error
 
 
-async def _report_progress(ctx: Context, request: RunningRequest[Any]) -> None:
+async def _report_progress(ctx: Context, output: Output) -> None:
     """Send the new output as progress, if the client asked for progress."""
-    total, text = request.read_output()
-    if text:
-        await ctx.session.report_progress(float(total), message=text)
+    await ctx.session.report_progress(float(output.total), message=output.text)
 
 
 def _identify(ctx: Context) -> str:

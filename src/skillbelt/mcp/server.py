@@ -9,6 +9,7 @@ from mcp.server.models import InitializationOptions
 from mcp_types import NotificationParams, SetLevelRequestParams
 
 from skillbelt import __version__
+from skillbelt.integrations.common import MAX_SERVED_SESSIONS
 from skillbelt.mcp.notifications import ChangeNotifier, ClientLogs
 from skillbelt.mcp.prompts import Prompts
 from skillbelt.mcp.published import PublishedSkills
@@ -17,6 +18,7 @@ from skillbelt.mcp.resources import Resources, SkillsExtension
 from skillbelt.mcp.sessions import ServedSessions
 from skillbelt.mcp.tools import ToolRequests
 from skillbelt.runtime.runtime import Runtime
+from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
 
 ABOUT = (
     "Agent Skills: instructions and workflows for tasks, with their documents and scripts. The "
@@ -49,18 +51,15 @@ class SkillServer:
     """
 
     def __init__(self, belt: Runtime) -> None:
-        limits = belt.settings.limits
         sessions, published = ServedSessions(belt), PublishedSkills(belt)
         self.runner = RequestRunner(
             belt.gate.desk,
             sessions.name,
-            ask_seconds=limits.permission_timeout_seconds,
-            most=limits.max_parallel_calls,
+            ask_seconds=belt.settings.limits.permission_timeout_seconds,
+            most=MAX_PARALLEL_CALLS,
         )
         logs = ClientLogs(sessions)
-        self.notifier = ChangeNotifier(
-            belt, published, sessions, logs, most=limits.max_served_sessions
-        )
+        self.notifier = ChangeNotifier(belt, published, sessions, logs, most=MAX_SERVED_SESSIONS)
         kinds = {name: kind for kind, name in belt.names.items()}
         tools = ToolRequests(sessions, self.runner, logs, kinds)
         resources = Resources(published, sessions, self.runner)

@@ -29,6 +29,9 @@ from pydantic import ValidationError
 from skillbelt.mcp.server import SkillServer
 from skillbelt.runtime.runtime import Runtime
 
+# One message; it is held in memory before it is parsed.
+MAX_REQUEST_BYTES = 4 * 2**20
+
 _CHUNK = 64 * 2**10
 _NO_MESSAGE = "the line is not a JSON-RPC 2.0 message"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -44,7 +47,7 @@ async def serve_stdio(belt: Runtime, read_fd: int, write_fd: int) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(_cancel_on_signal, group.cancel_scope)
             served.start()
-            most = belt.settings.limits.max_request_bytes
+            most = MAX_REQUEST_BYTES
             async with streams(read_fd, write_fd, most) as (read, write):
                 await served.server.run(read, write, options)
             group.cancel_scope.cancel()

@@ -8,6 +8,7 @@ by a `chain` of hashes, so that what is changed or taken away afterwards shows.
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 import time
 from collections import deque
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     import threading
 
     from skillbelt.settings import Settings
+
+# A file of the log; then a new one is begun. About 200,000 events.
+MAX_AUDIT_BYTES = 64 * 2**20
+# Files of the log that are kept; bounds what an unattended machine collects.
+MAX_AUDIT_FILES = 4
 
 TYPES = ("decision", "load", "run", "trust", "remembered", "revoked")
 MAX_BYTES = 64 * 2**20
@@ -290,22 +296,24 @@ def _close(files: list[_File]) -> None:
 
 def open_audit(settings: Settings) -> AuditLog:
     """The log in the state folder."""
-    limits = settings.limits
     return AuditLog(
         os.path.join(settings.state_dir, "audit"),
-        max_bytes=limits.max_audit_bytes,
-        max_files=limits.max_audit_files,
+        max_bytes=MAX_AUDIT_BYTES,
+        max_files=MAX_AUDIT_FILES,
     )
 
 
 def user_name() -> str:
-    """Who runs this process, by name if the machine knows one."""
-    import pwd
+    """Return who runs this process, by name if the machine knows one."""
+    return _name_of(os.getuid())
 
+
+@cache
+def _name_of(uid: int) -> str:
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return str(os.getuid())
+        return str(uid)
 
 
 def _opened(path: str) -> tuple[int, int]:

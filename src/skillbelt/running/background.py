@@ -21,9 +21,16 @@ from skillbelt.running.call import RunCall, RunResult, check_stdin, unfinished
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
 from skillbelt.running.run import Asker
-from skillbelt.sandbox.protocol import Running, Stream
+from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Running, Stream
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
+
+# Runs in the background of one conversation.
+MAX_SESSION_RUNS = 8
+# Runs in the background of all conversations together.
+MAX_BACKGROUND_RUNS = 64
+# Kept in memory of each stream until the caller reads it.
+MAX_BACKGROUND_BYTES = 256 * 2**10
 
 # What ended is forgotten when there is more of it, of one conversation and in all.
 MAX_SESSION_ENDED = 8
@@ -117,7 +124,7 @@ class _Kept:
         self.id, self.skill, self.who = os.urandom(16).hex(), skill, who
         self.call, self._first = call._replace(stdin=None), call.stdin or b""
         self.started, self.changed = time.time(), changed
-        keep = workbench.settings.limits.max_background_bytes
+        keep = MAX_BACKGROUND_BYTES
         self.streams: dict[Stream, Tail] = {"stdout": Tail(keep), "stderr": Tail(keep)}
         self.running: Running | None = None
         self.unwanted = self.ended = False
@@ -212,8 +219,7 @@ class Background:
                 raise RunRefused("no run can be started any more: the runtime was closed")
             going = [one for one in self._runs.values() if not one.ended]
             mine = [one for one in going if one.who.key == kept.who.key]
-            limits = self._workbench.settings.limits
-            if len(mine) >= limits.max_session_runs or len(going) >= limits.max_background_runs:
+            if len(mine) >= MAX_SESSION_RUNS or len(going) >= MAX_BACKGROUND_RUNS:
                 raise RunRefused(
                     f"{len(mine)} runs of this conversation go on in the background, {len(going)} "
                     "in all, and there can not be more; end one of them first"
@@ -269,7 +275,7 @@ class Background:
         data = text.encode("utf-8", "replace") if isinstance(text, str) else text
         with self._changed:
             kept = self._found(key, id)
-            running, most = kept.running, self._workbench.settings.limits.max_stdin_bytes
+            running, most = kept.running, MAX_STDIN_BYTES
             if running is None or kept.ended:
                 raise RunRefused("the run has ended and takes no more input")
             if kept.given + len(data) > most:

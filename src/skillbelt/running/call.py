@@ -12,7 +12,7 @@ from skillbelt.permission.command_lines import WHOLE
 from skillbelt.permission.command_policy import dropped_variables, first_words, split_words
 from skillbelt.running.outputs import OutputFile, Saved, Wanted, parse_output_files, parse_outputs
 from skillbelt.running.secrets import redacted, secrets_of
-from skillbelt.sandbox.protocol import Captured, Outcome
+from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Captured, Outcome
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
@@ -116,9 +116,9 @@ def timeout_of(call: RunCall, most: float) -> float:
 
 def check_stdin(call: RunCall, limits: Limits) -> None:
     """RunRefused for more input than a run may get, and for an editor that is set twice."""
-    if call.stdin is not None and len(call.stdin) > limits.max_stdin_bytes:
+    if call.stdin is not None and len(call.stdin) > MAX_STDIN_BYTES:
         raise RunRefused(
-            f"stdin is longer than {limits.max_stdin_bytes} bytes (max_stdin_bytes); "
+            f"stdin is longer than {MAX_STDIN_BYTES} bytes (max_stdin_bytes); "
             "give it as an input file"
         )
     clash = {"EDITOR", "VISUAL"}.intersection(call.env)

@@ -87,6 +87,11 @@ from skillbelt.text import one_line
 from skillbelt.tracing import skill_attributes, span
 from skillbelt.values import Capabilities
 
+# An unused workspace is removed after a week.
+WORKSPACE_IDLE_SECONDS = 7 * 24 * 3600.0
+# All workspaces together; the least recently used are removed first.
+MAX_WORKSPACES_BYTES = 10 * 2**30
+
 NO_ARTIFACTS = "none"
 _DAY_SECONDS = 24 * 3600.0
 
@@ -167,12 +172,12 @@ class Workbench:
         with span("workspace.cleanup", path=place):
             cleaned = clean_workspaces(
                 place,
-                idle_seconds=limits.workspace_idle_seconds,
-                max_bytes=limits.max_workspaces_bytes,
+                idle_seconds=WORKSPACE_IDLE_SECONDS,
+                max_bytes=MAX_WORKSPACES_BYTES,
                 now=time.time(),
             )
         if self.owner is not None:
-            idle = limits.workspace_idle_seconds
+            idle = WORKSPACE_IDLE_SECONDS
             cleaned += clean_orphans(SHELTERS, idle_seconds=idle, now=time.time())
         for cache in places(self._packages_folder):
             with span("workspace.cleanup", path=cache):

@@ -1,11 +1,23 @@
-"""Following a run while it lasts: its output, and the handle to end it."""
+"""Following a run while it lasts: its output for a callback, an event loop or a terminal; its end.
+
+A sandbox reports output from a thread of its own, in pieces that may end within a character.
+"""
 
 from __future__ import annotations
 
+import codecs
+import io
+import sys
+import threading
+from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Generic, NamedTuple, TypeVar
 
-from skillbelt.sandbox.protocol import Listener, Running
+from skillbelt.sandbox.protocol import Listener, Running, Stream
+from skillbelt.text import hidden, one_line
+
+_Item = TypeVar("_Item")
 
 
 class Watch(NamedTuple):
@@ -16,3 +28,150 @@ class Watch(NamedTuple):
 
 
 UNWATCHED = Watch()
+
+
+class Follower:
+    """Follows the commands of one call and ends them, from any thread; hand on its `watch`.
+
+    `take` gets their output. When it raises, the commands are killed and `check` raises the error.
+    """
+
+    def __init__(self, take: Listener | None = None) -> None:
+        self._take = take
+        self._lock = threading.Lock()
+        self._running: list[Running] = []
+        self._error: BaseException | None = None
+        self.killed = False
+        self.watch = Watch(self._listen if take else None, self._note_start)
+
+    def kill(self) -> bool:
+        """Kill the commands, now or once they start; return whether any was started."""
+        with self._lock:
+            self.killed, running = True, list(self._running)
+        for one in running:
+            one.kill()
+        return bool(running)
+
+    def check(self) -> None:
+        """Raise what `take` raised."""
+        if self._error is not None:
+            raise self._error
+
+    def _note_start(self, running: Running) -> None:
+        with self._lock:
+            self._running.append(running)
+            killed = self.killed
+        if killed:
+            running.kill()
+
+    def _listen(self, stream: Stream, data: bytes) -> None:
+        if self._take is None or self._error is not None:
+            return
+        try:
+            self._take(stream, data)
+        except BaseException as error:  # it would end a thread of the sandbox
+            self._error = error
+            self.kill()
+
+
+class Decoder:
+    """A listener that gives both streams to `take` as text, in whole characters."""
+
+    def __init__(self, take: Callable[[Stream, str], object]) -> None:
+        self._take = take
+        make = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {"stdout": make("replace"), "stderr": make("replace")}
+
+    def __call__(self, stream: Stream, data: bytes, final: bool = False) -> None:
+        """Decode more of a stream."""
+        text = self._decoders[stream].decode(data, final)
+        if text:
+            self._take(stream, text)
+
+    def end(self) -> None:
+        """Give what is left of a character that was cut."""
+        for stream in ("stdout", "stderr"):
+            self(stream, b"", final=True)
+
+
+class LoopQueue(Generic[_Item]):
+    """A queue from any thread to a reader in the event loop.
+
+    While output waits unread, more than `max_bytes` of it is dropped and counted; the result of
+    the run has its beginning anyway.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        import asyncio  # cost: 25 ms, only with an event loop
+
+        self._loop = asyncio.get_running_loop()
+        self._arrived = asyncio.Event()
+        self._lock = threading.Lock()
+        self._items: deque[tuple[_Item, int]] = deque()
+        self._max_bytes, self._bytes, self._dropped = max_bytes, 0, 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, item: _Item, size: int = 0) -> None:
+        """Add an item; a `size` marks output that may be dropped."""
+        with self._lock:
+            if size and self._bytes and self._bytes + size > self._max_bytes:
+                self._dropped += size
+                return
+            self._bytes += size
+            self._items.append((item, size))
+        with suppress(RuntimeError):  # the loop is closed, so there is no reader
+            self._loop.call_soon_threadsafe(self._arrived.set)
+
+    async def next(self) -> _Item:
+        """Wait for the next item."""
+        while not self._items:
+            self._arrived.clear()
+            await self._arrived.wait()
+        with self._lock:
+            item, size = self._items.popleft()
+            self._bytes -= size
+        return item
+
+    def peek(self) -> _Item | None:
+        """Return the next item without taking it; None when there is none yet."""
+        with self._lock:
+            return self._items[0][0] if self._items else None
+
+    def take_dropped(self) -> int:
+        """Return how many bytes were dropped since the last time."""
+        with self._lock:
+            dropped, self._dropped = self._dropped, 0
+        return dropped
+
+
+class TerminalOutput:
+    """A listener that writes to this process's own streams.
+
+    A pipe gets the very bytes. On a terminal, control characters are shown as escapes.
+    """
+
+    def __init__(self) -> None:
+        make = codecs.getincrementaldecoder("utf-8")
+        # Progress bars return to the start of the line; here each update is a line.
+        self._decoders = {
+            stream: io.IncrementalNewlineDecoder(make("replace"), translate=True)
+            for stream in ("stdout", "stderr")
+        }
+
+    def __call__(self, stream: Stream, data: bytes) -> None:
+        """Write more of a stream; OSError when that is not possible any more."""
+        target = sys.stdout if stream == "stdout" else sys.stderr
+        if target.isatty():
+            target.write(visible(self._decoders[stream].decode(data)))
+        else:
+            target.buffer.write(data)
+        target.flush()
+
+
+def visible(text: str) -> str:
+    """Return the text with characters that could move the cursor or hide words as escapes."""
+    for mark in set(hidden(text)):
+        text = text.replace(mark, one_line(f"a{mark}b")[1:-1].strip())
+    return text

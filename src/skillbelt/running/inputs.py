@@ -47,6 +47,9 @@ from skillbelt.running.workspace import (
 )
 from skillbelt.values import Limits
 
+# The input files of a run together; they are copied into the workspace.
+MAX_INPUT_BYTES = 2**30
+
 Mode = Literal["copy", "link"]
 _SCHEMES = ("artifact", "host", "workspace", "skill")
 _LIMITS = Limits()
@@ -272,7 +275,7 @@ class Inputs:
         self.workspace, self.artifacts = workspace, artifacts
         self.host_roots = tuple(os.path.normpath(root) for root in host_roots)
         self.stage_skill, self.run, self.remaps = stage_skill, run, remaps
-        self.bytes, self.entries = limits.max_input_bytes, limits.max_workspace_files
+        self.bytes, self.entries = MAX_INPUT_BYTES, limits.max_workspace_files
         self._handle = -1
         self._taken: list[_Taken] = []
         self._names: list[str] = []

@@ -14,7 +14,7 @@ from posixpath import basename, dirname, splitext
 from types import MappingProxyType
 from typing import Literal, NamedTuple, NoReturn
 
-from skillbelt.discovery.reading import walk
+from skillbelt.disclosure.body import walk
 from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
 from skillbelt.files.contain import check_relative
 from skillbelt.format.skill import Skill
@@ -30,6 +30,9 @@ from skillbelt.sandbox.registry import WASM
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
 from skillbelt.values import Capabilities, Limits
+
+# A call without a timeout of its own (`timeout_ms`); from the interface that scripts expect.
+EXEC_TIMEOUT_SECONDS = 30.0
 
 ExitKind = Literal["success", "failed", "timeout", "permission_denied"]
 INTERPRETERS = {".py": "python3", ".sh": "bash", ".bash": "bash", ".js": "node", ".mjs": "node",
@@ -286,7 +289,7 @@ def _command(target: Target) -> tuple[str, ...]:
 def _seconds(timeout_ms: int, limits: Limits) -> float:
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 0:
         raise RunRefused(f"timeout_ms must be a whole number of at least 0, not {timeout_ms!r}")
-    wanted = timeout_ms / 1000 if timeout_ms else limits.exec_timeout_seconds
+    wanted = timeout_ms / 1000 if timeout_ms else EXEC_TIMEOUT_SECONDS
     return min(wanted, limits.run_timeout_seconds)
 
 

@@ -30,6 +30,15 @@ from skillbelt.running.workspace import OUT, PRIVATE, SKILLS, expanded, placed, 
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
+# Files that one run gives back; a call can ask for fewer.
+MAX_OUTPUT_FILES = 100
+# Those files together: they are held in memory.
+MAX_OUTPUT_BYTES = 64 * 2**20
+# The primary output goes to the model as text.
+MAX_PRIMARY_BYTES = 32 * 2**10
+# Files that are candidates for the primary output.
+MAX_PRIMARY_FILES = 20
+
 SCHEME = "workspace://"
 HINT = f"names are relative to the workspace; give the ref ({SCHEME}...) to name a file again"
 # Keeps the bytes under a name and a MIME type; the number of the version. See `artifacts`.
@@ -134,7 +143,7 @@ def primary(
     workspace: str, limits: Limits = _LIMITS, *, omit_content: bool = False
 ) -> OutputFile | None:
     """The first small text below `out`, for a run that named no outputs."""
-    wanted = Wanted((f"{OUT}/**",), max_files=limits.max_primary_files)
+    wanted = Wanted((f"{OUT}/**",), max_files=MAX_PRIMARY_FILES)
     return collect(workspace, wanted, limits, omit_content=omit_content).primary
 
 
@@ -364,9 +373,9 @@ class _Reading:
     ) -> None:
         self._root, self._wanted, self._limits, self._homes = root, wanted, limits, homes
         self._said, self._save = said, save if wanted.save else None
-        self._max_files = _lower(wanted.max_files, limits.max_output_files)
+        self._max_files = _lower(wanted.max_files, MAX_OUTPUT_FILES)
         self._max_bytes = _lower(wanted.max_file_bytes, limits.max_output_file_bytes)
-        self._left = _lower(wanted.max_total_bytes, limits.max_output_bytes)
+        self._left = _lower(wanted.max_total_bytes, MAX_OUTPUT_BYTES)
         self._files: list[OutputFile] = []
         self._primary: OutputFile | None = None
         self._saved: list[Saved] = []
@@ -444,7 +453,7 @@ class _Reading:
 
     def _shows(self, kind: str, size: int) -> bool:
         """Whether such a file may be given with its text, as itself or as the primary one."""
-        small = self._primary is None and size <= self._limits.max_primary_bytes
+        small = self._primary is None and size <= MAX_PRIMARY_BYTES
         return _is_text(kind) and (self._wanted.inline or small)
 
     def _take(self, name: str, found: _Read) -> None:
@@ -470,7 +479,7 @@ class _Reading:
         self._left -= min(found.size, self._max_bytes)
 
     def _is_primary(self, file: OutputFile) -> bool:
-        small = not file.truncated and file.size_bytes <= self._limits.max_primary_bytes
+        small = not file.truncated and file.size_bytes <= MAX_PRIMARY_BYTES
         return small and not file.content.isspace() and file.content != ""
 
     def _keep(self, save: Save, name: str, found: _Read) -> None:

@@ -11,7 +11,7 @@ from skillbelt.permission.rules import Request
 from skillbelt.running.cleanup import held_environment
 from skillbelt.running.packages.confined import SandboxedRooms
 from skillbelt.running.packages.declared import Needs, describe, names_of
-from skillbelt.running.packages.environments import plan, provide
+from skillbelt.running.packages.environments import INSTALL_TIMEOUT_SECONDS, plan, provide
 from skillbelt.running.questions import install_request
 from skillbelt.running.run import Run
 from skillbelt.settings import Settings, process_environment
@@ -41,7 +41,7 @@ def packages_for(
         offline=settings.offline,
         allow_builds=settings.allow_builds,
         hosts=settings.package_hosts,
-        timeout_seconds=settings.limits.install_timeout_seconds,
+        timeout_seconds=INSTALL_TIMEOUT_SECONDS,
         max_bytes=settings.limits.max_packages_bytes,
         progress=progress,
     )

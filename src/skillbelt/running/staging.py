@@ -46,6 +46,9 @@ from skillbelt.running.workspace import (
 )
 from skillbelt.values import Diagnostic, Limits
 
+# A skill is copied before it runs; equal to what the manifest hashes.
+MAX_STAGED_BYTES = 256 * 2**20
+
 _LIMITS = Limits()
 _CHUNK = 2**20
 # A pipe that lies there is not waited for, a terminal not taken.
@@ -349,10 +352,9 @@ class _Staging(NamedTuple):
 
     def build(self, aside: str) -> TreeCopy:
         """Copy the skill below a private folder, with the links and `.venv` it gets."""
-        limits = self.limits
         copy = TreeCopy(
             f"skill {self.name!r}",
-            limits.max_staged_bytes,
+            MAX_STAGED_BYTES,
             MAX_MANIFEST_FILES,
             self.source,
         )

@@ -23,7 +23,6 @@ from skillbelt.conversation.changes import (
 )
 from skillbelt.conversation.messages import Material, Message, block, materialize
 from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
-from skillbelt.disclosure.audience import Audience, Visible
 from skillbelt.disclosure.body import (
     Loaded,
     list_docs,
@@ -42,17 +41,23 @@ from skillbelt.disclosure.overview import (
 from skillbelt.discovery.catalog import Catalog, Snapshot
 from skillbelt.errors import LoadError, PathEscape, PermissionDenied, SkillNotFound
 from skillbelt.events import NewEvent
-from skillbelt.format.skill import Skill
-from skillbelt.format.skills import Skills
+from skillbelt.format.skill import Skill, Skills
 from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
 from skillbelt.permission.rules import Decision, Initiator, Request, Rule
 from skillbelt.running.following import Watch
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store, open_store
-from skillbelt.tools.caller import BROUGHT, Caller, variables_of
+from skillbelt.tools.caller import (
+    BROUGHT,
+    SEARCH_WAIT_SECONDS,
+    Audience,
+    Caller,
+    Visible,
+    variables_of,
+)
 from skillbelt.tools.definitions import SEARCH
-from skillbelt.tools.handlers import HANDLERS, UNNAMED, content, dispatch
+from skillbelt.tools.handlers import HANDLERS, MAX_ENUM_SKILLS, UNNAMED, content, dispatch
 from skillbelt.tools.loaded import LoadedTexts
 from skillbelt.tools.schema import (
     Tool,
@@ -240,7 +245,7 @@ class Runtime:
 
     def search_in(self, text: str, skills: Skills, limit: int) -> Sequence[Result]:
         """Return the best of these skills for the text; no other skill has any influence."""
-        wait = self.settings.limits.search_wait_seconds
+        wait = SEARCH_WAIT_SECONDS
         return self.catalog.search_in(text, skills, limit, wait_seconds=wait)
 
     # What a model reads
@@ -410,7 +415,7 @@ class Runtime:
         budget = default_budget(self.settings)
         search = self.search_tool
         text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
-        most = self.settings.limits.max_enum_skills
+        most = MAX_ENUM_SKILLS
         names = self.names_for(skills, crowded)
         return build(names, skills, HANDLERS, max_enum=most, listing=text)
 

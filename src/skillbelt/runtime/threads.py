@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from anyio import CapacityLimiter
     from anyio.lowlevel import RunVar
 
+# Tool calls that run or wait for permission; each takes a thread.
+MAX_PARALLEL_CALLS = 1_000
+
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
@@ -33,7 +36,7 @@ def in_thread(
     async def call(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
         from anyio import to_thread
 
-        limiter = _limiter(self.settings.limits.max_parallel_calls)
+        limiter = _limiter(MAX_PARALLEL_CALLS)
         return await to_thread.run_sync(partial(method, self, *args, **kwargs), limiter=limiter)
 
     return call

@@ -10,6 +10,9 @@ from typing import Literal, NamedTuple, Protocol
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.values import Capabilities, Limits
 
+# Held in memory while a run is fed; larger input belongs into a file.
+MAX_STDIN_BYTES = 64 * 2**20
+
 Stream = Literal["stdout", "stderr"]
 # Called with each piece of output as it comes, from a thread of the sandbox; the run's deadline is
 # not looked at until it returns.

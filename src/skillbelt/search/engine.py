@@ -7,8 +7,7 @@ from heapq import nlargest
 from itertools import compress
 from typing import NamedTuple
 
-from skillbelt.format.skill import Skill
-from skillbelt.format.skills import Skills
+from skillbelt.format.skill import Skill, Skills
 from skillbelt.search.indexer import WHOLE, Groups, Kept, Progress, Upkeep
 from skillbelt.search.lexical import score
 from skillbelt.search.near_copies import fold
@@ -18,6 +17,9 @@ from skillbelt.search.snippet import Reason, snippet
 from skillbelt.search.store import MOST_POSTINGS, Root
 from skillbelt.search.text import split, text_of
 from skillbelt.settings import Settings
+
+# More than a person or a model reads.
+MAX_SEARCH_RESULTS = 1_000
 
 _CANDIDATES = 100
 _READ_POSTINGS = 16_000  # in all for one request, shared by its words
@@ -70,7 +72,7 @@ class Searcher:
     def search(self, text: str, skills: Mapping[str, Skill], limit: int = 10) -> list[Result]:
         """The best of the skills for the text, best first; no other skill has any part in it."""
         limits = self._settings.limits
-        limit = min(max(limit, 0), limits.max_search_results)
+        limit = min(max(limit, 0), MAX_SEARCH_RESULTS)
         asked = query(text, limits)
         if not asked.words or not limit:
             return []

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import log2
 from typing import NamedTuple
 
-from skillbelt.check.folder import Unusable, read
+from skillbelt.check.folder import UnusableFile, read
 from skillbelt.errors import ConfigError
 from skillbelt.text import one_line, shorten
 
@@ -57,7 +57,7 @@ def read_labelled(path: str) -> list[Labelled]:
         rows = (
             json.loads(text) if listed else [json.loads(x) for x in text.splitlines() if x.strip()]
         )
-    except (Unusable, ValueError, RecursionError) as error:
+    except (UnusableFile, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: can not be read as a labelled set: {error}") from None
     made = [_labelled(row, f"{path}: entry {place}") for place, row in enumerate(rows, 1)]
     if not made:

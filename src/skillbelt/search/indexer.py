@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
+from skillbelt.format.frontmatter import MAX_CHECKED_BYTES
 from skillbelt.format.skill import Skill
 from skillbelt.search.document import document
 from skillbelt.search.store import FORMAT, Fresh, Root, SearchIndex, Stored, holder
-from skillbelt.search.text import parts_of
+from skillbelt.search.text import MAX_INDEXED_FILES, MAX_INDEXED_SCRIPTS, parts_of
 from skillbelt.search.words import forget
 from skillbelt.settings import Settings
 
@@ -24,8 +25,6 @@ _SHOWN = 2_048  # skills after which what was indexed so far can be found
 _MOST_UNMERGED = 256
 _LEASE_SECONDS = 20.0
 _POLL_SECONDS = 0.2
-# The limits that change what is read of a skill, so what was indexed under others does not count.
-_READING_LIMITS = ("max_checked_bytes", "max_indexed_files", "max_indexed_scripts")
 # What a catalogue holds: the skills of each folder.
 Groups = Mapping[str, Sequence[Skill]]
 Progress = Callable[[str], None]
@@ -258,7 +257,8 @@ def _started(work: Callable[..., None], *given: object) -> threading.Thread:
 
 def _file(settings: Settings) -> str:
     """What was indexed by other rules lies in another file."""
-    rules = (FORMAT, *(getattr(settings.limits, name) for name in _READING_LIMITS))
+    # The bounds that change what is read of a skill: texts indexed under others do not count.
+    rules = (FORMAT, MAX_CHECKED_BYTES, MAX_INDEXED_FILES, MAX_INDEXED_SCRIPTS)
     return os.path.join(settings.cache_dir, f"search-{'-'.join(map(str, rules))}.sqlite3")
 
 

@@ -10,6 +10,11 @@ from skillbelt.search.idf import UNSEEN, UNSEEN_DESCRIBED, rarity
 from skillbelt.search.words import ids, runs
 from skillbelt.values import Limits
 
+# Ten pages: a longer request adds time, not precision.
+MAX_QUERY_CHARS = 40_000
+# Different words of a request; the work grows with each.
+MAX_QUERY_WORDS = 1_000
+
 _FENCED = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
 # What a file is called after its last dot; calls and the ends of host names are none.
 _KIND = re.compile(r"(?<!\.)\.([A-Za-z][A-Za-z0-9]{1,4})(?![A-Za-z0-9_(]|\.\w)")
@@ -55,8 +60,8 @@ class Query(NamedTuple):
 
 def query(text: str, limits: Limits = _LIMITS) -> Query:
     """The request taken apart; never fails, and takes no more than the limits allow."""
-    text = text[: limits.max_query_chars]
-    spelt = _spelt(text, limits.max_query_words)
+    text = text[:MAX_QUERY_CHARS]
+    spelt = _spelt(text, MAX_QUERY_WORDS)
     prose = set(ids(_FENCED.sub(" ", text))) if "```" in text or "~~~" in text else spelt.keys()
     known = rarity()
     found: dict[int, Word] = {}

@@ -846,7 +846,6 @@ except OSError as error:
 broke(len(kept))
 """,
         allowed="os.open('/dev/null', os.O_RDONLY)",
-        limits=(("max_open_files", 100),),
     ),
     Probe(
         name="leave a queue of messages behind",
@@ -880,7 +879,6 @@ for way in (watch, queue, clock):
 broke(counts) if max(counts) >= 2**20 else held(counts)
 """,
         allowed="os.close(libc.inotify_init1(0)); os.kill(os.getpid(), 0)",
-        limits=(("max_open_files", 100),),
     ),
     Probe(
         "talk without end",

@@ -305,5 +305,6 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
         "load_resource",
         "read_file",
     ),
-    "full": tuple(kind for kind in DEFINITIONS if kind != SEARCH),
+    # One way to load in each profile: `skill` is that of the simple one.
+    "full": tuple(kind for kind in DEFINITIONS if kind not in ("skill", SEARCH)),
 }

@@ -27,6 +27,9 @@ from skillbelt.text import one_line, shorten, xml
 from skillbelt.tools.caller import STORED, Call, Caller, report_of
 from skillbelt.tools.schema import Handler, ToolResult, check_arguments
 
+# With more skills a schema does not list their names: it is in every request.
+MAX_ENUM_SKILLS = 256
+
 MAX_MISSES = 3
 UNNAMED = "-"  # a call whose id the host did not say: its answer is found by what it holds
 _PAGE = 50
@@ -107,7 +110,7 @@ def missed(caller: Caller, name: str) -> str:
 def not_found(caller: Caller, skills: Mapping[str, Skill], name: str) -> str:
     """The text for a wrong name, with the names that are right; the closest of them if many."""
     listed = ", ".join(sorted(skills)) or "none"
-    if len(skills) > caller.limits.max_enum_skills:
+    if len(skills) > MAX_ENUM_SKILLS:
         from difflib import get_close_matches
 
         closest = get_close_matches(name, skills, n=_CLOSEST, cutoff=0.3)

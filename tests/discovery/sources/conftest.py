@@ -9,14 +9,20 @@ import pytest
 
 from skillbelt.discovery.sources import Pulled, pull_all
 from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.discovery.sources.archives import tree_of
 from tests.discovery.sources.server import Server, running
 
-QUICK = Limits(http_timeout_seconds=5, source_timeout_seconds=15)
+QUICK = Limits(http_timeout_seconds=5)
 
 
 class Pull(Protocol):
     def __call__(self, source: str, **options: object) -> Pulled: ...
+
+
+@pytest.fixture(autouse=True)
+def no_waiting() -> None:
+    bounds(source_timeout_seconds=15)
 
 
 @pytest.fixture(autouse=True)

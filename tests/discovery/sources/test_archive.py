@@ -23,10 +23,16 @@ from skillbelt.discovery.sources.failure import OutOfTime
 from skillbelt.errors import ArchiveRefused
 from skillbelt.files.contain import open_folder
 from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.discovery.sources.archives import SKILL, member, tar_of, tarred, tgz_of, tree_of, zipped
 from tests.examples import examples
 
-SMALL = Limits(max_extracted_file_bytes=100_000, max_extracted_bytes=250_000, max_archive_files=50)
+SMALL = Limits()
+
+
+@pytest.fixture(autouse=True)
+def small() -> None:
+    bounds(max_extracted_file_bytes=100_000, max_extracted_bytes=250_000, max_archive_files=50)
 
 
 def unpacked(data: bytes, folder: Path, limits: Limits = SMALL, seconds: float = 30) -> int:
@@ -253,7 +259,7 @@ def test_a_tar_header_of_any_size_is_not_read_into_memory(tmp_path: Path) -> Non
 
 
 def test_endless_compressed_padding_is_refused(tmp_path: Path) -> None:
-    limits = SMALL._replace(max_archive_files=1)
+    limits = bounds(SMALL, max_archive_files=1)
     refused(gzip.compress(bytes(2**20)), tmp_path, "more than 250000 bytes", limits)
 
 

@@ -8,6 +8,7 @@ from skillbelt.discovery.sources.bounds import Deadline, PullBudget, Refusal
 from skillbelt.discovery.sources.failure import OutOfTime
 from skillbelt.files.contain import open_folder
 from skillbelt.values import Limits
+from tests.bounds import bounds
 
 
 def test_a_deadline_passes() -> None:
@@ -19,7 +20,7 @@ def test_a_deadline_passes() -> None:
 
 
 def test_a_budget_counts_each_file_and_all_of_them(tmp_path: Path) -> None:
-    limits = Limits(max_extracted_file_bytes=10, max_extracted_bytes=15)
+    limits = bounds(max_extracted_file_bytes=10, max_extracted_bytes=15)
     budget = PullBudget(limits, Deadline("x", 60))
     folder = open_folder(str(tmp_path))
     with budget.file(folder, "a") as write:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from skillbelt.discovery.sources.folder import Walker, WalkProgress, WalkRules
 from skillbelt.values import Diagnostic, Limits
+from tests.bounds import bounds
 from tests.examples import examples
 from tests.tree import QUICK, Tree
 
@@ -159,7 +160,7 @@ def test_the_number_of_entries_is_bounded_and_reported(tree: Tree, root: Path) -
     for number in range(50):
         tree.write(f"root/a/{number}")
     tree.skill("root/b/c")
-    walker = walk(root, limits=Limits(max_root_entries=40))
+    walker = walk(root, limits=bounds(max_root_entries=40))
     assert found(walker) == []
     assert said(walker) == [("max-root-entries", ".")]
 
@@ -394,6 +395,6 @@ def test_a_walk_shows_where_it_is(tree: Tree, root: Path) -> None:
 def test_a_folder_with_more_entries_than_are_allowed_is_not_listed_whole(tmp_path: Path) -> None:
     for number in range(30):
         (tmp_path / f"{number}").mkdir()
-    walker = walk(tmp_path, limits=Limits(max_root_entries=10))
+    walker = walk(tmp_path, limits=bounds(max_root_entries=10))
     assert not walker.complete
     assert said(walker)[-1][0] == "max-root-entries"

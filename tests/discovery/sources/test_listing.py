@@ -9,7 +9,7 @@ import pytest
 
 from skillbelt.discovery.sources import Pulled
 from skillbelt.discovery.sources.skill_index import SCHEMA
-from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.discovery.sources.archives import SKILL, tgz_of, tree_of, zipped
 from tests.discovery.sources.conftest import QUICK, Pull
 from tests.discovery.sources.server import Reply, Server, running
@@ -175,7 +175,7 @@ def test_bounds_hold_for_a_list_too(server: Server, fetch: Pull, files: Files) -
     """Case 28."""
     offer(server, *({"name": name, "files": ["SKILL.md"]} for name in "abc"))
     server.pages |= {"/a/SKILL.md": b"x" * 600, "/b/SKILL.md": b"x" * 300, "/c/SKILL.md": b"x" * 99}
-    limits = QUICK._replace(max_extracted_file_bytes=500)
+    limits = bounds(QUICK, max_extracted_file_bytes=500)
     pulled = fetch(f"{server.url}/index.json", limits=limits)
     assert set(files(pulled)) == {"b/SKILL.md", "c/SKILL.md"}
     assert codes(pulled) == ["remote-too-large"]
@@ -185,7 +185,7 @@ def test_all_skills_share_one_bound(server: Server, fetch: Pull, files: Files) -
     """Case 28."""
     offer(server, *({"name": name, "files": ["SKILL.md"]} for name in "abcdefgh"))
     server.pages |= {f"/{name}/SKILL.md": b"x" * 300 for name in "abcdefgh"}
-    limits = QUICK._replace(max_extracted_bytes=1000)
+    limits = bounds(QUICK, max_extracted_bytes=1000)
     pulled = fetch(f"{server.url}/index.json", limits=limits)
     assert len(files(pulled)) == 3
     assert codes(pulled) == ["remote-too-large"] * 5
@@ -196,7 +196,7 @@ def test_a_skill_that_stalls_hides_no_other_and_is_tried_again(
 ) -> None:
     offer(server, *({"name": name, "version": "1", "files": ["SKILL.md"]} for name in "ab"))
     server.pages |= {"/a/SKILL.md": Reply(b"a", chunk=1, pause=30, length=9), "/b/SKILL.md": b"b"}
-    limits = Limits(http_timeout_seconds=30, source_timeout_seconds=2)
+    limits = bounds(http_timeout_seconds=30, source_timeout_seconds=2)
     pulled = fetch(f"{server.url}/index.json", limits=limits)
     assert files(pulled) == {"b/SKILL.md": b"b"}
     assert codes(pulled) == ["remote-timeout"]

@@ -9,6 +9,7 @@ import pytest
 from skillbelt.discovery.sources import Pulled
 from skillbelt.discovery.sources.failure import SourceFailure
 from skillbelt.discovery.sources.pull import path_of
+from tests.bounds import bounds
 from tests.discovery.sources.archives import SKILL, tgz_of, tree_of, zipped
 from tests.discovery.sources.conftest import QUICK, Pull
 from tests.tree import codes
@@ -96,7 +97,7 @@ def test_a_pipe_and_a_device_do_not_block(tmp_path: Path, fetch: Pull) -> None:
 def test_a_file_over_the_limit_is_refused(tmp_path: Path, fetch: Pull, cache: Path) -> None:
     """Case 28."""
     (tmp_path / "a.zip").write_bytes(zipped({"SKILL.md": SKILL}))
-    limits = QUICK._replace(max_download_bytes=50)
+    limits = bounds(QUICK, max_download_bytes=50)
     assert codes(fetch(str(tmp_path / "a.zip"), limits=limits)) == ["remote-too-large"]
     assert tree_of(cache) == {}
 

@@ -14,6 +14,7 @@ from skillbelt.discovery.sources.mcp import fetch as fetch_all
 from skillbelt.discovery.sources.mcp import parse_record, skill_file
 from skillbelt.discovery.sources.pull import SERVERS
 from skillbelt.format.frontmatter import parse
+from tests.bounds import bounds
 from tests.discovery.sources.archives import tree_of
 from tests.discovery.sources.conftest import QUICK, Pull
 from tests.discovery.sources.mcp_server import McpServer, serving
@@ -137,8 +138,8 @@ def test_a_server_that_misbehaves_is_a_diagnostic(
     first = fetch(mcp.url)
     for name, value in change.items():
         setattr(mcp, name, value)
-    limits = QUICK._replace(
-        http_timeout_seconds=1, max_remote_skills=50, max_remote_index_bytes=10**6
+    limits = bounds(
+        QUICK, http_timeout_seconds=1, max_remote_skills=50, max_remote_index_bytes=10**6
     )
     pulled = fetch(mcp.url, refresh=True, limits=limits)
     assert codes(pulled) == [code]

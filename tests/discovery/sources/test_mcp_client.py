@@ -19,6 +19,7 @@ from skillbelt.discovery.sources import Pulled, command_source
 from skillbelt.discovery.sources.mcp_address import parse_server
 from skillbelt.errors import SourceError
 from tests.benches import alive
+from tests.bounds import bounds
 from tests.discovery.sources.conftest import QUICK, Pull
 
 
@@ -92,7 +93,8 @@ def test_a_command_is_served_as_an_address_is(fetch: Pull, tmp_path: Path) -> No
 )
 def test_a_command_that_misbehaves_is_a_diagnostic(fetch: Pull, code: str, told: str) -> None:
     mark = str(time.time_ns())
-    limits = QUICK._replace(
+    limits = bounds(
+        QUICK,
         http_timeout_seconds=10 if told else 0.7,
         source_timeout_seconds=10 if told else 1,
         max_remote_index_bytes=10**6,
@@ -115,7 +117,7 @@ def test_a_command_that_is_not_there_is_a_diagnostic(fetch: Pull) -> None:
 def test_what_a_command_starts_ends_with_it(fetch: Pull) -> None:
     mark = str(time.time_ns())
     code = f'import subprocess; subprocess.Popen(["sleep", "{mark}"]); input()'
-    fetch(command(code), limits=QUICK._replace(http_timeout_seconds=1, source_timeout_seconds=2))
+    fetch(command(code), limits=bounds(QUICK, http_timeout_seconds=1, source_timeout_seconds=2))
     assert alive(mark) == []
 
 
@@ -171,7 +173,7 @@ def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 
 def test_an_answer_without_an_end_is_not_taken(fetch: Pull) -> None:
-    limits = QUICK._replace(max_remote_index_bytes=10**6, max_extracted_file_bytes=10**6)
+    limits = bounds(QUICK, max_remote_index_bytes=10**6, max_extracted_file_bytes=10**6)
     with answering(Endless) as url:
         pulled = fetch(url, limits=limits)
     assert codes(pulled) == ["mcp-failed"]
@@ -228,7 +230,7 @@ def test_an_answer_that_is_none_is_one_diagnostic(
     Rude.asked.clear()
     with answering(Rude) as url:
         seconds = 0.7 if how == "drip" else 30
-        limits = QUICK._replace(http_timeout_seconds=seconds, source_timeout_seconds=2 * seconds)
+        limits = bounds(QUICK, http_timeout_seconds=seconds, source_timeout_seconds=2 * seconds)
         pulled = fetch(f"{url}?{how}", limits=limits)
     [problem] = pulled.diagnostics
     assert (problem.code, pulled.folders) == (code, ())

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillbelt.discovery.sources.bounds import (
+    MAX_ARCHIVE_FILES,
+    MAX_EXTRACTED_BYTES,
+    MAX_EXTRACTED_FILE_BYTES,
+)
 from skillbelt.discovery.sources.mcp import McpSkill, parse_entries, parse_record
 from skillbelt.values import Diagnostic, Limits
+from tests.bounds import bounds
 from tests.discovery.sources.mcp_server import TEXT, entry, listed
 
 SOURCE = "mcp+https://skills.example/mcp"
@@ -143,9 +149,13 @@ def test_a_file_that_lies_in_a_file_takes_its_skill_with_it() -> None:
 
 def test_limits_are_held() -> None:
     many = entry({f"{number}.md": b"x" for number in range(5)})
-    assert "max_archive_files" in refusal(many, max_archive_files=5)
-    assert "max_extracted_bytes" in refusal(many, max_extracted_bytes=10)
-    assert "max_extracted_file_bytes" in refusal(many, max_extracted_file_bytes=10)
+    bounds(max_archive_files=5)
+    assert "max_archive_files" in refusal(many)
+    bounds(max_archive_files=MAX_ARCHIVE_FILES, max_extracted_bytes=10)
+    assert "max_extracted_bytes" in refusal(many)
+    bounds(max_extracted_bytes=MAX_EXTRACTED_BYTES, max_extracted_file_bytes=10)
+    assert "max_extracted_file_bytes" in refusal(many)
+    bounds(max_extracted_file_bytes=MAX_EXTRACTED_FILE_BYTES)
     assert taken(many)[1] == ()
 
 

@@ -19,6 +19,7 @@ from skillbelt.discovery.sources.cache import READY, CachedSource
 from skillbelt.discovery.sources.pull import PullJob
 from skillbelt.values import Limits
 from tests import warm
+from tests.bounds import bounds
 from tests.discovery.sources.archives import SKILL, tree_of, zipped
 from tests.discovery.sources.conftest import QUICK, Pull
 from tests.discovery.sources.server import Reply, Server, eventually, running
@@ -39,7 +40,7 @@ def test_one_download_serves_twice(server: Server, fetch: Pull, files: Files, ca
 
 def test_a_copy_is_asked_about_when_it_is_old(server: Server, fetch: Pull, files: Files) -> None:
     server.pages["/a.zip"] = zipped({"SKILL.md": b"1"})
-    limits = QUICK._replace(remote_refresh_seconds=0)
+    limits = bounds(QUICK, remote_refresh_seconds=0)
     first = fetch(f"{server.url}/a.zip", limits=limits)
     server.pages["/a.zip"] = zipped({"SKILL.md": b"2"})
     second = fetch(f"{server.url}/a.zip", limits=limits)
@@ -119,10 +120,10 @@ def test_a_server_that_takes_too_long_is_not_asked_on_every_call(
     first = fetch(url, refresh=True, limits=slow)
     assert codes(first) == ["remote-timeout"]
     asked = len(server.requests)
-    short = slow._replace(remote_refresh_seconds=0.2)
+    short = bounds(slow, remote_refresh_seconds=0.2)
     eventually(lambda: fetch(url, limits=short) == first and len(server.requests) > asked)
 
-    old = QUICK._replace(remote_refresh_seconds=50)
+    old = bounds(QUICK, remote_refresh_seconds=50)
     state = CachedSource(str(Path(first.folders[0].folder).parents[2]), url)
     ready = state.read()
     assert ready
@@ -141,7 +142,7 @@ def test_offline_asks_nobody(server: Server, fetch: Pull, files: Files, cache: P
     assert codes(fetch(url, offline=True)) == ["remote-offline"]
     assert server.requests == [] and not cache.exists()
     fetch(url)
-    limits = QUICK._replace(remote_refresh_seconds=0)
+    limits = bounds(QUICK, remote_refresh_seconds=0)
     pulled = fetch(url, offline=True, refresh=True, limits=limits)
     assert files(pulled) == {"a/SKILL.md": SKILL} and pulled.diagnostics == ()
     assert server.requests == ["/a.zip"]
@@ -178,9 +179,10 @@ CHILD = """
 import json, sys
 from skillbelt.discovery.sources import pull_all
 from skillbelt.values import Limits
+from tests.bounds import bounds
 source, cache, refresh = sys.argv[1:]
-limits = Limits(source_timeout_seconds=40)
-pulled = pull_all([source], cache_dir=cache, limits=limits, refresh=bool(refresh))[0]
+bounds(source_timeout_seconds=40)
+pulled = pull_all([source], cache_dir=cache, limits=Limits(), refresh=bool(refresh))[0]
 print(json.dumps([[one.folder for one in pulled.folders], [str(d) for d in pulled.diagnostics]]))
 """
 
@@ -303,7 +305,7 @@ def die_at(step):
     sys.addaudithook(watch)
 
 sys.dont_write_bytecode = True
-limits = Limits(source_timeout_seconds=40)
+bounds(source_timeout_seconds=40)
 for line in sys.stdin:
     child = os.fork()
     if child == 0:

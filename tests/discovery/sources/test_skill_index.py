@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from skillbelt.discovery.sources.failure import SourceFailure
 from skillbelt.discovery.sources.skill_index import SCHEMA, SkillIndex, parse
 from skillbelt.values import Limits
+from tests.bounds import bounds
 
 URL = "https://example.org/a/index.json"
 WELL_KNOWN = "https://example.org/.well-known/skills/index.json"
@@ -162,9 +163,9 @@ def test_what_is_no_list_is_a_failure(data: bytes) -> None:
 
 def test_a_list_may_not_be_endless() -> None:
     data = json.dumps({"skills": [{"name": str(i), "files": ["SKILL.md"]} for i in range(4)]})
-    assert len(parse(data.encode(), URL, Limits(max_remote_skills=4)).items) == 4
+    assert len(parse(data.encode(), URL, bounds(max_remote_skills=4)).items) == 4
     with pytest.raises(SourceFailure, match="more than 3 skills"):
-        parse(data.encode(), URL, Limits(max_remote_skills=3))
+        parse(data.encode(), URL, bounds(max_remote_skills=3))
 
 
 values = st.recursive(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from skillbelt.discovery.sources import pull_all
 from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.discovery.sources.archives import SKILL, tree_of, zipped
 from tests.discovery.sources.server import Reply, Server
 from tests.examples import examples
@@ -35,7 +36,7 @@ def test_a_slow_source_delays_no_other_beyond_its_time(server: Server, cache: Pa
         "/good.zip": zipped({"SKILL.md": SKILL}),
     }
     sources = [f"{server.url}/{name}.zip" for name in ("slow", "drip", "good")]
-    limits = Limits(http_timeout_seconds=30, source_timeout_seconds=1)
+    limits = bounds(http_timeout_seconds=30, source_timeout_seconds=1)
     start = time.monotonic()
     slow, drip, good = pull_all(sources, cache_dir=str(cache), limits=limits)
     assert time.monotonic() - start < 30
@@ -49,8 +50,8 @@ def test_the_interpreter_does_not_wait_for_a_slow_source(tmp_path: Path) -> None
         port = listener.getsockname()[1]
         code = f"""
 from skillbelt.discovery.sources import pull_all
-from skillbelt.values import Limits
-limits = Limits(http_timeout_seconds=50, source_timeout_seconds=0.3)
+from tests.bounds import bounds
+limits = bounds(http_timeout_seconds=50, source_timeout_seconds=0.3)
 print(pull_all(["http://127.0.0.1:{port}/a.zip"], cache_dir={str(tmp_path)!r}, limits=limits)[0])
 """
         done = subprocess.run(
@@ -87,7 +88,7 @@ def test_a_cache_that_can_not_be_made_is_said(server: Server, tmp_path: Path) ->
     st.text(max_size=20),
 )
 def test_no_source_raises(tmp_path: Path, scheme: str, rest: str) -> None:
-    limits = Limits(http_timeout_seconds=0.5, source_timeout_seconds=1)
+    limits = bounds(http_timeout_seconds=0.5, source_timeout_seconds=1)
     for offline in (True, False):
         pulled = pull_all(
             [scheme + rest], cache_dir=str(tmp_path / "c"), limits=limits, offline=offline

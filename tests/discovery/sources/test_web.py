@@ -11,6 +11,7 @@ from skillbelt.discovery.sources.archive import archive_name, skill_name
 from skillbelt.discovery.sources.skill_index import SCHEMA
 from skillbelt.discovery.sources.web import index_urls
 from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.discovery.sources.archives import SKILL, tar_of, tgz_of, tree_of, zipped
 from tests.discovery.sources.conftest import QUICK, Pull
 from tests.discovery.sources.server import Reply, Server
@@ -76,7 +77,7 @@ def test_unpacked_data_over_the_limit_is_refused(server: Server, fetch: Pull, ca
 
 def test_a_page_instead_of_an_archive_is_not_downloaded(server: Server, fetch: Pull) -> None:
     server.pages["/a.zip"] = b"<!DOCTYPE html>" + b" " * 40_000
-    limits = QUICK._replace(max_download_bytes=2000)
+    limits = bounds(QUICK, max_download_bytes=2000)
     pulled = fetch(f"{server.url}/a.zip", limits=limits)
     assert codes(pulled) in (["archive-unknown"], ["remote-too-large"])
     server.pages["/b.zip"] = b"short"
@@ -212,7 +213,7 @@ def test_a_list_that_moved_is_followed(server: Server, fetch: Pull, files: Files
 
 def test_a_list_over_the_limit_is_refused(server: Server, fetch: Pull, cache: Path) -> None:
     server.pages["/index.json"] = LIST + b" " * 1000
-    limits = QUICK._replace(max_remote_index_bytes=1000)
+    limits = bounds(QUICK, max_remote_index_bytes=1000)
     pulled = fetch(f"{server.url}/index.json", limits=limits)
     assert codes(pulled) == ["remote-too-large"]
     assert tree_of(cache) == {}

@@ -8,7 +8,7 @@ from skillbelt.errors import RunRefused
 from skillbelt.running.build.protocol import Source
 from skillbelt.running.build.workroom import carry_out
 from skillbelt.settings import Settings
-from skillbelt.values import Limits
+from tests.bounds import bounds
 from tests.running.build.skills import Scripted
 from tests.sandbox.guests import hosts
 
@@ -71,12 +71,12 @@ def test_what_the_tool_says_is_told_without_our_folders() -> None:
 
 
 def test_a_build_that_takes_too_long_is_ended() -> None:
-    settings = hosts()._replace(limits=Limits(build_timeout_seconds=1.0))
+    settings = hosts()._replace(limits=bounds(build_timeout_seconds=1.0))
     with pytest.raises(RunRefused, match=r"not built after 1 s \(build_timeout_seconds\)"):
         made("sleep 50", settings)
 
 
 def test_more_than_a_module_may_have_is_not_taken() -> None:
-    settings = hosts()._replace(limits=Limits(max_wasm_bytes=1000))
+    settings = hosts()._replace(limits=bounds(max_wasm_bytes=1000))
     with pytest.raises(RunRefused, match="max_wasm_bytes"):
         made('head -c 2000 /dev/zero > "$1/made.wasm"', settings)

@@ -43,7 +43,7 @@ def pull_all(
 ) -> list[Pulled]:
     """Pull every source in parallel, results in the order given. Never raises.
 
-    Each takes at most `limits.source_timeout_seconds`. When nothing new can be fetched, the last
+    Each takes at most `bounds.SOURCE_TIMEOUT_SECONDS`. When nothing new can be fetched, the last
     good copy is returned with a diagnostic. `refresh` asks the server even if the copy is recent;
     `offline` makes no request. `private` names the private hosts and networks that may be reached.
     The `strangers` were not named by the user, so they may not be on a private network.

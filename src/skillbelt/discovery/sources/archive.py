@@ -17,7 +17,12 @@ from urllib.parse import unquote, urlsplit
 
 from skillbelt.discovery.sources import tar
 from skillbelt.discovery.sources.address import ARCHIVE_ENDINGS
-from skillbelt.discovery.sources.bounds import PullBudget, Refusal
+from skillbelt.discovery.sources.bounds import (
+    MAX_ARCHIVE_FILES,
+    MAX_EXTRACTED_BYTES,
+    PullBudget,
+    Refusal,
+)
 from skillbelt.discovery.sources.failure import OutOfTime
 from skillbelt.discovery.sources.tar import ArchiveEntry
 from skillbelt.errors import ArchiveRefused, PathEscape
@@ -71,8 +76,8 @@ def _unpack(file: IO[bytes], dir_fd: int, limits: Limits, budget: PullBudget) ->
     files = 0
     for entry in _entries(file, limits, budget):
         files += _write_entry(entry, dir_fd, names, budget)
-        if len(names) > limits.max_archive_files:
-            raise Refusal(f"more than {limits.max_archive_files} files and folders")
+        if len(names) > MAX_ARCHIVE_FILES:
+            raise Refusal(f"more than {MAX_ARCHIVE_FILES} files and folders")
     return files
 
 
@@ -81,7 +86,7 @@ def _entries(file: IO[bytes], limits: Limits, budget: PullBudget) -> Iterator[Ar
     file.seek(0)
     kind = detect(head)
     if kind == "zip":
-        return _zip_entries(file, limits.max_archive_files)
+        return _zip_entries(file, MAX_ARCHIVE_FILES)
     if kind is None:
         raise Refusal("is neither zip nor tar nor gzipped tar")
     return tar.entries(_bounded_read(_decompress(file, kind), limits, budget))
@@ -118,7 +123,7 @@ def _decompress(file: IO[bytes], kind: Format) -> IO[bytes]:
 
 def _bounded_read(file: IO[bytes], limits: Limits, budget: PullBudget) -> Callable[[int], bytes]:
     """Return a `read` that stops at the most bytes that an archive within the limits can have."""
-    left = limits.max_extracted_bytes + _HEADER_BYTES * limits.max_archive_files
+    left = MAX_EXTRACTED_BYTES + _HEADER_BYTES * MAX_ARCHIVE_FILES
 
     def read(size: int) -> bytes:
         nonlocal left
@@ -126,7 +131,7 @@ def _bounded_read(file: IO[bytes], limits: Limits, budget: PullBudget) -> Callab
         data = file.read(size)
         left -= len(data)
         if left < 0:
-            raise Refusal(f"more than {limits.max_extracted_bytes} bytes in all")
+            raise Refusal(f"more than {MAX_EXTRACTED_BYTES} bytes in all")
         return data
 
     return read

@@ -15,6 +15,23 @@ if TYPE_CHECKING:
 
     from skillbelt.values import Limits
 
+# One download. With the two below: the bounds of other clients for the same archives.
+MAX_DOWNLOAD_BYTES = 64 * 2**20
+# One file of an archive.
+MAX_EXTRACTED_FILE_BYTES = 64 * 2**20
+# All files of an archive together.
+MAX_EXTRACTED_BYTES = 256 * 2**20
+# As many as the manifest of a skill may have.
+MAX_ARCHIVE_FILES = 10_000
+# An index of MAX_REMOTE_SKILLS entries with long descriptions fits.
+MAX_REMOTE_INDEX_BYTES = 8 * 2**20
+# Skills that one index may list.
+MAX_REMOTE_SKILLS = 10_000
+# One remote source as a whole, so that a slow one does not hold up a listing.
+SOURCE_TIMEOUT_SECONDS = 60.0
+# Age of a remote copy before the server is asked again; `refresh` asks at once.
+REMOTE_REFRESH_SECONDS = 300.0
+
 
 class Refusal(Exception):
     """A limit or a safety rule was broken; the text says which."""
@@ -46,8 +63,8 @@ class PullBudget:
 
     def __init__(self, limits: Limits, deadline: Deadline) -> None:
         self.deadline = deadline
-        self._file_bytes = limits.max_extracted_file_bytes
-        self._all_bytes = self._left = limits.max_extracted_bytes
+        self._file_bytes = MAX_EXTRACTED_FILE_BYTES
+        self._all_bytes = self._left = MAX_EXTRACTED_BYTES
 
     def spend(self, count: int) -> None:
         """Count bytes against the budget; raises Refusal when it is exceeded."""

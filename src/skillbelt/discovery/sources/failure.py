@@ -30,7 +30,7 @@ class OutOfTime(SourceFailure):
     """A source was not done at its deadline."""
 
     def __init__(self, source: str, reason: str) -> None:
-        remedy = "check the server, or raise source_timeout_seconds or http_timeout_seconds"
+        remedy = "check the server, or raise http_timeout_seconds"
         super().__init__(source, reason, code="remote-timeout", remedy=remedy)
 
 

@@ -13,6 +13,9 @@ from typing import NamedTuple
 from skillbelt.files.contain import astray, inside
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits, Severity
 
+# Bounds the scan of a root that holds something else, such as a home folder.
+MAX_ROOT_ENTRIES = 1_000_000
+
 # The largest integer of the index. Times after 2262 and inodes of some network drives exceed it.
 LARGEST = 2**63 - 1
 # On a file system that ignores case, opening SKILL.md also finds skill.md.
@@ -36,6 +39,7 @@ class WalkRules(NamedTuple):
     follow_symlinks: bool = True
     nested: bool = False
     loose_file_name: bool = False
+    # Filled by tools, not by authors: many files and no skills.
     skip_directories: Collection[str] = (".git", "node_modules", "__pycache__")
     collection: bool = False  # the root is a folder of skills, not one skill
     fence: str = ""  # links out of this folder are not followed; empty for no limit
@@ -158,7 +162,7 @@ class Walker:
         try:
             with os.scandir(folder) as entries:
                 # One more than allowed, to detect that there are too many.
-                most = limits.max_root_entries - self._entries + 1
+                most = MAX_ROOT_ENTRIES - self._entries + 1
                 listing = sorted(islice(entries, most), key=_name)
             # Not from `identity`: another file system may be mounted on the folder.
             device = os.stat(folder).st_dev << 64
@@ -166,7 +170,7 @@ class Walker:
             self._report_unreadable(folder, error)
             return []
         self._entries += len(listing)
-        if self._entries > limits.max_root_entries:
+        if self._entries > MAX_ROOT_ENTRIES:
             self._stop_at_limit("max_root_entries", folder)
         ends, below = False, []
         for entry in listing:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from skillbelt.discovery.sources.bounds import Deadline
     from skillbelt.values import Limits
 
+# Each hop is checked again; honest servers need one or two.
+MAX_REDIRECTS = 5
+
 _REDIRECTS = (301, 302, 303, 307, 308)
 # Limits and digests apply to the published bytes, so nothing may be compressed in transit.
 _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "skillbelt"}
@@ -115,7 +118,7 @@ class HttpClient:
         same_origin: bool,
     ) -> HttpResponse:
         here = _check_web_url(url)
-        for _ in range(self._limits.max_redirects + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             client = await self._client(here)
             request = client.build_request("GET", here, headers=headers)
             response = await client.send(request, stream=True)
@@ -127,7 +130,7 @@ class HttpClient:
                 await response.aclose()
             if same_origin and origin(here) != origin(url):
                 raise _bad_redirect(url, "is redirected to another host")
-        raise _bad_redirect(url, f"has more than {self._limits.max_redirects} redirects")
+        raise _bad_redirect(url, f"has more than {MAX_REDIRECTS} redirects")
 
     async def _receive(
         self, url: str, response: httpx2.Response, write: Callable[[bytes], object], most: int

@@ -17,11 +17,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
+from skillbelt.discovery.sources.bounds import (
+    MAX_ARCHIVE_FILES,
+    MAX_EXTRACTED_BYTES,
+    MAX_EXTRACTED_FILE_BYTES,
+)
 from skillbelt.discovery.sources.cache import Update, link_file
 from skillbelt.discovery.sources.failure import SourceFailure, report
 from skillbelt.discovery.sources.mcp_address import id_slug
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import check_relative, create_beneath, open_folder
+from skillbelt.format.frontmatter import MAX_FRONTMATTER_BYTES
 from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE, Diagnostic
 
@@ -219,7 +225,7 @@ def _parse_entry(item: object, limits: Limits) -> McpSkill:
     ):
         raise _EntryRefused("its frontmatter has no name or no description")
     if len(json.dumps(front, ensure_ascii=False).encode("utf-8", "replace")) > (
-        limits.max_frontmatter_bytes // 2
+        MAX_FRONTMATTER_BYTES // 2
     ):
         raise _EntryRefused("its frontmatter is too long")
     name = front["name"]
@@ -252,10 +258,8 @@ def _files(resources: object, base: str, limits: Limits) -> dict[str, McpFile]:
         raise _EntryRefused("its files can not be verified (dynamic), so it is not used")
     if not isinstance(resources, list):
         raise _EntryRefused("it does not list its files")
-    if len(resources) > limits.max_archive_files:
-        raise _EntryRefused(
-            f"it has more than {limits.max_archive_files} files (max_archive_files)"
-        )
+    if len(resources) > MAX_ARCHIVE_FILES:
+        raise _EntryRefused(f"it has more than {MAX_ARCHIVE_FILES} files (max_archive_files)")
     files: dict[str, McpFile] = {}
     for resource in resources:
         path, listed = _file(resource, base, limits)
@@ -266,10 +270,8 @@ def _files(resources: object, base: str, limits: Limits) -> dict[str, McpFile]:
         raise _EntryRefused("one of its files is inside another one")
     if SKILL_FILE not in files:
         raise _EntryRefused("its SKILL.md is not among its files")
-    if sum(one.size for one in files.values()) > limits.max_extracted_bytes:
-        raise _EntryRefused(
-            f"it has more than {limits.max_extracted_bytes} bytes (max_extracted_bytes)"
-        )
+    if sum(one.size for one in files.values()) > MAX_EXTRACTED_BYTES:
+        raise _EntryRefused(f"it has more than {MAX_EXTRACTED_BYTES} bytes (max_extracted_bytes)")
     return files
 
 
@@ -287,7 +289,7 @@ def _file(resource: object, base: str, limits: Limits) -> tuple[str, McpFile]:
     marked = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
     if marked is None or type(size) is not int or size < 0:
         raise _EntryRefused("one of its files has no digest or no size")
-    if size > limits.max_extracted_file_bytes:
+    if size > MAX_EXTRACTED_FILE_BYTES:
         raise _EntryRefused(f"one of its files has {size} bytes (max_extracted_file_bytes)")
     return _path(uri[len(base) :]), McpFile(uri, marked[1], size)
 

@@ -38,6 +38,11 @@ from pydantic import Field
 
 from mcp import Client
 from skillbelt.discovery.sources.allowed_hosts import AllowedHosts, PinnedTransport, uses_proxy
+from skillbelt.discovery.sources.bounds import (
+    MAX_REMOTE_INDEX_BYTES,
+    MAX_REMOTE_SKILLS,
+    SOURCE_TIMEOUT_SECONDS,
+)
 from skillbelt.discovery.sources.failure import OutOfTime, SourceFailure
 from skillbelt.discovery.sources.http import origin, tls_context
 from skillbelt.discovery.sources.mcp_address import McpServer, parse_server
@@ -116,7 +121,7 @@ def list_skills(
         found = await _list(client, url, limits)
         return found + await _get_unlisted(client, server, found)
 
-    most = limits.max_remote_index_bytes + _OVERHEAD_BYTES
+    most = MAX_REMOTE_INDEX_BYTES + _OVERHEAD_BYTES
     connection = connect(server, url, limits, most, allowed)
     return server.label, _run(connection, listed, url, seconds)
 
@@ -131,7 +136,7 @@ def read_files(
 
     most = _MAX_ESCAPE_BYTES * max((size for _, size in wanted), default=0) + _OVERHEAD_BYTES
     connection = connect(parse_server(url), url, limits, most, allowed)
-    return _run(connection, read, url, limits.source_timeout_seconds)
+    return _run(connection, read, url, SOURCE_TIMEOUT_SECONDS)
 
 
 def _run(
@@ -204,11 +209,9 @@ async def _list(client: Client, url: str, limits: Limits) -> list[object]:
             raise
         size += len(json.dumps([page.skills, page.next_cursor]))
         found += page.skills
-        if len(found) > limits.max_remote_skills or size > limits.max_remote_index_bytes:
-            reason = (
-                f"lists more than {limits.max_remote_skills} skills, or their entries are too long"
-            )
-            remedy = "raise max_remote_skills or max_remote_index_bytes"
+        if len(found) > MAX_REMOTE_SKILLS or size > MAX_REMOTE_INDEX_BYTES:
+            reason = f"lists more than {MAX_REMOTE_SKILLS} skills, or their entries are too long"
+            remedy = "serve fewer skills"
             raise SourceFailure(url, reason, code="remote-too-large", remedy=remedy)
         cursor = page.next_cursor
         if cursor is None:

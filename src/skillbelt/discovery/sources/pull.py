@@ -18,7 +18,14 @@ from skillbelt.discovery.sources.address import (
     origin_of,
 )
 from skillbelt.discovery.sources.archive import adopt_archive, skill_name, unpack_into
-from skillbelt.discovery.sources.bounds import Deadline, PullBudget, Refusal
+from skillbelt.discovery.sources.bounds import (
+    MAX_DOWNLOAD_BYTES,
+    REMOTE_REFRESH_SECONDS,
+    SOURCE_TIMEOUT_SECONDS,
+    Deadline,
+    PullBudget,
+    Refusal,
+)
 from skillbelt.discovery.sources.cache import (
     CachedSource,
     CopyState,
@@ -112,7 +119,7 @@ class _PullThread:
 
     def __init__(self, job: PullJob) -> None:
         self._job = job
-        self._deadline = Deadline(job.url, job.limits.source_timeout_seconds)
+        self._deadline = Deadline(job.url, SOURCE_TIMEOUT_SECONDS)
         self._cached = CachedSource(job.cache_dir, job.url)
         if is_mcp(job.url):
             SERVERS[self._cached.path] = job
@@ -145,9 +152,9 @@ def _from_cache(job: PullJob, cached: CachedSource) -> Pulled | None:
     if state is None or job.refresh:
         return None
     cached.tidy(state)
-    if _recent(state, job.limits.remote_refresh_seconds):
+    if _recent(state, REMOTE_REFRESH_SECONDS):
         return _use_copy(cached, state)
-    pause = min(_PAUSE_SECONDS, job.limits.remote_refresh_seconds)
+    pause = min(_PAUSE_SECONDS, REMOTE_REFRESH_SECONDS)
     if 0 <= time.time() - state.gave_up < pause:
         return _use_copy(cached, state, state.trouble)
     return None
@@ -212,7 +219,7 @@ def _pulled_meanwhile(job: PullJob, old: CopyState, started: float) -> bool:
     """Whether another process pulled it while this one waited for the lock."""
     if started <= old.checked <= time.time():
         return True
-    return not job.refresh and _recent(old, job.limits.remote_refresh_seconds)
+    return not job.refresh and _recent(old, REMOTE_REFRESH_SECONDS)
 
 
 def _publish(
@@ -302,8 +309,8 @@ def _from_file(
     single = path.lower().endswith(".md")
     with _open_regular(url, path) as file:
         status = os.fstat(file.fileno())
-        if status.st_size > limits.max_download_bytes:
-            raise too_large(url, Refusal(f"has more than {limits.max_download_bytes} bytes"))
+        if status.st_size > MAX_DOWNLOAD_BYTES:
+            raise too_large(url, Refusal(f"has more than {MAX_DOWNLOAD_BYTES} bytes"))
         mark = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
         update = Update("url" if single else "archive", True, url, mark)
         if old and old.etag == mark:

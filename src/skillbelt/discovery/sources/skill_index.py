@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
-from skillbelt.discovery.sources.bounds import Refusal
+from skillbelt.discovery.sources.bounds import MAX_ARCHIVE_FILES, MAX_REMOTE_SKILLS, Refusal
 from skillbelt.discovery.sources.failure import SourceFailure, report
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import NameTable, check_relative, check_segment
@@ -65,8 +65,8 @@ def parse(data: bytes, url: str, limits: Limits) -> SkillIndex:
     """Parse the list published at `url`; raises SourceFailure when it is not a list."""
     document = _parse_document(data, url)
     entries = document["skills"]
-    if len(entries) > limits.max_remote_skills:
-        reason = f"lists more than {limits.max_remote_skills} skills"
+    if len(entries) > MAX_REMOTE_SKILLS:
+        reason = f"lists more than {MAX_REMOTE_SKILLS} skills"
         raise _invalid(url, reason)
     known = "$schema" in document
     items: dict[str, IndexItem] = {}
@@ -161,8 +161,8 @@ def _parse_files(entry: object, url: str, limits: Limits) -> IndexItem:
     files = fields.get("files")
     if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
         raise _refused(f"{name!r} has no list of files")
-    if len(files) > limits.max_archive_files:
-        raise _refused(f"{name!r} has more than {limits.max_archive_files} files")
+    if len(files) > MAX_ARCHIVE_FILES:
+        raise _refused(f"{name!r} has more than {MAX_ARCHIVE_FILES} files")
     try:
         paths = tuple(_check_files(files))
     except (PathEscape, Refusal) as error:

@@ -13,7 +13,14 @@ from urllib.parse import urlsplit, urlunsplit
 from skillbelt.discovery.sources import archive, skill_index
 from skillbelt.discovery.sources.address import ARCHIVE_ENDINGS
 from skillbelt.discovery.sources.archive import adopt_archive, skill_name, unpack_into
-from skillbelt.discovery.sources.bounds import Deadline, PullBudget, Refusal
+from skillbelt.discovery.sources.bounds import (
+    MAX_DOWNLOAD_BYTES,
+    MAX_EXTRACTED_FILE_BYTES,
+    MAX_REMOTE_INDEX_BYTES,
+    Deadline,
+    PullBudget,
+    Refusal,
+)
 from skillbelt.discovery.sources.cache import Update, copy_chunks, link_tree
 from skillbelt.discovery.sources.failure import (
     SourceFailure,
@@ -112,7 +119,7 @@ async def _pull_archive(web: WebPull) -> Update:
         response = await web.http.get(
             web.url,
             _stop_unless_archive(spool.write, web.url),
-            most=web.limits.max_download_bytes,
+            most=MAX_DOWNLOAD_BYTES,
             known=known,
         )
         if _is_same(web, response):
@@ -153,7 +160,7 @@ async def _pull_skill_file(web: WebPull) -> Update:
     try:
         with web.budget.file(folder, SKILL_FILE) as write:
             response = await web.http.get(
-                web.url, write, most=web.limits.max_download_bytes, known=web.known(web.url)
+                web.url, write, most=MAX_DOWNLOAD_BYTES, known=web.known(web.url)
             )
     except Refusal as refusal:
         raise too_large(web.url, refusal) from refusal
@@ -245,7 +252,7 @@ def _nothing_found(url: str, tried: list[SourceFailure]) -> SourceFailure:
 async def _pull_index(web: WebPull, document: str) -> Update:
     body = bytearray()
     response = await web.http.get(
-        document, body.extend, most=web.limits.max_remote_index_bytes, known=web.known(document)
+        document, body.extend, most=MAX_REMOTE_INDEX_BYTES, known=web.known(document)
     )
     if response.unchanged and web.old:
         return Update(
@@ -367,7 +374,7 @@ class _SkillDownloads:
 
     def _report_late(self, item: IndexItem) -> _Outcome:
         message = f"{item.name!r} was not fetched in time"
-        remedy = "the next refresh continues with it; or raise source_timeout_seconds"
+        remedy = "the next refresh continues with it"
         problem = report("remote-timeout", "warning", item.url, message, remedy)
         return _Outcome(item.name, "late", problem=problem)
 
@@ -401,7 +408,7 @@ class _SkillDownloads:
     async def _fetch_artifact(self, item: IndexItem, part: str, folder: int) -> None:
         web = self._web
         with web.stage.spool() as spool:
-            most = web.limits.max_download_bytes
+            most = MAX_DOWNLOAD_BYTES
             response = await web.http.get(item.url, spool.write, most=most)
             if response.sha256 != item.digest:
                 raise SourceFailure(
@@ -440,7 +447,7 @@ class _SkillDownloads:
                 response = await web.http.get(
                     url,
                     write,
-                    most=web.limits.max_extracted_file_bytes,
+                    most=MAX_EXTRACTED_FILE_BYTES,
                     known=Validators(known[0], known[1]),
                     same_origin=True,
                 )

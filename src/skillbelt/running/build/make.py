@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-from skillbelt.discovery.reading import read_file
+from skillbelt.disclosure.body import read_file
 from skillbelt.errors import FileUnreadable, LoadError, RunRefused
 from skillbelt.files.contain import create_beneath, make_folders, open_dir
 from skillbelt.format.skill import Skill
@@ -18,6 +18,7 @@ from skillbelt.running.build.protocol import Builder, Progress, Source
 from skillbelt.running.build.registry import builder_for, named_builder
 from skillbelt.running.build.sources import OUTPUT, declared, source_of
 from skillbelt.running.build.workroom import carry_out
+from skillbelt.sandbox.wasm.modules import MAX_WASM_BYTES
 from skillbelt.settings import Settings
 
 _FORMAT = "1"  # raised when something is built in another way
@@ -64,7 +65,7 @@ def check(
     started = time.monotonic()
     builder, source = _chosen(skill, settings, plugin)
     try:
-        there = read_file(skill, OUTPUT, settings.limits.max_wasm_bytes)
+        there = read_file(skill, OUTPUT, MAX_WASM_BYTES)
     except LoadError:
         return _built(skill, b"", builder, started, False)
     if builder.steady:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from skillbelt.discovery.reading import read_file, walk
+from skillbelt.disclosure.body import read_file, walk
 from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.files.contain import check_relative
 from skillbelt.format.skill import Skill
 from skillbelt.running.build.protocol import Source
 from skillbelt.running.build.registry import builders
+from skillbelt.running.staging import MAX_STAGED_BYTES
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
 
@@ -47,7 +48,7 @@ def source_of(skill: Skill, settings: Settings) -> Source:
     """The source of the skill, all of its files read; RunRefused when there is none."""
     paths = sorted(walk(skill))
     entry = _entry(skill, declared(skill).source, paths)
-    left, files = settings.limits.max_staged_bytes, {}
+    left, files = MAX_STAGED_BYTES, {}
     for path in paths:
         if path == OUTPUT or path.startswith("."):
             continue

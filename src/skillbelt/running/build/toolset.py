@@ -20,7 +20,7 @@ from skillbelt.running.packages.installers import Failed
 from skillbelt.running.packages.lockfiles import read_node
 from skillbelt.running.workspace import place_of
 from skillbelt.sandbox.linux.identity import Python, interpreter, run_identity
-from skillbelt.sandbox.wasm.interpreters import GUESTS
+from skillbelt.sandbox.wasm.interpreters import BUILD_TIMEOUT_SECONDS, GUESTS
 from skillbelt.settings import Settings, process_environment
 from skillbelt.text import one_line, shorten
 
@@ -46,7 +46,7 @@ def python_tools(settings: Settings, progress: Progress) -> tuple[Python, str]:
         needs, tool_folder(settings, "packages"), rooms=SandboxedRooms(settings.limits),
         environ=process_environment(), offline=settings.offline, python=found.path,
         hosts=settings.package_hosts,
-        timeout_seconds=settings.limits.build_timeout_seconds, progress=progress,
+        timeout_seconds=BUILD_TIMEOUT_SECONDS, progress=progress,
     )  # fmt: skip
     return found, made.path
 
@@ -67,7 +67,7 @@ def node_tools(settings: Settings, progress: Progress, lock: str = GUESTS) -> st
     path = os.path.join(base, key)
     if _is_whole(path, key):
         return path
-    lock_file, seconds = os.path.join(base, f".{key}.lock"), settings.limits.build_timeout_seconds
+    lock_file, seconds = os.path.join(base, f".{key}.lock"), BUILD_TIMEOUT_SECONDS
     late = RunRefused(f"somebody else has been installing for {seconds:g} s: {lock_file}")
     with held(lock_file, seconds, late):
         if not _is_whole(path, key):
@@ -108,12 +108,12 @@ def _install(path: str, lock: str, key: str, settings: Settings, progress: Progr
             install_node(
                 locked, modules, rooms=SandboxedRooms(settings.limits),
                 environ=process_environment(), hosts=settings.package_hosts,
-                timeout_seconds=settings.limits.build_timeout_seconds,
+                timeout_seconds=BUILD_TIMEOUT_SECONDS,
             )  # fmt: skip
         except Failed as error:
             raise _failed(shorten(one_line(str(error)), _OUTPUT_CHARS)) from error
         except TimeoutError as error:
-            seconds = settings.limits.build_timeout_seconds
+            seconds = BUILD_TIMEOUT_SECONDS
             raise _failed(f"not done after {seconds:g} s (build_timeout_seconds)") from error
         with open(os.path.join(stage, _RECORD), "w", encoding="ascii") as file_:
             file_.write(key)

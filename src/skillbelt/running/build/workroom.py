@@ -19,6 +19,8 @@ from skillbelt.running.build.toolset import tool_folder
 from skillbelt.sandbox.linux.identity import interpreter, run_identity
 from skillbelt.sandbox.protocol import Job, Mount, Outcome, run
 from skillbelt.sandbox.registry import AUTO, choose
+from skillbelt.sandbox.wasm.interpreters import BUILD_TIMEOUT_SECONDS
+from skillbelt.sandbox.wasm.modules import MAX_WASM_BYTES
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Capabilities
@@ -50,7 +52,7 @@ def _made(command: Command, stage: str, settings: Settings) -> tuple[bytes, ...]
         os.chown(out, *owner)
     outcome = run(sandbox, _job(command, places, out, settings))
     _check(outcome, places, settings)
-    return tuple(_read(out, name, settings.limits.max_wasm_bytes) for name in command.outputs)
+    return tuple(_read(out, name, MAX_WASM_BYTES) for name in command.outputs)
 
 
 def _write(folder: str, files: Mapping[str, bytes]) -> None:
@@ -121,13 +123,13 @@ def _job(
         workspace=out,
         capabilities=Capabilities(processes=True),
         limits=limits,
-        timeout_seconds=settings.limits.build_timeout_seconds,
+        timeout_seconds=BUILD_TIMEOUT_SECONDS,
     )
 
 
 def _check(outcome: Outcome, places: Mapping[str, tuple[str, str]], settings: Settings) -> None:
     if outcome.timed_out:
-        seconds = settings.limits.build_timeout_seconds
+        seconds = BUILD_TIMEOUT_SECONDS
         raise RunRefused(f"not built after {seconds:g} s (build_timeout_seconds)")
     if outcome.exit_code or outcome.limits_hit:
         said = (outcome.stderr.data + outcome.stdout.data).decode("utf-8", "replace")

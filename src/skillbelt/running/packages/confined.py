@@ -34,7 +34,7 @@ from skillbelt.sandbox.linux.identity import (
 )
 from skillbelt.sandbox.linux.prefixes import shown_of
 from skillbelt.sandbox.macos.seatbelt import SeatbeltSandbox
-from skillbelt.sandbox.network.connection import ClientConnection, ProxyShared
+from skillbelt.sandbox.network.connection import NETWORK_IDLE_SECONDS, ClientConnection, ProxyShared
 from skillbelt.sandbox.network.policy import HostPolicy
 from skillbelt.sandbox.network.proxy import SOCKET_NAME, Egress, bridge
 from skillbelt.sandbox.network.request import ProxyRefused, ProxyRequest
@@ -328,7 +328,7 @@ class _IndexConnection(ClientConnection):
 
     def _say(self, page: Page, head: bool) -> None:
         size = "" if page.size is None else f"Content-Length: {page.size}\r\n"
-        self._client.settimeout(self._limits.network_idle_seconds)
+        self._client.settimeout(NETWORK_IDLE_SECONDS)
         self._client.sendall(
             f"HTTP/1.1 {page.status} Answer\r\nContent-Type: {page.type}\r\n{size}"
             "Connection: close\r\n\r\n".encode("latin-1")

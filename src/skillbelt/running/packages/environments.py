@@ -47,6 +47,9 @@ from skillbelt.running.packages.shelves import NodeShelf, PythonShelf, Shelf
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
+# One step of an installation, or waiting for another process that installs the same.
+INSTALL_TIMEOUT_SECONDS = 600.0
+
 Progress = Callable[[str], None]
 _FORMAT = 2  # part of every hash: raised when environments are made in another way
 _RECORD = "environment.json"
@@ -102,7 +105,7 @@ def plan(
     npm_path: str = "",
     allow_builds: bool = False,
     hosts: Iterable[str] = (),
-    timeout_seconds: float = _LIMITS.install_timeout_seconds,
+    timeout_seconds: float = INSTALL_TIMEOUT_SECONDS,
     max_bytes: int = _LIMITS.max_packages_bytes,
     progress: Progress | None = None,
 ) -> Plan:
@@ -179,7 +182,7 @@ def install_node(
     rooms: Rooms,
     environ: Mapping[str, str],
     hosts: Iterable[str] = (),
-    timeout_seconds: float = _LIMITS.install_timeout_seconds,
+    timeout_seconds: float = INSTALL_TIMEOUT_SECONDS,
     max_bytes: int = _LIMITS.max_packages_bytes,
 ) -> None:
     """Install what a lock of ours lists into a folder. Failed says what npm did.

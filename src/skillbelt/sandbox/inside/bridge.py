@@ -1,17 +1,17 @@
-"""The way from inside a sandbox to the proxy: a port in there that the proxy outside listens at.
+"""The way from inside a sandbox to the proxy: a port inside, at which the proxy outside listens.
 
-Run as `python3 -I -S -c TEXT DOOR FILTER COMMAND...` by any Python from 3.9 on; it needs nothing
-else of the product. It opens the port, hands it out through the socket DOOR, and is replaced by the
-command; it starts no process. FILTER is a program for system calls that the command gets, as
-hexadecimal digits; `-` is none.
+Run as `python3 -I -S -c TEXT DOOR FILTER COMMAND...`. It opens the port, passes it out through the
+Unix socket DOOR, and becomes the command; it starts no process. FILTER is a filter for the system
+calls of the command, in hexadecimal; `-` for none.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
+
+from skillbelt.sandbox.inside.command import FAILED, become, load_filter, reset_signals
 
 PROXY_VARIABLES = (
     "HTTP_PROXY",
@@ -23,17 +23,15 @@ PROXY_VARIABLES = (
 )
 TAKEN = b"1"
 _BACKLOG = 64
-_PATIENCE_SECONDS = 10.0
-_SET_SECCOMP, _FILTER_MODE = 22, 2
-_UNUSABLE = 125  # what `env` and `timeout` give when they themselves fail
+_TIMEOUT_SECONDS = 10.0
 
 
 def open_port(door: str) -> int:
-    """The number of a port on this machine at which the proxy behind the door now listens."""
+    """Open a port on this machine at which the proxy behind the door listens; return its number."""
     with socket.socket(socket.AF_INET) as listener, socket.socket(socket.AF_UNIX) as way:
         listener.bind(("127.0.0.1", 0))
         listener.listen(_BACKLOG)
-        way.settimeout(_PATIENCE_SECONDS)
+        way.settimeout(_TIMEOUT_SECONDS)
         way.connect(door)
         socket.send_fds(way, [TAKEN], [listener.fileno()])
         if way.recv(1) != TAKEN:
@@ -41,56 +39,28 @@ def open_port(door: str) -> int:
         return int(listener.getsockname()[1])
 
 
-def _environment(port: int) -> dict[str, str]:
-    proxy = f"http://127.0.0.1:{port}"
-    environment = {**os.environ, "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}
-    environment.update(dict.fromkeys(PROXY_VARIABLES, proxy))
-    return environment
-
-
-def _load_filter(program: bytes) -> None:
-    import ctypes
-
-    text = ctypes.create_string_buffer(program, len(program))
-    # The number of its instructions, and where they are.
-    header = (len(program) // 8).to_bytes(8, sys.byteorder)
-    header += ctypes.addressof(text).to_bytes(8, sys.byteorder)
-    words = [ctypes.c_ulong(one) for one in (_SET_SECCOMP, _FILTER_MODE)]
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(*words, header, ctypes.c_ulong(0), ctypes.c_ulong(0)):
-        raise OSError(ctypes.get_errno(), "the filter for system calls is not accepted")
-
-
-def _become(argv: list[str], environment: dict[str, str]) -> int:
-    # Python ignores these two for itself; the command must find them as any program does.
-    for number in (signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)):
-        signal.signal(number, signal.SIG_DFL)
-    try:
-        os.execvpe(argv[0], argv, environment)
-    except (FileNotFoundError, NotADirectoryError):
-        sys.stderr.write(f"{argv[0]}: command not found\n")
-        return 127
-    except OSError as error:
-        sys.stderr.write(f"{argv[0]}: {error.strerror}\n")
-        return 126
+def proxied(environment: dict[str, str], port: int) -> dict[str, str]:
+    """Return the environment with the variables that lead clients to the proxy."""
+    proxy = dict.fromkeys(PROXY_VARIABLES, f"http://127.0.0.1:{port}")
+    return {**environment, **proxy, "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}
 
 
 def main(arguments: list[str]) -> int:
     """Open the port and become the command. Returns only when that fails."""
     if len(arguments) < 3:
         sys.stderr.write("usage: bridge.py DOOR FILTER COMMAND...\n")
-        return _UNUSABLE
+        return FAILED
     door, program, *argv = arguments
     try:
         port = open_port(door)
         if program != "-":
-            _load_filter(bytes.fromhex(program))
+            load_filter(bytes.fromhex(program))
     except (OSError, ValueError) as error:
-        sys.stderr.write(
-            f"skillbelt: no way to the network: {getattr(error, 'strerror', '') or error}\n"
-        )
-        return _UNUSABLE
-    return _become(argv, _environment(port))
+        reason = getattr(error, "strerror", "") or error
+        sys.stderr.write(f"skillbelt: no way to the network: {reason}\n")
+        return FAILED
+    reset_signals()
+    return become(argv, proxied(dict(os.environ), port))
 
 
 if __name__ == "__main__":

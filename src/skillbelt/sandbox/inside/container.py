@@ -9,7 +9,6 @@ ends, the runtime is gone, and with this process everything in the container end
 from __future__ import annotations
 
 import ctypes
-import errno
 import fcntl
 import json
 import os
@@ -21,11 +20,22 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-HELLO, OUTPUT, ERRORS, TAKEN, BROKEN, STARTED, FAILED, DONE, CLEAN, UNCLEAN = (
+from skillbelt.sandbox.inside.command import (
+    FAILED,
+    KILLED,
+    SET_DUMPABLE,
+    become,
+    exit_code,
+    load_filter,
+    load_lock,
+    prctl,
+    reset_signals,
+)
+
+HELLO, OUTPUT, ERRORS, TAKEN, BROKEN, STARTED, REFUSED, DONE, CLEAN, UNCLEAN = (
     b"H", b"1", b"2", b"T", b"B", b"S", b"F", b"D", b"C", b"U")  # fmt: skip
 JOB, INPUT, END_OF_INPUT, KILL = b"J", b"I", b"E", b"K"
 HEADER = struct.Struct(">cI")
@@ -38,14 +48,11 @@ START = (
 NAMESPACES = ("ipc", "mnt", "net", "pid", "uts")
 _CHUNK = 64 * 2**10
 _ENOUGH = 4 * _CHUNK  # what may wait for the runtime before the command has to
-_SET_DUMPABLE, _SET_SECCOMP, _FILTER_MODE = 4, 22, 2
-_FAILURE, _UNUSABLE, _MISSING = 125, 126, 127
 _SWEEP_SECONDS, _CLEAR_SECONDS = 5.0, 2.0
 _MORE_LIKELY = "500"  # that memory is taken from the command rather than from this process
 _GET_IO_PRIORITY = {"x86_64": 252, "aarch64": 31}
+_PREFIX = "sandbox: 1: exec: "  # of the messages in the native sandbox, which a shell gives
 _WINDOW = struct.pack("HHHH", 24, 80, 0, 0)
-_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-_Become = Callable[[str, list[str], dict[str, str]], None]
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -136,7 +143,7 @@ class Keeper:
         try:
             self._command = Command(task)
         except (OSError, Unstartable) as error:
-            self._say(FAILED, str(error).encode("utf-8", "surrogateescape"))
+            self._say(REFUSED, str(error).encode("utf-8", "surrogateescape"))
         else:
             self._say(STARTED)
 
@@ -197,7 +204,7 @@ class Command:
     """A command that runs: its streams and what is to be written to it."""
 
     def __init__(self, task: dict[str, Any]) -> None:
-        self.pending, self.last, self.code = bytearray(), False, 128 + signal.SIGKILL
+        self.pending, self.last, self.code = bytearray(), False, KILLED
         self._terminal, self._before = task["terminal"], _children_cpu()
         self.temporary = task["temporary"]
         self.stdin, self.outputs, theirs = _terminal() if self._terminal else _pipes()
@@ -263,8 +270,7 @@ class Command:
                 return ended
             if pid == self._pid:
                 ended = True
-                code = os.waitstatus_to_exitcode(status)
-                self.code = 128 - code if code < 0 else code
+                self.code = exit_code(status)
 
     def sweep(self) -> bool:
         """End everything else in the container; false when something does not end."""
@@ -326,49 +332,30 @@ def _terminal() -> tuple[int, dict[int, bytes], tuple[int, ...]]:
 
 
 def _become(task: dict[str, Any], streams: tuple[int, ...], tell: int) -> NoReturn:
-    """In the child: take everything on, then be the command."""
+    """In the child: apply everything, then become the command."""
     try:
         _prepare(task, streams, tell)
-        become = _locked(task["lock"]) if task["lock"] else os.execve
+        execute = load_lock(**task["lock"]) if task["lock"] else os.execve
     except BaseException as error:
         os.write(tell, str(error).encode("utf-8", "surrogateescape"))
-        os._exit(_FAILURE)
-    os._exit(_execute(task["argv"], task["env"], become))
+        os._exit(FAILED)
+    os._exit(become(task["argv"], task["env"], execute, _PREFIX))
 
 
 def _prepare(task: dict[str, Any], streams: tuple[int, ...], tell: int) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
+    reset_signals()
     _set_streams(streams, tell)
     if task["terminal"]:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    _prctl(_SET_DUMPABLE, 1)  # else its own files in /proc are root's
+    prctl(SET_DUMPABLE, 1)  # else its own files in /proc are root's
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write(_MORE_LIKELY)
     os.chdir(task["cwd"])
     for kind, wanted in task["limits"]:
         _limit(kind, *wanted)
     load_filter(bytes.fromhex(task["filter"]))
-
-
-def _locked(lock: dict[str, Any]) -> _Become:
-    """A way to become a program that can become no other, for it does not know the number."""
-    number, program = os.urandom(8), bytearray.fromhex(lock["filter"])
-    for half, at in enumerate(lock["at"]):
-        program[at : at + 4] = number[4 * half : 4 * half + 4]
-    load_filter(bytes(program))
-
-    def become(path: str, argv: list[str], env: dict[str, str]) -> None:
-        variables = [f"{name}={value}" for name, value in env.items()]
-        lists = [[os.fsencode(each) for each in one] for one in (argv, variables)]
-        given = [(ctypes.c_char_p * (len(one) + 1))(*one, None) for one in lists]
-        wide = ctypes.c_ulong(int.from_bytes(number, sys.byteorder))
-        _libc.syscall(ctypes.c_long(lock["call"]), os.fsencode(path), *given, wide)
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-    return become
 
 
 def _set_streams(streams: tuple[int, ...], tell: int) -> None:
@@ -387,47 +374,6 @@ def _limit(kind: int, soft: int, hard: int) -> None:
     if most != resource.RLIM_INFINITY:
         soft, hard = min(soft, most), min(hard, most)
     resource.setrlimit(kind, (soft, hard))
-
-
-def load_filter(program: bytes) -> None:
-    """Have the kernel look at every system call from here on."""
-    text = ctypes.create_string_buffer(program, len(program))
-    header = (len(program) // 8).to_bytes(8, sys.byteorder)
-    header += ctypes.addressof(text).to_bytes(8, sys.byteorder)
-    _prctl(_SET_SECCOMP, _FILTER_MODE, header)
-
-
-def _prctl(option: int, number: int, pointer: bytes | None = None) -> None:
-    zero = ctypes.c_ulong(0)
-    words = (ctypes.c_ulong(option), ctypes.c_ulong(number), pointer or zero, zero, zero)
-    if _libc.prctl(*words):
-        code = ctypes.get_errno()
-        raise OSError(code, f"the kernel refuses prctl {option}: {os.strerror(code)}")
-
-
-def _execute(argv: list[str], env: dict[str, str], become: _Become) -> int:
-    """Be the command, with the words of a shell when that can not be; gives the exit code."""
-    reason, code = "not found", _MISSING
-    for path in _candidates(argv[0], env):
-        try:
-            become(path, argv, env)
-        except OSError as error:
-            if error.errno == errno.ENOEXEC:
-                become("/bin/sh", ["/bin/sh", path, *argv[1:]], env)
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                reason, code = os.strerror(error.errno or 0), _UNUSABLE
-        except ValueError as error:
-            reason, code = str(error), _UNUSABLE
-    text = f"sandbox: 1: exec: {argv[0]}: {reason}\n"
-    os.write(2, text.encode("utf-8", "surrogateescape"))
-    return code
-
-
-def _candidates(name: str, env: dict[str, str]) -> list[str]:
-    if "/" in name:
-        return [name]
-    folders = env.get("PATH", _DEFAULT_PATH).split(":")
-    return [f"{folder or '.'}/{name}" for folder in folders] if name else []
 
 
 def clear(folders: list[str], kept: set[int]) -> bool:
@@ -491,7 +437,7 @@ def namespace(name: str) -> str:
 def main(places: list[str]) -> None:
     """Be the first process. What has the same user can then neither read nor change it."""
     hello = about_me(places)
-    _prctl(_SET_DUMPABLE, 0)
+    prctl(SET_DUMPABLE, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     Keeper({device for device, _ in hello["places"]}).serve(hello)
 

@@ -138,7 +138,8 @@ def alone(machine: str = "") -> bytes:
 def lock_task() -> dict[str, object]:
     """The lock for this machine, as a launcher is told of it."""
     column = MACHINES[platform.machine().lower()].column
-    return {"filter": lock().hex(), "at": LOCK_AT, "call": syscalls.numbers_of("execve")[column]}
+    number = syscalls.numbers_of("execve")[column]
+    return {"rules": lock().hex(), "places": LOCK_AT, "number": number}
 
 
 def described(

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.files.contain import FOLLOW_FILE, NEW_FILE
-from skillbelt.sandbox.inside.bridge import PROXY_VARIABLES, open_port
+from skillbelt.sandbox.inside.bridge import open_port, proxied
 from skillbelt.sandbox.linux.identity import current_identity, run_identity
 from skillbelt.sandbox.process.portable import Chain, PortableRun
 from skillbelt.sandbox.process.run import check_job
@@ -32,7 +32,8 @@ SYSTEM_FILES = ("/", "/private/etc/localtime", "/dev/null", "/dev/zero", "/dev/r
                 "/dev/urandom")  # fmt: skip
 TEMPORARY = ("/private/tmp", "/tmp")
 _LINKS = ("/tmp", "/var", "/etc", "/private", "/private/var", "/private/etc")
-_UNVERIFIED = "Seatbelt profile, unverified"
+_UNVERIFIED = "Seatbelt profile, not verified"
+NOT_VERIFIED = "the sandbox seatbelt is not verified: no Mac has run the attacks against it"
 _UNBOUNDED = 2**62
 _FIRST_LINE = 512
 _MAX_PATH = 1024
@@ -310,8 +311,7 @@ def _proxied(job: Job) -> tuple[int, dict[str, str]]:
         port = open_port(job.bridge[-1])
     except OSError as error:
         raise SandboxUnavailable(f"no way to the network: {error.strerror or error}") from error
-    proxy = dict.fromkeys(PROXY_VARIABLES, f"http://127.0.0.1:{port}")
-    return port, {**job.env, **proxy, "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}
+    return port, proxied(dict(job.env), port)
 
 
 def write_profile(text: str) -> str:

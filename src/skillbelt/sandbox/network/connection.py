@@ -15,6 +15,15 @@ from skillbelt.sandbox.network.request import ProxyRefused, ProxyRequest, parse_
 from skillbelt.text import one_line
 from skillbelt.values import Limits
 
+# The head of a request through the proxy; web servers refuse about 8 to 16 KiB.
+MAX_NETWORK_HEADER_BYTES = 32 * 2**10
+# Until the head of a request is complete, so that a silent client frees its slot.
+NETWORK_HEADER_SECONDS = 10.0
+# Until the remote host answers.
+NETWORK_CONNECT_SECONDS = 15.0
+# A connection without traffic is closed after this.
+NETWORK_IDLE_SECONDS = 120.0
+
 _LINGER_SECONDS = 1.0
 
 
@@ -90,14 +99,14 @@ class ClientConnection:
 
     def _read_head(self) -> tuple[bytes, bytes]:
         """Read the head up to its blank line; return it with what follows. Empty at EOF."""
-        data, end = b"", time.monotonic() + self._limits.network_header_seconds
+        data, end = b"", time.monotonic() + NETWORK_HEADER_SECONDS
         while b"\r\n\r\n" not in data:
             left = end - time.monotonic()
             if left <= 0:
                 raise LimitReached(
                     "the request head did not arrive in time", "network_header_seconds"
                 )
-            if len(data) > self._limits.max_network_header_bytes:
+            if len(data) > MAX_NETWORK_HEADER_BYTES:
                 break
             self._client.settimeout(left)
             try:
@@ -110,9 +119,9 @@ class ClientConnection:
                 raise ProxyRefused("the request ends inside its head")
             data += piece
         head, _, rest = data.partition(b"\r\n\r\n")
-        if len(head) > self._limits.max_network_header_bytes:
+        if len(head) > MAX_NETWORK_HEADER_BYTES:
             raise LimitReached(
-                f"the head has more than {self._limits.max_network_header_bytes} bytes",
+                f"the head has more than {MAX_NETWORK_HEADER_BYTES} bytes",
                 "max_network_header_bytes",
             )
         return head, rest
@@ -136,7 +145,7 @@ class ClientConnection:
 
     def _connect(self, request: ProxyRequest, addresses: list[Address]) -> socket.socket:
         """Connect to one of the checked addresses; the name is not resolved again."""
-        end = time.monotonic() + self._limits.network_connect_seconds
+        end = time.monotonic() + NETWORK_CONNECT_SECONDS
         fault = "timed out"
         for address in addresses:
             upstream = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET)
@@ -185,9 +194,9 @@ class ClientConnection:
                 self._proxy.spend(moved - counted)
                 counted = moved
                 _update_selector(selector, relay)
-                ready = selector.select(self._limits.network_idle_seconds)
+                ready = selector.select(NETWORK_IDLE_SECONDS)
                 if not ready:
-                    idle = f"no data for {self._limits.network_idle_seconds:g} s"
+                    idle = f"no data for {NETWORK_IDLE_SECONDS:g} s"
                     raise LimitReached(idle, "network_idle_seconds")
                 for key, mask in ready:
                     relay.step(key.data, mask)

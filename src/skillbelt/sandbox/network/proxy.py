@@ -25,7 +25,9 @@ from typing import Self
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.hosts import Resolver, resolve
 from skillbelt.sandbox.inside.bridge import TAKEN
+from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.network.connection import (
+    NETWORK_HEADER_SECONDS,
     ClientConnection,
     Connection,
     LimitReached,
@@ -35,12 +37,12 @@ from skillbelt.sandbox.network.policy import HostPolicy
 from skillbelt.sandbox.network.request import ProxyRefused
 from skillbelt.values import Limits
 
+# Connections of one run at one time; each takes a thread. Others wait.
+MAX_NETWORK_CONNECTIONS = 64
+
 SOCKET_NAME = "proxy.sock"
 _MAX_REPORTED = 1000
 _CLOSING_SECONDS = 5.0
-_BRIDGE = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "inside", "bridge.py"
-)
 _LIMITS = Limits()
 
 
@@ -70,7 +72,7 @@ class Egress:
         self._limits, self._listener = limits, listener
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._slots = threading.Semaphore(limits.max_network_connections)
+        self._slots = threading.Semaphore(MAX_NETWORK_CONNECTIONS)
         self._open: set[socket.socket] = set()
         self._threads: set[threading.Thread] = set()
         self._reports: list[Connection] = []
@@ -149,7 +151,7 @@ class Egress:
         try:
             peer, _ = self._socket.accept()
             with peer:
-                peer.settimeout(self._limits.network_header_seconds)
+                peer.settimeout(NETWORK_HEADER_SECONDS)
                 listener = _receive_port(peer)
                 self.hold(listener)
                 peer.sendall(TAKEN)
@@ -253,5 +255,4 @@ def bridge(socket_path: str, python: str = "/usr/bin/python3") -> tuple[str, ...
     `socket_path` is a path inside. The command's seccomp filter (`-` for none) and the command
     follow. The program is passed as text: the user inside may not be able to read its file.
     """
-    with open(_BRIDGE, encoding="utf-8") as file:
-        return (python, "-I", "-S", "-c", file.read(), socket_path)
+    return (python, "-I", "-S", "-c", source_of("bridge"), socket_path)

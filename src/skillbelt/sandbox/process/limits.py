@@ -10,6 +10,9 @@ from functools import lru_cache
 
 from skillbelt.values import Limits
 
+# The usual soft limit of Linux, which programs expect.
+MAX_OPEN_FILES = 1024
+
 _ALLOWED = "allowed"
 # Memory is watched over all processes of a run; one alone may reserve more than it uses.
 _RESERVE = 4
@@ -64,7 +67,7 @@ def _within(limits: Limits, tasks: int, hard: tuple[int, ...]) -> Bounds:
         (cpu, cpu + CPU_GRACE_SECONDS),
         (limits.max_written_file_bytes,) * 2,
         (limits.max_memory_bytes * _RESERVE,) * 2,
-        (limits.max_open_files,) * 2,
+        (MAX_OPEN_FILES,) * 2,
         (limits.max_processes + tasks,) * 2,
     )
     return tuple(

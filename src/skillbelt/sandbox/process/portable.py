@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from typing import NamedTuple
 
 from skillbelt.errors import SandboxUnavailable
+from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux.identity import run_identity
 from skillbelt.sandbox.process.limits import process_limits
 from skillbelt.sandbox.process.looks import TICK_SECONDS
@@ -24,9 +24,6 @@ from skillbelt.sandbox.process.supervised import launcher_python
 from skillbelt.sandbox.process.watch import DiskWatch
 from skillbelt.sandbox.protocol import Job, Listener
 
-_KEEPER = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "inside", "keeper.py"
-)
 _CPU_SIGNAL, _FILE_SIGNAL = 128 + signal.SIGXCPU, 128 + signal.SIGXFSZ
 
 
@@ -75,7 +72,7 @@ class PortableRun(Piped):
         # Its end is the end of the keeper, and ours is what the keeper lives by.
         self._hold, theirs = (self._own(end.detach()) for end in socket.socketpair())
         task = self._own(_task_file(self._chain, self._job))
-        argv = (launcher_python(), "-I", "-S", "-c", _text(), str(task), str(theirs))
+        argv = (launcher_python(), "-I", "-S", "-c", source_of("keeper"), str(task), str(theirs))
         self._pid = spawn(argv, Ends(taken, output, errors, (task, theirs)))
         self._close(taken, output, errors, task, theirs)
         keep = self._job.limits.max_stream_bytes
@@ -165,12 +162,6 @@ def _task_file(chain: Chain, job: Job) -> int:
         file.write(json.dumps(task).encode())
         file.seek(0)
         return os.dup(file.fileno())
-
-
-@lru_cache(maxsize=1)
-def _text() -> str:
-    with open(_KEEPER, encoding="utf-8") as file:
-        return file.read()
 
 
 def _reap(pid: int) -> int:

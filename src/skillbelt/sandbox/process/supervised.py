@@ -4,9 +4,9 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from functools import lru_cache
 
 from skillbelt.errors import SandboxUnavailable
+from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.cgroups import Hierarchy, hierarchy
 from skillbelt.sandbox.linux.identity import Identity, current_identity, interpreter, run_identity
@@ -15,10 +15,6 @@ from skillbelt.sandbox.process.limits import counted_enforced, process_limits
 from skillbelt.sandbox.process.run import Plan, check_job
 from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Job
-
-_LAUNCHER = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "inside", "launch.py"
-)
 
 
 def supervised_plan(
@@ -46,7 +42,7 @@ def supervised_plan(
     fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
     os.pwrite(fd, json.dumps(task).encode(), 0)
     return Plan(
-        argv=(launcher_python(), "-I", "-S", "-c", _text(), str(fd)),
+        argv=(launcher_python(), "-I", "-S", "-c", source_of("launch"), str(fd)),
         enforced={
             **enforced,
             **_limits_enforced(identity, hierarchy(), _out_of_reach(identity, rules)),
@@ -65,12 +61,6 @@ def launcher_python() -> str:
         return sys.executable
     found = interpreter()
     return found.path if found is not None else "/usr/bin/python3"
-
-
-@lru_cache(maxsize=1)
-def _text() -> str:
-    with open(_LAUNCHER, encoding="utf-8") as file:
-        return file.read()
 
 
 def _user_tasks(identity: Identity) -> int:

@@ -13,10 +13,10 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from skillbelt.files.contain import PATH_ONLY_FOLDER
-from skillbelt.files.usage import Folder, measure_folder
+from skillbelt.files.usage import FolderUsage, measure_folder
 from skillbelt.sandbox.linux.cgroups import ControlGroup, open_group
 from skillbelt.sandbox.process.hidden import Hoard, find_hoard
-from skillbelt.sandbox.process.limits import CPU_GRACE_SECONDS
+from skillbelt.sandbox.process.limits import CPU_GRACE_SECONDS, MAX_OPEN_FILES
 from skillbelt.sandbox.process.spawn import descendants
 from skillbelt.sandbox.process.usage import (
     Memory,
@@ -100,7 +100,7 @@ class DiskWatch:
             return "max_workspace_bytes"
         return "max_workspace_files" if found.files > limits.max_workspace_files else None
 
-    def _guess(self, found: Folder, free: Space) -> Folder:
+    def _guess(self, found: FolderUsage, free: Space) -> FolderUsage:
         """What the disk lost since the start counts where not everything can be seen."""
         return found._replace(
             bytes=max(found.bytes, self._start.bytes - free.bytes),
@@ -144,7 +144,7 @@ class ProcessWatch:
         taken = max(used.memory_bytes, lost.available_bytes if held.more_handles else 0)
         if used.tasks >= limits.max_processes:
             self.seen.add("max_processes")
-        if used.most_files >= limits.max_open_files:
+        if used.most_files >= MAX_OPEN_FILES:
             self.seen.add("max_open_files")
         # A process that took all of it alone is told by the kernel before it is ended from here.
         if used.cpu_seconds > limits.max_cpu_seconds + CPU_GRACE_SECONDS:

@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from skillbelt.integrations.following import Follower, followed, followed_sync
-from skillbelt.running.following import Watch
+from skillbelt.integrations.common import follow, follow_sync
+from skillbelt.running.following import Follower, Watch
 from skillbelt.sandbox.protocol import Outcome
-from skillbelt.values import Limits
+from tests.bounds import bounds
 
 
 class Command:
@@ -53,13 +53,13 @@ def in_a_thread(work: Callable[[Watch], str]) -> Callable[[Watch], Coroutine[Any
 def test_a_character_in_two_pieces_is_told_whole() -> None:
     told: list[str] = []
     work = printing("é".encode()[:1], "é".encode()[1:] + b"\n")
-    assert followed_sync(work, lambda _stream, text: told.append(text)) == "done"
+    assert follow_sync(work, lambda _stream, text: told.append(text)) == "done"
     assert told == ["é\n"]
 
 
 def test_what_is_cut_off_is_told_at_the_end() -> None:
     told: list[tuple[str, str]] = []
-    followed_sync(printing(b"a\xc3"), lambda stream, text: told.append((stream, text)))
+    follow_sync(printing(b"a\xc3"), lambda stream, text: told.append((stream, text)))
     assert told == [("stdout", "a"), ("stdout", "\ufffd")]
 
 
@@ -76,7 +76,7 @@ def test_in_the_loop_all_is_told_in_order_before_the_result() -> None:
         told.append(text)
 
     async def main() -> str:
-        result = await followed(in_a_thread(printing(b"one", b"two", b"\xc3")), tell)
+        result = await follow(in_a_thread(printing(b"one", b"two", b"\xc3")), tell)
         assert told == ["one", "two", "\ufffd"]
         return result
 
@@ -92,8 +92,8 @@ def test_what_nobody_takes_is_left_out() -> None:
             watch.listener("stdout", b"four")
 
     async def main() -> None:
-        few = Limits(max_unread_bytes=10)
-        await followed(work, lambda _stream, text: told.append(text), few)
+        few = bounds(max_unread_bytes=10)
+        await follow(work, lambda _stream, text: told.append(text), few)
 
     anyio.run(main)
     assert told == ["four", "four"]
@@ -104,7 +104,7 @@ def test_what_the_call_raises_is_raised() -> None:
         raise ValueError("no")
 
     async def main() -> None:
-        await followed(work, None)
+        await follow(work, None)
 
     with pytest.raises(ValueError, match="no"):
         anyio.run(main)
@@ -124,7 +124,7 @@ def test_a_host_that_fails_to_listen_ends_the_command() -> None:
         raise KeyError(text)
 
     with pytest.raises(KeyError, match="one"):
-        followed_sync(work, tell)
+        follow_sync(work, tell)
     assert command.killed.is_set()
 
 
@@ -141,7 +141,7 @@ def test_cancelling_ends_the_command_and_waits_for_it() -> None:
         return "done"
 
     async def main() -> None:
-        task = asyncio.create_task(followed(in_a_thread(work), None))
+        task = asyncio.create_task(follow(in_a_thread(work), None))
         await asyncio.to_thread(begun.wait)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -167,7 +167,7 @@ def test_cancelling_twice_waits_all_the_same() -> None:
         ended.append(True)
 
     async def main() -> None:
-        task = asyncio.create_task(followed(work, None))
+        task = asyncio.create_task(follow(work, None))
         await begun.wait()
         task.cancel()
         await killed.wait()
