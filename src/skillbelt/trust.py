@@ -18,6 +18,7 @@ from skillbelt.errors import ConfigError
 from skillbelt.files.contain import FOLLOW_FILE, NEW_FILE
 from skillbelt.files.owners import folder_identity, stranger
 from skillbelt.files.private import make_folder
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import Diagnostic, Origin
 
 FILE = "trust.json"
@@ -162,7 +163,7 @@ class Trust:
                 if not self._trouble:
                     self._entries = _parsed(_content(handle))
                 self._stamp = stamp
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             self._forget(f"is damaged: {error}")
         finally:
             os.close(handle)
@@ -419,9 +420,7 @@ def _content(handle: int) -> bytes:
 
 def _parsed(data: bytes) -> list[TrustEntry]:
     """The entries of a file; ValueError unless it is to the letter what `add` writes."""
-    import json
-
-    document = json.loads(data.decode("utf-8"))
+    document = read_json(data.decode("utf-8"))
     if not isinstance(document, dict) or document.get("version") != _FORMAT:
         raise ValueError(f"is not of format {_FORMAT}")
     listed = document.get("trusted")

@@ -6,7 +6,6 @@ its own behind the system message. What was shown whole in this turn is loaded f
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from skillbelt.agent.models import NONE, Model, ModelFailure, Prompt, Reply, ask
 from skillbelt.conversation.messages import Message
 from skillbelt.text import shorten, tokens_of_bytes
 from skillbelt.tools.schema import Tool
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import Limits
 
 # Share of the window for the last messages, which stay verbatim.
@@ -140,8 +140,8 @@ def _shown(messages: Sequence[Message], tool: str) -> dict[str, int]:
 
 def _named(arguments: object) -> str:
     """The skill that the arguments of a call name."""
-    with suppress(ValueError, RecursionError):
-        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+    with suppress(ValueError):
+        arguments = read_json(arguments) if isinstance(arguments, str) else arguments
     return str(arguments.get("name", "")) if isinstance(arguments, dict) else ""
 
 

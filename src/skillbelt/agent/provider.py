@@ -22,6 +22,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from skillbelt.conversation.messages import Message
 from skillbelt.tools.schema import Tool
+from skillbelt.untrusted_json import read_json
 
 KEPT = "response"  # where a message holds what its provider wants to see again
 _SYSTEM = ("system", "developer")
@@ -78,7 +79,7 @@ def _sendable(arguments: Any) -> Any:
     if not isinstance(arguments, dict):
         return _whole(arguments) if isinstance(arguments, str) else None
     text = json.dumps(arguments, ensure_ascii=False, default=str)
-    return arguments if (clean := _whole(text)) == text else json.loads(clean)
+    return arguments if (clean := _whole(text)) == text else read_json(clean, constants=True)
 
 
 def _whole(text: str) -> str:

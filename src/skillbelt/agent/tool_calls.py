@@ -17,6 +17,7 @@ from skillbelt.running.following import Follower, Watch
 from skillbelt.running.secrets import redacted, secrets_of
 from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools.definitions import Schema
+from skillbelt.untrusted_json import BadJson, read_json
 
 _FAULTS, _CHOICES = 5, 20  # that are told
 _DEEP = (
@@ -136,11 +137,11 @@ class Arguments:
 def _read(text: str) -> tuple[object, str]:
     """What the text of arguments says, and what is wrong with it."""
     try:
-        found = json.loads(text)
+        found = read_json(text)
         return ({}, _DEEP) if is_deep(found) else (found, "")
-    except RecursionError:
-        return {}, _DEEP
-    except ValueError:
+    except BadJson as error:
+        if error.deep:
+            return {}, _DEEP
         whole = "the arguments are not whole JSON, so nothing was done"
         return {}, f"{whole}. Make the call again, with one whole object"
 

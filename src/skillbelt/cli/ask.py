@@ -15,6 +15,7 @@ from skillbelt.cli.output import CLI_SESSION, print_json, say
 from skillbelt.errors import ConfigError
 from skillbelt.running.following import visible
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 if TYPE_CHECKING:
     from skillbelt.agent import AgentEvent, Final, Runner, ToolCall, ToolResponse
@@ -215,13 +216,11 @@ def document(told: list[AgentEvent]) -> dict[str, object]:
 
 def _arguments(call: ToolCall) -> object:
     """The arguments as an object, where what the model wrote is one."""
-    import json
-
     from skillbelt.agent.models import is_deep
 
     try:
-        found = json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
-    except (ValueError, RecursionError):
+        found = read_json(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    except ValueError:
         return call.arguments
     return call.arguments if is_deep(found) else found
 

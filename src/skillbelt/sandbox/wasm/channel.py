@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from skillbelt.sandbox.wasm.pool import EngineProcess
+from skillbelt.untrusted_json import read_json
 
 _HEAD = struct.Struct("<II")
 _MAX_HEAD_BYTES = 2**20
@@ -62,8 +63,8 @@ class Channel:
         text, body = bytes(self._buffer[_HEAD.size : middle]), bytes(self._buffer[middle:end])
         del self._buffer[:end]
         try:
-            head = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            head = read_json(text)
+        except ValueError as error:
             raise Broken("a message that is no JSON") from error
         if not isinstance(head, dict):
             raise Broken("a message that is no object")
@@ -119,7 +120,7 @@ class Worker:
         )
         if not message or not handles:
             raise EngineGone("the engine process ended")
-        self.pid = int(json.loads(message)["pid"])
+        self.pid = int(read_json(message)["pid"])
         self.pidfd = handles[0]
 
     def kill(self) -> None:
@@ -137,7 +138,7 @@ class Worker:
             message = self.keeper.recv(_REPORT_BYTES)
         except OSError:
             return None
-        found: dict[str, Any] | None = json.loads(message) if message else None
+        found: dict[str, Any] | None = read_json(message) if message else None
         return found
 
     def close(self) -> None:

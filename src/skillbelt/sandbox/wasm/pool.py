@@ -27,6 +27,7 @@ from skillbelt.sandbox.linux import seccomp, syscalls
 from skillbelt.sandbox.linux.identity import current_identity, run_identity
 from skillbelt.sandbox.process.spawn import Ends, spawn
 from skillbelt.sandbox.process.supervised import launcher_python
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import Limits
 
 # Runs at the same time; each may use a whole core.
@@ -120,7 +121,7 @@ class EngineProcess:
             if poll.poll(_START_SECONDS * 1000):
                 answer = self._control.recv(_MESSAGE_BYTES)
                 if answer:
-                    hello: dict[str, Any] = json.loads(answer)
+                    hello: dict[str, Any] = read_json(answer)
                     return hello
         self._kill()
         words = os.read(said, _LAST_WORDS).decode("utf-8", "replace").strip().split("\n")[-1]
