@@ -182,7 +182,7 @@ def _counted(sandbox: WasmSandbox, place: Place) -> tuple[float, int, int, int]:
     pids = [os.getpid(), engine]
     memory = sum(_anonymous_bytes(pid) for pid in pids) / 10**6
     handles = sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids)
-    folders = (sandbox._pool.place(), place.cache, place.folder)
+    folders = (sandbox._pool.root(), place.cache, place.folder)
     files = sum(len(names) + len(more) for each in folders for _, names, more in os.walk(each))
     return memory, handles, files, len(descendants(engine))
 

@@ -13,7 +13,7 @@ import pytest
 
 from skillbelt import Rule, Runtime
 from skillbelt.running.call import RunResult
-from skillbelt.sandbox.registry import native_sandboxes, sandboxes
+from skillbelt.sandbox.registry import sandboxes
 from skillbelt.tools.schema import ToolResult
 from tests import warm
 from tests.tree import Tree
@@ -21,9 +21,8 @@ from tests.tree import Tree
 SKILL = "kit"
 FOLDER = f"project/.agents/skills/{SKILL}"
 ALLOW = Rule("run", "*", "allow")
-# The sandboxes that hold something back, and are for this kind of system.
-FOREIGN = ("seatbelt",) if sys.platform != "darwin" else ("bubblewrap", "landlock")
-GUARDING = [one.name for one in native_sandboxes() if one.name not in FOREIGN]
+# The native sandboxes of this kind of system that hold something back.
+GUARDING = ["seatbelt"] if sys.platform == "darwin" else ["bubblewrap", "landlock"]
 # Not the number that commands get when root starts them, so that the two can not be mixed up.
 USER = 61_999
 # The interpreter may lie where only root can read: the code runs where all is imported already.

@@ -179,7 +179,7 @@ class Broken(LinuxSandbox):
 @pytest.fixture
 def broken(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A machine where nothing holds a command back."""
-    monkeypatch.setattr(registry, "native_sandboxes", lambda: (Broken(),))
+    monkeypatch.setattr(registry, "auto_sandboxes", lambda *_: (Broken(),))
     monkeypatch.setattr(registry, "sandboxes", lambda *_: (Broken(), NoSandbox()))
     return bench
 
@@ -322,5 +322,5 @@ def test_where_namespaces_are_used_up_nothing_runs(bench: Bench) -> None:
     command = ["-m", "skillbelt", "run", SKILL, "--sandbox", "bubblewrap", "--yes"]
     done = bench.tree.python("-c", code, sys.executable, *command, "--", "touch", "out/ran")
     assert done.exit_code == 5, done.stderr
-    assert "the sandbox 'bubblewrap' can not be used" in done.stderr
+    assert "the sandbox 'bubblewrap' cannot be used" in done.stderr
     assert list(bench.tree.root.glob("**/ran")) == []

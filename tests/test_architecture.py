@@ -44,7 +44,7 @@ AT_LIST = ("wasmtime", "mcp", "httpx2", "rich", "yaml")
 
 # What still runs backwards: building an interpreter for the WASM sandbox installs packages, which
 # is the work of a later room. See design/layout.md.
-KNOTS = {("sandbox.wasm.sandbox", "running"), ("sandbox.wasm.interpreters", "running")}
+KNOTS = {("sandbox.wasm.interpreters", "running")}
 
 # Written in pieces, so that this file does not name them either.
 REGISTRIES = tuple(

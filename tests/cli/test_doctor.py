@@ -153,7 +153,7 @@ def few(monkeypatch: pytest.MonkeyPatch, *sandboxes: Sandbox, attacks: tuple[Pro
     monkeypatch.setattr(probes, "PROBES", attacks)
     monkeypatch.setattr(cli_doctor, "_print_groups", lambda: None)
     native = [one for one in sandboxes if one.level]
-    monkeypatch.setattr(registry, "native_sandboxes", lambda: native)
+    monkeypatch.setattr(registry, "auto_sandboxes", lambda *_: native)
     monkeypatch.setattr(registry, "sandboxes", lambda *_: sandboxes)
 
 
@@ -218,7 +218,7 @@ def test_nothing_is_tried_once_a_sandbox_works(
     [
         ("landlock", "commands run in the sandbox landlock"),
         ("none", "commands run without a sandbox, as the settings say"),
-        ("missing", "commands can not be run: the sandbox 'missing' can not be used: nobody has"),
+        ("missing", "commands can not be run: the sandbox 'missing' cannot be used: nobody has"),
         ("jail", "commands can not be run: no sandbox named 'jail'; there are: auto, missing"),
     ],
 )

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.sandbox.container.channel import Channel, Lost
+from skillbelt.sandbox.container.channel import ContainerChannel, ContainerLost
 from skillbelt.sandbox.inside.container import HEADER
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Channel, socket.socket]]:
+def ends() -> Iterator[tuple[ContainerChannel, socket.socket]]:
     ours, theirs = socket.socketpair()
-    channel = Channel(ours)
+    channel = ContainerChannel(ours)
     yield channel, theirs
     channel.close()
     theirs.close()
@@ -43,7 +43,7 @@ def test_frames_survive_any_cut(
     stream = b"".join(frame(*one) for one in frames)
     engine = b"".join(wrapped(piece) for piece in cut(stream, parts))
     ours, theirs = socket.socketpair()
-    channel = Channel(ours)
+    channel = ContainerChannel(ours)
     with theirs:
         for piece in cut(engine, reads):
             theirs.sendall(piece)
@@ -61,55 +61,61 @@ def cut(data: bytes, sizes: list[int]) -> Iterator[bytes]:
 
 
 def test_what_is_said_on_the_side_is_kept_for_the_error(
-    ends: tuple[Channel, socket.socket],
+    ends: tuple[ContainerChannel, socket.socket],
 ) -> None:
     channel, theirs = ends
     theirs.sendall(wrapped(b"it is broken\n" + b"x" * 10_000, stream=2))
     theirs.close()
     channel.receive()
-    with pytest.raises(Lost, match="it is broken"):
+    with pytest.raises(ContainerLost, match="it is broken"):
         channel.receive()
-    assert len(channel.last_words) < 5_000
+    assert len(channel.stderr_text) < 5_000
 
 
-def test_the_end_is_told(ends: tuple[Channel, socket.socket]) -> None:
+def test_the_end_is_told(ends: tuple[ContainerChannel, socket.socket]) -> None:
     channel, theirs = ends
     theirs.close()
-    with pytest.raises(Lost, match="has ended"):
+    with pytest.raises(ContainerLost, match="has exited"):
         channel.receive()
-    with pytest.raises(Lost):
+    with pytest.raises(ContainerLost):
         channel.send(b"J", b"x")
 
 
-def test_a_frame_without_end_is_refused(ends: tuple[Channel, socket.socket]) -> None:
+def test_a_frame_without_end_is_refused(ends: tuple[ContainerChannel, socket.socket]) -> None:
     """It would fill the memory of the runtime."""
     channel, theirs = ends
     theirs.sendall(wrapped(HEADER.pack(b"1", 2**31)))
-    with pytest.raises(Lost, match="does not speak"):
+    with pytest.raises(ContainerLost, match="is too long"):
         channel.receive()
 
 
-def test_nothing_to_read_is_no_end(ends: tuple[Channel, socket.socket]) -> None:
+def test_nothing_to_read_is_no_end(ends: tuple[ContainerChannel, socket.socket]) -> None:
     channel, _ = ends
     channel.receive()
     assert not channel.frames
 
 
-def test_what_is_expected_comes_and_the_rest_stays(ends: tuple[Channel, socket.socket]) -> None:
+def test_what_is_expected_comes_and_the_rest_stays(
+    ends: tuple[ContainerChannel, socket.socket],
+) -> None:
     channel, theirs = ends
     theirs.sendall(wrapped(frame(b"S") + frame(b"1", b"early")))
     assert channel.expect((b"S", b"F"), 5) == (b"S", b"")
     assert list(channel.frames) == [(b"1", b"early")]
-    with pytest.raises(Lost, match="should not"):
+    with pytest.raises(ContainerLost, match="unexpected frame"):
         channel.expect((b"S",), 5)
 
 
-def test_silence_is_not_waited_for_without_end(ends: tuple[Channel, socket.socket]) -> None:
-    with pytest.raises(Lost, match="said nothing"):
+def test_silence_is_not_waited_for_without_end(
+    ends: tuple[ContainerChannel, socket.socket],
+) -> None:
+    with pytest.raises(ContainerLost, match="no answer from"):
         ends[0].expect((b"S",), 0.05)
 
 
-def test_what_is_not_taken_at_once_is_sent_later(ends: tuple[Channel, socket.socket]) -> None:
+def test_what_is_not_taken_at_once_is_sent_later(
+    ends: tuple[ContainerChannel, socket.socket],
+) -> None:
     channel, theirs = ends
     data = bytes(range(256)) * 2**14
     channel.send(b"I", data)

@@ -9,9 +9,9 @@ import pytest
 
 from skillbelt.sandbox.container import counters
 from skillbelt.sandbox.container.counters import (
+    CgroupCounts,
+    ContainerCgroup,
     ContainerWatch,
-    Counts,
-    Group,
     in_group,
     limits_enforced,
 )
@@ -52,7 +52,9 @@ TABLES = {
 
 
 @pytest.fixture(params=list(TABLES), ids=["v1", "v2"])
-def group(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Group:
+def group(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ContainerCgroup:
     """The control groups of a process, laid out in a folder."""
     request.param(tmp_path / "cgroup")
     table = tmp_path / "table"
@@ -60,20 +62,20 @@ def group(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(counters, "MOUNT", str(tmp_path / "cgroup"))
     monkeypatch.setattr(counters, "_UNIFIED", (str(tmp_path / "cgroup"),))
     monkeypatch.setattr(counters, "_TABLE", str(table))
-    return Group(1)
+    return ContainerCgroup(1)
 
 
-def test_limits_and_counts_are_read(group: Group) -> None:
+def test_limits_and_counts_are_read(group: ContainerCgroup) -> None:
     assert (group.memory_bytes, group.processes) == (1000, 11)
-    assert group.counts() == Counts(2, 3, 1.5)
+    assert group.counts() == CgroupCounts(2, 3, 1.5)
 
 
 def test_a_process_that_is_gone_counts_nothing() -> None:
-    group = Group(2**30)
-    assert (group.memory_bytes, group.processes, group.counts()) == (0, 0, Counts())
+    group = ContainerCgroup(2**30)
+    assert (group.memory_bytes, group.processes, group.counts()) == (0, 0, CgroupCounts())
 
 
-def test_only_what_the_kernel_shows_is_claimed(group: Group) -> None:
+def test_only_what_the_kernel_shows_is_claimed(group: ContainerCgroup) -> None:
     held = limits_enforced(Limits(max_memory_bytes=1000, max_processes=10), group, 1, False)
     assert held["memory"].startswith("cgroup") and held["process count"].startswith("cgroup")
     more = limits_enforced(Limits(max_memory_bytes=999, max_processes=9), group, 1, False)
@@ -82,13 +84,13 @@ def test_only_what_the_kernel_shows_is_claimed(group: Group) -> None:
 
 
 def test_where_nothing_is_counted_users_of_its_own_are_a_limit() -> None:
-    own = limits_enforced(Limits(), Group(2**30), 1, True)
+    own = limits_enforced(Limits(), ContainerCgroup(2**30), 1, True)
     assert own["process count"] == "rlimit in a user namespace"
 
 
 def test_what_can_not_be_seen_is_not_claimed() -> None:
     """The processes of an engine in a machine of its own."""
-    unseen = limits_enforced(Limits(), Group(0), 0, False)
+    unseen = limits_enforced(Limits(), ContainerCgroup(0), 0, False)
     assert unseen["memory"].startswith("not enforced for all together")
     assert "watched" not in unseen["cpu"]
 
@@ -101,7 +103,7 @@ def test_a_process_is_known_by_the_name_of_its_group() -> None:
     assert not in_group(2**30, own)
 
 
-def test_what_was_counted_before_is_of_no_account(group: Group, place: Place) -> None:
+def test_what_was_counted_before_is_of_no_account(group: ContainerCgroup, place: Place) -> None:
     """A container is used again; so are its counters."""
     watch = ContainerWatch(place.job("true"), "/tmp", group, os.getpid())
     assert watch.look() is None
@@ -109,7 +111,7 @@ def test_what_was_counted_before_is_of_no_account(group: Group, place: Place) ->
 
 
 def test_the_end_of_the_counters_is_not_the_end_of_what_was_seen(
-    group: Group, place: Place, tmp_path: Path
+    group: ContainerCgroup, place: Place, tmp_path: Path
 ) -> None:
     """They go with the container."""
     import shutil
@@ -122,7 +124,7 @@ def test_the_end_of_the_counters_is_not_the_end_of_what_was_seen(
     assert watch.finish(137, 0.0) == {"max_memory_bytes"}
 
 
-def test_signals_of_limits_are_told(group: Group, place: Place) -> None:
+def test_signals_of_limits_are_told(group: ContainerCgroup, place: Place) -> None:
     watch = ContainerWatch(place.job("true"), "/tmp", group, os.getpid())
     assert watch.finish(128 + 25, 0.0) == {"max_written_file_bytes"}
     assert watch.finish(128 + 24, 0.0) == {"max_cpu_seconds"}

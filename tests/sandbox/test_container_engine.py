@@ -16,7 +16,13 @@ import pytest
 
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.container import engine as container_engine
-from skillbelt.sandbox.container.engine import LABEL, Engine, Shape, check_socket, engine_url
+from skillbelt.sandbox.container.engine import (
+    LABEL,
+    ContainerEngine,
+    ContainerShape,
+    check_socket,
+    engine_url,
+)
 from skillbelt.sandbox.container.image import find_image
 from skillbelt.sandbox.container.sandbox import ContainerSandbox, _faults
 from skillbelt.sandbox.inside.container import NAMESPACES, about_me
@@ -86,7 +92,7 @@ def test_an_engine_elsewhere_is_refused(url: str) -> None:
 def test_nobody_at_the_socket_is_told(tmp_path: Path) -> None:
     path = tmp_path / "engine.sock"
     for _ in range(2):
-        with pytest.raises(SandboxUnavailable, match=f"nothing answers at {path}"):
+        with pytest.raises(SandboxUnavailable, match=f"no answer at {path}"):
             check_socket(str(path))
         if not path.exists():
             listening(path)
@@ -113,7 +119,7 @@ except SandboxUnavailable as error:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     shutil.rmtree(folder)
     assert b"is closed to uid" in done.stdout
-    assert b"know that this makes you root there" in done.stdout
+    assert b"gives you root on this machine" in done.stdout
 
 
 class Liar:
@@ -209,7 +215,7 @@ def test_a_runtime_that_is_named_is_used(
     url = url_of("docker", tmp_path_factory)
     sandbox = ContainerSandbox(Settings(container_engine=url, container_runtime=OTHER_RUNTIME))
     running = sandbox.start(place.job("cat", stdin=None))
-    maker = Engine(url, {})
+    maker = ContainerEngine(url, {})
     [found] = [
         one["Id"]
         for one in maker.client.containers(filters={"label": f"{LABEL}={os.getpid()}"})
@@ -238,7 +244,7 @@ def test_a_container_that_is_killed_from_outside_is_an_outcome(engine: str, plac
     """And the next run has another."""
     sandbox = ContainerSandbox(Settings(container_engine=engine))
     running = sandbox.start(place.shell("echo before; sleep 1000"), None)
-    maker = Engine(engine, {})
+    maker = ContainerEngine(engine, {})
     for one in maker.client.containers(filters={"label": f"{LABEL}={os.getpid()}"}):
         maker.kill(one["Id"])
     outcome = running.wait(30)
@@ -251,9 +257,11 @@ def test_a_container_that_is_killed_from_outside_is_an_outcome(engine: str, plac
 
 def test_what_was_never_started_is_cleared_away(engine: str, place: Place) -> None:
     """A runtime can be killed between the two; what is younger may be just about to start."""
-    maker = Engine(engine, {})
+    maker = ContainerEngine(engine, {})
     image = find_image(maker, "", lambda text: None)
-    shape = Shape(mounts=(), network=False, memory_bytes=2**28, processes=16, temporary_bytes=2**20)
+    shape = ContainerShape(
+        mounts=(), network=False, memory_bytes=2**28, processes=16, temporary_bytes=2**20
+    )
     with maker._seccomp(False) as filter_text:
         config = maker._config(image.id, shape, ["true"], [], filter_text)
         made = maker.client.create_container_from_config(config)["Id"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.sandbox.container.engine import Engine
+from skillbelt.sandbox.container.engine import ContainerEngine
 from skillbelt.sandbox.container.image import REPOSITORY, find_image, system_archive, system_mounts
 from skillbelt.sandbox.container.sandbox import ContainerSandbox
 from skillbelt.sandbox.linux.identity import interpreter, trusted_program
@@ -57,7 +57,7 @@ def test_programs_come_from_the_systems_own_folders() -> None:
 
 def test_the_image_is_made_once(engine: str) -> None:
     told: list[str] = []
-    maker = Engine(engine, {})
+    maker = ContainerEngine(engine, {})
     try:
         first = find_image(maker, "", told.append)
         count = len(told)
@@ -75,18 +75,18 @@ def test_an_image_that_is_not_there_is_not_fetched(engine: str) -> None:
     reason = str(sandbox.unavailable())
     sandbox.close()
     assert "has no image 'example.com/no/such:image' (container_image)" in reason
-    assert "nothing is fetched by itself: pull or build it" in reason
+    assert "not pulled automatically: pull or build it" in reason
 
 
 def test_a_name_that_can_not_be_one_is_told(any_engine: str) -> None:
     sandbox = ContainerSandbox(Settings(container_engine=any_engine, container_image="No Image!"))
-    assert "'No Image!' can not be looked at" in str(sandbox.unavailable())
+    assert "cannot inspect the image 'No Image!'" in str(sandbox.unavailable())
     sandbox.close()
 
 
 def imported(url: str, data: bytes, changes: list[str]) -> str:
     """The number of an image that was made of the archive."""
-    maker = Engine(url, {})
+    maker = ContainerEngine(url, {})
     try:
         told = maker.client.import_image_from_data(data, changes=changes)
         return str(json.loads(told.strip().splitlines()[-1])["status"])

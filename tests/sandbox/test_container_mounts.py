@@ -27,7 +27,7 @@ def test_another_folder_of_the_same_name_is_another(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SandboxUnavailable, match="none can not be mounted: No such file"):
+    with pytest.raises(SandboxUnavailable, match="none cannot be mounted: No such file"):
         identities([Mount(str(tmp_path / "none"), "/none")])
 
 
@@ -39,7 +39,7 @@ def test_a_link_in_a_writable_folder_does_not_count(tmp_path: Path) -> None:
     for name, target in (("away", secret), ("up", Path("../secret")), ("root", Path("/"))):
         (outer / name).symlink_to(target)
         mounts = [Mount(str(outer), "/outer", True), Mount(f"{outer}/{name}", "/inner")]
-        with pytest.raises(RunRefused, match="a link was made"):
+        with pytest.raises(RunRefused, match="behind a link"):
             identities(mounts)
     real = os.stat(outer / "real")
     mounts = [Mount(str(outer), "/outer", True), Mount(f"{outer}/real", "/inner")]

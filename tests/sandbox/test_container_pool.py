@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.sandbox.container.pool import Container, Pool
+from skillbelt.sandbox.container.pool import Container, ContainerPool
 
 HANG_SECONDS = 20.0
 
@@ -37,7 +37,7 @@ class Maker:
     def __init__(self) -> None:
         self.made: list[Box] = []
 
-    def take(self, pool: Pool, key: str = "a", patience: float = HANG_SECONDS) -> Box:
+    def take(self, pool: ContainerPool, key: str = "a", patience: float = HANG_SECONDS) -> Box:
         found = pool.take(key, lambda: self._make(key), patience)
         assert isinstance(found, Box)
         return found
@@ -53,28 +53,28 @@ def maker() -> Maker:
 
 
 @pytest.fixture
-def pool() -> Iterator[Pool]:
-    made = Pool(2, 600.0, reuse=True)
+def pool() -> Iterator[ContainerPool]:
+    made = ContainerPool(2, 600.0, reuse=True)
     yield made
     made.close()
 
 
-def test_one_that_was_given_back_is_used_again(pool: Pool, maker: Maker) -> None:
+def test_one_that_was_given_back_is_used_again(pool: ContainerPool, maker: Maker) -> None:
     first = maker.take(pool)
     pool.give_back(first)
     assert maker.take(pool) is first
 
 
-def test_one_in_use_is_nobody_elses(pool: Pool, maker: Maker) -> None:
+def test_one_in_use_is_nobody_elses(pool: ContainerPool, maker: Maker) -> None:
     assert maker.take(pool) is not maker.take(pool)
 
 
-def test_one_of_another_kind_is_not_taken(pool: Pool, maker: Maker) -> None:
+def test_one_of_another_kind_is_not_taken(pool: ContainerPool, maker: Maker) -> None:
     pool.give_back(maker.take(pool, "a"))
     assert maker.take(pool, "b").key == "b"
 
 
-def test_one_that_has_ended_is_replaced(pool: Pool, maker: Maker) -> None:
+def test_one_that_has_ended_is_replaced(pool: ContainerPool, maker: Maker) -> None:
     first = maker.take(pool)
     pool.give_back(first)
     first.living = False
@@ -82,7 +82,7 @@ def test_one_that_has_ended_is_replaced(pool: Pool, maker: Maker) -> None:
     assert first.ended.is_set()
 
 
-def test_the_one_that_waited_longest_makes_way(pool: Pool, maker: Maker) -> None:
+def test_the_one_that_waited_longest_makes_way(pool: ContainerPool, maker: Maker) -> None:
     first, second = maker.take(pool, "a"), maker.take(pool, "b")
     pool.give_back(first)
     pool.give_back(second)
@@ -90,7 +90,7 @@ def test_the_one_that_waited_longest_makes_way(pool: Pool, maker: Maker) -> None
     assert first.ended.is_set() and not second.ended.is_set()
 
 
-def test_who_finds_none_waits_for_one(pool: Pool, maker: Maker) -> None:
+def test_who_finds_none_waits_for_one(pool: ContainerPool, maker: Maker) -> None:
     first, _ = maker.take(pool), maker.take(pool)
     found: list[Box] = []
     waiting = threading.Thread(target=lambda: found.append(maker.take(pool)))
@@ -100,14 +100,14 @@ def test_who_finds_none_waits_for_one(pool: Pool, maker: Maker) -> None:
     assert found == [first]
 
 
-def test_nobody_waits_for_ever(pool: Pool, maker: Maker) -> None:
+def test_nobody_waits_for_ever(pool: ContainerPool, maker: Maker) -> None:
     maker.take(pool)
     maker.take(pool)
     with pytest.raises(SandboxUnavailable, match=r"all 2 containers are in use \(max_containers\)"):
         maker.take(pool, patience=0.05)
 
 
-def test_one_that_is_being_emptied_is_waited_for(pool: Pool, maker: Maker) -> None:
+def test_one_that_is_being_emptied_is_waited_for(pool: ContainerPool, maker: Maker) -> None:
     """A new one takes longer."""
     first = maker.take(pool)
     pool.finishing(first)
@@ -115,14 +115,14 @@ def test_one_that_is_being_emptied_is_waited_for(pool: Pool, maker: Maker) -> No
     assert maker.take(pool) is first
 
 
-def test_but_not_for_long(pool: Pool, maker: Maker) -> None:
+def test_but_not_for_long(pool: ContainerPool, maker: Maker) -> None:
     """The next call does not wait for a slow removal."""
     first = maker.take(pool)
     pool.finishing(first)
     assert maker.take(pool) is not first
 
 
-def test_one_that_could_not_be_made_takes_no_room(pool: Pool, maker: Maker) -> None:
+def test_one_that_could_not_be_made_takes_no_room(pool: ContainerPool, maker: Maker) -> None:
     def broken() -> Container:
         raise SandboxUnavailable("no")
 
@@ -133,7 +133,7 @@ def test_one_that_could_not_be_made_takes_no_room(pool: Pool, maker: Maker) -> N
 
 
 def test_idle_ones_go_after_a_while(maker: Maker) -> None:
-    pool = Pool(2, 0.05, reuse=True)
+    pool = ContainerPool(2, 0.05, reuse=True)
     first, second = maker.take(pool), maker.take(pool)
     for one in (first, second):
         pool.give_back(one)
@@ -143,13 +143,13 @@ def test_idle_ones_go_after_a_while(maker: Maker) -> None:
 
 
 def test_without_reuse_each_goes_after_its_run(maker: Maker) -> None:
-    pool = Pool(2, 600.0, reuse=False)
+    pool = ContainerPool(2, 600.0, reuse=False)
     first = maker.take(pool)
     pool.give_back(first)
     assert first.ended.is_set()
 
 
-def test_after_closing_those_in_use_go_with_their_runs(pool: Pool, maker: Maker) -> None:
+def test_after_closing_those_in_use_go_with_their_runs(pool: ContainerPool, maker: Maker) -> None:
     idle, busy = maker.take(pool), maker.take(pool)
     pool.give_back(idle)
     pool.close()
@@ -159,7 +159,7 @@ def test_after_closing_those_in_use_go_with_their_runs(pool: Pool, maker: Maker)
 
 
 def test_many_at_once_get_one_each(maker: Maker) -> None:
-    pool = Pool(3, 600.0, reuse=True)
+    pool = ContainerPool(3, 600.0, reuse=True)
     used: list[Box] = []
     faults: list[Box] = []
 

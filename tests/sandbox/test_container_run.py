@@ -12,10 +12,10 @@ from contextlib import suppress
 import pytest
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.sandbox.container.channel import Channel
-from skillbelt.sandbox.container.counters import ContainerWatch, Group
-from skillbelt.sandbox.container.pool import Container, Pool
-from skillbelt.sandbox.container.run import ContainerRun, Given, Heard
+from skillbelt.sandbox.container.channel import ContainerChannel
+from skillbelt.sandbox.container.counters import ContainerCgroup, ContainerWatch
+from skillbelt.sandbox.container.pool import Container, ContainerPool
+from skillbelt.sandbox.container.run import ContainerRun, FrameInput, FrameOutput
 from skillbelt.sandbox.inside import container as keeper
 from skillbelt.sandbox.protocol import Captured, Job, Outcome
 from skillbelt.testing.sandbox_suite import Place
@@ -27,7 +27,7 @@ class Strange(Container):
     """A container whose first process is a thread of the test."""
 
     def __init__(self, end: socket.socket, theirs: socket.socket) -> None:
-        self.channel, self.key, self.idle_since = Channel(end), "strange", 0.0
+        self.channel, self.key, self.idle_since = ContainerChannel(end), "strange", 0.0
         self._theirs = theirs
         self.killed, self.ended = threading.Event(), threading.Event()
 
@@ -58,7 +58,7 @@ class Stage:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self.pool = Pool(1, 600.0, reuse=True)
+        self.pool = ContainerPool(1, 600.0, reuse=True)
         ours, self.theirs = socket.socketpair()
         self.container = Strange(ours, self.theirs)
         self.pool.take("strange", lambda: self.container, 1.0)
@@ -66,7 +66,7 @@ class Stage:
     def start(self, first: bytes, **fields: object) -> ContainerRun:
         job: Job = self._place.job("true", **fields)
         self.theirs.sendall(first)
-        watch = ContainerWatch(job, "/tmp", Group(0), os.getpid())
+        watch = ContainerWatch(job, "/tmp", ContainerCgroup(0), os.getpid())
         return ContainerRun(
             job=job,
             task={},
@@ -147,8 +147,8 @@ def test_one_that_does_not_end_at_its_time_is_ended_by_the_engine(stage: Stage) 
     assert stage.container.killed.is_set()
 
 
-def test_a_command_that_can_not_be_tried_is_told(stage: Stage) -> None:
-    with pytest.raises(SandboxUnavailable, match="can not start the command: no folder"):
+def test_a_command_that_can_not_be_probed_is_told(stage: Stage) -> None:
+    with pytest.raises(SandboxUnavailable, match="cannot start the command: no folder"):
         stage.start(frame(keeper.REFUSED, b"no folder"))
     assert stage.container.ended.wait(HANG_SECONDS)
 
@@ -193,13 +193,13 @@ def test_nobody_reads_any_more_is_told_to_who_writes(stage: Stage) -> None:
 
 
 def test_pieces_of_input_are_as_long_as_there_is_room() -> None:
-    given = Given(b"12345")
+    given = FrameInput(b"12345")
     assert [given.take(2), given.take(10)] == [b"12", b"345"]
     assert not given.waiting and given.finished() and not given.finished()
 
 
 def test_output_is_kept_to_its_limit() -> None:
-    heard = Heard("stdout", 3, None)
+    heard = FrameOutput("stdout", 3, None)
     for piece in (b"ab", b"cd", b"ef"):
         heard.add(piece)
     assert heard.captured() == Captured(b"abc", 6)

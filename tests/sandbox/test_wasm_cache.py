@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.sandbox.protocol import run
-from skillbelt.sandbox.wasm.cache import Cache
+from skillbelt.sandbox.wasm.modules import ModuleCache
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
 from skillbelt.testing.sandbox_suite import Place
@@ -28,7 +28,7 @@ class Shelf:
 
     def __init__(self, folder: Path, max_bytes: int = 2**30) -> None:
         self.folder, self.told = folder / "wasm", list[str]()
-        self.cache = Cache(str(self.folder), max_bytes, self.told.append)
+        self.cache = ModuleCache(str(self.folder), max_bytes, self.told.append)
 
     def add(self, key: str = KEY, data: bytes = b"code", kind: str = "module") -> str:
         with self.cache.opened() as folder:
@@ -107,7 +107,7 @@ def test_a_folder_that_others_can_use_is_not_used(shelf: Shelf, mode: int) -> No
     shelf.add()
     shelf.folder.chmod(mode)
     assert shelf.find() is None
-    assert "others may use it" in shelf.told[0]
+    assert "others have access to it" in shelf.told[0]
 
 
 def test_a_folder_that_is_a_link_is_not_used(shelf: Shelf, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_folder_of_somebody_else_is_not_used(shelf: Shelf) -> None:
     shelf.add()
     os.chown(shelf.folder, 61_999, 61_999)
     assert shelf.find() is None
-    assert "belongs to somebody else" in shelf.told[0]
+    assert "belongs to another user" in shelf.told[0]
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_code_that_was_replaced_is_not_run(
     outcome = run(other, guests.job(place, good))
     other.close()
     assert outcome.stdout.data == b"good"
-    assert any("it was changed since it was written" in line for line in told)
+    assert any("its contents do not match its hash" in line for line in told)
 
 
 def _new(path: Path, shelf: Path) -> bool:
@@ -236,7 +236,7 @@ def test_without_a_usable_folder_it_runs_all_the_same(
     (tmp_path / "wasm").mkdir()
     (tmp_path / "wasm").chmod(0o777)
     assert run(sandbox, guests.job(place, guests.hello())).exit_code == 0
-    assert any("what is compiled is not kept" in line for line in told)
+    assert any("compiled modules are not cached" in line for line in told)
     assert os.listdir(tmp_path / "wasm") == []
 
 

@@ -9,8 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from skillbelt.sandbox.wasm.channel import Broken, Channel, EngineGone, Worker
-from skillbelt.sandbox.wasm.pool import EngineProcess, Pool
+from skillbelt.sandbox.wasm.engine import (
+    EngineGone,
+    EngineProcess,
+    Worker,
+    WorkerChannel,
+    WorkerProtocolError,
+)
+from skillbelt.sandbox.wasm.pool import WasmPool
 from skillbelt.values import Limits
 
 
@@ -26,7 +32,7 @@ def packed(head: bytes, body: bytes = b"") -> bytes:
 
 
 def test_a_message_may_come_in_pieces(ends: tuple[socket.socket, socket.socket]) -> None:
-    channel = Channel(ends[0], 100)
+    channel = WorkerChannel(ends[0], 100)
     data = packed(b'{"a": 1}', b"body") + packed(b"{}")
     for place in range(len(data)):
         assert channel.receive() == -1
@@ -56,9 +62,9 @@ def test_a_message_may_come_in_pieces(ends: tuple[socket.socket, socket.socket])
     ],
 )
 def test_what_is_no_message_is_told(ends: tuple[socket.socket, socket.socket], data: bytes) -> None:
-    channel = Channel(ends[0], 100)
+    channel = WorkerChannel(ends[0], 100)
     ends[1].sendall(data)
-    with pytest.raises(Broken):
+    with pytest.raises(WorkerProtocolError):
         while channel.receive() > 0:
             channel.message()
 
@@ -66,10 +72,10 @@ def test_what_is_no_message_is_told(ends: tuple[socket.socket, socket.socket], d
 def test_what_is_sent_is_what_a_worker_reads(ends: tuple[socket.socket, socket.socket]) -> None:
     from skillbelt.sandbox.wasm import worker
 
-    Channel(ends[0], 0).send({"status": 200}, b"body")
+    WorkerChannel(ends[0], 0).send({"status": 200}, b"body")
     assert worker.read_frame(ends[1]) == ({"status": 200}, b"body")
     ends[1].sendall(worker.frame({"result": {}}, b"x"))
-    channel = Channel(ends[0], 1)
+    channel = WorkerChannel(ends[0], 1)
     channel.receive()
     assert channel.message() == ({"result": {}}, b"x")
 
@@ -83,7 +89,7 @@ def test_an_engine_that_is_gone_is_told() -> None:
 
 
 def test_a_message_of_the_engine_has_the_worker_with_it() -> None:
-    pool = Pool(Limits())
+    pool = WasmPool(Limits())
     engine = pool.engine()
     assert json.loads(engine.flavour)["version"]
     pool.close()

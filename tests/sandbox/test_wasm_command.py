@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillbelt.sandbox.wasm.command import NotHere, program_of
+from skillbelt.sandbox.wasm.command import NotRunnable, parse_command
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from skillbelt.sandbox.wasm.command import NotHere, program_of
     ],
 )
 def test_what_is_run(argv: tuple[str, ...], kind: str, given: tuple[str, ...]) -> None:
-    program = program_of(argv)
+    program = parse_command(argv)
     assert (program.kind, program.argv) == (kind, given)
 
 
@@ -61,13 +61,13 @@ def test_what_is_run(argv: tuple[str, ...], kind: str, given: tuple[str, ...]) -
     ],
 )
 def test_what_is_not(argv: tuple[str, ...]) -> None:
-    with pytest.raises(NotHere, match="the sandbox 'wasm' runs WASM modules") as caught:
-        program_of(argv)
+    with pytest.raises(NotRunnable, match="the sandbox 'wasm' runs WASM modules") as caught:
+        parse_command(argv)
     assert "\n" not in str(caught.value)
 
 
 def test_a_long_word_is_cut_and_has_no_line_of_its_own() -> None:
-    with pytest.raises(NotHere) as caught:
-        program_of(("x\n\x1b" * 10000,))
+    with pytest.raises(NotRunnable) as caught:
+        parse_command(("x\n\x1b" * 10000,))
     assert len(str(caught.value)) < 400
     assert "\n" not in str(caught.value) and "\x1b" not in str(caught.value)

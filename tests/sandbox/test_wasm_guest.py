@@ -72,22 +72,22 @@ def test_a_component_traps_alike(sandbox: WasmSandbox, place: Place) -> None:
         (b"\0asm\1\0\0\0garbage", "is not a valid WASM module: "),
         (b"\0asm\x0d\0\1\0\xff\xff", "is not a valid WASM module: "),
         (b"\0asm\xff\0\0\0", "is not a valid WASM module: "),
-        (guests.wat("(module)"), "is no command: it exports no function '_start'"),
-        (guests.wat('(module (memory (export "_start") 1))'), "is no command"),
-        (guests.wat('(module (func (export "_start") (param i32)))'), "is no command"),
+        (guests.wat("(module)"), "is not a command: it exports no function '_start'"),
+        (guests.wat('(module (memory (export "_start") 1))'), "is not a command"),
+        (guests.wat('(module (func (export "_start") (param i32)))'), "is not a command"),
         (guests.wat('(module (import "env" "f" (func)))'), "needs 'env.f', which no sandbox"),
-        (guests.wat("(component)"), "is no command: it exports no 'wasi:cli/run@0.2'"),
+        (guests.wat("(component)"), "is not a command: it exports no 'wasi:cli/run@0.2'"),
         (
             guests.wat('(component (import "wasi:cli/stdout@0.3.0" (instance)))'),
-            "is made for WASI 0.3 (wasi:cli/stdout@0.3.0), which the engine can not run yet",
+            "is built for WASI 0.3 (wasi:cli/stdout@0.3.0), which the engine cannot run yet",
         ),
         (
             guests.component("(i32.const 0)", version="0.3.0"),
-            "is made for WASI 0.3 (wasi:cli/run@0.3.0)",
+            "is built for WASI 0.3 (wasi:cli/run@0.3.0)",
         ),
         (
             guests.wat('(component (import "their:own/thing" (instance)))'),
-            "needs 'their:own/thing', which no sandbox gives",
+            "needs 'their:own/thing', which no sandbox provides",
         ),
     ],
 )
@@ -151,7 +151,7 @@ def test_what_a_module_begins_with_is_bounded(
     outcome = outcome_of(sandbox, place, data, limits=limits)
     assert outcome.exit_code == 126
     assert outcome.limits_hit == (limit,)
-    assert outcome.stderr.data.startswith(b"the module can not be started: ")
+    assert outcome.stderr.data.startswith(b"the module cannot be started: ")
 
 
 def test_tables_do_not_grow_beyond_their_bound(sandbox: WasmSandbox, place: Place) -> None:

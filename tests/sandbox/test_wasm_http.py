@@ -15,7 +15,7 @@ import pytest
 from skillbelt.sandbox.linux.identity import current_identity
 from skillbelt.sandbox.network.proxy import Egress, bridge
 from skillbelt.sandbox.protocol import Mount, Outcome, run
-from skillbelt.sandbox.wasm.http import Fetcher, door_of
+from skillbelt.sandbox.wasm.http import GuestFetcher, proxy_socket
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Capabilities
@@ -66,18 +66,18 @@ def server() -> Iterator[int]:
 
 
 @pytest.fixture
-def fetcher(server: int) -> Iterator[Fetcher]:
+def fetcher(server: int) -> Iterator[GuestFetcher]:
     Handler.seen.clear()
     with Egress([f"127.0.0.1:{server}"], allow_private=["127.0.0.1"]) as egress:
-        yield Fetcher(egress.socket_path, 2**20)
+        yield GuestFetcher(egress.socket_path, 2**20)
 
 
-def ask(fetcher: Fetcher, url: str, method: str = "GET", **more: Any) -> Any:
+def ask(fetcher: GuestFetcher, url: str, method: str = "GET", **more: Any) -> Any:
     asked = {"method": method, "url": url, "headers": more.get("headers", [])}
     return fetcher.fetch(asked, more.get("body", b""), time.monotonic() + more.get("left", SOON))
 
 
-def test_a_request_is_made(fetcher: Fetcher, server: int) -> None:
+def test_a_request_is_made(fetcher: GuestFetcher, server: int) -> None:
     headers = [["X-Mine", "a"], ["X-Mine", "b"], ["Host", "evil"], ["Content-Length", "999"]]
     url = f"http://127.0.0.1:{server}/a?b=c"
     answer = ask(fetcher, url, "POST", headers=headers, body=b"body")
@@ -89,18 +89,18 @@ def test_a_request_is_made(fetcher: Fetcher, server: int) -> None:
     assert sent["host"] == f"127.0.0.1:{server}" and sent["content-length"] == "4"
 
 
-def test_a_second_request_goes_the_same_way(fetcher: Fetcher, server: int) -> None:
+def test_a_second_request_goes_the_same_way(fetcher: GuestFetcher, server: int) -> None:
     for _ in range(3):
         assert ask(fetcher, f"http://127.0.0.1:{server}/").body == b"A"
 
 
-def test_a_redirect_is_given_not_followed(fetcher: Fetcher, server: int) -> None:
+def test_a_redirect_is_given_not_followed(fetcher: GuestFetcher, server: int) -> None:
     answer = ask(fetcher, f"http://127.0.0.1:{server}/moved")
     assert answer.head["status"] == 302
     assert len(Handler.seen) == 1
 
 
-def test_a_host_that_was_not_granted_is_not_reached(fetcher: Fetcher, server: int) -> None:
+def test_a_host_that_was_not_granted_is_not_reached(fetcher: GuestFetcher, server: int) -> None:
     """Attacks 46 and 49: the proxy says no, whatever the guest writes."""
     for url in ("http://127.0.0.1:1/", "http://169.254.169.254/", "http://localhost/"):
         answer = ask(fetcher, url)
@@ -128,7 +128,7 @@ def test_a_host_that_was_not_granted_is_not_reached(fetcher: Fetcher, server: in
         ("", ""),
     ],
 )
-def test_what_is_no_request_is_an_error(fetcher: Fetcher, method: str, url: str) -> None:
+def test_what_is_no_request_is_an_error(fetcher: GuestFetcher, method: str, url: str) -> None:
     assert "error" in ask(fetcher, url, method).head
     assert Handler.seen == []
 
@@ -137,22 +137,22 @@ def test_what_is_no_request_is_an_error(fetcher: Fetcher, method: str, url: str)
     "headers", [[["a b", "c"]], [["a", "b\r\nc: d"]], [["a", "\0"]], [["", "x"]], [["one"]], [[1]]]
 )
 def test_headers_that_would_be_more_than_headers_are_refused(
-    fetcher: Fetcher, server: int, headers: list[list[object]]
+    fetcher: GuestFetcher, server: int, headers: list[list[object]]
 ) -> None:
     assert "error" in ask(fetcher, f"http://127.0.0.1:{server}/", headers=headers).head
     assert Handler.seen == []
 
 
-def test_an_answer_that_is_too_long_is_an_error(fetcher: Fetcher, server: int) -> None:
+def test_an_answer_that_is_too_long_is_an_error(fetcher: GuestFetcher, server: int) -> None:
     answer = ask(fetcher, f"http://127.0.0.1:{server}/large")
     assert "more than 1,048,576 bytes" in answer.head["error"]
 
 
-def test_the_time_of_the_run_is_kept(fetcher: Fetcher, server: int) -> None:
+def test_the_time_of_the_run_is_kept(fetcher: GuestFetcher, server: int) -> None:
     assert "error" in ask(fetcher, f"http://127.0.0.1:{server}/slow", left=0.3).head
 
 
-def test_closing_ends_what_is_going_on(fetcher: Fetcher, server: int) -> None:
+def test_closing_ends_what_is_going_on(fetcher: GuestFetcher, server: int) -> None:
     found: list[Any] = []
     url = f"http://127.0.0.1:{server}/slow"
     thread = threading.Thread(target=lambda: found.append(ask(fetcher, url)))
@@ -168,9 +168,9 @@ def test_closing_ends_what_is_going_on(fetcher: Fetcher, server: int) -> None:
 def test_the_door_is_found_on_the_host(place: Place) -> None:
     mounts = (Mount("/somewhere/net", "/run/net"), Mount("/other", "/run"))
     job = place.job("x", mounts=mounts, bridge=bridge("/run/net/proxy.sock"))
-    assert door_of(job) == "/somewhere/net/proxy.sock"
-    assert door_of(job._replace(bridge=())) == ""
-    assert door_of(job._replace(bridge=bridge("/elsewhere/proxy.sock"))) == ""
+    assert proxy_socket(job) == "/somewhere/net/proxy.sock"
+    assert proxy_socket(job._replace(bridge=())) == ""
+    assert proxy_socket(job._replace(bridge=bridge("/elsewhere/proxy.sock"))) == ""
 
 
 # --- with a real guest ---------------------------------------------------------------------------

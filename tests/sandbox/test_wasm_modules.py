@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from skillbelt.sandbox.wasm.cache import Cache
 from skillbelt.sandbox.wasm.modules import (
     COMPILE_TIMEOUT_SECONDS,
+    CompiledModule,
+    ModuleCache,
+    ModuleRefused,
     Modules,
-    Ready,
-    Unusable,
     compile_limits,
     worker_limits,
 )
@@ -32,7 +32,7 @@ class Compiler:
         self.seen: list[bytes] = []
         self.answer: Mapping[str, Any] = {"kind": "module"}
         self.during: Callable[[], object] = bool
-        self.modules = Modules(Cache(str(folder / "wasm"), 2**30, print), lambda _: None)
+        self.modules = Modules(ModuleCache(str(folder / "wasm"), 2**30, print), lambda _: None)
 
     def __call__(self, order: dict[str, object], handles: list[int]) -> Mapping[str, Any]:
         source, target = handles
@@ -41,11 +41,16 @@ class Compiler:
         os.write(target, b"code of " + self.seen[-1])
         return self.answer
 
-    def ready(self, path: Path, flavour: str = "x", **limits: int) -> Ready:
+    def ready(self, path: Path, flavour: str = "x", **limits: int) -> CompiledModule:
         file = os.open(path, os.O_RDONLY)
         try:
-            return self.modules.ready(
-                file, "name", Limits()._replace(**limits), flavour, self, time.sleep
+            return self.modules.get(
+                file,
+                "name",
+                limits=Limits()._replace(**limits),
+                flavour=flavour,
+                compile_=self,
+                pause=time.sleep,
             )
         finally:
             os.close(file)
@@ -63,7 +68,7 @@ def module(tmp_path: Path) -> Path:
     return path
 
 
-def code(ready: Ready) -> bytes:
+def code(ready: CompiledModule) -> bytes:
     with open(ready.handle, "rb") as file:
         return file.read()
 
@@ -103,8 +108,10 @@ def test_the_copy_can_not_be_changed(compiler: Compiler, module: Path) -> None:
         return {"unusable": "stop"}
 
     file = os.open(module, os.O_RDONLY)
-    with pytest.raises(Unusable, match="stop"):
-        compiler.modules.ready(file, "n", Limits(), "x", write, time.sleep)
+    with pytest.raises(ModuleRefused, match="stop"):
+        compiler.modules.get(
+            file, "n", limits=Limits(), flavour="x", compile_=write, pause=time.sleep
+        )
     os.close(file)
 
 
@@ -112,7 +119,7 @@ def test_what_failed_leaves_nothing_and_is_tried_again(
     compiler: Compiler, module: Path, tmp_path: Path
 ) -> None:
     compiler.answer = {"unusable": "is bad"}
-    with pytest.raises(Unusable, match="is bad"):
+    with pytest.raises(ModuleRefused, match="is bad"):
         compiler.ready(module)
     assert [name for name in os.listdir(tmp_path / "wasm") if not name.startswith(".lock")] == []
     compiler.answer = {"kind": "component"}
@@ -121,7 +128,7 @@ def test_what_failed_leaves_nothing_and_is_tried_again(
 
 def test_a_file_that_is_too_long_is_not_read(compiler: Compiler, module: Path) -> None:
     os.truncate(module, 2**40)
-    with pytest.raises(Unusable, match="max_wasm_bytes") as caught:
+    with pytest.raises(ModuleRefused, match="max_wasm_bytes") as caught:
         compiler.ready(module)
     assert caught.value.limit == "max_wasm_bytes"
     assert compiler.seen == []

@@ -15,14 +15,16 @@ import pytest
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.linux.identity import current_identity
 from skillbelt.sandbox.process.spawn import descendants
+from skillbelt.sandbox.wasm import engine as wasm_engine
 from skillbelt.sandbox.wasm import pool as wasm_pool
-from skillbelt.sandbox.wasm.pool import EngineProcess, Pool
+from skillbelt.sandbox.wasm.engine import EngineProcess
+from skillbelt.sandbox.wasm.pool import WasmPool
 from skillbelt.values import Limits
 from tests.bounds import bounds
 
 
 def test_turns_are_taken_in_the_order_of_coming() -> None:
-    pool, woken = Pool(bounds(max_wasm_workers=2)), []
+    pool, woken = WasmPool(bounds(max_wasm_workers=2)), []
     tickets = [pool.enter(lambda n=n: woken.append(n)) for n in range(5)]  # type: ignore[misc]
     assert [ticket.granted for ticket in tickets] == [True, True, False, False, False]
     pool.leave(tickets[3])  # gives up its place
@@ -36,7 +38,7 @@ def test_turns_are_taken_in_the_order_of_coming() -> None:
 
 
 def test_the_engine_is_started_once_and_again_when_it_died() -> None:
-    pool = Pool(Limits())
+    pool = WasmPool(Limits())
     first = pool.engine()
     assert pool.engine() is first
     os.kill(first.pid, signal.SIGKILL)
@@ -72,10 +74,10 @@ def test_the_engine_is_never_root_and_has_nothing_of_ours(monkeypatch: pytest.Mo
 
 
 def test_an_engine_that_can_not_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wasm_pool, "_HERE", "/no/such/folder")
+    monkeypatch.setattr(wasm_engine, "_HERE", "/no/such/folder")
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(SandboxUnavailable, match="the engine can not start: FileNotFoundError"):
-        Pool(Limits()).engine()
+    with pytest.raises(SandboxUnavailable, match="the engine cannot start: FileNotFoundError"):
+        WasmPool(Limits()).engine()
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -87,18 +89,18 @@ def test_the_engine_may_lie_where_only_root_can_read(
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     packages = closed / "packages"
-    packages.symlink_to(wasm_pool.packages())
+    packages.symlink_to(wasm_engine.packages())
     here = closed / "here"
     here.symlink_to(Path(wasm_pool.__file__).parents[1])
-    monkeypatch.setattr(wasm_pool, "packages", lambda: str(packages))
-    monkeypatch.setattr(wasm_pool, "_HERE", str(here))
-    pool = Pool(Limits())
+    monkeypatch.setattr(wasm_engine, "packages", lambda: str(packages))
+    monkeypatch.setattr(wasm_engine, "_HERE", str(here))
+    pool = WasmPool(Limits())
     assert pool.engine().alive
     pool.close()
 
 
 def test_a_folder_for_temporary_files_belongs_to_who_runs() -> None:
-    pool = Pool(Limits())
+    pool = WasmPool(Limits())
     path = pool.temporary()
     found = os.stat(path)
     assert (found.st_uid, found.st_mode & 0o777) == (current_identity().uid, 0o700)
@@ -109,8 +111,8 @@ def test_a_folder_for_temporary_files_belongs_to_who_runs() -> None:
 
 
 def test_what_lies_above_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wasm_pool, "_MOST_TREES", 3)
-    pool = Pool(Limits())
+    monkeypatch.setattr(wasm_pool, "_MAX_TREES", 3)
+    pool = WasmPool(Limits())
     tree = pool.tree(["/a/b", "/a/c", "/tmp"])
     assert pool.tree(["/tmp", "/a/c", "/a/b"]) == tree
     assert sorted(os.listdir(os.path.join(tree, "a"))) == ["b", "c"]
@@ -121,7 +123,7 @@ def test_what_lies_above_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_folder_that_somebody_uses_is_left_alone() -> None:
     """Also by one who can not see the process that does, as in another container."""
-    first, second = Pool(Limits()), Pool(Limits())
+    first, second = WasmPool(Limits()), WasmPool(Limits())
     path = first.temporary()
     second.temporary()
     assert os.path.isdir(path)
@@ -132,21 +134,22 @@ def test_a_folder_that_somebody_uses_is_left_alone() -> None:
 def test_a_folder_that_nobody_uses_is_removed() -> None:
     left = tempfile.mkdtemp(prefix="skillbelt-wasm-")
     os.mkdir(os.path.join(left, "inner"))
-    pool = Pool(Limits())
-    pool.place()
+    pool = WasmPool(Limits())
+    pool.root()
     assert os.path.isdir(left)  # one that is just being made has this mode
     pool.close()
     os.chmod(left, 0o711)
-    pool.place()
+    pool.root()
     assert not os.path.exists(left)
     pool.close()
 
 
 _FORKS = """
 import os, sys
-from skillbelt.sandbox.wasm.pool import Pool
+from skillbelt.sandbox.wasm.pool import WasmPool
 from skillbelt.values import Limits
-pool = Pool(Limits())
+from tests.bounds import bounds
+pool = WasmPool(Limits())
 engine = pool.engine()
 child = os.fork()
 if child == 0:

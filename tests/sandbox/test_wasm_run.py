@@ -18,7 +18,7 @@ import pytest
 
 from skillbelt.sandbox.process.spawn import descendants
 from skillbelt.sandbox.protocol import Outcome, Running, run
-from skillbelt.sandbox.wasm import pool
+from skillbelt.sandbox.wasm import engine as wasm_engine
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
 from skillbelt.testing.sandbox_suite import HANG_SECONDS, Place
@@ -190,10 +190,10 @@ def test_an_engine_that_can_not_fork_is_replaced(
     here = Path(place.beside("here"))
     for name in ("inside/command.py", "wasm/worker.py", "wasm/guest.py"):
         (here / name).parent.mkdir(exist_ok=True)
-        shutil.copy(Path(pool.__file__).parents[1] / name, here / name)
+        shutil.copy(Path(wasm_engine.__file__).parents[1] / name, here / name)
     with (here / "wasm" / "worker.py").open("a") as file:
         file.write(_NO_ROOM)
-    monkeypatch.setattr(pool, "_HERE", str(here))
+    monkeypatch.setattr(wasm_engine, "_HERE", str(here))
     made = WasmSandbox()
     running = begun(made, place, "1.wasm")
     before = engine(made)
@@ -225,7 +225,7 @@ def test_closing_leaves_nothing(place: Place) -> None:
     job = guests.job(place, guests.hello())
     assert run(made, job).exit_code == 0
     pids = [engine(made), *descendants(engine(made))]
-    folder = made._pool.place()
+    folder = made._pool.root()
     made.close()
     made.close()
     assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
@@ -238,7 +238,7 @@ def test_closing_leaves_nothing(place: Place) -> None:
 def test_what_runs_while_it_is_closed_comes_to_its_end(place: Place) -> None:
     made = WasmSandbox()
     running = begun(made, place)
-    pid, folder = engine(made), made._pool.place()
+    pid, folder = engine(made), made._pool.root()
     made.close()
     running.write(b" still")
     running.close_stdin()
@@ -269,7 +269,7 @@ import sys
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 sandbox = WasmSandbox()
 assert sandbox.unavailable() is None
-print(sandbox._pool.engine().pid, sandbox._pool.place())
+print(sandbox._pool.engine().pid, sandbox._pool.root())
 """
 
 
@@ -297,7 +297,7 @@ said = threading.Event()
 job = Job(("/guests/guest.wasm",), {}, work, mounts, work, stdin=None)
 running = sandbox.start(job, lambda *_: said.set())
 said.wait(50)
-print(sandbox._pool.engine().pid, sandbox._pool.place(), flush=True)
+print(sandbox._pool.engine().pid, sandbox._pool.root(), flush=True)
 time.sleep(60)
 """
 

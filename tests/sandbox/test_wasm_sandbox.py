@@ -44,7 +44,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_engine_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what it said last."""
-    monkeypatch.setattr("skillbelt.sandbox.wasm.pool.packages", lambda: "/no/such/folder")
+    monkeypatch.setattr("skillbelt.sandbox.wasm.engine.packages", lambda: "/no/such/folder")
     made = WasmSandbox()
     assert "No module named 'wasmtime'" in str(made.unavailable())
     made.close()
@@ -245,7 +245,7 @@ def test_a_read_only_folder_in_a_writable_one_is_refused(
     inner = os.path.join(place.folder, "inner")
     os.mkdir(inner)
     mounts = (Mount(place.folder, "/work", True), Mount(inner, "/inner"))
-    with pytest.raises(SandboxUnavailable, match="can not be kept from being written"):
+    with pytest.raises(SandboxUnavailable, match="cannot be read-only"):
         run(sandbox, place.job("x.wasm", mounts=mounts))
 
 

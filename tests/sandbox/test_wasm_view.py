@@ -8,7 +8,7 @@ import pytest
 
 from skillbelt.errors import PathEscape, SandboxUnavailable
 from skillbelt.sandbox.protocol import Job, Mount
-from skillbelt.sandbox.wasm.view import View
+from skillbelt.sandbox.wasm.folders import GuestFolders
 from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Capabilities
 
@@ -41,7 +41,7 @@ def workspace(place: Place) -> Job:
 
 
 def test_the_skill_and_its_work_have_fixed_names(place: Place) -> None:
-    view = View(workspace(place), place.beside("tmp"))
+    view = GuestFolders(workspace(place), place.beside("tmp"))
     found = {folder.path: folder for folder in view.folders()}
     assert not found["/skill"].writable and found["/work"].writable
     assert found["/skill"].source == os.path.join(place.folder, "skills/kit")
@@ -54,7 +54,7 @@ def test_links_of_the_skill_to_the_workspace_are_folders_of_their_own(
     place: Place, home: str
 ) -> None:
     """The engine would not follow them; each is as writable as where it leads."""
-    view = View(workspace(place), place.beside("tmp"))
+    view = GuestFolders(workspace(place), place.beside("tmp"))
     found = {folder.path: folder for folder in view.folders()}
     assert found[f"{home}/out"].source == os.path.join(place.folder, "out")
     assert found[f"{home}/inputs"].below == ("inputs",)
@@ -63,7 +63,7 @@ def test_links_of_the_skill_to_the_workspace_are_folders_of_their_own(
 
 
 def test_links_to_anywhere_else_are_none(place: Place) -> None:
-    view = View(workspace(place), place.beside("tmp"))
+    view = GuestFolders(workspace(place), place.beside("tmp"))
     paths = {folder.path for folder in view.folders()}
     assert not paths & {"/skill/etc", "/skill/lost", "/skill/own", "/workspace/skills/kit/etc"}
 
@@ -81,13 +81,13 @@ def test_links_to_anywhere_else_are_none(place: Place) -> None:
 def test_a_path_inside_is_a_place_on_the_host(
     place: Place, path: str, below: tuple[str, ...]
 ) -> None:
-    found = View(workspace(place), place.beside("tmp")).find(path)
+    found = GuestFolders(workspace(place), place.beside("tmp")).find(path)
     assert found is not None and found.below == below
 
 
 @pytest.mark.parametrize("path", ["/", "/etc/passwd", "/workspace", "/workspace/skills/other", ""])
 def test_other_paths_are_nowhere(place: Place, path: str) -> None:
-    assert View(workspace(place), place.beside("tmp")).find(path) is None
+    assert GuestFolders(workspace(place), place.beside("tmp")).find(path) is None
 
 
 def test_a_module_is_opened_through_no_link_that_leads_out(place: Place) -> None:
@@ -97,7 +97,7 @@ def test_a_module_is_opened_through_no_link_that_leads_out(place: Place) -> None
     os.symlink(outside, os.path.join(place.folder, "work/x.wasm"))
     os.symlink("../../outside", os.path.join(place.folder, "work/folder"))
     os.mkfifo(os.path.join(place.folder, "work/pipe.wasm"))
-    view = View(job, place.beside("tmp"))
+    view = GuestFolders(job, place.beside("tmp"))
     for path in ("/work/x.wasm", "/work/folder/x.wasm"):
         with pytest.raises(PathEscape):
             view.open_file(path)
@@ -112,7 +112,7 @@ def test_the_kernel_is_told_of_whole_folders_only(place: Place) -> None:
     inputs = os.path.join(place.folder, "work/inputs")
     os.rmdir(inputs)
     os.symlink("/etc", inputs)
-    rules = {rule.path for rule in View(job, place.beside("tmp")).rules()}
+    rules = {rule.path for rule in GuestFolders(job, place.beside("tmp")).rules()}
     assert inputs not in rules
     assert os.path.join(place.folder, "work") in rules
 
@@ -122,12 +122,12 @@ def test_a_file_can_not_be_shown(place: Place) -> None:
     open(path, "wb").close()
     job = place.job("x.wasm", capabilities=Capabilities(read=(path,)))
     with pytest.raises(SandboxUnavailable, match="shows folders only; grant its folder"):
-        View(job, place.beside("tmp"))
+        GuestFolders(job, place.beside("tmp"))
 
 
 def test_what_is_granted_is_at_its_own_place(place: Place) -> None:
     read, write = place.beside("read"), place.beside("write")
     job = place.job("x.wasm", capabilities=Capabilities(read=(read, "/no/such"), write=(write,)))
-    found = {folder.path: folder for folder in View(job, place.beside("tmp")).folders()}
+    found = {folder.path: folder for folder in GuestFolders(job, place.beside("tmp")).folders()}
     assert (found[read].writable, found[write].writable) == (False, True)
     assert "/no/such" not in found

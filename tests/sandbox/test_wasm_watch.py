@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.sandbox.wasm.watch import WasmWatch
+from skillbelt.sandbox.wasm.run import WasmWatch
 from skillbelt.values import Limits
 
 

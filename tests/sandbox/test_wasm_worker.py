@@ -16,14 +16,14 @@ import pytest
 from skillbelt.sandbox.linux import landlock
 from skillbelt.sandbox.linux.identity import current_identity
 from skillbelt.sandbox.protocol import Outcome, run
-from skillbelt.sandbox.wasm import pool
+from skillbelt.sandbox.wasm import engine
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
 from skillbelt.testing.sandbox_suite import Place
 from tests.bounds import bounds
 from tests.sandbox import guests
 
-SOURCE = Path(pool.__file__).parents[1]
+SOURCE = Path(engine.__file__).parents[1]
 # In place of the guest, this is what runs in the worker; what it says comes back as the outcome.
 _BROKEN_OUT = """
 import resource, signal, socket, stat, struct, sys, time
@@ -80,7 +80,7 @@ def broken() -> Iterator[Broken]:
         guest.write(_BROKEN_OUT)
     sandbox = WasmSandbox(Settings(cache_dir=os.path.join(folder, "cache")))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "_HERE", str(here))
+        patch.setattr(engine, "_HERE", str(here))
         patch.setenv("A_TOKEN", "secret")
         place = Place(folder, current_identity())
         yield Broken(sandbox, place, os.path.join(folder, "cache", "wasm"))

@@ -169,13 +169,13 @@ def _states(settings: Settings) -> list[State]:
 
 def _until_used(settings: Settings) -> list[State]:
     """The sandbox that commands run in, after those that are stronger and do not work."""
-    from skillbelt.sandbox.registry import AUTO, native_sandboxes, sandboxes
+    from skillbelt.sandbox.registry import AUTO, auto_sandboxes, sandboxes
 
     if settings.sandbox != AUTO:
         named = [one for one in sandboxes(settings) if one.name == settings.sandbox]
         return [State(sandbox, sandbox.unavailable()) for sandbox in named]
     found: list[State] = []
-    for sandbox in native_sandboxes():
+    for sandbox in auto_sandboxes(settings):
         found.append(State(sandbox, sandbox.unavailable()))
         if found[-1].reason is None:
             break

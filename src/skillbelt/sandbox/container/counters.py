@@ -1,4 +1,4 @@
-"""What the kernel counts for a container and what it lets it have, read from outside."""
+"""Cgroup counters and limits of a container, read from outside."""
 
 import os
 from typing import NamedTuple
@@ -17,20 +17,20 @@ _UNIFIED = (MOUNT, f"{MOUNT}/unified")
 _BY_SIGNAL = {152: "max_cpu_seconds", 153: "max_written_file_bytes"}
 
 
-class Counts(NamedTuple):
-    """What has happened so far in a container."""
+class CgroupCounts(NamedTuple):
+    """Counters of a container so far."""
 
     memory_kills: int = 0
     process_refusals: int = 0
     cpu_seconds: float = 0.0
 
 
-class Group:
-    """The control groups of a container. All is empty or 0 where they can not be read."""
+class ContainerCgroup:
+    """The cgroups of a container. Values are empty or 0 when they cannot be read."""
 
     def __init__(self, pid: int) -> None:
         self._memory, self._pids, self._cpu = (
-            _folder(pid, name, file)
+            _controller_folder(pid, name, file)
             for name, file in (
                 ("memory", ("memory.max", "memory.limit_in_bytes")),
                 ("pids", ("pids.max",)),
@@ -40,33 +40,37 @@ class Group:
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory all processes together may have; 0 when that is not known."""
-        return _number(self._memory, "memory.max") or _number(self._memory, "memory.limit_in_bytes")
+        """The memory limit of all processes together; 0 when unknown."""
+        return _read_number(self._memory, "memory.max") or _read_number(
+            self._memory, "memory.limit_in_bytes"
+        )
 
     @property
     def processes(self) -> int:
-        """How many processes there may be; 0 when that is not known."""
-        return _number(self._pids, "pids.max")
+        """The limit of processes; 0 when unknown."""
+        return _read_number(self._pids, "pids.max")
 
-    def counts(self) -> Counts:
-        """What was counted up to now."""
-        kills = _table(self._memory, "memory.events") or _table(self._memory, "memory.oom_control")
-        micro = _table(self._cpu, "cpu.stat").get("usage_usec", 0)
-        nano = 0 if micro else _number(self._cpu, "cpuacct.usage")
-        return Counts(
+    def counts(self) -> CgroupCounts:
+        """Read the counters."""
+        kills = _read_table(self._memory, "memory.events") or _read_table(
+            self._memory, "memory.oom_control"
+        )
+        micro = _read_table(self._cpu, "cpu.stat").get("usage_usec", 0)
+        nano = 0 if micro else _read_number(self._cpu, "cpuacct.usage")
+        return CgroupCounts(
             kills.get("oom_kill", 0),
-            _table(self._pids, "pids.events").get("max", 0),
+            _read_table(self._pids, "pids.events").get("max", 0),
             micro / 10**6 or nano / 10**9,
         )
 
 
 def in_group(pid: int, name: str) -> bool:
-    """Whether the process is in a control group of that name, so that it is no other's."""
-    return name in _text(*os.path.split(_TABLE.format(pid=pid)))
+    """Whether the process is in a cgroup of that name, so that the pid is the container's."""
+    return name in _read_text(*os.path.split(_TABLE.format(pid=pid)))
 
 
-def _folder(pid: int, controller: str, files: tuple[str, ...]) -> str:
-    """Where the controller counts for the process; empty when it does not, or can not be seen."""
+def _controller_folder(pid: int, controller: str, files: tuple[str, ...]) -> str:
+    """Return the controller's folder for the process; empty without one."""
     try:
         with open(_TABLE.format(pid=pid), encoding="utf-8") as lines:
             rows = [line.rstrip("\n").split(":", 2) for line in lines]
@@ -81,7 +85,7 @@ def _folder(pid: int, controller: str, files: tuple[str, ...]) -> str:
     return ""
 
 
-def _text(folder: str, file: str) -> str:
+def _read_text(folder: str, file: str) -> str:
     try:
         with open(os.path.join(folder, file), encoding="utf-8") as found:
             return found.read() if folder else ""
@@ -89,20 +93,20 @@ def _text(folder: str, file: str) -> str:
         return ""
 
 
-def _number(folder: str, file: str) -> int:
-    text = _text(folder, file).strip()
+def _read_number(folder: str, file: str) -> int:
+    text = _read_text(folder, file).strip()
     return int(text) if text.isdigit() else 0
 
 
-def _table(folder: str, file: str) -> dict[str, int]:
-    rows = (line.split() for line in _text(folder, file).splitlines())
+def _read_table(folder: str, file: str) -> dict[str, int]:
+    rows = (line.split() for line in _read_text(folder, file).splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
 
 class ContainerWatch:
-    """Looks after the limits of one run; `pid` is that of the container's first process."""
+    """Watches the limits of one run; `pid` is the container's first process."""
 
-    def __init__(self, job: Job, temporary: str, group: Group, pid: int) -> None:
+    def __init__(self, job: Job, temporary: str, group: ContainerCgroup, pid: int) -> None:
         self._limits, self._group, self._pid = job.limits, group, pid
         self._workspace, self._temporary = job.workspace, temporary
         self._disk = DiskWatch(job.workspace, job.limits)
@@ -110,21 +114,21 @@ class ContainerWatch:
         self._before = self._latest = group.counts()
 
     def look(self) -> str | None:
-        """The limit that was passed, so that the run must end."""
+        """Return the limit that was exceeded, if any."""
         return (
-            self._disk.look(self._hoard)
-            or self._counted()
-            or self._processes.look(self._pid, self._hoard)
+            self._disk.look(self._find_hoard)
+            or self._check_counters()
+            or self._processes.look(self._pid, self._find_hoard)
         )
 
-    def _hoard(self) -> Hoard:
+    def _find_hoard(self) -> Hoard:
         pids = descendants(self._pid) if _visible(self._pid) else []
         return find_hoard(pids, self._workspace, self._temporary)
 
-    def _counted(self) -> str | None:
-        # The counters are gone with the container.
+    def _check_counters(self) -> str | None:
+        # The counters vanish with the container, so keep the highest values.
         found, last = self._group.counts(), self._latest
-        now = self._latest = Counts(
+        now = self._latest = CgroupCounts(
             max(found.memory_kills, last.memory_kills),
             max(found.process_refusals, last.process_refusals),
             max(found.cpu_seconds, last.cpu_seconds),
@@ -135,10 +139,10 @@ class ContainerWatch:
         return "max_cpu_seconds" if spent > self._limits.max_cpu_seconds else None
 
     def finish(self, exit_code: int, cpu_seconds: float) -> set[str]:
-        """All limits that fired, once the command is gone."""
+        """Return all limits that were exceeded, once the command is gone."""
         self._disk.finish()
         hit = self._disk.seen | self._processes.seen
-        hit |= {limit} if (limit := self._counted()) else set()
+        hit |= {limit} if (limit := self._check_counters()) else set()
         if self._latest.process_refusals > self._before.process_refusals:
             hit.add("max_processes")
         hit |= {_BY_SIGNAL[exit_code]} if exit_code in _BY_SIGNAL else set()
@@ -146,12 +150,14 @@ class ContainerWatch:
 
 
 def _visible(pid: int) -> bool:
-    """Whether we may look at what the processes of the container hold."""
+    """Whether we may inspect the processes of the container."""
     return pid > 0 and can_see(user_of(pid))
 
 
-def limits_enforced(limits: Limits, group: Group, pid: int, own_users: bool) -> dict[str, str]:
-    """What holds each limit, as the kernel shows it; without a `pid` it shows nothing."""
+def limits_enforced(
+    limits: Limits, group: ContainerCgroup, pid: int, own_users: bool
+) -> dict[str, str]:
+    """Describe what enforces each limit; without a `pid` the kernel shows nothing."""
     held = 0 < group.memory_bytes <= limits.max_memory_bytes
     counted = 0 < group.processes <= limits.max_processes + 1
     uncounted = "rlimit in a user namespace" if own_users else "not enforced: the engine does not"

@@ -1,4 +1,4 @@
-"""The container engine: where it is, what it can do, and a hardened container of it."""
+"""The container engine: find it, check its features, and create hardened containers."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from skillbelt.text import one_line, shorten
 from skillbelt.untrusted_json import read_json
 
 LABEL = "skillbelt"
-ROOMS = ("/tmp", "/dev/shm")  # for temporary files, unless the job itself has something there
+TEMPORARY_FOLDERS = ("/tmp", "/dev/shm")  # unless the job mounts something there
 _SOCKETS = ("/run/docker.sock", "/run/podman/podman.sock")
 _SCHEMES = ("unix://", "http+unix://")
 _TIMEOUT_SECONDS = 60
-_MIN_MEMORY_BYTES = 6 * 2**20  # what engines accept
+_MIN_MEMORY_BYTES = 6 * 2**20  # the least that engines accept
 _MAX_OPEN_FILES = 2**16
-_MAX_USER_PROCESSES = 2**15  # more than this some engines may not have themselves
+_MAX_USER_PROCESSES = 2**15  # some engines may not set more
 _ANSWER_BYTES = 2**16
-# Nothing is written there; engines would put something there that can be, or that tells.
+# Covered by an empty read-only tmpfs: engines mount something writable or telling there.
 _COVERED = ("/run", "/var/tmp", "/sys", "/sys/fs/cgroup")
 _ABANDONED_SECONDS = 600
 _SHOWN = 400
-# What reading an answer gives that is none of an engine.
-_NONSENSE = (OSError, ValueError, KeyError, TypeError, AttributeError)
+# Raised by parsing an answer that is not an engine's.
+_MALFORMED = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
-class Shape(NamedTuple):
-    """All that a container is made for; runs of the same shape can share one in turn."""
+class ContainerShape(NamedTuple):
+    """The properties of a container; runs with the same shape can reuse one."""
 
     mounts: tuple[Mount, ...]
     network: bool
@@ -46,61 +46,61 @@ class Shape(NamedTuple):
     temporary_bytes: int
 
 
-class Made(NamedTuple):
-    """A container that was started, and the socket to its first process."""
+class StartedContainer(NamedTuple):
+    """A started container, and the socket to its first process."""
 
     id: str
     pid: int
     end: socket.socket
 
 
-class Engine:
-    """One engine, asked through its socket. Every failure is SandboxUnavailable."""
+class ContainerEngine:
+    """One engine, used through its socket. Every failure is SandboxUnavailable."""
 
     def __init__(self, setting: str, environ: Mapping[str, str], runtime: str = "") -> None:
         self.url, self.runtime = engine_url(setting, environ), runtime
         self._path = self.url.partition("://")[2]
 
     @cached_property
-    def client(self) -> Any:  # the stubs of its class leave most of it open
-        """The client of the engine, which has answered."""
+    def client(self) -> Any:  # its stubs are mostly untyped
+        """The client, after a first answer of the engine."""
         try:
-            from docker import APIClient
+            from docker import APIClient  # extra: container
         except ImportError as error:
             raise SandboxUnavailable(
                 str(MissingExtra("container", "the container sandbox"))
             ) from error
         check_socket(self._path)
-        with told(f"the container engine at {self.url} does not answer"):
+        with engine_errors(f"the container engine at {self.url} does not answer"):
             return APIClient(base_url=self.url, version="auto", timeout=_TIMEOUT_SECONDS)
 
     @cached_property
     def podman(self) -> bool:
         """Whether it is Podman behind the same interface."""
-        with told("the engine does not say what it is"):
+        with engine_errors("cannot read the engine's version"):
             parts = self.client.version().get("Components") or []
         return any("podman" in str(part.get("Name")).lower() for part in parts)
 
     @cached_property
     def info(self) -> Mapping[str, Any]:
-        """What the engine says of itself."""
-        with told("the engine says nothing of itself"):
+        """The engine's information about itself."""
+        with engine_errors("cannot read the engine's information"):
             return dict(self.client.info())
 
     @property
     def rootless(self) -> bool:
-        """Whether it runs as an ordinary user, with numbers of users of its own."""
+        """Whether it runs without root, in a user namespace."""
         options = self.info.get("SecurityOptions") or ()
         return bool(self.info.get("Rootless")) or any("rootless" in str(one) for one in options)
 
     def check(self) -> None:
-        """SandboxUnavailable when it is none that commands can be run with."""
+        """Raise SandboxUnavailable when commands cannot be run with this engine."""
         if str(self.info.get("OSType", "linux")).lower() != "linux":
             raise SandboxUnavailable(f"the engine at {self.url} does not run Linux containers")
         if self.rootless and not self.podman:
             raise SandboxUnavailable(
-                "Docker without root gives commands another user than yours, who can not write to "
-                "workspaces; use Podman, or Docker's own service"
+                "rootless Docker runs commands as another user, who cannot write to workspaces; "
+                "use Podman, or Docker's system service"
             )
         if self.runtime:
             self._check_runtime()
@@ -108,7 +108,7 @@ class Engine:
     def _check_runtime(self) -> None:
         known = sorted(self.info.get("Runtimes") or {})
         if self.podman:
-            # It does not let a container choose.
+            # Podman does not let a container choose.
             known = [str(self.info.get("DefaultRuntime"))]
         if self.runtime not in known:
             how = "set it in containers.conf of its service" if self.podman else "add it there"
@@ -117,17 +117,22 @@ class Engine:
                 f"but with: {', '.join(known) or 'nothing'}; {how}"
             )
 
-    def make(self, image: str, shape: Shape, command: list[str], hidden: list[str]) -> Made:
-        """Create and start a container; whatever goes wrong leaves none behind."""
-        with told("a container can not be made"), self._seccomp(shape.network) as filter_text:
+    def make(
+        self, image: str, shape: ContainerShape, command: list[str], hidden: list[str]
+    ) -> StartedContainer:
+        """Create and start a container; on failure it is removed."""
+        with (
+            engine_errors("cannot create a container"),
+            self._seccomp(shape.network) as filter_text,
+        ):
             config = self._config(image, shape, command, hidden, filter_text)
             made = self.client.create_container_from_config(config)["Id"]
         end = None
         try:
-            with told("a container can not be started"):
+            with engine_errors("cannot start a container"):
                 end = self._attach(made)
                 self.client.start(made)
-                return Made(made, self._check_made(made), end)
+                return StartedContainer(made, self._check_made(made), end)
         except BaseException:
             if end is not None:
                 end.close()
@@ -135,7 +140,12 @@ class Engine:
             raise
 
     def _config(
-        self, image: str, shape: Shape, command: list[str], hidden: list[str], filter_text: str
+        self,
+        image: str,
+        shape: ContainerShape,
+        command: list[str],
+        hidden: list[str],
+        filter_text: str,
     ) -> dict[str, Any]:
         user = current_identity()
         return {
@@ -147,18 +157,23 @@ class Engine:
             "WorkingDir": "/",
             "Env": [],
             "Labels": {LABEL: str(os.getpid())},
-            "NetworkDisabled": True,  # so that nothing of the host's is written to resolv.conf
+            "NetworkDisabled": True,  # keeps the host's resolv.conf out
             "Healthcheck": {"Test": ["NONE"]},
             **dict.fromkeys(("OpenStdin", "StdinOnce", "AttachStdin"), True),
             **dict.fromkeys(("AttachStdout", "AttachStderr"), True),
             "HostConfig": self._host_config(shape, hidden, filter_text),
         }
 
-    def _host_config(self, shape: Shape, hidden: list[str], filter_text: str) -> dict[str, Any]:
+    def _host_config(
+        self, shape: ContainerShape, hidden: list[str], filter_text: str
+    ) -> dict[str, Any]:
         memory = max(shape.memory_bytes, _MIN_MEMORY_BYTES)
         room = f"rw,nosuid,nodev,exec,mode=1777,size={shape.temporary_bytes}"
         covered = "ro,nosuid,nodev,noexec,mode=555,size=4k"
-        places = {**dict.fromkeys((*hidden, *_COVERED), covered), **dict.fromkeys(ROOMS, room)}
+        places = {
+            **dict.fromkeys((*hidden, *_COVERED), covered),
+            **dict.fromkeys(TEMPORARY_FOLDERS, room),
+        }
         taken = {os.path.normpath(mount.target) for mount in shape.mounts}
         config = {
             "AutoRemove": True,
@@ -183,7 +198,7 @@ class Engine:
 
     @contextmanager
     def _seccomp(self, network: bool) -> Iterator[str]:
-        """The filter as the engine wants it: as text, or for Podman as a file."""
+        """Yield the seccomp profile as the engine expects it: as text, or for Podman as a file."""
         text = profile(network)
         if not self.podman:
             yield text
@@ -194,7 +209,7 @@ class Engine:
             yield file.name
 
     def _attach(self, made: str) -> socket.socket:
-        """The streams of a container that does not run yet, so that nothing of them is missed."""
+        """Attach to the streams before the container starts, so that no output is missed."""
         end = socket.socket(socket.AF_UNIX)
         try:
             end.settimeout(_TIMEOUT_SECONDS)
@@ -205,35 +220,44 @@ class Engine:
                 "HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
                 "Content-Length: 0\r\n\r\n".encode()
             )
-            _check_answer(end, _head(end))
+            _check_answer(end, _read_head(end))
         except BaseException:
             end.close()
             raise
         return end
 
     def _check_made(self, made: str) -> int:
-        """The number of its first process; an engine that took less than was asked is refused."""
+        """Return the pid of its first process; refuse an engine that ignored our settings."""
         found = self.client.inspect_container(made)
         runtime = found["HostConfig"].get("Runtime")
         if self.runtime and not self.podman and runtime != self.runtime:
-            raise SandboxUnavailable(f"the engine runs containers with {runtime!r} all the same")
+            raise SandboxUnavailable(f"the engine ignores container_runtime and uses {runtime!r}")
         if found["HostConfig"].get("NetworkMode") != "none":
-            raise SandboxUnavailable("the engine gives the container a network")
+            raise SandboxUnavailable("the engine gave the container a network")
         return int(found["State"]["Pid"])
 
+    def inspect_image(self, name: str) -> dict[str, Any] | None:
+        """Return the engine's description of an image; None when it has none of that name."""
+        from docker.errors import ImageNotFound  # extra: container
+
+        try:
+            return dict(self.client.inspect_image(name))
+        except ImageNotFound:
+            return None
+
     def kill(self, made: str) -> None:
-        """End everything in the container now."""
-        with suppress(Exception):
+        """Kill everything in the container."""
+        with suppress(Exception):  # it may be gone already
             self.client.kill(made)
 
     def remove(self, made: str) -> None:
-        """Have it gone; one that is on its way is left to that."""
-        with suppress(Exception):
+        """Remove the container."""
+        with suppress(Exception):  # it may be gone or being removed already
             self.client.remove_container(made, force=True, v=True)
 
     def sweep(self, now: float) -> None:
-        """Remove what was created and never started by a runtime that was killed meanwhile."""
-        with told("the engine does not list containers"):
+        """Remove containers that a killed runtime created and never started."""
+        with engine_errors("cannot list containers"):
             found = self.client.containers(
                 all=True, filters={"label": LABEL, "status": ["created", "exited"]}
             )
@@ -242,22 +266,22 @@ class Engine:
             self.remove(each)
 
     def close(self) -> None:
-        """Let go of the connections to the engine."""
+        """Close the connections to the engine."""
         if "client" in self.__dict__:
             self.client.close()
             del self.__dict__["client"]
 
 
 def engine_url(setting: str, environ: Mapping[str, str]) -> str:
-    """The URL of the engine's socket: the setting, DOCKER_HOST, or the first there is."""
+    """Return the URL of the engine's socket: the setting, DOCKER_HOST, or the first found."""
     given = setting or environ.get("DOCKER_HOST", "")
     if given.startswith("/"):
         return f"unix://{given}"
     if given:
         if not given.startswith(_SCHEMES):
             raise SandboxUnavailable(
-                f"{shorten(one_line(given), 100)} is not a socket of this machine, and an engine "
-                "elsewhere can not show folders of this one; set container_engine to unix:///PATH"
+                f"{shorten(one_line(given), 100)} is not a socket of this machine, and a remote "
+                "engine cannot mount its folders; set container_engine to unix:///PATH"
             )
         return "unix://" + given.partition("://")[2]
     runtime = environ.get("XDG_RUNTIME_DIR", "")
@@ -273,39 +297,38 @@ def engine_url(setting: str, environ: Mapping[str, str]) -> str:
 
 
 def check_socket(path: str) -> None:
-    """SandboxUnavailable, with the remedy, when nothing can be asked there."""
+    """Raise SandboxUnavailable, with the remedy, when the socket does not answer."""
     try:
         with socket.socket(socket.AF_UNIX) as end:
             end.connect(path)
     except PermissionError as error:
         raise SandboxUnavailable(
-            f"{path} is closed to uid {os.getuid()}: join the group that may use it (and know that "
-            "this makes you root there), or use Podman of your own with `systemctl --user start "
+            f"{path} is closed to uid {os.getuid()}: join the group that may use it (which "
+            "gives you root on this machine), or use your own Podman with `systemctl --user start "
             "podman.socket`"
         ) from error
     except OSError as error:
         raise SandboxUnavailable(
-            f"nothing answers at {path}: {error.strerror or error}; start the container engine, or "
+            f"no answer at {path}: {error.strerror or error}; start the container engine, or "
             "set container_engine to unix:///PATH of its socket"
         ) from error
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
-    """Any failure of the engine or of the way to it as SandboxUnavailable."""
-    from docker.errors import DockerException
-    from requests import RequestException
+def engine_errors(what: str) -> Iterator[None]:
+    """Turn any failure of the engine or its connection into SandboxUnavailable."""
+    from docker.errors import DockerException  # extra: container
+    from requests import RequestException  # extra: container
 
     try:
         yield
-    except (DockerException, RequestException, *_NONSENSE) as error:
-        said = getattr(error, "explanation", None) or error
-        text = shorten(one_line(str(said)), _SHOWN)
+    except (DockerException, RequestException, *_MALFORMED) as error:
+        text = shorten(one_line(str(getattr(error, "explanation", None) or error)), _SHOWN)
         raise SandboxUnavailable(f"{what}: {text}") from error
 
 
 def _ulimits() -> Iterator[dict[str, Any]]:
-    """What all of the container has; each command gets less. Engines ask for more by default."""
+    """Yield the rlimits of the container; each command gets lower ones."""
     yield {"Name": "core", "Soft": 0, "Hard": 0}
     for name, kind, most in (
         ("nofile", resource.RLIMIT_NOFILE, _MAX_OPEN_FILES),
@@ -326,11 +349,11 @@ def _bind(mount: Mount) -> dict[str, Any]:
     }
 
 
-def _head(end: socket.socket) -> bytes:
-    """The answer to a request after which the connection is a plain stream."""
+def _read_head(end: socket.socket) -> bytes:
+    """Read the response head; after it the connection is a plain stream."""
     head = b""
     while b"\r\n\r\n" not in head and len(head) < _ANSWER_BYTES:
-        data = end.recv(1)  # what follows is not ours to take
+        data = end.recv(1)  # do not read beyond the head
         if not data:
             break
         head += data

@@ -1,4 +1,4 @@
-"""That a container shows what was meant: its engine follows links, with the rights of root."""
+"""Check the mounts of a container: the engine follows links, with the rights of root."""
 
 import os
 import re
@@ -15,17 +15,17 @@ _MOUNT_TABLE = "/proc/self/mountinfo"
 
 
 def identities(mounts: Iterable[Mount]) -> Identities:
-    """What the mounts are, whatever their names may lead to later.
+    """Return device and inode of each mount.
 
-    A folder that was replaced by another of the same name is another: a container that has the old
-    one can not be used. Its number can not have been given away, since the container holds it.
+    A container whose folder was replaced by another of the same name cannot be reused. The inode
+    number is not reused either, because the container still holds the old folder.
     """
     known = list(mounts)
-    return tuple(_identity(mount, _around(mount, known)) for mount in known)
+    return tuple(_identity(mount, _writable_parent(mount, known)) for mount in known)
 
 
-def _around(mount: Mount, known: list[Mount]) -> str:
-    """The outermost writable folder that the mount lies in; empty when it lies in none."""
+def _writable_parent(mount: Mount, known: list[Mount]) -> str:
+    """Return the outermost writable mount around it; empty without one."""
     path = os.path.normpath(mount.source)
     folders = [os.path.normpath(other.source) for other in known if other.writable]
     return min((folder for folder in folders if path.startswith(f"{folder}/")), default="", key=len)
@@ -36,16 +36,16 @@ def _identity(mount: Mount, around: str) -> tuple[int, int]:
         if not around:
             found = os.stat(mount.source)
         else:
-            found = _beneath(around, os.path.normpath(mount.source)[len(around) + 1 :])
+            found = _stat_beneath(around, os.path.normpath(mount.source)[len(around) + 1 :])
     except PathEscape as error:
-        raise RunRefused(f"{mount.source!r} can not be mounted: a link was made") from error
+        raise RunRefused(f"{mount.source!r} cannot be mounted: it is behind a link") from error
     except OSError as error:
-        raise SandboxUnavailable(f"{mount.source} can not be mounted: {error.strerror}") from error
+        raise SandboxUnavailable(f"{mount.source} cannot be mounted: {error.strerror}") from error
     return found.st_dev, found.st_ino
 
 
-def _beneath(folder: str, relative: str) -> os.stat_result:
-    """What is there, by no way that a command could have laid to elsewhere."""
+def _stat_beneath(folder: str, relative: str) -> os.stat_result:
+    """Stat a path below the folder, without following links that a command could have made."""
     above = open_folder(folder)
     try:
         handle = open_beneath(above, relative, _HANDLE)
@@ -58,7 +58,7 @@ def _beneath(folder: str, relative: str) -> os.stat_result:
 
 
 def exposed(mounts: Iterable[Mount]) -> bool:
-    """Whether a mount lies in another that can be written, so that a command could move it."""
+    """Whether a mount is inside a writable one, so that a command could replace it."""
     known = list(mounts)
     return any(
         inner is not outer and inside(inner.source, outer.source)
@@ -69,7 +69,7 @@ def exposed(mounts: Iterable[Mount]) -> bool:
 
 
 def with_submounts(mounts: Iterable[Mount]) -> Iterator[Mount]:
-    """The mounts, and read-only each that lies below a read-only one: engines leave it writable."""
+    """Add a read-only mount for each mount point below a read-only mount: engines skip those."""
     known = list(mounts)
     places = {os.path.normpath(mount.target) for mount in known}
     yield from known
@@ -89,5 +89,5 @@ def _mount_points() -> Iterator[str]:
     except OSError:
         return
     for row in rows:
-        # Blanks and the like stand there as octal numbers.
+        # Blanks are escaped as octal numbers.
         yield os.fsdecode(_OCTAL.sub(lambda found: bytes([int(found[1], 8)]), row[4]))

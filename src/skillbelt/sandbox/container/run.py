@@ -1,4 +1,4 @@
-"""A command in a container: streams, deadline, killing."""
+"""A command in a container: its streams, timeout and termination."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.sandbox.container.channel import Channel, Lost
+from skillbelt.sandbox.container.channel import ContainerChannel, ContainerLost
 from skillbelt.sandbox.container.counters import ContainerWatch
-from skillbelt.sandbox.container.pool import Container, Pool
+from skillbelt.sandbox.container.pool import Container, ContainerPool
 from skillbelt.sandbox.inside import container as keeper
 from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.run import END_SECONDS, LOST, START_SECONDS
@@ -23,13 +23,13 @@ from skillbelt.sandbox.process.streams import Controls, Ending, Feed, Sink, outc
 from skillbelt.sandbox.protocol import Job, Listener, Stream
 from skillbelt.untrusted_json import read_json
 
-_ON_ITS_WAY = 256 * 2**10  # input that was sent and not taken yet
+_MAX_IN_FLIGHT = 256 * 2**10  # input that was sent and not yet consumed
 _CHUNK = 64 * 2**10
-_KILL_SECONDS = 2.0  # how long the first process has for ending everything before the engine does
+_KILL_SECONDS = 2.0  # for the first process to kill everything; then the engine does
 
 
-class Given(Feed):
-    """Input that is sent in pieces, not written to a handle of ours."""
+class FrameInput(Feed):
+    """Input that is sent in frames instead of written to a descriptor."""
 
     def __init__(self, data: bytes | None) -> None:
         self.fd, self._terminal, self.over = -1, False, False
@@ -37,21 +37,21 @@ class Given(Feed):
         self._last = data is not None
 
     def take(self, most: int) -> bytes:
-        """The next piece, no longer than that."""
+        """Return the next piece, at most that long."""
         piece = bytes(self._pending[0][: min(most, _CHUNK)])
         self._advance(len(piece))
         return piece
 
 
-class Heard(Sink):
-    """Output that comes in pieces, not from a handle of ours."""
+class FrameOutput(Sink):
+    """Output that arrives in frames instead of on a descriptor."""
 
     def __init__(self, stream: Stream, keep: int, listener: Listener | None) -> None:
         self.fd, self.stream, self._keep, self._listener = -1, stream, keep, listener
         self._head, self._total = bytearray(), 0
 
     def add(self, data: bytes) -> None:
-        """Keep, count and pass on."""
+        """Record the data and pass it to the listener."""
         self._add(data)
 
 
@@ -63,7 +63,7 @@ class ContainerRun(Controls):
         job: Job,
         task: Mapping[str, object],
         container: Container,
-        pool: Pool,
+        pool: ContainerPool,
         enforced: Mapping[str, str],
         watch: ContainerWatch,
         listener: Listener | None,
@@ -72,13 +72,13 @@ class ContainerRun(Controls):
         self._started = time.monotonic()
         self._job, self._container, self._pool = job, container, pool
         self._enforced, self._watch = enforced, watch
-        self._channel: Channel = container.channel
+        self._channel: ContainerChannel = container.channel
         keep = job.limits.max_stream_bytes
         self._sinks = {
-            keeper.OUTPUT: Heard("stdout", keep, listener),
-            keeper.ERRORS: Heard("stderr", keep, listener),
+            keeper.OUTPUT: FrameOutput("stdout", keep, listener),
+            keeper.ERRORS: FrameOutput("stderr", keep, listener),
         }
-        self._feed = Given(job.stdin)
+        self._feed = FrameInput(job.stdin)
         self._sent = 0
         self._code, self._cpu_seconds = LOST, 0.0
         self._done = self._clean = self._lost = False
@@ -86,7 +86,7 @@ class ContainerRun(Controls):
         self._wake, self._nudge = os.pipe()
         os.set_blocking(self._nudge, False)
         try:
-            self._await_start(task)
+            self._start_command(task)
             threading.Thread(target=self._pump, name="skillbelt-container", daemon=True).start()
         except BaseException:
             self._close()
@@ -98,37 +98,37 @@ class ContainerRun(Controls):
             with suppress(BlockingIOError):
                 os.write(self._nudge, b"1")
 
-    def _await_start(self, task: Mapping[str, object]) -> None:
-        """SandboxUnavailable when the command can not even be tried."""
+    def _start_command(self, task: Mapping[str, object]) -> None:
+        """Send the task; raises SandboxUnavailable when the command cannot be started."""
         try:
             self._channel.send(keeper.JOB, json.dumps(task).encode())
             kind, data = self._channel.expect((keeper.STARTED, keeper.REFUSED), START_SECONDS)
-        except Lost as error:
-            raise SandboxUnavailable(f"the container has ended: {error}") from error
+        except ContainerLost as error:
+            raise SandboxUnavailable(f"the container has exited: {error}") from error
         if kind == keeper.REFUSED:
             said = data.decode("utf-8", "replace")
-            raise SandboxUnavailable(f"the container can not start the command: {said}")
+            raise SandboxUnavailable(f"the container cannot start the command: {said}")
 
     def _pump(self) -> None:
-        """The thread of the run, from its start until the container can be used again."""
+        """Run in a thread from the start until the container can be reused."""
         ending = Ending(cancelled=True)
         try:
-            ending = self._carry()
-        except Lost:
+            ending = self._loop()
+        except ContainerLost:
             self._lost, ending = True, self._why_lost()
-            with suppress(Lost):  # what came before
-                self._take_all()
+            with suppress(ContainerLost):  # frames that arrived before
+                self._handle_frames()
         finally:
             self._conclude(ending)
         self._give_back()
 
-    def _carry(self) -> Ending:
-        """Pass the streams on until the command has ended, or must end."""
+    def _loop(self) -> Ending:
+        """Relay the streams until the command exits or must be stopped."""
         deadline = self._started + self._job.timeout_seconds
         look_at = time.monotonic() + TICK_SECONDS
         while True:
-            self._offer()
-            self._turn(min(deadline, look_at) - time.monotonic())
+            self._send_input()
+            self._poll_once(min(deadline, look_at) - time.monotonic())
             if self._done:
                 return Ending()
             now, limit = time.monotonic(), None
@@ -140,26 +140,26 @@ class ContainerRun(Controls):
                 return ending
 
     def _why_lost(self) -> Ending:
-        """The container has ended by itself: memory is the usual cause, and was counted."""
+        """Return the ending of a container that exited by itself, usually for lack of memory."""
         timed_out = time.monotonic() >= self._started + self._job.timeout_seconds
         return Ending(timed_out, self._cancelled)
 
-    def _offer(self) -> None:
-        """Send input that there is room for, and its end."""
+    def _send_input(self) -> None:
+        """Send input within the limit in flight, and its end."""
         with self._lock:
             feed = self._feed
-            assert isinstance(feed, Given)
-            while feed.waiting and self._sent < _ON_ITS_WAY:
-                piece = feed.take(_ON_ITS_WAY - self._sent)
+            assert isinstance(feed, FrameInput)
+            while feed.waiting and self._sent < _MAX_IN_FLIGHT:
+                piece = feed.take(_MAX_IN_FLIGHT - self._sent)
                 self._sent += len(piece)
                 self._channel.send(keeper.INPUT, piece)
             if feed.finished():
                 self._channel.send(keeper.END_OF_INPUT)
 
-    def _turn(self, seconds: float) -> None:
-        """Wait for something to happen, and take it."""
+    def _poll_once(self, seconds: float) -> None:
+        """Wait for an event, and handle it."""
         if self._channel.frames:
-            return self._take_all()
+            return self._handle_frames()
         poll = select.poll()
         sending = select.POLLOUT if self._channel.sending else 0
         poll.register(self._channel.fileno(), select.POLLIN | sending)
@@ -172,13 +172,13 @@ class ContainerRun(Controls):
             self._channel.flush()
         if happened & ~select.POLLOUT:
             self._channel.receive()
-            self._take_all()
+            self._handle_frames()
 
-    def _take_all(self) -> None:
+    def _handle_frames(self) -> None:
         while self._channel.frames:
-            self._take(*self._channel.frames.popleft())
+            self._handle_frame(*self._channel.frames.popleft())
 
-    def _take(self, kind: bytes, data: bytes) -> None:
+    def _handle_frame(self, kind: bytes, data: bytes) -> None:
         if kind in self._sinks:
             self._sinks[kind].add(data)
         elif kind == keeper.TAKEN:
@@ -187,36 +187,36 @@ class ContainerRun(Controls):
             with self._lock:
                 self._feed.over = True
         elif kind == keeper.DONE:
-            self._note_end(data)
+            self._read_result(data)
         elif kind in (keeper.CLEAN, keeper.UNCLEAN):
             self._clean, self._lost = kind == keeper.CLEAN, kind == keeper.UNCLEAN
         else:
-            raise Lost("the container says what it should not")
+            raise ContainerLost("an unexpected frame from the container")
 
-    def _note_end(self, data: bytes) -> None:
+    def _read_result(self, data: bytes) -> None:
         try:
             said = read_json(data)
             self._code, self._cpu_seconds = int(said["code"]), float(said["cpu"])
             self._gone = bool(said["gone"])
         except (ValueError, KeyError, TypeError) as error:
-            raise Lost("the container does not say how the command ended") from error
+            raise ContainerLost("a malformed result from the container") from error
         self._done = True
 
     def _stop(self) -> None:
-        """End everything, by the first process, or by the engine when that does not answer."""
+        """Kill everything, through the first process or else through the engine."""
         try:
             self._channel.send(keeper.KILL)
             self._until_done(_KILL_SECONDS)
             if not self._done:
                 self._container.kill()
                 self._until_done(END_SECONDS)
-        except Lost:
+        except ContainerLost:
             self._lost = True
 
     def _until_done(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while not self._done and (left := until - time.monotonic()) > 0:
-            self._turn(left)
+            self._poll_once(left)
 
     def _conclude(self, ending: Ending) -> None:
         if not (self._done and self._gone):
@@ -233,12 +233,12 @@ class ContainerRun(Controls):
         self._ended.set()
 
     def _give_back(self) -> None:
-        """Once nothing of the run is left in it, the container is for the next one."""
+        """Return the container to the pool when it is clean, else remove it."""
         try:
             if not self._lost and not self._clean:
                 kind, _ = self._channel.expect((keeper.CLEAN, keeper.UNCLEAN), END_SECONDS)
                 self._clean = kind == keeper.CLEAN
-        except Lost:
+        except ContainerLost:
             self._clean = False
         if self._clean and not self._lost:
             self._pool.give_back(self._container)

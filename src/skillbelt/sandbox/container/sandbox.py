@@ -1,8 +1,8 @@
-"""The sandbox of containers: Docker or Podman, hardened, kept ready between runs.
+"""The container sandbox: hardened containers of Docker or Podman, reused between runs.
 
-A container has no capabilities, no network, a root that can not be written, sized places for
-temporary files, limits on memory and processes, and our own filter for system calls. Its first
-process starts one command after another, and lets nothing of one be there for the next.
+A container has no capabilities, no network, a read-only root, sized tmpfs for temporary files,
+limits on memory and processes, and our own seccomp filter. Its first process starts one command
+after another, and removes everything that one leaves before the next.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from functools import cached_property, partial
 from typing import Any
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
-from skillbelt.sandbox.container.channel import Channel, Lost
+from skillbelt.sandbox.container.channel import ContainerChannel, ContainerLost
 from skillbelt.sandbox.container.counters import ContainerWatch, limits_enforced
-from skillbelt.sandbox.container.engine import ROOMS, Engine, Shape
-from skillbelt.sandbox.container.image import Image, find_image, system_mounts
+from skillbelt.sandbox.container.engine import TEMPORARY_FOLDERS, ContainerEngine, ContainerShape
+from skillbelt.sandbox.container.image import ContainerImage, find_image, system_mounts
 from skillbelt.sandbox.container.mounts import exposed, identities, with_submounts
-from skillbelt.sandbox.container.pool import Container, Pool
+from skillbelt.sandbox.container.pool import Container, ContainerPool
 from skillbelt.sandbox.container.run import ContainerRun
 from skillbelt.sandbox.inside import container as keeper
 from skillbelt.sandbox.inside.source import source_of
@@ -41,14 +41,14 @@ MAX_CONTAINERS = 8
 # Age of an unused container; a conversation rarely pauses longer.
 CONTAINER_IDLE_SECONDS = 600.0
 
-TEMPORARY = ROOMS[0]
+TEMPORARY = TEMPORARY_FOLDERS[0]
 _QUEUES = "/dev/mqueue"
-_PATIENCE_SECONDS = 30.0  # how long a run waits for another to end when there may be no more
+_PATIENCE_SECONDS = 30.0  # how long a run waits for a container at the limit
 _UNBOUNDED = 2**62
 _USUAL_RUNTIMES = ("", "runc", "crun", "io.containerd.runc.v2")
 _PROBED, _PROBE = "/run/check", "import sys; open(sys.argv[1], 'x')"
-# What was tried already, and whether files inside have the numbers that they have outside.
-_tried: dict[tuple[str, str, str, int], bool] = {}
+# What was probed already, and whether files have the same inode numbers inside as outside.
+_probed: dict[tuple[str, str, str, int], bool] = {}
 
 
 class ContainerSandbox:
@@ -61,64 +61,68 @@ class ContainerSandbox:
     def __init__(
         self, settings: Settings | None = None, progress: Callable[[str], None] | None = None
     ) -> None:
-        """`progress` is told what takes long."""
+        """`progress` receives messages about slow steps."""
         self._settings = settings or Settings()
         self._progress = progress or (lambda text: None)
-        self._probing, self._same_numbers = False, True
+        self._probing, self._same_inodes = False, True
         self._lock = threading.Lock()
-        self._pool = Pool(MAX_CONTAINERS, CONTAINER_IDLE_SECONDS, self._settings.container_reuse)
+        self._pool = ContainerPool(
+            MAX_CONTAINERS, CONTAINER_IDLE_SECONDS, self._settings.container_reuse
+        )
 
     def unavailable(self) -> str | None:
-        """Why it can not be used here, with the remedy; None when it can."""
+        """Return why it cannot be used here, with the remedy; None when it can."""
         return refusal(self._preflight)
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
-        """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
+        """Start the command; raises SandboxUnavailable when the sandbox itself cannot start."""
         bubblewrap.check_environment(job)
         self._preflight()
         return self._start(job, listener, self._pool)
 
     def close(self) -> None:
-        """Let go of the containers that are kept ready; it can be used again all the same."""
+        """Remove the idle containers. The sandbox can be used again."""
         self._pool.close()
         if "_engine" in self.__dict__:
             self._engine.close()
 
     @cached_property
-    def _engine(self) -> Engine:
+    def _engine(self) -> ContainerEngine:
         chosen = self._settings
-        return Engine(chosen.container_engine, process_environment(), chosen.container_runtime)
+        return ContainerEngine(
+            chosen.container_engine, process_environment(), chosen.container_runtime
+        )
 
     @cached_property
-    def _image(self) -> Image:
+    def _image(self) -> ContainerImage:
         return find_image(self._engine, self._settings.container_image, self._progress)
 
     def _preflight(self) -> None:
-        """Run a program that reads a folder of ours; once it has worked, it is not tried again."""
+        """Run a program that writes to a folder of ours, until that has worked once."""
         with self._lock:
-            self._try()
+            self._probe()
 
-    def _try(self) -> None:
+    def _probe(self) -> None:
         chosen = self._settings
         mark = (self._engine.url, chosen.container_image, chosen.container_runtime, os.getuid())
-        if mark in _tried:
-            self._same_numbers = _tried[mark]
+        if mark in _probed:
+            self._same_inodes = _probed[mark]
             return
         if not seccomp.supported():
             raise SandboxUnavailable(
-                f"there is no filter for system calls for this processor ({os.uname().machine})"
+                f"there is no seccomp filter for this processor ({os.uname().machine})"
             )
         _ = self._engine.client
         self._engine.check()
         self._engine.sweep(time.time())
         self._probing = True
         try:
-            self._try_once()
+            self._run_probe()
         finally:
             self._probing = False
-        _tried[mark] = self._same_numbers
+        _probed[mark] = self._same_inodes
 
-    def _try_once(self) -> None:
+    def _run_probe(self) -> None:
         limits = Limits(max_workspace_bytes=_UNBOUNDED, max_workspace_files=_UNBOUNDED)
         token = os.urandom(8).hex()
         with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
@@ -129,17 +133,17 @@ class ContainerSandbox:
             job = Job(
                 argv=argv, env={}, cwd=_PROBED, mounts=mounts, workspace=folder, limits=limits
             )
-            outcome = self._start(job, None, Pool(1, 0.0, reuse=False)).wait()
+            outcome = self._start(job, None, ContainerPool(1, 0.0, reuse=False)).wait()
             seen = os.listdir(folder)
         assert outcome is not None
         if seen != [token]:
             said = outcome.stderr.data.decode("utf-8", "replace").strip()
             raise SandboxUnavailable(
-                "a container starts, but a file that is made in it is not made here; the engine "
-                f"must run on this very machine: {said or 'there is another folder'}"
+                "a container starts, but a file created in it does not appear here; the engine "
+                f"must run on this machine: {said or 'it has mounted another folder'}"
             )
 
-    def _start(self, job: Job, listener: Listener | None, pool: Pool) -> Running:
+    def _start(self, job: Job, listener: Listener | None, pool: ContainerPool) -> Running:
         shape = self._shape(job)
         key = (shape, identities(shape.mounts))
         make = partial(self._make, job, shape, key)
@@ -161,11 +165,11 @@ class ContainerSandbox:
             listener=listener,
         )
 
-    def _shape(self, job: Job) -> Shape:
+    def _shape(self, job: Job) -> ContainerShape:
         mounts = {mount.target: mount for mount in self._system(bool(job.bridge))}
         mounts |= {os.path.normpath(mount.target): mount for mount in _mounts(job)}
         limits = job.limits
-        return Shape(
+        return ContainerShape(
             mounts=tuple(with_submounts(mounts.values())),
             network=bool(job.bridge),
             memory_bytes=limits.max_memory_bytes,
@@ -176,7 +180,7 @@ class ContainerSandbox:
     def _system(self, network: bool) -> tuple[Mount, ...]:
         return system_mounts(network) if self._image.system else ()
 
-    def _make(self, job: Job, shape: Shape, key: Hashable) -> Container:
+    def _make(self, job: Job, shape: ContainerShape, key: Hashable) -> Container:
         places = [mount.target for mount in shape.mounts]
         text = source_of("container").encode()
         start = keeper.START.format(size=len(text))
@@ -187,43 +191,43 @@ class ContainerSandbox:
             reason = f"{error}{self._remedy()}"
             self.__dict__.pop("_image", None)  # it may be gone from the engine
             raise SandboxUnavailable(reason) from error
-        container = Container(self._engine, made, Channel(made.end), key)
+        container = Container(self._engine, made, ContainerChannel(made.end), key)
         try:
             container.channel.send_raw(text)
             self._check(job, key, self._hello(container.channel))
-            container.find_processes(self._same_numbers)
+            container.find_processes(self._same_inodes)
         except BaseException:
             container.discard()
             raise
         return container
 
-    def _hello(self, channel: Channel) -> dict[str, Any]:
-        """What the first process says of itself; nothing of a skill has run there yet."""
+    def _hello(self, channel: ContainerChannel) -> dict[str, Any]:
+        """Read the status of the first process; nothing of a skill has run there yet."""
         try:
             _, data = channel.expect((keeper.HELLO,), START_SECONDS)
             return dict(read_json(data))
-        except (Lost, ValueError) as error:
+        except (ContainerLost, ValueError) as error:
             text = f"the container does not start: {error}{self._remedy()}"
             raise SandboxUnavailable(text) from error
 
     def _check(self, job: Job, key: Hashable, found: dict[str, Any]) -> None:
-        """SandboxUnavailable or RunRefused unless the engine did what was asked."""
-        # Another runtime may have a kernel of its own, which neither says nor needs all of this;
-        # the filter of the command itself is loaded there too.
+        """Raise SandboxUnavailable or RunRefused unless the container is as requested."""
+        # Another runtime may have its own kernel, which does not report all of this; the command's
+        # own filter is loaded there too.
         silent = () if self._engine.runtime in _USUAL_RUNTIMES else ("", "0")
         faults = list(_faults(found, silent))
         if faults:
-            raise SandboxUnavailable(f"the engine does not hold back: {', '.join(faults)}")
+            raise SandboxUnavailable(f"the engine did not apply: {', '.join(faults)}")
         self._check_places(job, key, tuple(tuple(one) for one in found["places"]))
 
     def _check_places(self, job: Job, key: Hashable, seen: Hashable) -> None:
-        """The engine follows links with rights that the command does not have."""
+        """Compare the mounts: the engine follows links with rights that the command lacks."""
         assert isinstance(key, tuple)
         if seen == key[1]:
             return
-        if not self._probing and (self._same_numbers or exposed(mounts_of(job))):
-            raise RunRefused("what the engine has mounted is not what was to be: a link was made")
-        self._same_numbers = False
+        if not self._probing and (self._same_inodes or exposed(mounts_of(job))):
+            raise RunRefused("the engine mounted something else than requested: it followed a link")
+        self._same_inodes = False
 
     def _remedy(self) -> str:
         if self._image.system:
@@ -247,7 +251,7 @@ class ContainerSandbox:
 
 
 def _faults(found: dict[str, Any], silent: tuple[str, ...]) -> Iterator[str]:
-    """What is not as it was asked for."""
+    """Yield the settings that are not as requested."""
     identity = current_identity()
     for name, number in (("Uid", identity.uid), ("Gid", identity.gid)):
         if found.get(name, "").split() != [str(number)] * 4:
@@ -265,26 +269,26 @@ def _faults(found: dict[str, Any], silent: tuple[str, ...]) -> Iterator[str]:
 
 
 def _mounts(job: Job) -> Iterator[Mount]:
-    """What the job shows. The engine could reach what the user of commands can not."""
+    """Yield the job's mounts; refuse what the user of commands cannot reach: the engine could."""
     for mount in mounts_of(job):
         folder = blocking_folder(mount.source) or blocking_folder(os.path.realpath(mount.source))
         if folder is not None:
             raise SandboxUnavailable(
-                f"{mount.source} can not be mounted: {folder} is closed to uid "
+                f"{mount.source} cannot be mounted: {folder} is closed to uid "
                 f"{current_identity().uid}, which runs commands; keep it in a folder that others "
                 "can pass through"
             )
         yield mount
 
 
-def _task(job: Job, shape: Shape, own_users: bool) -> dict[str, object]:
-    """What the first process is told; with `own_users` a container counts its processes alone."""
+def _task(job: Job, shape: ContainerShape, own_users: bool) -> dict[str, object]:
+    """Return the task for the first process; `own_users`: in a user namespace of its own."""
     network, processes = bool(job.bridge), job.capabilities.processes
     taken = {os.path.normpath(mount.target) for mount in shape.mounts}
     followed = seccomp.FOLLOWED if network or not processes else ()
     argv = job.argv
     if job.bridge:
-        # The bridge itself needs a socket with a name; the command behind it must not have one.
+        # The bridge itself needs a named socket; the command behind it must not have one.
         last = seccomp.program(processes, network=True, named_sockets=False)
         argv = (*job.bridge, last.hex(), *job.argv)
     return {
@@ -292,13 +296,13 @@ def _task(job: Job, shape: Shape, own_users: bool) -> dict[str, object]:
         "env": {**job.env, "PWD": job.env.get("PWD", job.cwd)},
         "cwd": job.cwd,
         "terminal": job.terminal,
-        "temporary": [place for place in (*ROOMS, _QUEUES) if place not in taken],
+        "temporary": [place for place in (*TEMPORARY_FOLDERS, _QUEUES) if place not in taken],
         "limits": [
             one
             for one in process_limits(job.limits, 1)
             if own_users or one[0] != resource.RLIMIT_NPROC
         ],
         "filter": seccomp.program(processes, network, more=followed).hex(),
-        # A bridge must become the command yet.
+        # The bridge still has to exec the command.
         "lock": None if processes or network else seccomp.lock_task(),
     }

@@ -1,7 +1,7 @@
-"""Our filter for system calls in the form that container engines take, from the same tables.
+"""Our seccomp filter in the format of container engines, from the same tables.
 
-It is the outer of two: each command gets the very filter of the native sandbox besides, and what
-this one must let through for the first process of the container ends there.
+It is the outer of two: each command also gets the filter of the native sandbox, which blocks what
+this one must allow for the first process of the container.
 """
 
 import errno
@@ -15,13 +15,13 @@ from skillbelt.sandbox.linux import seccomp, syscalls
 from skillbelt.sandbox.linux.syscalls import Rights
 
 Rule = dict[str, object]
-_WHOLE = 0xFFFFFFFF  # the kernel looks at the lower half only, an engine at all of it
+_WHOLE = 0xFFFFFFFF  # the kernel compares the lower half only, an engine the whole value
 _ARCHITECTURES = ("SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64")
 
 
 @lru_cache(maxsize=4)
 def profile(network: bool, machine: str = "") -> str:
-    """The filter as JSON; with `network` there are IP sockets, and such with a name."""
+    """Return the profile as JSON; `network` allows IP sockets and named Unix sockets."""
     column = seccomp.MACHINES[(machine or platform.machine()).lower()].column
     return json.dumps(
         {
@@ -41,7 +41,7 @@ def _rules(column: int, rights: Rights) -> Iterator[Rule]:
         if numbers[column] >= 0 and name not in allowed
     ]
     yield {"names": absent, "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS, "args": []}
-    decided = {"socket"}  # without a network no argument makes it right
+    decided = {"socket"}  # without network no argument allows it
     for name, conditions in _checks(rights):
         decided.add(name)
         if name in allowed:
@@ -50,9 +50,9 @@ def _rules(column: int, rights: Rights) -> Iterator[Rule]:
 
 
 def _checks(rights: Rights) -> Iterator[tuple[str, tuple[Rule, ...]]]:
-    """The calls whose arguments decide: each time they do so alone, whoever else is named.
+    """Yield the calls that are allowed by their arguments, each in a rule of its own.
 
-    An engine takes several conditions on one argument as alternatives, so there is one at most.
+    An engine treats several conditions on one argument as alternatives, so there is at most one.
     """
     yield "clone", (_masked(0, syscalls.NAMESPACES, 0),)
     yield from _socket_checks(rights)
@@ -89,9 +89,9 @@ def _sockets(families: Iterable[int], kinds: Iterable[int]) -> Iterator[tuple[Ru
 
 
 def _all_but(place: int, one: int, other: int) -> Iterator[Rule]:
-    """Conditions of which one holds for every value but two, by the lower half alone.
+    """Yield conditions, one of which holds for every value but two, by the lower half.
 
-    Such a value differs where the two agree, or it is another mixture of where they do not.
+    Such a value differs in a bit where the two agree, or combines the other bits differently.
     """
     apart = one ^ other
     for bit in _bits(_WHOLE & ~apart):

@@ -1,4 +1,4 @@
-"""What a command line means in the WASM sandbox: a module, or a script for a host component."""
+"""Parse a command line for the WASM sandbox: a module, or a script for a host component."""
 
 import os
 import re
@@ -14,8 +14,7 @@ _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 _NODE = ("node", "nodejs")
 _SHELLS = ("sh", "bash", "dash")
 _SCRIPTS = (".js", ".mjs", ".cjs", ".ts", ".mts")
-# What changes nothing inside: there is no environment or folder of the user's to leave out, and the
-# component flushes by itself.
+# Options without effect inside: there is no user environment to ignore, and output is unbuffered.
 _IGNORED = frozenset("IEsSBuOqd")
 _TAKES_VALUE = ("-X", "-W")
 _SHOWN = 200
@@ -23,22 +22,22 @@ _RUNS = "the sandbox 'wasm' runs WASM modules, Python and JavaScript/TypeScript 
 
 
 class Program(NamedTuple):
-    """What is run: `argv` is what it is told; `path` is that of a module, as inside."""
+    """The program to run with its `argv`; `path` is that of a module, as inside."""
 
     kind: Kind
     argv: tuple[str, ...]
     path: str = ""
 
 
-class NotHere(Exception):
-    """Nothing of this sandbox can run it; says so on one line."""
+class NotRunnable(Exception):
+    """The command cannot run in this sandbox; the text is one line."""
 
     def __init__(self, word: str, why: str = "not found") -> None:
         super().__init__(f"{shorten(one_line(word), _SHOWN)}: {why}; {_RUNS}")
 
 
-def program_of(argv: tuple[str, ...]) -> Program:
-    """The program for an argument vector; NotHere for what is none of ours."""
+def parse_command(argv: tuple[str, ...]) -> Program:
+    """Return the program for an argument vector; raises NotRunnable."""
     first = os.path.basename(argv[0])
     if first.endswith(".wasm"):
         return Program("module", argv, argv[0])
@@ -47,23 +46,23 @@ def program_of(argv: tuple[str, ...]) -> Program:
     if first in _NODE:
         return Program("javascript", (argv[0], *_node_words(argv)))
     if first in _SHELLS and len(argv) == 3 and argv[1] == "-c":
-        return program_of(_simple(argv[2]))
-    raise NotHere(argv[0])
+        return parse_command(_split_simple(argv[2]))
+    raise NotRunnable(argv[0])
 
 
-def _simple(text: str) -> tuple[str, ...]:
-    """The words of a command line that is one plain command."""
+def _split_simple(text: str) -> tuple[str, ...]:
+    """Split a command line that is one plain command."""
     try:
         words = tuple(split_words(text))
     except RunRefused as error:
-        raise NotHere(text, "is more than one plain command") from error
+        raise NotRunnable(text, "is more than one plain command") from error
     if not words:
-        raise NotHere(text)
+        raise NotRunnable(text)
     return words
 
 
 def _python_words(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The script or the code, with its arguments; options that mean nothing here are dropped."""
+    """Return the script or code with its arguments, without options that have no effect here."""
     rest = argv[1:]
     while rest and rest[0].startswith("-") and rest[0] not in ("-", "-c", "-m"):
         option, rest = rest[0], rest[1:]
@@ -74,7 +73,7 @@ def _python_words(argv: tuple[str, ...]) -> tuple[str, ...]:
         elif option[-1:] in ("c", "m") and set(option[1:-1]) <= _IGNORED and rest:
             return (f"-{option[-1]}", *rest)
         elif option.startswith("--") or not set(option[1:]) <= _IGNORED:
-            raise NotHere(argv[0], f"does not know the option {option[:_SHOWN]!r} here")
+            raise NotRunnable(argv[0], f"does not know the option {option[:_SHOWN]!r} here")
     if not rest:
         return ("-",)
     return rest
@@ -85,5 +84,5 @@ def _node_words(argv: tuple[str, ...]) -> tuple[str, ...]:
     if rest[:1] in (("-e",), ("--eval",)) and len(rest) > 1:
         return ("-e", *rest[1:])
     if not rest or not rest[0].endswith(_SCRIPTS):
-        raise NotHere(argv[0], "takes one script, or -e and code, here")
+        raise NotRunnable(argv[0], "takes one script, or -e and code, here")
     return rest

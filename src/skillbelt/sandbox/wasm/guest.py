@@ -1,7 +1,7 @@
-"""What a worker of the WASM sandbox does with a module: compile it, or load and run it.
+"""Compile a module, or load and run it, in a worker of the WASM sandbox.
 
-Loaded by `wasm_worker`, by its path, in a process of its own. It needs the package `wasmtime` and
-nothing else of the product; the runtime itself never loads it.
+`worker.py` loads this file by its path, in its own process. It imports `wasmtime` and no other
+module of skillbelt; the runtime itself never loads it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from wasmtime import component as parts
 
 MODULE, COMPONENT = "module", "component"
 TRAPPED, REFUSED, FAILED = 134, 126, 1
-# Raised when what is compiled comes out differently for the same module.
+# Increase it when the same module compiles to other machine code.
 LAYOUT = 1
 _PREVIEW_1 = "wasi_snapshot_preview1"
-_RUN = "wasi:cli/run@0.2.0"  # the engine takes every 0.2.N for it
-_GIVEN = re.compile(
+_RUN = "wasi:cli/run@0.2.0"  # the engine accepts every 0.2.N for it
+_PROVIDED = re.compile(
     r"wasi:(cli|io|clocks|filesystem|random|sockets|http)/[a-z0-9-]+@0\.2\.\d+"
     r"|skillbelt:host/(control|http)@0\.1\.\d+"
 )
@@ -31,7 +31,7 @@ _LATER = re.compile(r"wasi:[a-z-]+/[a-z0-9-]+@0\.3\.")
 _SHOWN = 200
 _NEAR = 7 / 8
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# What the engine says, and the limit it means.
+# A text in an error of the engine, and the limit it stands for.
 _LIMITS = (
     ("all fuel consumed", "max_wasm_fuel"),
     ("exceeds memory limits", "max_memory_bytes"),
@@ -43,28 +43,28 @@ _LIMITS = (
 Ask = Callable[[Mapping[str, object], bytes], "tuple[dict[str, Any], bytes]"]
 
 
-class Unusable(Exception):
-    """The module can not be run here; says why."""
+class InvalidModule(Exception):
+    """The module cannot be run here; the text says why."""
 
 
 class _Exit(Exception):
-    """The guest ends by itself."""
+    """The guest exits."""
 
     def __init__(self, code: int) -> None:
         self.code = code
         super().__init__(f"exit {code}")
 
 
-class Loaded(NamedTuple):
-    """A compiled module that is ready to run. `http`: it names interfaces that are not given."""
+class LoadedModule(NamedTuple):
+    """A compiled module, ready to run. `http`: it imports `wasi:http`, which is not provided."""
 
     kind: str
     item: Any
     http: bool = False
 
 
-class Kit:
-    """The engine and what it gives to modules, made once before any is seen."""
+class WasmEngine:
+    """The engine and the functions it provides to modules, created before any module is loaded."""
 
     def __init__(self, fuel: bool = False) -> None:
         config = wasmtime.Config()
@@ -81,7 +81,7 @@ class Kit:
     def _module_linker(self) -> wasmtime.Linker:
         linker = wasmtime.Linker(self.engine)
         linker.define_wasi()
-        # The engine's own takes no code from 126 on.
+        # The engine's own version refuses exit codes from 126 on.
         linker.allow_shadowing = True
         kind = wasmtime.FuncType([wasmtime.ValType.i32()], [])
         linker.define_func(_PREVIEW_1, "proc_exit", kind, _exit)
@@ -92,16 +92,16 @@ class Kit:
         linker.add_wasip2()
         with linker.root() as root:
             with root.add_instance("skillbelt:host/control@0.1.0") as control:
-                control.add_func("exit", self._remember)
+                control.add_func("exit", self._set_exit_code)
             with root.add_instance("skillbelt:host/http@0.1.0") as http:
                 http.add_func("fetch", self._fetch)
         return linker
 
-    def _remember(self, _: object, code: int) -> None:
+    def _set_exit_code(self, _: object, code: int) -> None:
         self.code = code
 
     def _fetch(self, _: object, request: Any) -> Any:
-        """An answer, or the text of an error: the two have different types."""
+        """Return a response, or the text of an error: the component model tells them by type."""
         if self.ask is None:
             return "network access is not granted"
         asked = {"method": request.method, "url": request.url, "headers": request.headers}
@@ -122,63 +122,65 @@ def _exit(code: int) -> None:
 # --- compiling -----------------------------------------------------------------------------------
 
 
-def compiled(kit: Kit, data: bytes) -> tuple[str, bytes]:
-    """The kind of module and its machine code; Unusable for what could not be run."""
+def compile_module(wasm: WasmEngine, data: bytes) -> tuple[str, bytes]:
+    """Return the kind of module and its machine code; raises InvalidModule."""
     try:
         if data[4:8] == b"\x01\0\0\0":
-            module = wasmtime.Module(kit.engine, data)
+            module = wasmtime.Module(wasm.engine, data)
             _check_module(module)
             return MODULE, bytes(module.serialize())
-        component = parts.Component(kit.engine, data)
-        _check_component(kit, component)
+        component = parts.Component(wasm.engine, data)
+        _check_component(wasm, component)
         return COMPONENT, bytes(component.serialize())
     except wasmtime.WasmtimeError as error:
-        raise Unusable(f"is not a valid WASM module: {cause(str(error))}") from error
+        raise InvalidModule(f"is not a valid WASM module: {cause(str(error))}") from error
 
 
 def _check_module(module: wasmtime.Module) -> None:
     for each in module.imports:
         if each.module != _PREVIEW_1:
             name = f"{each.module}.{each.name}"
-            raise Unusable(f"needs {name[:_SHOWN]!r}, which no sandbox gives to a module")
+            raise InvalidModule(f"needs {name[:_SHOWN]!r}, which no sandbox provides to a module")
     kinds = {each.name: each.type for each in module.exports}
     start = kinds.get("_start")
     if not isinstance(start, wasmtime.FuncType) or start.params or start.results:
-        raise Unusable("is no command: it exports no function '_start'")
+        raise InvalidModule("is not a command: it exports no function '_start'")
 
 
-def _check_component(kit: Kit, component: parts.Component) -> None:
+def _check_component(wasm: WasmEngine, component: parts.Component) -> None:
     found = component.type
-    wanted = [name for name in found.imports(kit.engine) if not _GIVEN.fullmatch(name)]
-    offered = list(found.exports(kit.engine))
+    wanted = [name for name in found.imports(wasm.engine) if not _PROVIDED.fullmatch(name)]
+    offered = list(found.exports(wasm.engine))
     later = [name for name in (*wanted, *offered) if _LATER.match(name)]
     if later:
-        raise Unusable(
-            f"is made for WASI 0.3 ({later[0][:_SHOWN]}), which the engine can not run yet; "
+        raise InvalidModule(
+            f"is built for WASI 0.3 ({later[0][:_SHOWN]}), which the engine cannot run yet; "
             "build it for WASI 0.2"
         )
     if wanted:
-        raise Unusable(f"needs {wanted[0][:_SHOWN]!r}, which no sandbox gives to a component")
+        raise InvalidModule(
+            f"needs {wanted[0][:_SHOWN]!r}, which no sandbox provides to a component"
+        )
     if not any(re.fullmatch(r"wasi:cli/run@0\.2\.\d+", name) for name in offered):
-        raise Unusable("is no command: it exports no 'wasi:cli/run@0.2'")
+        raise InvalidModule("is not a command: it exports no 'wasi:cli/run@0.2'")
 
 
 # --- loading and running -------------------------------------------------------------------------
 
 
-def load(kit: Kit, kind: str, handle: int) -> Loaded:
-    """The module whose machine code the handle gives; the file is mapped, not read."""
+def load(wasm: WasmEngine, kind: str, handle: int) -> LoadedModule:
+    """Load machine code from the handle; the file is mapped, not read."""
     path = f"/proc/self/fd/{handle}"
     if kind == MODULE:
-        return Loaded(kind, wasmtime.Module.deserialize_file(kit.engine, path))
-    component = parts.Component.deserialize_file(kit.engine, path)
-    imports = component.type.imports(kit.engine)
-    return Loaded(kind, component, any(name.startswith("wasi:http/") for name in imports))
+        return LoadedModule(kind, wasmtime.Module.deserialize_file(wasm.engine, path))
+    component = parts.Component.deserialize_file(wasm.engine, path)
+    imports = component.type.imports(wasm.engine)
+    return LoadedModule(kind, component, any(name.startswith("wasi:http/") for name in imports))
 
 
-def warm_up(kit: Kit) -> None:
-    """Do once what every run begins with, so that it is not done while somebody waits."""
-    store, wasi = wasmtime.Store(kit.engine), wasmtime.WasiConfig()
+def warm_up(wasm: WasmEngine) -> None:
+    """Do the first steps of every run once in advance, to start a run faster."""
+    store, wasi = wasmtime.Store(wasm.engine), wasmtime.WasiConfig()
     wasi.argv, wasi.env = ["a"], [("a", "b")]
     store.set_wasi(wasi)
     store.close()
@@ -187,16 +189,16 @@ def warm_up(kit: Kit) -> None:
 def wasi_for(
     task: Mapping[str, Any], streams: tuple[int, int, int], folders: list[tuple[int, str, bool]]
 ) -> wasmtime.WasiConfig:
-    """What the guest gets: its words, its variables, where it may write and these folders.
+    """Return the guest's arguments, environment, output streams and folders.
 
-    Not its input, for which the engine starts threads; see `give_input`.
+    Without its input, for which the engine starts threads; see `give_input`.
     """
     wasi = wasmtime.WasiConfig()
     wasi.argv = task["argv"]
     wasi.env = list(task["env"].items())
     if task["terminal"]:
-        # Only so does the guest see that it is one. What the engine itself might say goes to the
-        # third stream, which stays what it is: nothing.
+        # Only inherited streams are a terminal for the guest. stderr of the process stays
+        # /dev/null, for messages of the engine itself.
         for place, handle in enumerate(streams[:2]):
             os.dup2(handle, place)
         wasi.inherit_stdout()
@@ -209,7 +211,7 @@ def wasi_for(
 
 
 def give_input(wasi: wasmtime.WasiConfig, task: Mapping[str, Any], handle: int) -> None:
-    """Let the guest read from the handle."""
+    """Connect the guest's stdin to the handle."""
     if task["terminal"]:
         wasi.inherit_stdin()
     else:
@@ -217,65 +219,71 @@ def give_input(wasi: wasmtime.WasiConfig, task: Mapping[str, Any], handle: int) 
 
 
 def run(
-    kit: Kit, loaded: Loaded, task: Mapping[str, Any], wasi: wasmtime.WasiConfig, memory: int
+    wasm: WasmEngine,
+    loaded: LoadedModule,
+    task: Mapping[str, Any],
+    wasi: wasmtime.WasiConfig,
+    memory: int,
 ) -> dict[str, object]:
-    """Run the guest to its end; gives the exit code, what to say about it and the limits it hit.
+    """Run the guest to its end; return the exit code, a message and the limits it hit.
 
     `memory` is a handle of `/proc/self/statm`.
     """
-    store = wasmtime.Store(kit.engine)
+    store = wasmtime.Store(wasm.engine)
     most = task["limits"]
     count = most["max_wasm_instances"]
     store.set_limits(most["max_memory_bytes"], most["max_wasm_elements"], count, count, count)
-    if kit.fuel:
+    if wasm.fuel:
         store.set_fuel(most["max_wasm_fuel"])
     store.set_wasi(wasi)
     too_long: list[int] = []
-    # With a handler the guest is told by an error, as if it were ignored.
+    # With a handler the guest's write fails with an error; without one the process is killed.
     signal.signal(signal.SIGXFSZ, lambda number, _: too_long.append(number))
     before = _data_bytes(memory)
-    code, said, limits = _ended(kit, loaded, store)
+    code, said, limits = _call(wasm, loaded, store)
     if too_long:
         limits.append("max_written_file_bytes")
     if code and _data_bytes(memory) - before >= most["max_memory_bytes"] * _NEAR:
-        # The guest is told that there is no more memory, and nobody else is.
+        # Only the guest sees that an allocation failed.
         limits.append("max_memory_bytes")
     return {"code": code & 0xFF, "said": said, "limits": limits}
 
 
-def _ended(kit: Kit, loaded: Loaded, store: wasmtime.Store) -> tuple[int, str, list[str]]:
+def _call(
+    wasm: WasmEngine, loaded: LoadedModule, store: wasmtime.Store
+) -> tuple[int, str, list[str]]:
     try:
         if loaded.kind == MODULE:
-            return _call_of_module(kit, loaded.item, store), "", []
+            return _call_module(wasm, loaded.item, store), "", []
         if loaded.http:
-            # Some tools have every component import it; one that does not use it can run.
-            kit.components.define_unknown_imports_as_traps(loaded.item)
-        return _call_of_component(kit, loaded.item, store), "", []
+            # Some tools make every component import it; one that does not use it can run.
+            wasm.components.define_unknown_imports_as_traps(loaded.item)
+        return _call_component(wasm, loaded.item, store), "", []
     except _Exit as error:
         return error.code, "", []
     except wasmtime.ExitTrap as error:
-        return error.code if kit.code is None else kit.code, "", []
+        return error.code if wasm.code is None else wasm.code, "", []
     except (wasmtime.WasmtimeError, wasmtime.Trap) as error:
         return _failure(str(error))
 
 
-def _call_of_module(kit: Kit, module: wasmtime.Module, store: wasmtime.Store) -> int:
-    instance = kit.modules.instantiate(store, module)
+def _call_module(wasm: WasmEngine, module: wasmtime.Module, store: wasmtime.Store) -> int:
+    instance = wasm.modules.instantiate(store, module)
     start = instance.exports(store)["_start"]
     assert isinstance(start, wasmtime.Func)
     start(store)
     return 0
 
 
-def _call_of_component(kit: Kit, component: parts.Component, store: wasmtime.Store) -> int:
-    instance = kit.components.instantiate(store, component)
+def _call_component(wasm: WasmEngine, component: parts.Component, store: wasmtime.Store) -> int:
+    instance = wasm.components.instantiate(store, component)
     found = component.get_export_index("run", component.get_export_index(_RUN))
     call = instance.get_func(store, found) if found is not None else None
     if call is None:
         raise wasmtime.WasmtimeError("'wasi:cli/run' has no function 'run'")
     result = call(store)
-    if kit.code is not None:
-        return kit.code
+    if wasm.code is not None:
+        return wasm.code
     return 0 if getattr(result, "tag", "ok") == "ok" else FAILED
 
 
@@ -283,26 +291,26 @@ def _failure(text: str) -> tuple[int, str, list[str]]:
     limits = [limit for mark, limit in _LIMITS if mark in text]
     reason = cause(text)
     if "executing at wasm backtrace" not in text and "wasm trap" not in text:
-        return REFUSED, f"the module can not be started: {reason}", limits
+        return REFUSED, f"the module cannot be started: {reason}", limits
     return TRAPPED, f"the module trapped: {reason}", limits
 
 
 def cause(text: str) -> str:
-    """The last of the causes that an error of the engine lists, on one line."""
+    """Return the last cause in an error of the engine, on one line."""
     lines = [line.strip() for line in text.split("Caused by:")[-1].splitlines() if line.strip()]
-    last = re.sub(r"^\d+: ", "", lines[-1]) if lines else "no reason was given"
+    last = re.sub(r"^\d+: ", "", lines[-1]) if lines else "no reason given"
     last = last.removeprefix("wasm trap: ").replace("wasm `unreachable` instruction executed",
                                                     "unreachable")  # fmt: skip
     return "".join(char if char.isprintable() else "?" for char in last)[:_SHOWN]
 
 
 def _data_bytes(memory: int) -> int:
-    """How much memory of its own the process may write to, used or not."""
+    """Return the size of the process's writable private memory."""
     return int(os.pread(memory, 200, 0).split()[5]) * _PAGE
 
 
 # --- bytes ---------------------------------------------------------------------------------------
-# The package takes lists apart one value at a time, in Python: a second for each megabyte.
+# wasmtime-py converts lists one value at a time, which takes a second per megabyte of bytes.
 
 
 def _bytes_to_c(kind: Any, store: Any, value: Any, target: Any) -> None:
@@ -311,7 +319,7 @@ def _bytes_to_c(kind: Any, store: Any, value: Any, target: Any) -> None:
         return
     raw = ffi.wasmtime_component_vallist_t()
     ffi.wasmtime_component_vallist_new_uninit(raw, len(value))
-    ctypes.memmove(raw.data, b"".join(map(_value_of_byte, value)), len(value) * _VALUE_BYTES)
+    ctypes.memmove(raw.data, b"".join(map(_encoded_byte, value)), len(value) * _VALUE_BYTES)
     target.contents.kind = ffi.WASMTIME_COMPONENT_LIST
     target.contents.of.list = raw
 
@@ -327,7 +335,7 @@ def _bytes_from_c(kind: Any, value: Any) -> Any:
         ffi.wasmtime_component_vallist_delete(ctypes.byref(found))
 
 
-def _values_of_bytes() -> list[bytes]:
+def _encode_bytes() -> list[bytes]:
     values = []
     for number in range(256):
         value = ffi.wasmtime_component_val_t()
@@ -340,6 +348,6 @@ def _values_of_bytes() -> list[bytes]:
 _list_to_c, _list_from_c = parts.ListType.convert_to_c, parts.ListType.convert_from_c
 _VALUE_BYTES = ctypes.sizeof(ffi.wasmtime_component_val_t)
 _BYTE_AT = ffi.wasmtime_component_val_t.of.offset
-_value_of_byte = _values_of_bytes().__getitem__
+_encoded_byte = _encode_bytes().__getitem__
 setattr(parts.ListType, "convert_to_c", _bytes_to_c)  # noqa: B010
 setattr(parts.ListType, "convert_from_c", _bytes_from_c)  # noqa: B010

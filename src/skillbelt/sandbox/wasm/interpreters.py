@@ -1,16 +1,19 @@
 """Host components: an interpreter as a WASM component, which runs a skill's script as data.
 
-The one for JavaScript comes with the package. The one for Python is too large for that: it is built
-on first use, by componentize-py from the package registry, of this package's own sources. Its
-inputs are pinned by hash; what was built is kept with its own hash, in a folder that nobody else
+The one for JavaScript is part of the package. The one for Python is too large for that: it is built
+on first use from this package's own sources, by componentize-py from the package registry. Its
+inputs are pinned by hash; the result is cached with its own hash, in a folder that no other user
 can write to.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.files.contain import READ_FILE
+from skillbelt.files.locks import held
 from skillbelt.files.private import make_folder
 from skillbelt.settings import Settings, process_environment
 from skillbelt.text import one_line, shorten
@@ -30,21 +34,22 @@ BUILD_TIMEOUT_SECONDS = 600.0
 
 Kind = Literal["python", "javascript"]
 Progress = Callable[[str], None]
+RoomsFactory = Callable[[], "Rooms"] | None
 GUESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guests")
 PYTHON_SOURCES = ("python_host", "python_library", "python_loop", "python_network")
 JAVASCRIPT_HOST = os.path.join(GUESTS, "js_host.wasm")
-_FORMAT = "1"  # part of every key: raised when hosts are built in another way
+_FORMAT = "1"  # part of every key: increase it when components are built differently
 _OUTPUT_CHARS = 600
-# Files that were seen to hold what they should, by what tells one state of a file from another.
-_seen: dict[str, tuple[int, ...]] = {}
+# Files whose hash was checked, with the stat fields they had then.
+_checked: dict[str, tuple[int, ...]] = {}
 
 
-class _Fault(Exception):
-    """Why a kept component can not be used."""
+class _Unusable(Exception):
+    """A cached component cannot be used; the text says why."""
 
 
-class _Place(NamedTuple):
-    """Where a component is kept, and its hash beside it."""
+class _CachedComponent(NamedTuple):
+    """The file of a component, with its hash in a file beside it."""
 
     path: str
 
@@ -54,27 +59,29 @@ class _Place(NamedTuple):
 
 
 def host_component(
-    kind: Kind, settings: Settings, rooms: Callable[[], Rooms], progress: Progress | None = None
+    kind: Kind,
+    settings: Settings,
+    *,
+    rooms: RoomsFactory = None,
+    progress: Progress | None = None,
 ) -> str:
-    """The path of the component that runs scripts of this kind; built now when it must be.
+    """Return the path of the component that runs scripts of this kind; build it if necessary.
 
-    `rooms` gives where what builds it is installed.
-    SandboxUnavailable says what is missing and how to provide it.
+    `rooms` makes the place where the build tools are installed; by default a sandbox. Raises
+    SandboxUnavailable, which says what is missing and how to provide it.
     """
-    from skillbelt.files.locks import held
-
     if kind == "javascript":
-        return _shipped(JAVASCRIPT_HOST)
-    place = _Place(os.path.join(_folder(settings), f"python-{_key()}.wasm"))
+        return _check_shipped(JAVASCRIPT_HOST)
+    place = _CachedComponent(os.path.join(_folder(settings), f"python-{_key()}.wasm"))
     if _usable(place):
         return place.path
     say = progress or _silent
     lock = os.path.join(os.path.dirname(place.path), ".lock")
     seconds = BUILD_TIMEOUT_SECONDS
-    late = f"somebody else has been building a host component for {seconds:g} s: {lock}"
+    late = f"another process has been building a host component for {seconds:g} s: {lock}"
     with held(lock, seconds, SandboxUnavailable(late)):
         if not _usable(place, say):
-            _build_python(place, settings, rooms(), say)
+            _build_python(place, settings, rooms, say)
     return place.path
 
 
@@ -82,20 +89,20 @@ def _silent(_: str) -> None:
     pass
 
 
-def _shipped(path: str) -> str:
-    """A component of the package, which is what the package says it is."""
+def _check_shipped(path: str) -> str:
+    """Return a component of the package after checking its hash."""
     try:
-        _check(_Place(path), whole=True)
-    except (_Fault, OSError) as error:
-        raise SandboxUnavailable(f"{path}: {_said(error)}; install skillbelt again") from error
+        _check(_CachedComponent(path), whole=True)
+    except (_Unusable, OSError) as error:
+        raise SandboxUnavailable(f"{path}: {_describe(error)}; install skillbelt again") from error
     return path
 
 
-# --- what is kept --------------------------------------------------------------------------------
+# The cache
 
 
 def _folder(settings: Settings) -> str:
-    """Our own folder for hosts, which nobody else can write to or read."""
+    """Return the cache folder, which no other user can read or write."""
     folder = os.path.join(settings.cache_dir, "wasm-hosts")
     try:
         make_folder(settings.cache_dir)
@@ -106,7 +113,7 @@ def _folder(settings: Settings) -> str:
         raise SandboxUnavailable(f"{folder}: {error.strerror}; set cache_dir") from error
     fault = _folder_fault(found)
     if fault:
-        raise SandboxUnavailable(f"{folder} is refused: {fault}; remove it, and it is made again")
+        raise SandboxUnavailable(f"{folder} is refused: {fault}; remove it, and it is rebuilt")
     return folder
 
 
@@ -114,14 +121,12 @@ def _folder_fault(found: os.stat_result) -> str:
     if not stat.S_ISDIR(found.st_mode):
         return "it is not a folder"
     if found.st_uid != os.geteuid():
-        return "it belongs to somebody else"
+        return "it belongs to another user"
     return "others can write to it" if found.st_mode & 0o022 else ""
 
 
 def _key() -> str:
-    """One hash over everything the component is made of."""
-    import hashlib
-
+    """Return one hash over all inputs of the component."""
     digest = hashlib.sha256(_FORMAT.encode())
     for path in _inputs():
         with open(path, "rb") as file:
@@ -137,60 +142,58 @@ def _inputs() -> list[str]:
     return listed + [os.path.join(deps, name) for name in sorted(os.listdir(deps))]
 
 
-def _usable(place: _Place, say: Progress = _silent) -> bool:
+def _usable(place: _CachedComponent, say: Progress = _silent) -> bool:
     try:
         _check(place)
     except FileNotFoundError:
         return False
-    except (_Fault, OSError) as error:
-        say(f"the component {place.path} is built again: {_said(error)}")
+    except (_Unusable, OSError) as error:
+        say(f"rebuilding the component {place.path}: {_describe(error)}")
         return False
     return True
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else "") or str(error)
 
 
-def _check(place: _Place, whole: bool = False) -> None:
-    """That the file is ours alone and holds what was recorded; `whole` when only that counts."""
+def _check(place: _CachedComponent, whole: bool = False) -> None:
+    """Check the owner, mode and hash of the file; with `whole` only the hash."""
     handle = os.open(place.path, READ_FILE | os.O_NONBLOCK)
     with open(handle, "rb") as file:
         found = os.fstat(handle)
         fault = "" if whole else _file_fault(found)
         if fault:
-            raise _Fault(fault)
+            raise _Unusable(fault)
         state = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        if _seen.get(place.path) == state:
+        if _checked.get(place.path) == state:
             return
-        import hashlib
-
         with open(place.record, encoding="ascii", errors="replace") as record:
             wanted = record.read(100).strip()
         if hashlib.file_digest(file, "sha256").hexdigest() != wanted:
-            raise _Fault("it does not hold what was built")
-        _seen[place.path] = state
+            raise _Unusable("its contents do not match its hash")
+        _checked[place.path] = state
 
 
 def _file_fault(found: os.stat_result) -> str:
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-        return "it is not a file of its own"
+        return "it is not a regular file with one link"
     if found.st_uid != os.geteuid():
-        return "it belongs to somebody else"
+        return "it belongs to another user"
     return "others can write to it" if found.st_mode & 0o022 else ""
 
 
-# --- building ------------------------------------------------------------------------------------
+# Building
 
 
-def _build_python(place: _Place, settings: Settings, rooms: Rooms, say: Progress) -> None:
-    """Built aside, then put in place: first the hash, then the component."""
-    import tempfile
-
+def _build_python(
+    place: _CachedComponent, settings: Settings, rooms: RoomsFactory, say: Progress
+) -> None:
+    """Build in a temporary folder, then move into place: first the hash, then the component."""
     end = time.monotonic() + BUILD_TIMEOUT_SECONDS
     program = _componentize_py(settings, rooms, say)
     folder = os.path.dirname(place.path)
-    _remove_older(folder)
+    _remove_old(folder)
     say("building the Python host component; this is done once and takes about 20 seconds")
     with tempfile.TemporaryDirectory(prefix=".part-", dir=folder) as stage:
         made = os.path.join(stage, "host.wasm")
@@ -199,11 +202,13 @@ def _build_python(place: _Place, settings: Settings, rooms: Rooms, say: Progress
                    "-o", made]  # fmt: skip
         _stage_sources(stage)
         _run(command, stage, end - time.monotonic())
-        _keep(made, place)
+        _install(made, place)
 
 
-def _componentize_py(settings: Settings, rooms: Rooms, say: Progress) -> list[str]:
-    """The command that builds, of a program installed as the lock says."""
+def _componentize_py(settings: Settings, rooms: RoomsFactory, say: Progress) -> list[str]:
+    """Install the build tool from the lock file and return its command."""
+    # cost: 30 ms, only to build; and `running` is a later room, which imports this one
+    from skillbelt.running.packages.confined import SandboxedRooms
     from skillbelt.running.packages.declared import Needs
     from skillbelt.running.packages.environments import provision
 
@@ -213,7 +218,8 @@ def _componentize_py(settings: Settings, rooms: Rooms, say: Progress) -> list[st
     needs = Needs("python", tuple(" ".join(line.split()) for line in lines if line.strip()), lock)
     try:
         made = provision(
-            needs, settings.cache_dir, rooms=rooms, environ=process_environment(),
+            needs, settings.cache_dir, environ=process_environment(),
+            rooms=rooms() if rooms else SandboxedRooms(settings.limits),
             offline=settings.offline, hosts=settings.package_hosts,
             timeout_seconds=BUILD_TIMEOUT_SECONDS, progress=say,
         )  # fmt: skip
@@ -226,8 +232,6 @@ def _componentize_py(settings: Settings, rooms: Rooms, say: Progress) -> list[st
 
 
 def _stage_sources(stage: str) -> None:
-    import shutil
-
     shutil.copytree(os.path.join(GUESTS, "wit"), os.path.join(stage, "wit"))
     os.mkdir(os.path.join(stage, "app"))
     os.mkdir(os.path.join(stage, "empty"))
@@ -238,7 +242,7 @@ def _stage_sources(stage: str) -> None:
 
 
 def _run(command: list[str], stage: str, seconds: float) -> None:
-    # Without a PATH and with an empty environment of Python's, no package of the user's gets in.
+    # An empty PATH and virtual environment keep packages of the user out.
     empty = os.path.join(stage, "empty")
     environ = {"PATH": empty, "VIRTUAL_ENV": empty, "HOME": empty, "TMPDIR": stage}
     try:
@@ -253,9 +257,7 @@ def _run(command: list[str], stage: str, seconds: float) -> None:
         raise SandboxUnavailable(f"the Python host component was not built: {said}")
 
 
-def _keep(made: str, place: _Place) -> None:
-    import hashlib
-
+def _install(made: str, place: _CachedComponent) -> None:
     with open(made, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     record = f"{made}.sha256"
@@ -267,10 +269,8 @@ def _keep(made: str, place: _Place) -> None:
     os.replace(made, place.path)
 
 
-def _remove_older(folder: str) -> None:
-    """Of other versions, and what a builder that was killed has left. The lock is held."""
-    import shutil
-
+def _remove_old(folder: str) -> None:
+    """Remove old versions and what a killed build left (locked)."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         if name.startswith(".part-"):

@@ -1,7 +1,7 @@
-"""A run in the WASM sandbox: it waits for its turn, its module is compiled if need be, it runs.
+"""A run in the WASM sandbox: wait for a worker, compile the module if necessary, run it.
 
-The clock of a run begins with the module: waiting for a turn and compiling have bounds of their
-own. The runtime keeps it, and whatever a guest does, its worker is ended from outside.
+The timeout of a run begins with the module: waiting and compiling have their own limits. The
+runtime keeps the time and kills the worker from outside.
 """
 
 import _thread
@@ -21,21 +21,26 @@ from skillbelt.sandbox.linux.landlock import READ_ONLY, Rule, ruleset, version
 from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.run import END_SECONDS, LOST
 from skillbelt.sandbox.process.streams import Ending, Feed, Piped, Sink, outcome_of
+from skillbelt.sandbox.process.watch import DiskWatch, Guard
 from skillbelt.sandbox.protocol import Job, Listener, Outcome
-from skillbelt.sandbox.wasm.channel import Broken, EngineGone, Worker
 from skillbelt.sandbox.wasm.command import MISSING, Program
-from skillbelt.sandbox.wasm.http import Fetcher, door_of
+from skillbelt.sandbox.wasm.engine import (
+    EngineGone,
+    EngineProcess,
+    Worker,
+    WorkerProtocolError,
+)
+from skillbelt.sandbox.wasm.folders import GuestFolder, GuestFolders
+from skillbelt.sandbox.wasm.http import GuestFetcher, proxy_socket
 from skillbelt.sandbox.wasm.modules import (
     COMPILE_TIMEOUT_SECONDS,
+    CompiledModule,
+    ModuleRefused,
     Modules,
-    Ready,
-    Unusable,
     compile_limits,
     worker_limits,
 )
-from skillbelt.sandbox.wasm.pool import EngineProcess, Pool, Ticket
-from skillbelt.sandbox.wasm.view import Folder, View
-from skillbelt.sandbox.wasm.watch import WasmWatch
+from skillbelt.sandbox.wasm.pool import Ticket, WasmPool
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
@@ -57,13 +62,17 @@ _LIMITS_OF_GUESTS = (
     "max_wasm_fuel",
     "max_written_file_bytes",
 )
+_DISK_LIMITS = {"max_workspace_bytes", "max_workspace_files"}
+# The engine holds the guest's memory to the limit exactly, and the guest sees the failure. The
+# process gets this much more, so that the watch does not kill it before the guest sees it.
+_ENGINE_BYTES = 32 * 2**20
 
 
-class Plan(NamedTuple):
-    """What is run. Without a program, only `said` is said and the run ends with `code`."""
+class WasmPlan(NamedTuple):
+    """What to run. Without a program, the run prints `said` and exits with `code`."""
 
     program: Program | None
-    view: View
+    folders: GuestFolders
     temporary: str
     host: str = ""
     said: str = ""
@@ -71,7 +80,7 @@ class Plan(NamedTuple):
 
 
 class _Ending(NamedTuple):
-    """How a run ended, as far as it is known before the streams are read to their end."""
+    """How a run ended, before its streams are read to their end."""
 
     code: int = LOST
     said: str = ""
@@ -81,7 +90,7 @@ class _Ending(NamedTuple):
 
 
 class _Stopped(Exception):
-    """What was going on was ended before its time."""
+    """The run was stopped before its result."""
 
     def __init__(self, ending: _Ending) -> None:
         self.ending = ending
@@ -93,10 +102,10 @@ class WasmRun(Piped):
 
     def __init__(
         self,
-        plan: Plan,
+        plan: WasmPlan,
         job: Job,
         listener: Listener | None,
-        pool: Pool,
+        pool: WasmPool,
         modules: Modules,
         enforced: Mapping[str, str],
     ) -> None:
@@ -104,16 +113,16 @@ class WasmRun(Piped):
         self._plan, self._job, self._pool, self._modules = plan, job, pool, modules
         self._enforced = enforced
         self._started = time.monotonic()
-        self._fetcher: Fetcher | None = None
+        self._fetcher: GuestFetcher | None = None
         try:
             self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
-            self._streams(listener)
+            self._open_streams(listener)
         except OSError as error:
             self._close(*self._fds)
-            raise SandboxUnavailable(f"the sandbox can not be started: {error}") from error
+            raise SandboxUnavailable(f"the sandbox cannot be started: {error}") from error
         _thread.start_new_thread(self._pump, ())
 
-    def _streams(self, listener: Listener | None) -> None:
+    def _open_streams(self, listener: Listener | None) -> None:
         keep, terminal = self._job.limits.max_stream_bytes, self._job.terminal
         if terminal:
             ours, theirs = map(self._own, os.openpty())
@@ -133,16 +142,16 @@ class WasmRun(Piped):
             self._feed = Feed(given, self._job.stdin, terminal)
         identity = run_identity()
         if identity is not None:
-            # A worker opens its streams anew.
+            # A worker reopens its streams as that user.
             for handle in set(self._theirs):
                 os.fchown(handle, *identity)
 
     def _notify(self) -> None:
-        # The handle is closed under the lock, so it is still ours here if it is in the set.
+        # The handle is closed under the lock, so it is still open if it is in the set.
         if self._wake in self._fds:
             os.eventfd_write(self._wake, 1)
 
-    def _woken(self) -> None:
+    def _on_granted(self) -> None:
         with self._lock:
             self._notify()
 
@@ -150,27 +159,27 @@ class WasmRun(Piped):
 
     def _pump(self) -> None:
         ending = _Ending(cancelled=True)
-        ticket = self._pool.enter(self._woken)
+        ticket = self._pool.enter(self._on_granted)
         try:
-            ending = self._carried(ticket)
+            ending = self._execute(ticket)
         except _Stopped as stopped:
             ending = stopped.ending
-        except Unusable as error:
+        except ModuleRefused as error:
             limits = (error.limit,) if error.limit else ()
             ending = _Ending(UNUSABLE, f"{self._name()} {error}", limits)
         except (SkillbeltError, EngineGone, OSError) as error:
-            ending = _Ending(UNSTARTABLE, f"the run can not be started: {error}")
+            ending = _Ending(UNSTARTABLE, f"the run cannot be started: {error}")
         finally:
             self._conclude(ending, ticket)
 
-    def _carried(self, ticket: Ticket) -> _Ending:
+    def _execute(self, ticket: Ticket) -> _Ending:
         plan = self._plan
         if plan.program is None:
             return _Ending(plan.code, plan.said)
         while not ticket.granted:
             self._pause(None)
         try:
-            file = self._opened(plan.program)
+            file = self._open_module(plan.program)
         except (OSError, PathEscape):
             return _Ending(MISSING, f"{self._name()}: not found")
         try:
@@ -183,21 +192,26 @@ class WasmRun(Piped):
         try:
             return self._run_with(engine, file, program)
         except EngineGone:
-            # It may have ended, for having been idle, just before it was told.
+            # It may have exited, idle, just before the order.
             return self._run_with(self._pool.engine(gone=engine), file, program)
 
     def _run_with(self, engine: EngineProcess, file: int, program: Program) -> _Ending:
-        def compiled(order: dict[str, object], handles: list[int]) -> Mapping[str, Any]:
+        def compile_(order: dict[str, object], handles: list[int]) -> Mapping[str, Any]:
             return self._compile(engine, order, handles, limits)
 
         limits = compile_limits(self._job.limits, program.kind != "module")
-        ready = self._modules.ready(
-            file, self._name(), limits, engine.flavour, compiled, self._pause
+        module = self._modules.get(
+            file,
+            self._name(),
+            limits=limits,
+            flavour=engine.flavour,
+            compile_=compile_,
+            pause=self._pause,
         )
         try:
-            return self._run(engine, ready, program)
+            return self._run(engine, module, program)
         finally:
-            os.close(ready.handle)
+            os.close(module.handle)
 
     def _name(self) -> str:
         program = self._plan.program
@@ -205,14 +219,14 @@ class WasmRun(Piped):
             return program.path if program else ""
         return f"the host component for {program.kind}"
 
-    def _opened(self, program: Program) -> int:
+    def _open_module(self, program: Program) -> int:
         if program.kind != "module":
             return os.open(self._plan.host, os.O_RDONLY | os.O_CLOEXEC)
         path = os.path.join(self._job.cwd, program.path)
-        return self._plan.view.open_file(path)
+        return self._plan.folders.open_file(path)
 
     def _pause(self, seconds: float | None) -> None:
-        """Wait until something happens; _Stopped when the run shall not go on."""
+        """Wait for an event; raises _Stopped when the run is cancelled."""
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
         if not self._cancelled:
@@ -229,12 +243,12 @@ class WasmRun(Piped):
         handles: list[int],
         limits: Limits,
     ) -> Mapping[str, Any]:
-        """What a worker that compiles answers; _Stopped when it does not come to that."""
+        """Return the answer of a compiling worker; raises _Stopped without one."""
         worker = Worker(engine, order, handles, 0)
         try:
             watch = WasmWatch(limits, self._job.workspace, self._plan.temporary)
             deadline = time.monotonic() + COMPILE_TIMEOUT_SECONDS
-            attended = _Attended(
+            loop = _WorkerLoop(
                 run=self,
                 worker=worker,
                 watch=watch,
@@ -242,64 +256,64 @@ class WasmRun(Piped):
                 clock="compile_timeout_seconds",
                 streams=False,
             )
-            ending = attended.carry()
-            if attended.result is None:
-                said = f"{self._name()} could not be compiled: {ending.said or _why(ending)}"
+            ending = loop.run()
+            if loop.result is None:
+                said = f"{self._name()} could not be compiled: {ending.said or _killed_by(ending)}"
                 code = LOST if ending.cancelled else UNUSABLE
                 raise _Stopped(ending._replace(code=code, said=said, timed_out=False))
-            return attended.result
+            return loop.result
         finally:
             worker.close()
 
-    def _run(self, engine: EngineProcess, ready: Ready, program: Program) -> _Ending:
+    def _run(self, engine: EngineProcess, module: CompiledModule, program: Program) -> _Ending:
         job = self._job
-        door = door_of(job)
+        proxy = proxy_socket(job)
         order: dict[str, object] = {
             "do": "run",
-            "key": ready.key,
-            "kind": ready.kind,
-            "fuel": ready.fuel,
+            "key": module.key,
+            "kind": module.kind,
+            "fuel": module.fuel,
         }
-        body = MAX_FETCHED_BYTES if door else 0
+        body = MAX_FETCHED_BYTES if proxy else 0
         self._started = time.monotonic()
-        task = self._task(program, bool(door))
+        task = self._task(program, bool(proxy))
         worker = Worker(
             engine=engine,
             order=order,
-            handles=[*self._theirs, ready.handle],
+            handles=[*self._theirs, module.handle],
             max_body_bytes=body,
             task=task,
         )
         try:
             self._close(self._theirs[0], self._theirs[1])
-            self._fetcher = Fetcher(door, MAX_FETCHED_BYTES) if door else None
+            self._fetcher = GuestFetcher(proxy, MAX_FETCHED_BYTES) if proxy else None
             watch = WasmWatch(job.limits, job.workspace, self._plan.temporary)
             deadline = self._started + job.timeout_seconds
-            return _Attended(
+            return _WorkerLoop(
                 run=self,
                 worker=worker,
                 watch=watch,
                 deadline=deadline,
                 clock="run_timeout_seconds",
                 streams=True,
-            ).carry()
+            ).run()
         finally:
             if self._fetcher is not None:
                 self._fetcher.close()
             worker.close()
 
     def _task(self, program: Program, network: bool) -> dict[str, object]:
-        """What the worker is to do."""
-        job, view = self._job, self._plan.view
-        folders = view.folders()
-        tree = Folder("/", self._pool.tree(folder.path for folder in folders))
-        here = view.find(job.cwd) if program.kind == "module" else None
-        given = [tree, *folders, *([here._replace(path=".")] if here else [])]
-        rules = [*view.rules(), Rule(tree.source, READ_ONLY)]
+        """Return the task for the worker."""
+        job, folders = self._job, self._plan.folders
+        listed = folders.folders()
+        tree = GuestFolder("/", self._pool.tree(folder.path for folder in listed))
+        here = folders.find(job.cwd) if program.kind == "module" else None
+        shown = [tree, *listed, *([here._replace(path=".")] if here else [])]
+        rules = [*folders.rules(), Rule(tree.source, READ_ONLY)]
         return {
             "argv": program.argv,
             "env": {**job.env, "PWD": job.cwd},
-            "folders": given,
+            "folders": shown,
             "terminal": job.terminal,
             "network": network,
             "limits": {
@@ -317,7 +331,7 @@ class WasmRun(Piped):
             self._outcome = self._outcome_of(ending)
             self._pool.give_back(self._plan.temporary)
         finally:
-            # Whatever went wrong, nobody waits for ever.
+            # Even after an error the waiting caller must wake up.
             with self._lock:
                 self._outcome = self._outcome or Outcome(LOST, cancelled=True)
                 self._feed.over = True
@@ -328,12 +342,12 @@ class WasmRun(Piped):
     def _outcome_of(self, ending: _Ending) -> Outcome:
         for sink in self._sinks:
             sink.drain()
-        self._say(ending)
+        self._write_message(ending)
         why, seconds = Ending(ending.timed_out, ending.cancelled), time.monotonic() - self._started
         return outcome_of(why, ending.code, ending.limits, self._sinks, seconds, self._enforced)
 
-    def _say(self, ending: _Ending) -> None:
-        """One line on its stderr, after all that came from inside."""
+    def _write_message(self, ending: _Ending) -> None:
+        """Write one line to its stderr, after the output of the guest."""
         if ending.said and not ending.cancelled:
             errors = self._theirs[-1]
             os.set_blocking(errors, False)
@@ -342,8 +356,37 @@ class WasmRun(Piped):
             self._sinks[-1].drain()
 
 
-class _Attended:
-    """A worker while it lives: what it says is passed on, and it is ended when it must be."""
+class WasmWatch:
+    """Watches one worker: its memory and time, the workspace, and its temporary files."""
+
+    def __init__(self, limits: Limits, workspace: str, temporary: str) -> None:
+        whole = limits._replace(max_memory_bytes=limits.max_memory_bytes + _ENGINE_BYTES)
+        self._guard = Guard(whole, workspace, members=lambda pid: [pid])
+        # The folder is on disk, not in a tmpfs of a fixed size.
+        bounds = limits._replace(max_workspace_bytes=limits.max_temporary_bytes)
+        self._temporary = DiskWatch(temporary, bounds)
+
+    def look(self, pid: int) -> str | None:
+        """Return the limit that was exceeded, if any."""
+        limit = self._guard.look(pid)
+        if limit is None and self._temporary.look() is not None:
+            limit = "max_temporary_bytes"
+        return limit
+
+    def finish(self, exit_code: int, cpu_seconds: float) -> tuple[str, ...]:
+        """Return all limits that were exceeded."""
+        hits = set(self._guard.finish(exit_code, cpu_seconds))
+        self._temporary.finish()
+        seen = self._temporary.seen
+        return tuple(
+            hits
+            | (seen - _DISK_LIMITS)
+            | ({"max_temporary_bytes"} if seen & _DISK_LIMITS else set())
+        )
+
+
+class _WorkerLoop:
+    """Serves a running worker: passes its output on, and kills it at a limit."""
 
     def __init__(
         self,
@@ -354,7 +397,7 @@ class _Attended:
         clock: str,
         streams: bool,
     ) -> None:
-        """`clock` is the limit that the deadline stands for."""
+        """`clock` is the name of the limit behind the deadline."""
         self._run, self._worker, self._watch = run, worker, watch
         self._deadline, self._clock, self._streams = deadline, clock, streams
         self._sinks = {sink.fd: sink for sink in run._sinks} if streams else {}
@@ -363,8 +406,8 @@ class _Attended:
         self._error = ""
         self._fetch: threading.Thread | None = None
 
-    def carry(self) -> _Ending:
-        """Look after it until it has ended."""
+    def run(self) -> _Ending:
+        """Serve the worker until it has exited."""
         run, worker, poll = self._run, self._worker, self._poll
         for fd in (*self._sinks, run._wake, worker.pidfd, worker.end.fileno()):
             poll.register(fd, select.POLLIN)
@@ -378,10 +421,10 @@ class _Attended:
             if run._wake in events:
                 with suppress(BlockingIOError):
                     os.eventfd_read(run._wake)
-            if worker.end.fileno() in events and not self._hear():
+            if worker.end.fileno() in events and not self._receive():
                 poll.unregister(worker.end)
             if worker.pidfd in events:
-                return self._over()
+                return self._finish()
             now = time.monotonic()
             limit = None
             if now >= look_at:
@@ -390,18 +433,18 @@ class _Attended:
             if limit or self._error or run._cancelled or now >= self._deadline:
                 return self._stop(limit, now >= self._deadline)
 
-    def _hear(self) -> int:
-        """Take what the worker says. A guest that broke out could say anything."""
+    def _receive(self) -> int:
+        """Handle the worker's messages. A guest that escaped could send anything."""
         channel = self._worker.channel
         count = channel.receive()
         try:
             while (message := channel.message()) is not None:
-                self._understand(*message)
-        except Broken as error:
+                self._handle(*message)
+        except WorkerProtocolError as error:
             self._error = str(error)
         return count
 
-    def _understand(self, head: dict[str, Any], body: bytes) -> None:
+    def _handle(self, head: dict[str, Any], body: bytes) -> None:
         fetcher = self._run._fetcher
         if isinstance(head.get("result"), dict):
             self.result = head["result"]
@@ -410,31 +453,31 @@ class _Attended:
             self._fetch = threading.Thread(target=_fetch, args=work, daemon=True)
             self._fetch.start()
         else:
-            self._error = _one_line(head.get("error", "it said nothing"))
+            self._error = _one_line(head.get("error", "no message"))
 
     def _fetching(self) -> bool:
-        """A guest waits for its answer; whoever asks again meanwhile is none."""
+        """Whether an HTTP request of the guest is in flight; a second one is a protocol error."""
         return self._fetch is not None and self._fetch.is_alive()
 
     def _stop(self, limit: str | None, late: bool) -> _Ending:
-        """End it, and wait until it is gone."""
+        """Kill it, and wait until it is gone."""
         self._worker.kill()
         poll = select.poll()
         poll.register(self._worker.pidfd, select.POLLIN)
         poll.poll(END_SECONDS * 1000)
         if self._error:
-            return self._over()
+            return self._finish()
         cancelled = self._run._cancelled and not late
-        found = self._over()
+        found = self._finish()
         limits = {*found.limits, *([limit] if limit else []), *([self._clock] if late else [])}
         return _Ending(
             code=found.code, said="", limits=tuple(limits), timed_out=late, cancelled=cancelled
         )
 
-    def _over(self) -> _Ending:
-        """It is gone: either it came to a result, or the engine process says how it ended."""
-        while self.result is None and not self._error and self._hear() > 0:
-            pass  # what it said last
+    def _finish(self) -> _Ending:
+        """Return the ending of an exited worker, from its result or from the engine's report."""
+        while self.result is None and not self._error and self._receive() > 0:
+            pass  # read its last messages
         if self.result is not None:
             return _ending_of(self.result, set(self._watch.finish(0, 0.0)))
         report = self._worker.report(END_SECONDS)
@@ -445,7 +488,7 @@ class _Attended:
         return self._failed(code, hits, report is None)
 
     def _failed(self, code: int, hits: set[str], engine_gone: bool) -> _Ending:
-        """It did not come to a result: the kernel ended it, or the engine failed."""
+        """Return the ending without a result: the kernel killed it, or the engine failed."""
         if self._error or (engine_gone and not hits):
             why = self._error or "its process ended"
             return _Ending(UNSTARTABLE, f"the engine failed: {why}", tuple(hits))
@@ -462,15 +505,17 @@ def _ending_of(result: Mapping[str, Any], hits: set[str]) -> _Ending:
     return _Ending(code if known else LOST, _one_line(result.get("said", "")), tuple(hits))  # type: ignore[arg-type]
 
 
-def _fetch(fetcher: Fetcher, worker: Worker, asked: object, body: bytes, deadline: float) -> None:
+def _fetch(
+    fetcher: GuestFetcher, worker: Worker, asked: object, body: bytes, deadline: float
+) -> None:
     head, found = fetcher.fetch(asked, body, deadline)
-    # The run may be over meanwhile.
+    # The run may have ended.
     with suppress(OSError):
         worker.channel.send(head, found)
 
 
-def _why(ending: _Ending) -> str:
-    return f"it was ended ({', '.join(ending.limits)})" if ending.limits else "it was ended"
+def _killed_by(ending: _Ending) -> str:
+    return f"it was stopped ({', '.join(ending.limits)})" if ending.limits else "it was stopped"
 
 
 def _one_line(text: object) -> str:

@@ -1,15 +1,14 @@
-"""The sandbox for WASM modules, and for scripts that an interpreter in WASM runs.
+"""The sandbox for WASM modules, and for scripts run by an interpreter in WASM.
 
-Inside there is nothing but the folders that the job mounts and a private `/tmp`: no programs, no
-processes, no network, no device. A guest is held by the engine, and its worker by the kernel: each
-run has a process of its own, never root, which can open nothing but those folders.
+A guest sees only the folders that the job mounts and a private `/tmp`: no programs, processes,
+network or devices. The engine confines the guest, and the kernel confines its worker: each run has
+its own process, never root, which can open only those folders.
 """
 
 import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.files.remove import remove_tree
@@ -22,16 +21,19 @@ from skillbelt.sandbox.process.limits import counted_enforced
 from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.run import check_job
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Job, Listener, Mount, Running, refusal
-from skillbelt.sandbox.wasm.cache import Cache
-from skillbelt.sandbox.wasm.command import MISSING, NotHere, Program, program_of
-from skillbelt.sandbox.wasm.modules import MAX_WASM_CACHE_BYTES, UNCOUNTED_FUEL, Modules
-from skillbelt.sandbox.wasm.pool import Pool, packages
-from skillbelt.sandbox.wasm.run import Plan, WasmRun
-from skillbelt.sandbox.wasm.view import View
+from skillbelt.sandbox.wasm.command import MISSING, NotRunnable, Program, parse_command
+from skillbelt.sandbox.wasm.engine import packages
+from skillbelt.sandbox.wasm.folders import GuestFolders
+from skillbelt.sandbox.wasm.interpreters import host_component
+from skillbelt.sandbox.wasm.modules import (
+    MAX_WASM_CACHE_BYTES,
+    UNCOUNTED_FUEL,
+    ModuleCache,
+    Modules,
+)
+from skillbelt.sandbox.wasm.pool import WasmPool
+from skillbelt.sandbox.wasm.run import WasmPlan, WasmRun
 from skillbelt.settings import Settings
-
-if TYPE_CHECKING:
-    from skillbelt.running.packages.confined import SandboxedRooms
 
 _CACHE = "wasm"
 # (module (memory (export "memory") 1) (func (export "_start")))
@@ -39,7 +41,7 @@ _TINY = bytes.fromhex(
     "0061736d0100000001040160000003020100050301000107130206"
     "6d656d6f72790200065f737461727400000a040102000b"
 )
-_MOST_PASSED = 256
+_MAX_REACHABLE = 256
 Progress = Callable[[str], None]
 
 
@@ -51,27 +53,27 @@ class WasmSandbox:
     remaps = True
 
     def __init__(self, settings: Settings | None = None, progress: Progress | None = None) -> None:
-        """`settings` say where compiled modules are kept; without them that is until `close`."""
+        """Without a cache folder in `settings`, compiled modules are cached until `close`."""
         self._settings = settings or Settings()
         self._progress = progress
         self._lock = threading.Lock()
-        self._pool = Pool(self._settings.limits)
+        self._pool = WasmPool(self._settings.limits)
         self._modules: Modules | None = None
         self._works = False
         self._hosts: dict[str, str] = {}
-        self._passed: set[str] = set()
+        self._reachable: set[str] = set()
 
     def unavailable(self) -> str | None:
-        """Why it can not be used here, with the remedy; None when it can."""
+        """Return why it cannot be used here, with the remedy; None when it can."""
         return refusal(self._preflight)
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
-        """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
+        """Start the command; raises SandboxUnavailable when the sandbox itself cannot start."""
         self._preflight()
         return self._start(job, listener)
 
     def close(self) -> None:
-        """End the engine process; what runs comes to its end. It can be used again all the same."""
+        """Stop the engine process after the current runs. The sandbox can be used again."""
         with self._lock:
             modules, self._modules = self._modules, None
         if modules is not None:
@@ -79,7 +81,7 @@ class WasmSandbox:
         self._pool.close()
 
     def _preflight(self) -> None:
-        """Run a module with all that a real run has; once it has worked, it is not tried again."""
+        """Run a tiny module like a real run, until that has worked once."""
         if self._works:
             return
         reason = _missing()
@@ -110,21 +112,21 @@ class WasmSandbox:
         program: Program | None = None
         said = host = ""
         try:
-            program = program_of(job.argv)
+            program = parse_command(job.argv)
             host = self._host(program)
-        except NotHere as error:
+        except NotRunnable as error:
             said = str(error)
         temporary = self._pool.temporary()
         try:
-            plan = Plan(
+            plan = WasmPlan(
                 program=program,
-                view=View(job, temporary),
+                folders=GuestFolders(job, temporary),
                 temporary=temporary,
                 host=host,
                 said=said,
                 code=MISSING,
             )
-            modules = self._opened_modules()
+            modules = self._open_modules()
             return WasmRun(
                 plan=plan,
                 job=job,
@@ -138,79 +140,72 @@ class WasmSandbox:
             raise
 
     def _host(self, program: Program) -> str:
-        """The component that runs scripts of this kind; made on first use."""
+        """Return the component that runs scripts of this kind; built on first use."""
         if program.kind == "module":
             return ""
         known = self._hosts.get(program.kind, "")
         if known and os.path.isfile(known):
             return known
-        from skillbelt.sandbox.wasm.interpreters import host_component
-
         settings = self._settings
         if not settings.cache_dir:
-            settings = settings._replace(cache_dir=os.path.join(self._pool.place(), "hosts"))
-        found = host_component(program.kind, settings, lambda: _rooms(settings), self._progress)
+            settings = settings._replace(cache_dir=os.path.join(self._pool.root(), "hosts"))
+        found = host_component(program.kind, settings, progress=self._progress)
         self._hosts[program.kind] = found
         return found
 
-    def _opened_modules(self) -> Modules:
+    def _open_modules(self) -> Modules:
         with self._lock:
             if self._modules is None:
-                cache = self._settings.cache_dir or self._pool.place()
-                kept = Cache(os.path.join(cache, _CACHE), MAX_WASM_CACHE_BYTES, self._tell)
-                self._modules = Modules(kept, self._tell)
+                cache = self._settings.cache_dir or self._pool.root()
+                kept = ModuleCache(os.path.join(cache, _CACHE), MAX_WASM_CACHE_BYTES, self._report)
+                self._modules = Modules(kept, self._report)
             return self._modules
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         if self._progress is not None:
             self._progress(text)
 
     def _check_reach(self, job: Job) -> None:
-        """SandboxUnavailable for a folder that whoever runs commands can not get to."""
+        """Raise SandboxUnavailable for a folder that the user of commands cannot reach."""
         if run_identity() is None:
             return
         for mount in job.mounts:
             parent = os.path.dirname(mount.source)
-            if parent in self._passed:
+            if parent in self._reachable:
                 continue
             folder = blocking_folder(mount.source)
             if folder is not None:
                 raise SandboxUnavailable(
-                    f"{mount.source} can not be used: {folder} is closed to uid "
+                    f"{mount.source} cannot be used: {folder} is closed to uid "
                     f"{current_identity().uid}, which runs commands; keep it in a folder that "
                     "others can pass through"
                 )
-            if len(self._passed) >= _MOST_PASSED:
-                self._passed.clear()
-            self._passed.add(parent)
+            if len(self._reachable) >= _MAX_REACHABLE:
+                self._reachable.clear()
+            self._reachable.add(parent)
 
 
 def _missing() -> str | None:
     if not packages():
         return "the package 'wasmtime' is not installed: pip install 'skillbelt[wasm]'"
     if sys.platform != "linux":
-        return "it is made for Linux; there is no way yet to hold its workers elsewhere"
+        return "it needs Linux, where the kernel can confine its workers"
     if not seccomp.supported():
-        return f"there is no filter for system calls for this processor ({os.uname().machine})"
+        return f"there is no seccomp filter for this processor ({os.uname().machine})"
     return None
 
 
 def _check_text(job: Job) -> None:
-    """RunRefused for what a guest could not be told, and for more input than there may be."""
+    """Raise RunRefused for text that is not valid Unicode, and for too much input."""
     try:
         "".join((*job.argv, job.cwd, *job.env, *job.env.values())).encode()
     except UnicodeEncodeError as error:
-        raise RunRefused("a module can only be given words that are valid Unicode") from error
+        raise RunRefused(
+            "a module takes only arguments and variables that are valid Unicode"
+        ) from error
     most = MAX_STDIN_BYTES
     if job.stdin is not None and len(job.stdin) > most:
         raise RunRefused(f"more than {most:,} bytes of input (max_stdin_bytes)")
-
-
-def _rooms(settings: Settings) -> "SandboxedRooms":
-    # Only who builds needs it, and it takes long to import.
-    from skillbelt.running.packages.confined import SandboxedRooms
-
-    return SandboxedRooms(settings.limits)
 
 
 def _enforced(job: Job) -> dict[str, str]:

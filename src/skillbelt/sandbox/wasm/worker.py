@@ -1,10 +1,9 @@
 """The engine process of the WASM sandbox, and the workers it forks: one for each run.
 
-Started as `python3 -I -S -c TEXT CONTROL HERE`, with a socket that the runtime tells it on what to
-do. The process itself never touches a module. It loads the engine once; each run, and each module
-that is compiled, has a worker of its own, forked from it, that gives up everything but what the run
-was granted, and ends with it. So a run starts as fast as the engine allows, leaves nothing behind,
-and can be ended at any moment without the next one having to wait.
+Started as `python3 -I -S -c PROGRAM CONTROL HERE`, with a socket for orders of the runtime. The
+process itself never touches a module. It loads the engine once; each run and each compilation has
+its own worker, forked from it, which drops all rights but those of the run and exits with it. So a
+run starts fast, leaves nothing behind, and can be killed at any time.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ from typing import Any, NamedTuple, NoReturn
 
 _HEAD = struct.Struct("<II")
 _MESSAGE_BYTES = 64 * 2**10
-_MOST_HANDLES = 8
-_MOST_OPEN = 4096  # what the engine process itself may have open
-_MOST_KEPT = 4  # modules whose machine code is held on to
-_MOST_SPARES = 2
+_MAX_HANDLES = 8
+_MAX_OPEN = 4096  # descriptors that the engine process may have open
+_MAX_KEPT = 4  # modules whose machine code stays open
+_MAX_SPARES = 2
 _FAILED = 125
 _SHOWN = 300
 _DEATH_SIGNAL, _NO_NEW_PRIVILEGES, _RESTRICT_SELF = 1, 38, 446
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class _Spare(NamedTuple):
-    """A worker that waits for its run, and the socket it is told on."""
+class _SpareWorker(NamedTuple):
+    """A worker that waits for a run, and the socket for its order."""
 
     pid: int
-    way: socket.socket
+    channel: socket.socket
 
 
-class _Kept(NamedTuple):
-    """The machine code of a module that was run lately."""
+class _CachedCode(NamedTuple):
+    """The machine code of a module that was run recently."""
 
     kind: str
     fuel: bool
@@ -51,74 +50,74 @@ class _Kept(NamedTuple):
 
 
 def frame(head: object, body: bytes = b"") -> bytes:
-    """A message: a JSON value and bytes."""
+    """Return a message: a JSON value and bytes."""
     text = json.dumps(head).encode()
     return _HEAD.pack(len(text), len(body)) + text + body
 
 
-def read_frame(way: socket.socket) -> tuple[Any, bytes]:
-    """The next message; EOFError when none comes any more."""
-    sizes = _HEAD.unpack(_exactly(way, _HEAD.size))
-    text, body = (_exactly(way, size) for size in sizes)
+def read_frame(channel: socket.socket) -> tuple[Any, bytes]:
+    """Read the next message; raises EOFError at the end."""
+    sizes = _HEAD.unpack(_read_exactly(channel, _HEAD.size))
+    text, body = (_read_exactly(channel, size) for size in sizes)
     return json.loads(text), body
 
 
-def _exactly(way: socket.socket, size: int) -> bytes:
+def _read_exactly(channel: socket.socket, size: int) -> bytes:
     data = bytearray()
     while len(data) < size:
-        piece = way.recv(min(size - len(data), 2**20))
+        piece = channel.recv(min(size - len(data), 2**20))
         if not piece:
             raise EOFError("the runtime is gone")
         data += piece
     return bytes(data)
 
 
-class Engine:
+class EngineServer:
     """The process that holds the engine and forks workers."""
 
     def __init__(self, control: socket.socket, spec: dict[str, Any], guest: Any, command: Any):
         self._control, self._spec, self._guest, self._command = control, spec, guest, command
-        self._kit = guest.Kit()
-        self._kept: dict[str, _Kept] = {}
-        self._spares: dict[str, _Spare] = {}
+        self._wasm = guest.WasmEngine()
+        self._kept: dict[str, _CachedCode] = {}
+        self._spares: dict[str, _SpareWorker] = {}
         self._runs: dict[int, tuple[socket.socket, str]] = {}
         self._ended, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake)
 
     def serve(self) -> None:
-        """Do what the runtime says, until it is gone or has had nothing to do for long."""
-        self._attend()
+        """Carry out orders until the runtime is gone or idle for long."""
+        self._loop()
         for spare in self._spares.values():
             os.kill(spare.pid, signal.SIGKILL)
             os.waitpid(spare.pid, 0)
 
-    def _attend(self) -> None:
+    def _loop(self) -> None:
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._ended, select.POLLIN)
-        told = True
-        while told or self._runs:
+        connected = True
+        while connected or self._runs:
             idle = None if self._runs else self._spec["idle_seconds"] * 1000
             events = dict(poll.poll(idle))
             if not events:
                 return
             if self._ended in events:
                 self._reap()
-            if self._control.fileno() in events and not self._obey():
+            if self._control.fileno() in events and not self._take_order():
                 poll.unregister(self._control)
-                told = False
+                connected = False
 
-    def _obey(self) -> bool:
+    def _take_order(self) -> bool:
         message, handles, _, _ = socket.recv_fds(
-            self._control, _MESSAGE_BYTES, _MOST_HANDLES, socket.MSG_CMSG_CLOEXEC
+            self._control, _MESSAGE_BYTES, _MAX_HANDLES, socket.MSG_CMSG_CLOEXEC
         )
         if not message:
             return False
         try:
             self._start(json.loads(message), handles)
         except OSError:
-            pass  # no more processes or handles: who asked sees that nothing came of it
+            pass  # no more processes or handles: the runtime sees that its sockets close
         finally:
             for handle in handles:
                 os.close(handle)
@@ -131,54 +130,54 @@ class Engine:
         if order["do"] == "compile":
             pid = self._fork(tuple(others), lambda: self._compile(order, *others))
         else:
-            pid = self._begin(order, others)
-        self._report(socket.socket(fileno=os.dup(keeper)), pid, order.get("key", ""))
+            pid = self._start_run(order, others)
+        self._send_handle(socket.socket(fileno=os.dup(keeper)), pid, order.get("key", ""))
 
-    def _report(self, keeper: socket.socket, pid: int, key: str) -> None:
-        """Hand out a handle of the worker, so that it can be ended without asking us."""
+    def _send_handle(self, keeper: socket.socket, pid: int, key: str) -> None:
+        """Send a pidfd of the worker, so that the runtime can kill it without us."""
         self._runs[pid] = (keeper, key)
         try:
             process = os.pidfd_open(pid)
         except OSError:
-            os.kill(pid, signal.SIGKILL)  # nobody could end it
+            os.kill(pid, signal.SIGKILL)  # the runtime could not kill it
             raise
         with suppress(OSError):
             socket.send_fds(keeper, [json.dumps({"pid": pid}).encode()], [process])
         os.close(process)
 
-    def _begin(self, order: dict[str, Any], handles: list[int]) -> int:
-        """Give the run to a worker that waits for this module, or to a new one."""
-        *given, code = handles
+    def _start_run(self, order: dict[str, Any], handles: list[int]) -> int:
+        """Give the run to a spare worker of this module, or to a new one."""
+        *passed, code = handles
         key = order["key"]
         kept = self._kept.pop(key, None)
-        self._kept[key] = kept or _Kept(order["kind"], order["fuel"], os.dup(code))
-        for old in list(self._kept)[:-_MOST_KEPT]:
+        self._kept[key] = kept or _CachedCode(order["kind"], order["fuel"], os.dup(code))
+        for old in list(self._kept)[:-_MAX_KEPT]:
             os.close(self._kept.pop(old).handle)
             self._drop(old)
         spare = self._spares.pop(key, None)
         if spare is not None:
-            # It may have been ended from outside while it waited.
-            with suppress(OSError), spare.way:
-                socket.send_fds(spare.way, [b"1"], given)
+            # It may have been killed while it waited.
+            with suppress(OSError), spare.channel:
+                socket.send_fds(spare.channel, [b"1"], passed)
                 return spare.pid
-        spare = self._spare(key)
-        with spare.way:
-            socket.send_fds(spare.way, [b"1"], given)
+        spare = self._fork_spare(key)
+        with spare.channel:
+            socket.send_fds(spare.channel, [b"1"], passed)
         return spare.pid
 
     def _drop(self, key: str) -> None:
-        """A worker that waits ends when its socket does."""
+        """Close the socket of a spare worker, which makes it exit."""
         spare = self._spares.pop(key, None)
         if spare is not None:
-            spare.way.close()
+            spare.channel.close()
 
-    def _spare(self, key: str) -> _Spare:
+    def _fork_spare(self, key: str) -> _SpareWorker:
         ours, theirs = socket.socketpair()
         kept = self._kept[key]
         keep = (theirs.fileno(), kept.handle)
         with theirs:
-            pid = self._fork(keep, lambda: self._wait(theirs, kept))
-        return _Spare(pid, ours)
+            pid = self._fork(keep, lambda: self._wait_for_run(theirs, kept))
+        return _SpareWorker(pid, ours)
 
     def _reap(self) -> None:
         os.read(self._ended, 512)
@@ -190,14 +189,14 @@ class Engine:
                 break
             if not pid:
                 break
-            ended = self._tell(pid, status, used.ru_utime + used.ru_stime) or ended
+            ended = self._report_exit(pid, status, used.ru_utime + used.ru_stime) or ended
         if ended in self._kept and ended not in self._spares:
-            for old in list(self._spares)[: 1 - _MOST_SPARES or None]:
+            for old in list(self._spares)[: 1 - _MAX_SPARES or None]:
                 self._drop(old)
             with suppress(OSError):
-                self._spares[ended] = self._spare(ended)
+                self._spares[ended] = self._fork_spare(ended)
 
-    def _tell(self, pid: int, status: int, cpu_seconds: float) -> str:
+    def _report_exit(self, pid: int, status: int, cpu_seconds: float) -> str:
         keeper, key = self._runs.pop(pid, (None, ""))
         if keeper is not None:
             code = os.waitstatus_to_exitcode(status)
@@ -223,57 +222,57 @@ class Engine:
                 self._command.load_filter(bytes.fromhex(self._spec["filter"]))
                 work()
         finally:
-            # Whatever happened, a worker never goes on as if it were the engine.
+            # A worker must never continue as the engine process, even after an exception.
             os._exit(_FAILED)
 
-    def _wait(self, way: socket.socket, kept: _Kept) -> NoReturn:
-        """Load the module, wait for the run, and carry it out."""
-        kit = self._guest.Kit(fuel=True) if kept.fuel else self._kit
-        loaded = self._guest.load(kit, kept.kind, kept.handle)
-        self._guest.warm_up(kit)
-        message, handles, _, _ = socket.recv_fds(way, 1, _MOST_HANDLES, socket.MSG_CMSG_CLOEXEC)
+    def _wait_for_run(self, channel: socket.socket, kept: _CachedCode) -> NoReturn:
+        """Load the module, wait for the order to run it, and run it."""
+        wasm = self._guest.WasmEngine(fuel=True) if kept.fuel else self._wasm
+        loaded = self._guest.load(wasm, kept.kind, kept.handle)
+        self._guest.warm_up(wasm)
+        message, handles, _, _ = socket.recv_fds(channel, 1, _MAX_HANDLES, socket.MSG_CMSG_CLOEXEC)
         if not message:
             os._exit(0)
-        way.close()
+        channel.close()
         os.close(kept.handle)
         guest, *others = handles
-        _answer(guest, lambda to: self._run(kit, loaded, to, *others))
+        _run_and_exit(guest, lambda to: self._run(wasm, loaded, to, *others))
 
-    def _run(self, kit: Any, loaded: Any, way: socket.socket, *streams: int) -> object:
-        task, _ = read_frame(way)
+    def _run(self, wasm: Any, loaded: Any, channel: socket.socket, *streams: int) -> object:
+        task, _ = read_frame(channel)
         memory = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-        folders = _opened(task["folders"])
+        folders = _open_folders(task["folders"])
         wasi = self._guest.wasi_for(task, streams, folders)
-        # The engine has its own handles of all that.
+        # The engine has opened its own handles of them.
         for handle in (*streams[1:], *(folder[0] for folder in folders)):
             os.close(handle)
         if task["network"]:
-            kit.ask = lambda head, body: _asked(way, head, body)
+            wasm.ask = lambda head, body: _fetch(channel, head, body)
         self._confine(task)
         self._guest.give_input(wasi, task, streams[0])
         os.close(streams[0])
-        return self._guest.run(kit, loaded, task, wasi, memory)
+        return self._guest.run(wasm, loaded, task, wasi, memory)
 
     def _compile(self, order: dict[str, Any], guest: int, source: int, target: int) -> NoReturn:
         def work(_: socket.socket) -> object:
-            kit = self._guest.Kit(fuel=True) if order["fuel"] else self._kit
+            wasm = self._guest.WasmEngine(fuel=True) if order["fuel"] else self._wasm
             with open(source, "rb") as file:
                 data = file.read()
             self._confine(order)
             try:
-                kind, code = self._guest.compiled(kit, data)
-            except self._guest.Unusable as error:
+                kind, code = self._guest.compile_module(wasm, data)
+            except self._guest.InvalidModule as error:
                 return {"unusable": str(error)}
             with open(target, "wb") as file:
                 file.write(code)
             return {"kind": kind}
 
-        _answer(guest, work)
+        _run_and_exit(guest, work)
 
     def _confine(self, task: dict[str, Any]) -> None:
-        """Give up what the run was not granted. The filter for system calls is there already."""
+        """Drop all rights that the run does not have. The seccomp filter is already loaded."""
         if len(os.listdir("/proc/self/task")) != 1:
-            raise RuntimeError("another thread would keep its rights")
+            raise RuntimeError("another thread would not be confined")
         rules = self._command.make_ruleset(**task["rules"]) if task["rules"] else None
         for kind, values in task["rlimits"]:
             resource.setrlimit(kind, tuple(values))
@@ -282,14 +281,14 @@ class Engine:
             os.close(rules)
 
 
-def _answer(handle: int, work: Callable[[socket.socket], object]) -> NoReturn:
-    """Do the work, tell the runtime what came of it, and end."""
-    way = socket.socket(fileno=handle)
+def _run_and_exit(handle: int, work: Callable[[socket.socket], object]) -> NoReturn:
+    """Do the work, send its result to the runtime, and exit."""
+    channel = socket.socket(fileno=handle)
     try:
-        answer = {"result": work(way)}
+        answer = {"result": work(channel)}
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"[:_SHOWN]}
-    way.sendall(frame(answer))
+    channel.sendall(frame(answer))
     os._exit(0)
 
 
@@ -298,23 +297,23 @@ def _close_all_but(keep: tuple[int, ...]) -> None:
     for handle in sorted(keep):
         os.closerange(first, handle)
         first = handle + 1
-    os.closerange(first, _MOST_OPEN)
+    os.closerange(first, _MAX_OPEN)
 
 
-def _opened(folders: list[Any]) -> list[tuple[int, str, bool]]:
-    """Handles of the folders that the guest gets; what lies in one and is none is left out."""
+def _open_folders(folders: list[Any]) -> list[tuple[int, str, bool]]:
+    """Open the folders of the guest; a missing one below another is left out."""
     found = []
     for path, source, below, writable in folders:
         try:
-            found.append((_folder(source, below), path, writable))
+            found.append((_open_folder(source, below), path, writable))
         except OSError:
             if not below:
                 raise
     return found
 
 
-def _folder(source: str, below: list[str]) -> int:
-    """What lies in a folder that a guest may write to is reached through no link."""
+def _open_folder(source: str, below: list[str]) -> int:
+    """Open a folder without following links below `source`, which the guest may write to."""
     handle = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for name in below:
         try:
@@ -325,13 +324,13 @@ def _folder(source: str, below: list[str]) -> int:
     return handle
 
 
-def _asked(way: socket.socket, head: object, body: bytes) -> tuple[Any, bytes]:
-    way.sendall(frame({"fetch": head}, body))
-    return read_frame(way)
+def _fetch(channel: socket.socket, head: object, body: bytes) -> tuple[Any, bytes]:
+    channel.sendall(frame({"fetch": head}, body))
+    return read_frame(channel)
 
 
 def _sibling(here: str, name: str) -> Any:
-    """A module of the product, by its path: the package around it is not loaded."""
+    """Load a module of skillbelt by its path, without importing the package."""
     spec = spec_from_file_location(os.path.basename(name), os.path.join(here, f"{name}.py"))
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
@@ -340,8 +339,8 @@ def _sibling(here: str, name: str) -> Any:
     return module
 
 
-def _step_down(spec: dict[str, Any], command: Any) -> None:
-    """Be the user of the run, end with the runtime, and never gain a right again."""
+def _drop_privileges(spec: dict[str, Any], command: Any) -> None:
+    """Become the user of the run, die with the runtime, and never gain privileges."""
     command.change_user(spec["identity"])
     command.prctl(_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != spec["parent"]:
@@ -349,12 +348,12 @@ def _step_down(spec: dict[str, Any], command: Any) -> None:
     command.prctl(_NO_NEW_PRIVILEGES, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, _MOST_OPEN), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, _MAX_OPEN), hard))
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _version(packages: str, file: str) -> list[object]:
-    """Which engine it is: what was installed, and the sizes of its libraries."""
+    """Identify the engine by the installed version and the sizes of its libraries."""
     found: list[object] = [name for name in os.listdir(packages) if name.startswith("wasmtime-")]
     for folder, _, names in os.walk(os.path.dirname(file)):
         libraries = [name for name in sorted(names) if ".so" in name]
@@ -363,7 +362,7 @@ def _version(packages: str, file: str) -> list[object]:
 
 
 def _processor() -> str:
-    """What the processor can do, as the kernel names it; machine code may use all of it."""
+    """Return the processor features that machine code may use."""
     found = {os.uname().machine}
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
         for line in lines:
@@ -375,7 +374,7 @@ def _processor() -> str:
 
 
 def main(control_handle: int, here: str) -> None:
-    """Load the engine, step down, and serve."""
+    """Load the engine, drop privileges, and serve."""
     control = socket.socket(fileno=control_handle)
     spec = json.loads(control.recv(_MESSAGE_BYTES))
     sys.path.insert(0, spec["packages"])
@@ -385,9 +384,9 @@ def main(control_handle: int, here: str) -> None:
         "layout": guest.LAYOUT,
         "processor": _processor(),
     }
-    engine = Engine(control, spec, guest, command)
-    _step_down(spec, command)
-    # What is there now is shared with every worker; the collector must not write to it.
+    engine = EngineServer(control, spec, guest, command)
+    _drop_privileges(spec, command)
+    # Memory is shared with every worker; the garbage collector must not write to it.
     gc.collect()
     gc.freeze()
     gc.disable()

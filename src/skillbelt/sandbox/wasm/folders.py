@@ -1,4 +1,4 @@
-"""What a guest sees of the files: folders of the host, each at a path of its own."""
+"""The files that a guest sees: folders of the host, each at its own path inside."""
 
 import os
 import stat
@@ -16,8 +16,8 @@ TEMPORARY = "/tmp"
 SKILL, WORK = "/skill", "/work"
 
 
-class Folder(NamedTuple):
-    """A folder at `path` inside: what lies at `below` in `source`, reached through no link."""
+class GuestFolder(NamedTuple):
+    """A folder at `path` inside: `below` in `source`, opened without following links."""
 
     path: str
     source: str
@@ -25,27 +25,26 @@ class Folder(NamedTuple):
     writable: bool = False
 
 
-class View:
-    """All folders of one job. The guest gets each of them by itself; what is longest, counts."""
+class GuestFolders:
+    """All folders of one job, each opened separately; the longest matching path counts."""
 
     def __init__(self, job: Job, temporary: str) -> None:
         python = interpreter()
-        unused = python.folders if python else ()  # a guest starts no program of the machine
+        unused = python.folders if python else ()  # a guest cannot start programs of the machine
         mounts = list(_folders_of([one for one in mounts_of(job) if one.source not in unused]))
         _check_nested(mounts)
         self._folders = {
-            path: Folder(path, mount.source, (), mount.writable)
+            path: GuestFolder(path, mount.source, (), mount.writable)
             for mount in mounts
             if (path := os.path.normpath(mount.target))
         }
-        self._folders.setdefault(TEMPORARY, Folder(TEMPORARY, temporary, (), True))
+        self._folders.setdefault(TEMPORARY, GuestFolder(TEMPORARY, temporary, (), True))
         self._add_names(job)
 
     def _add_names(self, job: Job) -> None:
-        """The fixed names of the skill and its work, and what links of the skill lead to.
+        """Add the fixed names of skill and workspace, and the targets of the skill's links.
 
-        A link out of a folder is not followed by the engine, even where it leads to another folder
-        that the guest has.
+        The engine does not follow a link out of a folder, even to another folder of the guest.
         """
         skills, name, work = (
             job.env.get(key, "") for key in ("SKILLS_DIR", "SKILL_NAME", "WORK_DIR")
@@ -68,8 +67,8 @@ class View:
         if found is not None:
             self._folders.setdefault(path, found._replace(path=path))
 
-    def find(self, path: str) -> Folder | None:
-        """What lies at a path inside, as a place on the host; None when nothing can."""
+    def find(self, path: str) -> GuestFolder | None:
+        """Return the place on the host of a path inside; None when no folder covers it."""
         path = os.path.normpath(path)
         outer, rest = path, ""
         while outer not in self._folders:
@@ -83,7 +82,7 @@ class View:
         return found._replace(path=path, below=found.below + below)
 
     def open_file(self, path: str) -> int:
-        """A handle of a regular file inside, for reading; OSError or PathEscape without one."""
+        """Open a regular file inside for reading; raises OSError or PathEscape."""
         found = self.find(path)
         if found is None or not found.below:
             raise FileNotFoundError(path)
@@ -97,12 +96,12 @@ class View:
             raise FileNotFoundError(path)
         return handle
 
-    def folders(self) -> list[Folder]:
-        """Everything the guest gets, the outer ones first."""
+    def folders(self) -> list[GuestFolder]:
+        """Return all folders of the guest, outer ones first."""
         return sorted(self._folders.values(), key=lambda folder: folder.path)
 
     def rules(self) -> Iterator[Rule]:
-        """The same, for the kernel; what lies below another is allowed with that."""
+        """Yield the Landlock rules for the folders; one covers the folders below it."""
         for folder in self._folders.values():
             if not folder.below:
                 yield Rule(folder.source, EVERYTHING if folder.writable else READ_ONLY)
@@ -113,25 +112,25 @@ def _folders_of(mounts: list[Mount]) -> Iterator[Mount]:
         if os.path.isdir(mount.source):
             yield mount
         elif os.path.isfile(mount.source) or not os.path.exists(mount.source):
-            what = "is a file" if os.path.isfile(mount.source) else "is not there"
+            what = "is a file" if os.path.isfile(mount.source) else "does not exist"
             raise SandboxUnavailable(
                 f"{mount.source} {what}: the sandbox 'wasm' shows folders only; grant its folder"
             )
 
 
 def _check_nested(mounts: list[Mount]) -> None:
-    """A guest that has a folder has all that is in it."""
+    """Refuse a read-only folder inside a writable one: the guest could write to it."""
     writable = [os.path.join(os.path.realpath(one.source), "") for one in mounts if one.writable]
     for mount in mounts:
         if not mount.writable and os.path.realpath(mount.source).startswith(tuple(writable)):
             raise SandboxUnavailable(
-                f"{mount.source} can not be kept from being written, since a folder around it may "
-                "be: use another sandbox than 'wasm'"
+                f"{mount.source} cannot be read-only, because a folder around it is writable: "
+                "use another sandbox than 'wasm'"
             )
 
 
-def _links(home: Folder) -> Iterator[tuple[str, str]]:
-    """The links at the top of the skill's folder, and where they lead."""
+def _links(home: GuestFolder) -> Iterator[tuple[str, str]]:
+    """Yield the links at the top of the skill's folder with their targets."""
     place = os.path.join(home.source, *home.below)
     try:
         with os.scandir(place) as entries:
@@ -139,4 +138,4 @@ def _links(home: Folder) -> Iterator[tuple[str, str]]:
                 if entry.is_symlink():
                     yield entry.name, os.readlink(entry.path)
     except OSError:
-        return
+        return  # a folder that cannot be listed has no links to add

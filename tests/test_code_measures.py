@@ -1,0 +1,96 @@
+"""Figures that show how easy the code is to enter; `scripts/measure_code.py` prints them."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "skillbelt"
+TREES = {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+NODES = [(path, node) for path, tree in TREES.items() for node in ast.walk(tree)]
+CLASSES = {node.name for _, node in NODES if isinstance(node, ast.ClassDef)}
+MAX_POSITIONAL = 4
+MAX_INNER_IMPORTS = 60
+MAX_FUNCTION_LINES = 60
+# Values that decide about permission, or that have many fields of one type.
+BY_KEYWORD = {"AuditEvent", "Job", "RunResult", "Skill"}
+# One class for each framework, under the name that its users import.
+SHARED_NAMES = {"SkillTool", "SkillToolset"}
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def where(path: Path, node: ast.stmt | ast.expr) -> str:
+    return f"{path.relative_to(SOURCE)}:{node.lineno}"
+
+
+def name_of(call: ast.Call) -> str:
+    function = call.func
+    if isinstance(function, ast.Name):
+        return function.id
+    return function.attr if isinstance(function, ast.Attribute) else ""
+
+
+def test_our_classes_are_built_by_keyword() -> None:
+    found = [
+        f"{where(path, node)}: {name_of(node)} with {len(node.args)} positional arguments"
+        for path, node in NODES
+        if isinstance(node, ast.Call)
+        and name_of(node) in CLASSES
+        and len(node.args) > (0 if name_of(node) in BY_KEYWORD else MAX_POSITIONAL)
+    ]
+    assert not found
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    found = defaultdict(list)
+    for path, node in NODES:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            found[node.name].append(where(path, node))
+    assert not {
+        name: places
+        for name, places in found.items()
+        if len(places) > 1 and name not in SHARED_NAMES
+    }
+
+
+def inner_imports() -> list[tuple[Path, ast.stmt]]:
+    return [
+        (path, node)
+        for path, tree in TREES.items()
+        for node in {
+            node
+            for function in ast.walk(tree)
+            if isinstance(function, _FUNCTIONS)
+            for node in ast.walk(function)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        }
+    ]
+
+
+def test_few_imports_are_inside_functions() -> None:
+    found = sorted(where(path, node) for path, node in inner_imports())
+    assert len(found) <= MAX_INNER_IMPORTS, found
+
+
+def test_an_import_inside_a_function_names_its_reason() -> None:
+    """A comment on the line: the extra it belongs to, or what it costs."""
+    unexplained = []
+    for path, node in inner_imports():
+        lines = path.read_text("utf-8").split("\n")[node.lineno - 2 : node.end_lineno]
+        if not any("# extra:" in line or "# cost:" in line for line in lines):
+            unexplained.append(where(path, node))
+    assert not unexplained
+
+
+@pytest.mark.parametrize("path", TREES, ids=[str(path.relative_to(SOURCE)) for path in TREES])
+def test_functions_are_short(path: Path) -> None:
+    found = [
+        f"{where(path, node)}: {node.name}"
+        for node in ast.walk(TREES[path])
+        if isinstance(node, _FUNCTIONS)
+        and (node.end_lineno or node.lineno) - node.lineno >= MAX_FUNCTION_LINES
+    ]
+    assert not found
