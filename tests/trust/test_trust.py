@@ -425,7 +425,7 @@ def test_what_is_no_file_trusts_nothing(trust: Trust, make: Any) -> None:
 def test_a_folder_that_can_not_be_written_is_told(trust: Trust, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("in the way")
     assert trust.entries() == []
-    with pytest.raises(ConfigError, match=r"trust\.json: can not be written: .*set state_dir"):
+    with pytest.raises(ConfigError, match=r"trust\.json: cannot be written: .*set state_dir"):
         trust.add(BASE)
 
 

@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--strict", action="store_true", help="the specification to the letter: more are errors"
     )
     parser.add_argument(
-        "--fix", action="store_true", help="mend what can be mended and show the changes"
+        "--fix", action="store_true", help="fix what can be fixed and show the changes"
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="show what --fix would change, and change nothing"
@@ -184,7 +184,7 @@ def _show_fixes(fixed: Iterable[Fixed], form: str, args: argparse.Namespace) -> 
             continue
         for line in diff(one, os.getcwd()):
             print(_painted(_escaped(line), line[:1], stream.isatty()), file=stream)
-        verb = "would be mended" if args.dry_run else "mended"
+        verb = "would be fixed" if args.dry_run else "fixed"
         say(one_line(f"{_near(one.path)}: {verb}: {'; '.join(one.done)}"), args)
 
 

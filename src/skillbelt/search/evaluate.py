@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import log2
 from typing import NamedTuple
 
-from skillbelt.check.folder import Unusable, read
+from skillbelt.check.folder import UnusableFile, read
 from skillbelt.errors import ConfigError
 from skillbelt.text import one_line, shorten
 from skillbelt.untrusted_json import read_json
@@ -55,7 +55,7 @@ def read_labelled(path: str) -> list[Labelled]:
         text = read(path, _MOST_BYTES).data.decode("utf-8-sig")
         listed = text.lstrip().startswith("[")
         rows = read_json(text) if listed else [read_json(x) for x in text.splitlines() if x.strip()]
-    except (Unusable, ValueError) as error:
+    except (UnusableFile, ValueError) as error:
         raise ConfigError(f"{path}: can not be read as a labelled set: {error}") from None
     made = [_labelled(row, f"{path}: entry {place}") for place, row in enumerate(rows, 1)]
     if not made:
