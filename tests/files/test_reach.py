@@ -18,7 +18,7 @@ from skillbelt import Catalog, build_manifest, load_resource, load_skill_body
 from skillbelt.check.check import check_all
 from skillbelt.check.fix_files import fix_file
 from skillbelt.cli import main
-from skillbelt.discovery.reading import read_file, walk
+from skillbelt.disclosure.body import read_file, walk
 from skillbelt.errors import PathEscape, SkillbeltError
 from skillbelt.files import contain
 from skillbelt.files.contain import Fence, open_dir, open_file, read_handle

@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.agent.models import OFFLINE, Model
-from skillbelt.disclosure.audience import Visible
 from skillbelt.permission.rules import Rule
 from skillbelt.runtime.runtime import Runtime
+from skillbelt.tools.caller import Visible
 from skillbelt.tools.definitions import Schema
 from skillbelt.tools.handlers import failed
 from skillbelt.tools.schema import Tool, ToolResult

@@ -8,6 +8,7 @@ by a `chain` of hashes, so that what is changed or taken away afterwards shows.
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 import time
 from collections import deque
@@ -302,13 +303,16 @@ def open_audit(settings: Settings) -> AuditLog:
 
 
 def user_name() -> str:
-    """Who runs this process, by name if the machine knows one."""
-    import pwd
+    """Return who runs this process, by name if the machine knows one."""
+    return _name_of(os.getuid())
 
+
+@cache
+def _name_of(uid: int) -> str:
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return str(os.getuid())
+        return str(uid)
 
 
 def _opened(path: str) -> tuple[int, int]:

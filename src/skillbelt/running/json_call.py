@@ -14,7 +14,7 @@ from posixpath import basename, dirname, splitext
 from types import MappingProxyType
 from typing import Literal, NamedTuple, NoReturn
 
-from skillbelt.discovery.reading import walk
+from skillbelt.disclosure.body import walk
 from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
 from skillbelt.files.contain import check_relative
 from skillbelt.format.skill import Skill
