@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from skillbelt.cli import _split, parser
+from skillbelt.cli import _split_words, parser
 from skillbelt.files.remove import remove_tree
 from skillbelt.settings import DEFAULTS, REMOVED, USER_ONLY
 from tests.openai_server import Answer, Server, called, said, serving
@@ -264,7 +264,7 @@ def test_a_command_that_is_not_run_is_one(words: list[str]) -> None:
         assert re.fullmatch(rf"skillbelt(\[({'|'.join(extras())})\])?", rest[-1])
     else:
         assert Path(program).name == "skillbelt"
-        options, _ = _split(rest[1:])
+        options, _ = _split_words(rest[1:])
         parser(rest[0]).parse_intermixed_args(options)
 
 

@@ -28,7 +28,7 @@ from skillbelt.agent import (
     TextDelta,
     ToolCall,
 )
-from skillbelt.agent.history import mended
+from skillbelt.agent.history import repair_history
 from tests.agent.scripted import Scripted, called, final, messages, of, play, results, roles, said
 from tests.benches import alive
 from tests.tree import Tree
@@ -133,7 +133,7 @@ def test_cancelled_at_any_moment_a_session_is_whole(belt: Runtime, native: bool)
     for number in range(60):
         name = f"chat-{number}"
         kept, loaded = messages(belt, name), belt.session("ada", name).loaded()
-        assert mended(kept) == kept
+        assert repair_history(kept) == kept
         told = {message["content"] for message in kept if message["role"] == "tool"}
         assert {f"loaded: {one.name}" for one in loaded} == told & {
             "loaded: greet",
@@ -254,7 +254,7 @@ def test_a_new_message_after_a_crash_closes_what_was_open(belt: Runtime) -> None
 
 
 def test_there_is_nothing_to_resume_in_a_new_session(belt: Runtime) -> None:
-    assert "nothing to go on with" in final(resumed(Agent(belt, Scripted(said("x"))))).error
+    assert "nothing to resume" in final(resumed(Agent(belt, Scripted(said("x"))))).error
 
 
 def test_resuming_what_was_answered_gives_the_answer_again(belt: Runtime) -> None:

@@ -263,7 +263,7 @@ def test_no_answer_at_all_is_no_success(ask: Ask) -> None:
     with serving(Said((), "content_filter")) as server:
         done = ask("Hello?", "--model", f"tiny@{server.url}")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "filter kept the answer back" in done.stderr
+    assert "content filter blocked the answer" in done.stderr
 
 
 def test_what_a_package_warns_of_is_not_told(ask: Ask, recwarn: pytest.WarningsRecorder) -> None:

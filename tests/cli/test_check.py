@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from skillbelt.cli import main
-from skillbelt.cli.check import Targets, targets
+from skillbelt.cli.check import CheckTargets, targets
 from skillbelt.errors import ConfigError
 from tests.hostile import FILES, Shape
 from tests.tree import Tree
@@ -56,7 +56,7 @@ def check(here: Tree, capsys: pytest.CaptureFixture[str]) -> Check:
     return Check(capsys)
 
 
-def files(found: Targets, root: Path) -> list[str]:
+def files(found: CheckTargets, root: Path) -> list[str]:
     return [os.path.relpath(path, root) for path in found.files]
 
 

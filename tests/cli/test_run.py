@@ -135,7 +135,7 @@ def test_wrong_usage(kit: Tree, arguments: list[str], message: str) -> None:
         (["--timeout", "-1", "--", "true"], "timeout must be a number of seconds above 0"),
         (["--input", "http://x", "--", "true"], "unsupported input: http://x"),
         (["--output", "workspace://out/*", "--", "true"], "is a URI"),
-        (["--cwd", "nowhere", "--", "true"], "can not run in 'skills/kit/nowhere'"),
+        (["--cwd", "nowhere", "--", "true"], "cannot run in 'skills/kit/nowhere'"),
         (["--", " "], "skill and command are required"),
     ],
 )
@@ -149,7 +149,7 @@ def test_what_is_refused_is_told_and_nothing_runs(
 
 def test_that_nothing_holds_a_command_back_is_said(kit: Tree) -> None:
     done = run(kit, "--sandbox", "none", "--", "echo", "ran")
-    assert done == Done(0, "ran\n", "skillbelt: no sandbox held this back\n")
+    assert done == Done(0, "ran\n", "skillbelt: this ran without a sandbox\n")
 
 
 def test_who_takes_the_programs_away_is_told(kit: Tree) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt import PermissionDenied, Rule
-from skillbelt.cli.asking import question
+from skillbelt.cli.asking import describe_request
 from skillbelt.errors import RunRefused
 from skillbelt.running.call import RunCall
 from skillbelt.running.following import Watch
@@ -151,7 +151,7 @@ def test_what_a_script_declares_is_installed_once_it_is_allowed(packages: Bench)
         "install 1 Python package: greet (from scripts/a.py) for the skill echo; "
         "in all 1: greet==1.0"
     )
-    assert text in question(request)[0]
+    assert text in describe_request(request)[0]
     assert packages.run("python3 scripts/a.py", bench=bench).stdout == "hello\n"
     assert len([text for text in said if text.startswith("installing")]) == 1
 
@@ -221,7 +221,7 @@ def test_what_comes_with_a_package_is_asked_for_and_an_answer_covers_no_more(
     (request,) = (one.request for one in packages.asked)
     names = [text.partition(" ")[0] for text in request.patterns]
     assert names == ["greet==1.0", "inner-one==1.0"]
-    assert all(text in question(request)[0] for text in request.patterns)
+    assert all(text in describe_request(request)[0] for text in request.patterns)
     # "always" for this list is not one for a part of it, nor for the same with another file.
     assert bench.gate.ledger.remember(request)
     assert bench.gate.ledger.covering(request)

@@ -419,7 +419,7 @@ def test_a_tool_that_reads_opens_the_roots_of_the_settings_and_no_others(make: M
 
 def test_a_root_that_runs_can_not_reach_is_said(make: Make) -> None:
     kit = make({"scripts/run.py": "pass"}, allowed_tools=["Read"], host_roots=["/nowhere/at/all"])
-    assert kit().warnings == ("/nowhere/at/all can not be read by runs",)
+    assert kit().warnings == ("/nowhere/at/all cannot be read by runs",)
 
 
 def test_a_script_writes_to_the_workspace_and_not_to_the_skill(make: Make) -> None:

@@ -195,9 +195,7 @@ def test_any_name_is_collected_or_told(given: set[str]) -> None:
 
 def test_a_missing_workspace_is_told(tmp_path: Path) -> None:
     found = collect(str(tmp_path / "gone"), ALL)
-    assert found == Collected(
-        warnings=("the workspace can not be read: No such file or directory",)
-    )
+    assert found == Collected(warnings=("the workspace cannot be read: No such file or directory",))
     assert primary(str(tmp_path / "gone")) is None
 
 
@@ -218,8 +216,8 @@ def test_unreadable_files_and_folders_are_told(open_tree: Tree) -> None:
     listed, *warnings = done.stdout.splitlines()
     assert listed == "['out/yes.txt']"
     assert sorted(warnings) == [
-        "'out/closed/' can not be read: Permission denied",
-        "'out/no.txt' can not be read: Permission denied",
+        "'out/closed/' cannot be read: Permission denied",
+        "'out/no.txt' cannot be read: Permission denied",
     ]
 
 

@@ -321,7 +321,7 @@ with open_workspace(sys.argv[1] + "/state", KEY) as workspace:
     try:
         stage(workspace, Skill.from_folder(sys.argv[1] + "/pdf"))
     except RunRefused as refused:
-        print("'closed' can not be copied" in str(refused))
+        print("'closed' cannot be copied" in str(refused))
 """
     assert as_user(code, open_tree.root) == "True\n"
 

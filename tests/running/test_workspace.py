@@ -311,7 +311,7 @@ def test_a_place_in_a_skill_is_one_in_its_copy(workspace: Workspace) -> None:
     os.makedirs(os.path.join(workspace.path, HOMES["pdf"], "scripts"))
     assert workspace.enter("skills/pdf/scripts", HOMES) == f"{HOMES['pdf']}/scripts"
     assert workspace.enter("skills", HOMES) == "skills-1"
-    with pytest.raises(RunRefused, match="can not run in 'skills/other'"):
+    with pytest.raises(RunRefused, match="cannot run in 'skills/other'"):
         workspace.enter("skills/other", HOMES)
 
 
@@ -330,7 +330,7 @@ def test_without_a_session_each_workspace_is_a_new_one(all_of_them: str) -> None
 
 
 def test_a_missing_place_to_start_in_a_skill_is_refused(workspace: Workspace) -> None:
-    with pytest.raises(RunRefused, match="can not run in 'skills/pdf/nowhere'"):
+    with pytest.raises(RunRefused, match="cannot run in 'skills/pdf/nowhere'"):
         workspace.enter("skills/pdf/nowhere", HOMES)
 
 
