@@ -13,6 +13,7 @@ from skillbelt.format import yaml as strict
 from skillbelt.format import yaml_fast
 from skillbelt.values import Limits
 from tests.bounds import bounds
+from tests.examples import examples
 
 LIMITS = Limits()
 
@@ -50,7 +51,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.dictionaries(st.text("abcdefxyz-", min_size=2, max_size=9), JSON, min_size=1))
 def test_what_a_dumper_wrote_is_read_back(value: dict[str, object]) -> None:
     text = yaml.safe_dump(value, allow_unicode=True)
@@ -194,7 +195,7 @@ def test_without_libyaml_the_answers_are_of_the_same_kind(
         assert result.guard == (text != "a: 1: 2\n")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.text(max_size=200))
 def test_no_text_raises(text: str) -> None:
     assert isinstance(strict.load(text, LIMITS), strict.LoadedYaml | strict.BrokenYaml)

@@ -24,6 +24,7 @@ from skillbelt.errors import PathEscape
 from skillbelt.files.contain import Fence
 from skillbelt.format.skill import Skill
 from skillbelt.settings import Settings
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKILL_FILE, SKIPPED, USER, Diagnostic, Limits
 
 if TYPE_CHECKING:
@@ -342,7 +343,6 @@ def _load(entry: Entry) -> tuple[Diagnostic, ...] | None:
     """What there was to say about a file; None when the index no longer makes sense."""
     if not entry.diagnostics:
         return ()
-    import json
 
     try:
         return tuple(
@@ -354,7 +354,7 @@ def _load(entry: Entry) -> tuple[Diagnostic, ...] | None:
                 message=message,
                 remedy=remedy,
             )
-            for code, severity, line, message, remedy in json.loads(entry.diagnostics)
+            for code, severity, line, message, remedy in read_json(entry.diagnostics)
         )
     except (ValueError, TypeError):
         return None
