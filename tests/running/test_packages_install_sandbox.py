@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +13,9 @@ from skillbelt.running.packages.index_fetcher import NotFetched
 from skillbelt.running.packages.index_pages import IndexPage, page_of
 from skillbelt.running.packages.install_sandbox import NativeSandbox, NativeSandboxes
 from skillbelt.running.packages.installers import InstallStep
+from tests import needs
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="is the sandbox for Linux")
+pytestmark = needs.linux
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/install/home"}
 GET = (
     "import sys, urllib.request as u\n"

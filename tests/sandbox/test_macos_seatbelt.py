@@ -269,7 +269,9 @@ def test_a_profile_is_a_file_of_its_own() -> None:
         os.unlink(second)
 
 
-@pytest.mark.skipif(sys.platform == "darwin", reason="this is macOS")
+@pytest.mark.skipif(
+    sys.platform == "darwin", reason="needs a system without Seatbelt, so not macOS"
+)
 def test_it_is_for_macos_alone() -> None:
     assert SeatbeltSandbox().unavailable() == "this system is not macOS"
     with pytest.raises(SandboxUnavailable, match="not macOS"):
@@ -370,7 +372,7 @@ def test_the_command_line(place: Place) -> None:
 
 def test_it_says_what_no_mac_has_shown(place: Place, stand_in: str) -> None:
     outcome = run(SeatbeltSandbox(stand_in, "darwin"), place.job("true"))
-    assert outcome.enforced["files"] == "Seatbelt profile, unverified"
+    assert outcome.enforced["files"] == "Seatbelt profile, not verified"
     assert outcome.enforced["memory"].startswith("not enforced")
 
 
@@ -394,7 +396,7 @@ def test_the_proxy_is_found_at_the_port_that_is_allowed(place: Place, stand_in: 
         thread.join()
     with socket.socket(fileno=given[0]) as port:
         assert outcome.stdout.data.decode() == f"http://127.0.0.1:{port.getsockname()[1]}\n"
-    assert outcome.enforced["network"] == "Seatbelt profile, unverified, proxy only"
+    assert outcome.enforced["network"] == "Seatbelt profile, not verified, proxy only"
 
 
 def test_without_a_proxy_nothing_is_run(place: Place, stand_in: str) -> None:

@@ -6,20 +6,23 @@ import pytest
 
 from skillbelt.errors import ConfigError, RunRefused, SandboxUnavailable
 from skillbelt.format.skill import Skill
+from skillbelt.sandbox.container.sandbox import ContainerSandbox
 from skillbelt.sandbox.linux import bubblewrap
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.linux.landlock import LandlockSandbox
+from skillbelt.sandbox.macos.seatbelt import SeatbeltSandbox
 from skillbelt.sandbox.none import NoSandbox
-from skillbelt.sandbox.registry import choice_of, choose, name_for, native_sandboxes, sandboxes
+from skillbelt.sandbox.registry import auto_sandboxes, choice_of, choose, name_for, sandboxes
+from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
 
 
 def broken(self: object) -> str:
-    return "it is broken: mend it"
+    return "it is broken: fix it"
 
 
 def test_the_strongest_comes_first() -> None:
-    levels = [sandbox.level for sandbox in native_sandboxes()]
+    levels = [sandbox.level for sandbox in auto_sandboxes()]
     assert levels == sorted(levels, reverse=True)
     assert levels[-1] > 0
 
@@ -47,7 +50,7 @@ def test_auto_does_not_go_down_without_a_word(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(LinuxSandbox, "unavailable", broken)
     said = choice_of().warning
     assert said.startswith(
-        "bubblewrap: it is broken: mend it; held by landlock instead, without: names"
+        "bubblewrap: it is broken: fix it; held by landlock instead, without: names"
     )
 
 
@@ -59,6 +62,35 @@ def test_auto_never_takes_one_that_holds_nothing_back(monkeypatch: pytest.Monkey
         choose()
 
 
+@pytest.fixture
+def mac(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    monkeypatch.setattr(SeatbeltSandbox, "unavailable", lambda _: None)
+    monkeypatch.setattr(ContainerSandbox, "unavailable", broken)
+    monkeypatch.setattr(WasmSandbox, "unavailable", broken)
+
+
+def test_auto_on_macos_takes_no_sandbox_that_is_not_verified(mac: None) -> None:
+    """The message names what to install."""
+    with pytest.raises(SandboxUnavailable, match=r"container: it is.*wasm: .*install Docker or"):
+        choose()
+
+
+def test_auto_on_macos_takes_a_container_or_wasm(
+    mac: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WasmSandbox, "unavailable", lambda _: None)
+    assert choose().name == "wasm"
+    monkeypatch.setattr(ContainerSandbox, "unavailable", lambda _: None)
+    assert choose().name == "container"
+
+
+def test_seatbelt_is_taken_by_its_name_with_a_warning(mac: None) -> None:
+    choice = choice_of("seatbelt")
+    assert choice.sandbox.name == "seatbelt"
+    assert "not verified" in choice.warning
+
+
 @pytest.mark.parametrize("name", ["bubblewrap", "landlock", "none"])
 def test_a_name_is_that_sandbox(name: str) -> None:
     assert choose(name).name == name
@@ -67,9 +99,7 @@ def test_a_name_is_that_sandbox(name: str) -> None:
 def test_a_name_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Case 93. The cause and the remedy are told."""
     monkeypatch.setattr(LinuxSandbox, "unavailable", broken)
-    with pytest.raises(
-        SandboxUnavailable, match="'bubblewrap' can not be used: it is broken: mend"
-    ):
+    with pytest.raises(SandboxUnavailable, match="'bubblewrap' cannot be used: it is broken: fix"):
         choose("bubblewrap")
 
 

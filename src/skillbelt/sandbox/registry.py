@@ -1,7 +1,8 @@
-"""Which sandbox to use. What is asked for is what is used, or nothing runs."""
+"""Which sandbox a run uses: the one that was asked for, or none at all."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from skillbelt.errors import ConfigError, RunRefused, SandboxUnavailable
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.linux.landlock import NOT_HELD, LandlockSandbox
-from skillbelt.sandbox.macos.seatbelt import SeatbeltSandbox
+from skillbelt.sandbox.macos.seatbelt import NOT_VERIFIED, SeatbeltSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.protocol import Sandbox
 from skillbelt.text import one_line
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 AUTO, WASM, CONTAINER = "auto", "wasm", "container"
 # What a skill may ask for itself: never less than it would get anyway.
 _RUNTIMES = {"native": "", WASM: WASM}
-# What the stronger one holds that stands before it.
+# What a sandbox does not hold that the stronger one before it does.
 _NOT_HELD = {LandlockSandbox.name: NOT_HELD}
 Progress = Callable[[str], None]
 
 
 class Choice(NamedTuple):
-    """A sandbox, and what is to be said when it is not the one that should have been."""
+    """A sandbox, and the warning for each run that uses it."""
 
     sandbox: Sandbox
     warning: str = ""
@@ -36,51 +37,63 @@ class Choice(NamedTuple):
 def sandboxes(
     settings: Settings | None = None, progress: Progress | None = None
 ) -> tuple[Sandbox, ...]:
-    """Every sandbox there is, whether it can be used here or not: the native ones first.
+    """Return every sandbox there is, whether it can be used here or not; native ones first."""
+    native = LinuxSandbox(), LandlockSandbox(), SeatbeltSandbox()
+    container, wasm = _other_sandboxes(settings, progress)
+    return *native, wasm, container, NoSandbox()
 
-    `auto` is for the native ones. The others need what not every command brings: a module or a
-    script in a language they know, or an engine with all the rights of root.
+
+def auto_sandboxes(
+    settings: Settings | None = None, progress: Progress | None = None
+) -> tuple[Sandbox, ...]:
+    """Return those that `auto` tries, the strongest first.
+
+    On macOS these are containers and WASM: no Mac has run the attacks against seatbelt.
     """
-    from skillbelt.sandbox.container.sandbox import ContainerSandbox
-    from skillbelt.sandbox.wasm.sandbox import WasmSandbox
-
-    others = WasmSandbox(settings, progress), ContainerSandbox(settings, progress)
-    return *native_sandboxes(), *others, NoSandbox()
+    if sys.platform == "darwin":
+        return _other_sandboxes(settings, progress)
+    return LinuxSandbox(), LandlockSandbox()
 
 
-def native_sandboxes() -> tuple[Sandbox, ...]:
-    """Those that run any command by what the system itself has, the strongest first."""
-    return LinuxSandbox(), LandlockSandbox(), SeatbeltSandbox()
+def _other_sandboxes(
+    settings: Settings | None, progress: Progress | None
+) -> tuple[Sandbox, Sandbox]:
+    """Return those that need more than the system has: an engine, or the runtime of a language."""
+    from skillbelt.sandbox.container.sandbox import ContainerSandbox  # cost: 10 ms, by name only
+    from skillbelt.sandbox.wasm.sandbox import WasmSandbox  # cost: 20 ms, by name only
+
+    return ContainerSandbox(settings, progress), WasmSandbox(settings, progress)
 
 
 def choose(
     wanted: str = AUTO, settings: Settings | None = None, progress: Progress | None = None
 ) -> Sandbox:
-    """The sandbox of that name; with `auto` the strongest native one that works here."""
+    """Return the sandbox of that name; for `auto` the strongest that works here."""
     return choice_of(wanted, settings, progress).sandbox
 
 
 def choice_of(
     wanted: str = AUTO, settings: Settings | None = None, progress: Progress | None = None
 ) -> Choice:
-    """As `choose`, and a word when `auto` had to go down to one that holds less.
+    """As `choose`, with a warning when `auto` took a weaker one, or when it is not verified.
 
-    SandboxUnavailable, with the cause and the remedy, when it can not be used. Another is never
-    taken in its place, and one that holds nothing back only when it is asked for by its name.
+    Raises SandboxUnavailable, with the cause and the remedy, when it cannot be used. Another is
+    never taken in its place, and one that holds nothing back only by its name.
     """
     if wanted == AUTO:
-        return _strongest(native_sandboxes())
+        return _strongest(auto_sandboxes(settings, progress))
     known = {sandbox.name: sandbox for sandbox in sandboxes(settings, progress)}
     if wanted not in known:
         raise ConfigError(f"no sandbox named {wanted!r}; there are: {AUTO}, {', '.join(known)}")
     reason = known[wanted].unavailable()
     if reason is not None:
-        raise SandboxUnavailable(f"the sandbox {wanted!r} can not be used: {reason}")
-    return Choice(known[wanted])
+        raise SandboxUnavailable(f"the sandbox {wanted!r} cannot be used: {reason}")
+    warning = NOT_VERIFIED if wanted == SeatbeltSandbox.name else ""
+    return Choice(known[wanted], warning)
 
 
 def not_held(sandbox: Sandbox) -> str:
-    """What it does not hold that the sandbox before it would; empty when that is nothing."""
+    """Return what it does not hold that the sandbox before it would; empty for nothing."""
     return _NOT_HELD.get(sandbox.name, "")
 
 
@@ -93,6 +106,8 @@ def _strongest(candidates: tuple[Sandbox, ...]) -> Choice:
             why = f"{'; '.join(reasons)}; held by {sandbox.name} instead, without: {lost}"
             return Choice(sandbox, why if lost else "")
         reasons.append(f"{sandbox.name}: {reason}")
+    if sys.platform == "darwin":
+        reasons.append("install Docker or Podman, or set sandbox to 'seatbelt', not verified")
     raise SandboxUnavailable("no sandbox can be used here; " + "; ".join(reasons))
 
 
@@ -105,7 +120,7 @@ class Sandboxes:
         self._open: dict[str, Choice] = {}
 
     def of(self, skill: Skill, needs: str = "") -> Sandbox:
-        """Where a run of the skill goes; SandboxUnavailable when it can not be used here."""
+        """Return the sandbox for a run of the skill; SandboxUnavailable when it cannot be used."""
         name = name_for(skill, self._settings, needs)
         with self._lock:
             if name not in self._open:
@@ -113,13 +128,13 @@ class Sandboxes:
             return self._open[name].sandbox
 
     def warnings(self, sandbox: Sandbox) -> tuple[str, ...]:
-        """What is to be said of a run that goes there."""
+        """Return the warnings for each run in the sandbox."""
         with self._lock:
             found = [one.warning for one in self._open.values() if one.sandbox is sandbox]
         return tuple(filter(None, found))
 
     def close(self) -> None:
-        """Let go of what they keep ready; they can be used again all the same."""
+        """Release what they keep ready; they can still be used."""
         with self._lock:
             used = [choice.sandbox for choice in self._open.values()]
         for sandbox in used:
@@ -127,9 +142,9 @@ class Sandboxes:
 
 
 def name_for(skill: Skill, settings: Settings, needs: str = "") -> str:
-    """The name of the sandbox for a run of the skill.
+    """Return the name of the sandbox for a run of the skill.
 
-    The host's settings come first, then what the run `needs`, then what the skill says of itself
+    The host's settings come first, then what the run `needs`, then what the skill declares
     (`metadata.skillbelt.runtime`). SandboxUnavailable when the first two do not agree.
     """
     setting, wanted = "sandbox", settings.sandbox

@@ -48,6 +48,7 @@ from skillbelt.running.packages.installers import (
 )
 from skillbelt.running.packages.lockfiles import NOWHERE, Platform, read_node, read_python, refuse
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import Limits
 
 # One step of an installation, or waiting for another process that installs the same.
@@ -513,7 +514,7 @@ def _write(path: str, value: object) -> None:
 def _read_environment(path: str) -> Environment | None:
     try:
         with open(os.path.join(path, _RECORD), encoding="utf-8") as file:
-            kept = json.load(file)
+            kept = read_json(file.read())
         installed = tuple((name, version) for name, version in kept["installed"])
         return Environment(path, os.path.basename(path), installed)
     except (OSError, ValueError, KeyError, TypeError):
@@ -524,7 +525,7 @@ def _read_lock(path: str, needs: Needs) -> Lock | None:
     """Read the lock that the same needs had before."""
     try:
         with open(path, encoding="utf-8") as file:
-            kept = json.load(file)
+            kept = read_json(file.read())
         packages = tuple(
             Package(needs.kind, str(name), str(version), tuple(map(str, hashes)))
             for _, name, version, hashes in kept["packages"]

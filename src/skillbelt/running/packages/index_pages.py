@@ -23,6 +23,7 @@ from skillbelt.running.packages.index_config import IndexAddress, IndexConfig
 from skillbelt.running.packages.index_fetcher import BodyChunks, Fetched, IndexFetcher, NotFetched
 from skillbelt.running.packages.lockfiles import NODE_NAME, NOWHERE, file_url, is_range
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 _MAX_PAGE = 256 * 2**20
 _JSON = "application/vnd.pypi.simple.v1+json"
@@ -192,8 +193,8 @@ def read_listing(url: str, type: str, data: bytes) -> list[IndexFile]:
 
 def _parse_json(url: str, data: bytes) -> Iterator[IndexFile]:
     try:
-        files = json.loads(data).get("files")
-    except (ValueError, AttributeError, RecursionError) as error:
+        files = read_json(data).get("files")
+    except (ValueError, AttributeError) as error:
         raise NotFetched(502, f"{url} is not a page of an index") from error
     for about in files if isinstance(files, list) else ():
         name, where = (
@@ -334,8 +335,8 @@ class NodeIndex:
             url = f"{self._index(name).url}/{quote(name, safe='@')}"
             data = self._fetcher.get(url, _NODE_ACCEPT).whole(_MAX_PAGE)
             try:
-                known = json.loads(data)
-            except (ValueError, RecursionError) as error:
+                known = read_json(data)
+            except ValueError as error:
                 raise NotFetched(502, f"the registry's answer for {name} is not JSON") from error
             if not isinstance(known, dict):
                 raise NotFetched(502, f"the registry's answer for {name} is not an object")

@@ -20,6 +20,7 @@ from skillbelt.permission.packages import Lock
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.packages.index_pages import PackageIndex
 from skillbelt.running.packages.lockfiles import BASE, MAX_BYTES
+from skillbelt.untrusted_json import read_json
 
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _REQUIREMENTS, _PYLOCK, _LOCKED = "requirements.txt", "pylock.toml", "locked.txt"
@@ -230,7 +231,7 @@ class Npm(NamedTuple):
 
         With `lenient` the lock may lack packages for other platforms.
         """
-        listed = json.loads(lock.text)
+        listed = read_json(lock.text)
         root = {"name": "skill", "version": "0.0.0", "private": True}
         sandbox.put(_PACKAGE, json.dumps({**root, **listed["packages"][""]}).encode())
         sandbox.put(_PACKAGE_LOCK, lock.text.encode())

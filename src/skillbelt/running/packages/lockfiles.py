@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Lock, Package, normal
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 # The index as an installer sees it. The name is reserved, so that no real host can have it.
 HOST = "packages.invalid"
@@ -201,11 +202,11 @@ def read_node(data: bytes, *, fill: bool = False) -> Lock:
     With `fill`, a package without a URL comes from the index.
     """
     try:
-        whole = json.loads(data)
+        whole = read_json(data)
         listed = whole["packages"]
         root = listed[""].get("dependencies") or {}
         version = whole["lockfileVersion"]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _invalid_lock(error) from error
     if version not in (2, 3) or len(listed) > MAX_PACKAGES:
         raise _invalid_lock("it is not a lock of version 2 or 3, or lists too many packages")

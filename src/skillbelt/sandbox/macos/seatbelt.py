@@ -32,7 +32,8 @@ SYSTEM_FILES = ("/", "/private/etc/localtime", "/dev/null", "/dev/zero", "/dev/r
                 "/dev/urandom")  # fmt: skip
 TEMPORARY = ("/private/tmp", "/tmp")
 _LINKS = ("/tmp", "/var", "/etc", "/private", "/private/var", "/private/etc")
-_UNVERIFIED = "Seatbelt profile, unverified"
+_UNVERIFIED = "Seatbelt profile, not verified"
+NOT_VERIFIED = "the sandbox seatbelt is not verified: no Mac has run the attacks against it"
 _UNBOUNDED = 2**62
 _FIRST_LINE = 512
 _MAX_PATH = 1024
