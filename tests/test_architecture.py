@@ -236,7 +236,7 @@ def tracked() -> list[Path]:
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        pytest.skip("not a git checkout")
+        pytest.skip("needs a git checkout: git clone the repository")
     return [path for name in done.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
 
