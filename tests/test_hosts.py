@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.hosts import Private, Rule, host_name, leads_inside, parse_rule, split_port
+from skillbelt.hosts import HostRule, Private, host_name, leads_inside, parse_rule, split_port
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_what_two_rules_have_in_common(one: str, other: str, common: str | None)
 
 LABELS = st.lists(st.sampled_from("ab"), min_size=2, max_size=4).map(".".join)
 RULES = st.builds(
-    Rule, LABELS, st.booleans(), st.sampled_from([frozenset((80, 443)), frozenset((8443,))])
+    HostRule, LABELS, st.booleans(), st.sampled_from([frozenset((80, 443)), frozenset((8443,))])
 )
 
 
 @given(RULES, RULES, LABELS, st.sampled_from([80, 8443]))
 def test_the_common_rule_covers_exactly_what_both_do(
-    one: Rule, other: Rule, host: str, port: int
+    one: HostRule, other: HostRule, host: str, port: int
 ) -> None:
     common = one.common(other)
     both = one.covers(host, port) and other.covers(host, port)
@@ -93,7 +93,7 @@ def test_the_common_rule_covers_exactly_what_both_do(
 
 
 @given(RULES)
-def test_a_rule_reads_as_it_is_written(rule: Rule) -> None:
+def test_a_rule_reads_as_it_is_written(rule: HostRule) -> None:
     assert parse_rule(str(rule)) == rule
 
 

@@ -1,4 +1,4 @@
-"""Hosts on the network: what a rule names, what two rules have in common, which addresses are safe.
+"""Hosts on the network: rules that name them, what two rules share, which addresses are private.
 
 A rule is `example.com`, `*.example.com`, `example.com:8443`, `192.0.2.7` or `[2001:db8::7]:80`.
 Without a port it means 443 and 80. The star stands for one or more whole labels in front.
@@ -16,37 +16,37 @@ PORTS = frozenset((80, 443))
 _MAX_NAME = 253
 _MAX_LABEL = 63
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
-# Machines of the cloud give their secrets to whoever asks these; one lies in a public range.
+# Cloud machines serve their credentials here without authentication; one is in a public range.
 _METADATA = frozenset(
     map(ip_address, ("169.254.169.254", "fd00:ec2::254", "168.63.129.16", "100.100.100.200"))
 )
 _UNICAST = IPv6Network("2000::/3")
-# Tunnels nobody uses any more, and documentation; what Python says of them differs by version.
+# Obsolete tunnels, and documentation; Python's answer for them differs by version.
 _UNUSED = (IPv6Network("2002::/16"), IPv6Network("2001::/32"), IPv6Network("3fff::/20"))
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
 
 
-class Rule(NamedTuple):
-    """Which hosts and ports one entry of a list means."""
+class HostRule(NamedTuple):
+    """The hosts and ports that one entry of a list allows."""
 
     name: str
     below: bool = False  # `*.name`
     ports: frozenset[int] = PORTS
 
     def covers(self, host: str, port: int) -> bool:
-        """Whether the host, in the form `host_name` gives, may be reached at that port."""
+        """Whether the rule allows the host, as `host_name` spells it, at that port."""
         return port in self.ports and self._covers_name(host)
 
     def _covers_name(self, host: str) -> bool:
         return host.endswith(f".{self.name}") if self.below else host == self.name
 
-    def common(self, other: Rule) -> Rule | None:
-        """The rule for what both mean; None when that is nothing."""
+    def common(self, other: HostRule) -> HostRule | None:
+        """Return the intersection of two rules; None when it is empty."""
         ports = self.ports & other.ports
         narrow, wide = sorted((self, other), key=_width)
         same = narrow.name == wide.name and narrow.below == wide.below
         within = wide.below and narrow.name.endswith(f".{wide.name}")
-        return Rule(narrow.name, narrow.below, ports) if ports and (same or within) else None
+        return HostRule(narrow.name, narrow.below, ports) if ports and (same or within) else None
 
     def __str__(self) -> str:
         name = f"[{self.name}]" if ":" in self.name else self.name
@@ -55,22 +55,22 @@ class Rule(NamedTuple):
         return f"{star}{name}{port}"
 
 
-def _width(rule: Rule) -> tuple[bool, int]:
+def _width(rule: HostRule) -> tuple[bool, int]:
     return rule.below, -len(rule.name)
 
 
-def parse_rule(text: str) -> Rule:
-    """The rule that is written there; ValueError says what is wrong with it."""
+def parse_rule(text: str) -> HostRule:
+    """Parse a rule; ValueError says what is wrong with it."""
     below = text.startswith("*.")
     host, port = split_port(text[2:] if below else text)
     name = host_name(_ascii(host))
     if below and (address_of(name) or "." not in name):
         raise ValueError("a star stands before a name of two or more labels")
-    return Rule(name, below, PORTS if port is None else frozenset((port,)))
+    return HostRule(name, below, PORTS if port is None else frozenset((port,)))
 
 
 def split_port(text: str) -> tuple[str, int | None]:
-    """Host and port of `host[:port]`, an IPv6 address in brackets; ValueError when it is not so."""
+    """Split `host[:port]`, with an IPv6 address in brackets; ValueError for any other form."""
     if text.startswith("["):
         host, closed, rest = text[1:].partition("]")
         if not closed or ":" not in host or (rest and not rest.startswith(":")):
@@ -89,10 +89,9 @@ def _port(text: str) -> int:
 
 
 def host_name(text: str) -> str:
-    """The one spelling of a host's name or address; ValueError when it is neither.
+    """Return the canonical spelling of a host's name or address; ValueError when it is neither.
 
-    What some resolvers take for an address without being written as one (`127.1`, `0x7f000001`) is
-    no name.
+    Short forms that some resolvers take for an address (`127.1`, `0x7f000001`) are refused.
     """
     name = text.lower()
     literal = address_of(name)
@@ -119,7 +118,7 @@ def _ascii(name: str) -> str:
 
 
 def address_of(text: str) -> Address | None:
-    """The address that is written there; None for anything else, a zone included."""
+    """Parse an IP address; None for anything else, and for an address with a zone."""
     try:
         return None if "%" in text else ip_address(text)
     except ValueError:
@@ -127,25 +126,24 @@ def address_of(text: str) -> Address | None:
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host, as this machine resolves names."""
-    import socket
+    """Return the addresses of a host, as this machine resolves names."""
+    import socket  # cost: 4 ms, only when a name is resolved
 
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 class Private:
-    """The addresses inside that may be reached all the same; ValueError for a wrong entry.
+    """The private addresses that may be reached; ValueError for an invalid entry.
 
-    An entry is an address or a network. A metadata service is reached only when its very address
-    is an entry.
+    An entry is an address or a network. A metadata service needs an entry of exactly its address.
     """
 
     def __init__(self, entries: tuple[str, ...] = ()) -> None:
         self._networks = [ip_network(entry) for entry in entries]
 
     def fault(self, address: Address, *, named: bool = False) -> str:
-        """Why the address may not be connected to; empty when it may. `named`: a rule names it."""
+        """Return why the address is refused; "" if it is not. `named`: a rule names the address."""
         inner = [address, *_embedded(address)]
         if any(one in _METADATA for one in inner):
             return "" if self._is_entry(address) else "is a metadata service"
@@ -158,7 +156,7 @@ class Private:
 
 
 def _embedded(address: Address) -> list[Address]:
-    """The IPv4 addresses that packets to this one may end at."""
+    """Return the IPv4 addresses that packets to this one may end at."""
     if isinstance(address, IPv4Address):
         return []
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
@@ -181,7 +179,7 @@ def _fault(address: Address) -> str:
 def _inside(address: Address) -> bool:
     if isinstance(address, IPv4Address):
         return not address.is_global or address.is_reserved
-    if address in _NAT64[0]:  # what it stands for is looked at by itself
+    if address in _NAT64[0]:  # the IPv4 address in it is checked by itself
         return False
     unused = any(address in network for network in _UNUSED)
     return unused or address not in _UNICAST or not address.is_global

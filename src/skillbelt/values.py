@@ -1,4 +1,4 @@
-"""The values every other module passes on. All are frozen.
+"""The values that rooms pass to each other. All are frozen.
 
 They are named tuples rather than dataclasses: `import dataclasses` alone takes as long as the
 interpreter needs to start, and a catalogue builds them by the ten thousand (design/values.md).
@@ -14,12 +14,12 @@ OriginKind = Literal["local", "archive", "index", "well-known", "url", "builtin"
 
 SCOPES: tuple[Scope, ...] = ("explicit", "project", "user", "remote", "builtin")
 SKILL_FILE = "SKILL.md"
-# What is known of a skill in one number: who may use it, and what kind of skill it is.
+# Flags of a skill in the index: who may use it, and what kind of skill it is.
 USER, MODEL, DERIVED, INTERNAL, SKIPPED = 1, 2, 4, 8, 16
 
 
 class Diagnostic(NamedTuple):
-    """One thing that was skipped, mended or is wrong, and what to do about it."""
+    """One thing that was skipped, repaired or is wrong, and what to do about it."""
 
     code: str
     severity: Severity
@@ -35,14 +35,14 @@ class Diagnostic(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a skill came from. `url` is empty for what lies on this disk."""
+    """Where a skill came from. `url` is empty for a skill on this disk."""
 
     kind: OriginKind = "local"
     url: str = ""
 
     @property
     def remote(self) -> bool:
-        """Whether the text came over a network, so that it is asked for before its first load."""
+        """Whether the text came over a network; its first load then needs an approval."""
         return self.kind not in ("local", "builtin")
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Origin(NamedTuple):
 
 
 class Frontmatter(NamedTuple):
-    """The known fields of a SKILL.md, each brought to its type; all others verbatim in `extra`."""
+    """The known fields of a SKILL.md, each with its type; all others verbatim in `extra`."""
 
     name: str = ""
     description: str = ""
@@ -87,7 +87,7 @@ class Requirements(NamedTuple):
 
 
 class FileEntry(NamedTuple):
-    """One file of a skill: its path below the skill's folder, and what it holds."""
+    """One file of a skill: its path below the skill's folder, size, hash and MIME type."""
 
     path: str
     size: int
@@ -96,7 +96,7 @@ class FileEntry(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """Every file of a skill, sorted by path, and one hash over all of them."""
+    """Every file of a skill, sorted by path, and one hash over the whole skill."""
 
     files: tuple[FileEntry, ...]
     hash: str
@@ -107,8 +107,8 @@ class Capabilities(NamedTuple):
     """What a run may do beyond reading the system and writing to its workspace and `/tmp`.
 
     Paths are absolute and as on the host. A host is a name or an address, with `:port` for another
-    port than 443 and 80; none means no network. Without `processes` the program that is started can
-    not start others beside it.
+    port than 443 and 80; none means no network. Without `processes` the program cannot start
+    other processes.
     """
 
     read: tuple[str, ...] = ()

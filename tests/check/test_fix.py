@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.check.fix import mend
+from skillbelt.check.fix import fix_bytes
 from skillbelt.format import yaml
 from skillbelt.format.fields import to_frontmatter
 from skillbelt.format.frontmatter import parse, split
@@ -18,8 +18,8 @@ every_text = pytest.mark.parametrize("shape", TEXTS, ids=[shape.name for shape i
 BODY = "# PDF\n\nText.\n"
 
 
-def mended(text: str, folder: str = "pdf") -> str:
-    return mend(text.encode(), folder=folder).data.decode()
+def fixed(text: str, folder: str = "pdf") -> str:
+    return fix_bytes(text.encode(), folder=folder).data.decode()
 
 
 def block(*lines: str, body: str = BODY) -> str:
@@ -28,7 +28,7 @@ def block(*lines: str, body: str = BODY) -> str:
 
 def test_a_good_file_is_left_alone() -> None:
     text = block("name: pdf", "description: Reads.", "# note", "author:   me  ")
-    assert mend(text.encode(), folder="pdf") == (text.encode(), (), ())
+    assert fix_bytes(text.encode(), folder="pdf") == (text.encode(), (), ())
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_good_file_is_left_alone() -> None:
 def test_values_get_quotes_and_other_lines_stay(line: str, wanted: str) -> None:
     """Cases 6 and 8."""
     text = block("name:   pdf", "# why", line, "author: 'x'", "")
-    done = mend(text.encode(), folder="pdf")
+    done = fix_bytes(text.encode(), folder="pdf")
     assert done.data.decode() == text.replace(line, wanted)
     assert done.done == ("put values in quotes",)
 
@@ -55,36 +55,36 @@ def test_values_get_quotes_and_other_lines_stay(line: str, wanted: str) -> None:
 def test_values_that_have_quotes_stay() -> None:
     """Case 7."""
     text = block("name: pdf", 'description: "Use when: asked"', "license: a: b")
-    assert mended(text) == text.replace("a: b", '"a: b"')
+    assert fixed(text) == text.replace("a: b", '"a: b"')
 
 
 def test_a_value_of_several_lines_becomes_one_that_yaml_reads() -> None:
     text = block("name: pdf", "description: Reads:", "- PDF", "- text", "license: MIT")
-    assert mended(text) == block(
+    assert fixed(text) == block(
         "name: pdf", "description: |-", "  Reads:", "  - PDF", "  - text", "license: MIT"
     )
 
 
 def test_comments_survive_a_rewritten_value() -> None:
     text = block("name: pdf", "description: a: b", "  c", "# kept", "", "license: MIT")
-    assert mended(text) == block("name: pdf", 'description: "a: b c"', "# kept", "", "license: MIT")
+    assert fixed(text) == block("name: pdf", 'description: "a: b c"', "# kept", "", "license: MIT")
 
 
 @pytest.mark.parametrize("line", ['metadata: {"a": 1', "tags: [a, b", "metadata: a\n  b: 1\n c: 2"])
 def test_a_broken_list_or_mapping_is_not_turned_into_text(line: str) -> None:
     text = block("name: pdf", "description: Reads.", line)
-    assert mended(text) == text
+    assert fixed(text) == text
 
 
 @pytest.mark.parametrize("glued", ["---# PDF\n\nText.\n", "--- # PDF\n\nText.\n"])
 def test_a_glued_closing_line_gets_its_own(glued: str) -> None:
     head = "---\nname: pdf\ndescription: Reads.\n"
-    assert mended(head + glued) == f"{head}---\n# PDF\n\nText.\n"
+    assert fixed(head + glued) == f"{head}---\n# PDF\n\nText.\n"
 
 
 def test_a_glued_closing_line_before_a_rule_in_the_body() -> None:
     head = "---\nname: pdf\ndescription: Reads.\n"
-    assert mended(f"{head}---# PDF\n\n---\nText.\n") == f"{head}---\n# PDF\n\n---\nText.\n"
+    assert fixed(f"{head}---# PDF\n\n---\nText.\n") == f"{head}---\n# PDF\n\n---\nText.\n"
 
 
 @pytest.mark.parametrize(
@@ -100,22 +100,22 @@ def test_a_glued_closing_line_before_a_rule_in_the_body() -> None:
 def test_misplaced_frontmatter_is_moved_to_the_top(before: str, moved: str) -> None:
     text = block("name: pdf", "description: Reads.")
     wanted = block("name: pdf", "description: Reads.", body=moved + BODY)
-    assert mended(before + text) == wanted
+    assert fixed(before + text) == wanted
 
 
 def test_a_fence_around_the_frontmatter_goes() -> None:
     fenced = f"```yaml\n---\nname: pdf\ndescription: Reads.\n---\n```\n{BODY}"
-    assert mended(fenced) == block("name: pdf", "description: Reads.")
+    assert fixed(fenced) == block("name: pdf", "description: Reads.")
 
 
 def test_a_missing_opening_line_is_added() -> None:
-    assert mended(f"name: pdf\ndescription: Reads.\n---\n{BODY}") == block(
+    assert fixed(f"name: pdf\ndescription: Reads.\n---\n{BODY}") == block(
         "name: pdf", "description: Reads."
     )
 
 
 def test_marks_and_control_characters_go() -> None:
-    done = mend(
+    done = fix_bytes(
         "\ufeff---\nname: pdf\ndescription: Re\x08ads.\x92\n---\na\x08b\n".encode(), folder="pdf"
     )
     assert done.data.decode() == "---\nname: pdf\ndescription: Reads.\n---\na\x08b\n"
@@ -123,7 +123,7 @@ def test_marks_and_control_characters_go() -> None:
 
 
 def test_a_file_of_nothing_but_marks_does_not_take_long() -> None:
-    assert mend(b"\xef\xbb\xbf" * 700_000, folder="pdf").data == b""
+    assert fix_bytes(b"\xef\xbb\xbf" * 700_000, folder="pdf").data == b""
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,12 @@ def test_a_file_of_nothing_but_marks_does_not_take_long() -> None:
 )
 def test_names_of_fields(line: str, wanted: str) -> None:
     text = block("name: pdf", "description: Reads.", line)
-    assert mended(text) == text.replace(line, wanted)
+    assert fixed(text) == text.replace(line, wanted)
 
 
 def test_two_spellings_of_one_field_do_not_become_the_same() -> None:
     text = block("name: pdf", "description: Reads.", "allowed_tools: Read", "allowedTools: Grep")
-    assert mended(text) == text.replace("allowed_tools", "allowed-tools")
+    assert fixed(text) == text.replace("allowed_tools", "allowed-tools")
 
 
 @pytest.mark.parametrize(
@@ -162,45 +162,45 @@ def test_two_spellings_of_one_field_do_not_become_the_same() -> None:
 def test_tools_in_one_string(lines: str, wanted: str | None) -> None:
     """Case 25."""
     text = block("name: pdf", "description: Reads.", lines, "license: MIT")
-    assert mended(text) == text.replace(lines, wanted or lines)
+    assert fixed(text) == text.replace(lines, wanted or lines)
 
 
 @pytest.mark.parametrize(
     ("folder", "line"), [("pdf", "name: pdf"), ("7", "name: 7"), ("yes", "name: yes")]
 )
 def test_a_missing_name_is_the_folders(folder: str, line: str) -> None:
-    assert mended(block("description: Reads."), folder) == block(line, "description: Reads.")
-    assert mended(block("description: Reads.", "name:"), folder) == block(
+    assert fixed(block("description: Reads."), folder) == block(line, "description: Reads.")
+    assert fixed(block("description: Reads.", "name:"), folder) == block(
         "description: Reads.", line
     )
 
 
 @pytest.mark.parametrize("folder", ["My Skills", "Pdf", "a--b", "-a", "a" * 65, ""])
 def test_a_folder_that_is_no_name_is_not_taken(folder: str) -> None:
-    assert mended(block("description: Reads."), folder) == block("description: Reads.")
+    assert fixed(block("description: Reads."), folder) == block("description: Reads.")
 
 
 def test_no_frontmatter_is_invented() -> None:
-    assert mended("# PDF\n\nText.\n") == "# PDF\n\nText.\n"
+    assert fixed("# PDF\n\nText.\n") == "# PDF\n\nText.\n"
 
 
 @pytest.mark.parametrize("end", ["", "\r\n"])
 def test_line_endings_and_the_end_of_the_file_stay(end: str) -> None:
     """Case 9."""
     text = block("description: a: b", "allowed_tools: Read, Grep", body=f"Text.{end}")
-    done = mended(text.replace("\n", "\r\n").replace("\r\r", "\r"))
+    done = fixed(text.replace("\n", "\r\n").replace("\r\r", "\r"))
     wanted = block("name: pdf", 'description: "a: b"', "allowed-tools: Read Grep", body="Text.")
     assert done == wanted.replace("\n", "\r\n") + end
 
 
 def test_a_block_whose_lines_end_in_two_ways_is_left_alone() -> None:
     text = "---\r\nname: pdf\ndescription: a: b\r\n---\r\nText.\n"
-    assert mended(text) == text
+    assert fixed(text) == text
 
 
 def test_a_body_whose_lines_end_in_two_ways_stays() -> None:
     text = block("name: pdf", "description: a: b", body="a\r\nb\nc\r\n")
-    assert mended(text) == text.replace("a: b", '"a: b"')
+    assert fixed(text) == text.replace("a: b", '"a: b"')
 
 
 def meaning(data: bytes, folder: str) -> tuple[object, bytes]:
@@ -211,11 +211,11 @@ def meaning(data: bytes, folder: str) -> tuple[object, bytes]:
 
 
 @every_text
-def test_every_hostile_shape_says_the_same_and_is_mended_once(shape: Shape, tmp_path: Path) -> None:
+def test_every_hostile_shape_says_the_same_and_is_fixed_once(shape: Shape, tmp_path: Path) -> None:
     shape.write(str(tmp_path))
     data = (tmp_path / "SKILL.md").read_bytes()
-    first = mend(data, folder=shape.name)
-    assert mend(first.data, folder=shape.name) == (first.data, (), first.dropped)
+    first = fix_bytes(data, folder=shape.name)
+    assert fix_bytes(first.data, folder=shape.name) == (first.data, (), first.dropped)
     fields, body = meaning(data, shape.name)
     after, body_after = meaning(first.data, shape.name)
     assert after == fields
@@ -251,29 +251,29 @@ def files(draw: st.DrawFn) -> bytes:
 
 
 @given(files() | st.binary(max_size=120))
-def test_mending_twice_is_mending_once(data: bytes) -> None:
-    first = mend(data, folder="pdf")
-    again = mend(first.data, folder="pdf")
+def test_fixing_twice_is_fixing_once(data: bytes) -> None:
+    first = fix_bytes(data, folder="pdf")
+    again = fix_bytes(first.data, folder="pdf")
     assert again.data == first.data
     assert again.done == ()
 
 
 @given(files())
-def test_mending_keeps_every_field_that_is_spelled_right(data: bytes) -> None:
+def test_fixing_keeps_every_field_that_is_spelled_right(data: bytes) -> None:
     def known(data: bytes) -> dict[str, object]:
         fields = parse(data, path="", folder="pdf").fields
         return {key: fields[key] for key in ("description", "license", "metadata") if key in fields}
 
-    after = known(mend(data, folder="pdf").data)
+    after = known(fix_bytes(data, folder="pdf").data)
     assert {key: after.get(key) for key in known(data)} == known(data)
 
 
 @given(st.dictionaries(st.sampled_from(["description", "license", "x"]), VALUES, min_size=1))
 def test_quoted_values_are_yaml(fields: dict[str, str]) -> None:
     lines = [f"{key}: {value}" for key, value in fields.items()]
-    done = mend(block("name: pdf", *lines).encode(), folder="pdf")
+    done = fix_bytes(block("name: pdf", *lines).encode(), folder="pdf")
     found = split(done.data)
     if "put values in quotes" in done.done:
         assert found
         text = done.data[found.start : found.end].decode()
-        assert isinstance(yaml.load(text, Limits()), yaml.Loaded)
+        assert isinstance(yaml.load(text, Limits()), yaml.LoadedYaml)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from skillbelt.check import fix_files
-from skillbelt.check.fix import mend
-from skillbelt.check.fix_files import Fixed, diff, fix_file
+from skillbelt.check import fix
+from skillbelt.check.fix import Fixed, diff, fix_bytes, fix_file
 from skillbelt.format.frontmatter import MAX_CHECKED_BYTES
 from tests.tree import Tree
 
@@ -44,7 +43,7 @@ def test_a_dry_run_changes_nothing(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("name", ["skill.md", "Skill.md", "SKILL.MD"])
-def test_a_wrong_file_name_is_mended(tree: Tree, name: str) -> None:
+def test_a_wrong_file_name_is_fixed(tree: Tree, name: str) -> None:
     file = tree.write(f"pdf/{name}", WHOLE)
     fixed = fix_file(str(file))
     assert fixed.path == str(file.with_name("SKILL.md"))
@@ -96,9 +95,9 @@ def test_a_file_that_becomes_a_link_meanwhile_is_not_written_through(
     def swapped(*given: Any, **named: Any) -> Any:
         file.unlink()
         file.symlink_to(outside)
-        return mend(*given, **named)
+        return fix_bytes(*given, **named)
 
-    monkeypatch.setattr(fix_files, "mend", swapped)
+    monkeypatch.setattr(fix, "fix_bytes", swapped)
     assert [one.code for one in fix_file(str(file)).diagnostics] == ["fix-dropped"]
     assert outside.read_text() == BROKEN
     assert os.listdir(tree.path("pdf")) == ["SKILL.md"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.check.folder import Content, Unusable, check_entries, read
+from skillbelt.check.folder import Content, UnusableFile, check_entries, read
 from skillbelt.files.tree import MAX_ENTRY_DEPTH
 from skillbelt.values import Limits
 from tests.tree import Tree
@@ -25,13 +25,13 @@ def test_reading_gives_the_beginning_and_the_size(tmp_path: Path) -> None:
 
 def test_reading_a_pipe_does_not_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a")
-    with pytest.raises(Unusable, match="pipe") as caught:
+    with pytest.raises(UnusableFile, match="pipe") as caught:
         read(str(tmp_path / "a"), 4)
     assert caught.value.code == "not-a-file"
 
 
 def test_reading_a_path_with_a_zero_byte_is_a_refusal() -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusableFile):
         read("/tmp/a\0b", 4)
 
 

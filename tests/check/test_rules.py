@@ -25,7 +25,7 @@ def test_strict_mode_never_lowers_a_level() -> None:
 def test_every_rule_is_in_the_documentation_word_for_word() -> None:
     page = PAGE.read_text("utf-8")
     rows = [
-        f"| `{code}` | {rule.severity} | {rule.strict} | {rule.what} | {rule.why} | {rule.mend} |"
+        f"| `{code}` | {rule.severity} | {rule.strict} | {rule.what} | {rule.why} | {rule.fix} |"
         for code, rule in RULES.items()
     ]
     assert [row for row in rows if row not in page] == []
@@ -41,7 +41,7 @@ def test_a_finding_takes_the_words_of_its_rule() -> None:
         path="/x",
         line=2,
         message="differs",
-        remedy=RULES["name-folder"].mend,
+        remedy=RULES["name-folder"].fix,
     )
     assert finding("name-folder", "/x", 2, "differs", "do this").remedy == "do this"
 

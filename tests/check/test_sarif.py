@@ -172,7 +172,7 @@ def test_every_rule_is_listed_with_its_help_and_level() -> None:
         levels = {"error": "error", "warning": "warning", "info": "note"}
         for rule in rules:
             row = RULES[rule["id"]]
-            assert row.mend in rule["help"]["text"]
+            assert row.fix in rule["help"]["text"]
             level = levels[row.strict if strict else row.severity]
             assert rule["defaultConfiguration"] == {"level": level}
 
@@ -200,9 +200,9 @@ def test_a_finding_without_a_line_stands_at_the_first() -> None:
     assert [place(result)["region"]["startLine"] for result in results(FOUND)] == [2, 7, 3, 1, 2, 1]
 
 
-def test_the_message_says_how_to_mend_and_hides_nothing() -> None:
+def test_the_message_says_how_to_fix_and_hides_nothing() -> None:
     [result] = results([finding("name-folder", "/root/a", 1, "bad \x1b[31m\u202e", "do this")])
-    assert result["message"]["text"] == "bad \\x1b[31m\\u202e. To mend: do this."
+    assert result["message"]["text"] == "bad \\x1b[31m\\u202e. To fix: do this."
 
 
 def test_fingerprints_are_different_and_survive_moved_lines() -> None:

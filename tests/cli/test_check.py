@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from skillbelt.cli import main
-from skillbelt.cli.check import Targets, targets
+from skillbelt.cli.check import CheckTargets, targets
 from skillbelt.errors import ConfigError
+from tests import warm
 from tests.hostile import FILES, Shape
 from tests.tree import Tree
 
@@ -56,7 +57,7 @@ def check(here: Tree, capsys: pytest.CaptureFixture[str]) -> Check:
     return Check(capsys)
 
 
-def files(found: Targets, root: Path) -> list[str]:
+def files(found: CheckTargets, root: Path) -> list[str]:
     return [os.path.relpath(path, root) for path in found.files]
 
 
@@ -201,12 +202,11 @@ def test_colours_only_on_a_terminal(here: Tree, monkeypatch: pytest.MonkeyPatch)
 
 def on_terminal(*arguments: str) -> str:
     """What the command shows on a terminal."""
-    import subprocess
     import sys
 
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "skillbelt", *arguments]
-    with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs) as process:
+    with warm.Popen[bytes](command, stdout=theirs, stderr=theirs, stdin=theirs) as process:
         os.close(theirs)
         shown = b"".join(chunks(ours))
         process.wait(50)
@@ -225,7 +225,7 @@ def chunks(handle: int) -> Iterator[bytes]:
         yield chunk
 
 
-# --- mending -------------------------------------------------------------------------------------
+# --- fixing ---------------------------------------------------------------------------------------
 
 
 def test_fix_shows_the_change_and_what_remains(here: Tree, check: Check) -> None:
@@ -234,7 +234,7 @@ def test_fix_shows_the_change_and_what_remains(here: Tree, check: Check) -> None
     assert '-description: a: b\n+description: "a: b"\n' in result.out
     assert "name-folder" in result.out
     assert "yaml-repaired" not in result.out
-    assert result.err == "a/pdf/SKILL.md: mended: put values in quotes\n"
+    assert result.err == "a/pdf/SKILL.md: fixed: put values in quotes\n"
     assert file.read_text() == WHOLE.replace("pdf", "csv")
     again = check("a", "--fix")
     assert "+description" not in again.out
@@ -254,7 +254,7 @@ def test_dry_run_changes_nothing(here: Tree, check: Check) -> None:
         result = check("a", *options)
         assert "+description" in result.out
         assert "yaml-repaired" in result.out
-        assert "would be mended" in result.err
+        assert "would be fixed" in result.err
     assert file.read_text() == BROKEN
 
 
@@ -274,7 +274,7 @@ def test_diffs_stay_out_of_documents(here: Tree, check: Check) -> None:
         assert "+description" in result.err
 
 
-def test_what_is_not_mended_is_reported(here: Tree, check: Check) -> None:
+def test_what_is_not_fixed_is_reported(here: Tree, check: Check) -> None:
     here.write("elsewhere.md", BROKEN)
     here.path("project/a/pdf").mkdir(parents=True)
     os.symlink("../../../elsewhere.md", here.path("project/a/pdf/SKILL.md"))

@@ -211,6 +211,12 @@ def test_a_batch_pushes_out_what_is_over_the_cap_in_one_write(store: Store) -> N
     ]
 
 
+def test_nothing_is_pushed_out_below_the_cap(store: Store) -> None:
+    session = Session(store, KEY, max_loaded=4)
+    assert [session.load(name) for name in "abcde"] == [(), (), (), (), ("a",)]
+    assert [loaded.name for loaded in session.loaded()] == ["b", "c", "d", "e"]
+
+
 def test_touching_saves_a_skill_from_the_cap_and_is_no_event(store: Store) -> None:
     session = Session(store, KEY, max_loaded=2)
     session.load("a")

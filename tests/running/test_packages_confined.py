@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +13,9 @@ from skillbelt.running.packages.confined import SandboxedRoom, SandboxedRooms
 from skillbelt.running.packages.fetching import Missing
 from skillbelt.running.packages.installers import Step
 from skillbelt.running.packages.shelves import Page, page_of
+from tests import needs
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="is the sandbox for Linux")
+pytestmark = needs.linux
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/install/home"}
 GET = (
     "import sys, urllib.request as u\n"

@@ -23,6 +23,7 @@ from skillbelt.running.packages.environments import can_be_written, fits, provis
 from skillbelt.running.packages.installers import find_uv
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.protocol import Job, Mount, run
+from tests import needs
 from tests.discovery.sources.server import eventually, running
 from tests.registries import publish, wheel
 from tests.tree import NOBODY, Tree
@@ -387,20 +388,19 @@ def test_a_range_of_versions(wanted: str, fitting: bool) -> None:
 # --- Node.js -------------------------------------------------------------------------------------
 
 
+@needs.npm
 def test_packages_for_node_are_installed_without_their_scripts(tmp_path: Path) -> None:
-    if not shutil.which("npm"):
-        pytest.skip("npm is not on this machine")
-    needs = Needs("node", ("greet@^1.3.0",), "package.json")
+    wanted = Needs("node", ("greet@^1.3.0",), "package.json")
     environ = {**os.environ, "npm_config_ignore_scripts": "false"}
     with running() as server:
         environ["npm_config_registry"] = server.url
         publish(server, "greet", f"touch {tmp_path}/ran")
-        made = provision(needs, str(tmp_path / "one"), environ=environ, rooms=ROOMS)
+        made = provision(wanted, str(tmp_path / "one"), environ=environ, rooms=ROOMS)
     assert made.installed == (("greet", "1.3.0"),)
     assert made.bin == f"{made.path}/node_modules/.bin"
     assert node(made, "require('greet')()") == "hello\n"
     assert not (tmp_path / "ran").exists()
-    again = provision(needs, str(tmp_path / "one"), environ=environ, offline=True, rooms=ROOMS)
+    again = provision(wanted, str(tmp_path / "one"), environ=environ, offline=True, rooms=ROOMS)
     assert again == made
 
 

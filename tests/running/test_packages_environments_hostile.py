@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,15 +16,16 @@ from skillbelt.running.packages.confined import SandboxedRooms
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.packages.environments import Plan, plan, provide
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
+from tests import needs
 from tests.discovery.sources.server import Server, running
 from tests.registries import integrity, list_wheel, publish, tarball, wheel_bytes
 from tests.running.test_packages_environments import _made_removable as _made_removable
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="installs in the sandbox for Linux"),
+    needs.linux,
     pytest.mark.timeout(180),
 ]
-npm = pytest.mark.skipif(not shutil.which("npm"), reason="npm is not on this machine")
+npm = needs.npm
 
 
 class Market:

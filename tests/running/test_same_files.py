@@ -12,7 +12,7 @@ import pytest
 
 from skillbelt import Runtime, Skill, build_manifest
 from skillbelt.check.folder import check_entries
-from skillbelt.discovery.reading import nameable, read_file, walk
+from skillbelt.disclosure.body import nameable, read_file, walk
 from skillbelt.errors import FileUnreadable, LoadError, PathEscape, RunRefused
 from skillbelt.files.manifest import is_complete
 from skillbelt.files.tree import LEFT_OUT
@@ -231,7 +231,7 @@ def test_what_may_not_be_read_is_refused_everywhere(open_tree: Tree) -> None:
 import mimetypes, os
 from skillbelt import Limits, Skill
 from skillbelt.check.folder import check_entries
-from skillbelt.discovery.reading import read_file, walk
+from skillbelt.disclosure.body import read_file, walk
 from skillbelt.errors import FileUnreadable, RunRefused
 from skillbelt.files.manifest import is_complete
 from skillbelt.running.staging import stage

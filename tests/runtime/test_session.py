@@ -192,7 +192,7 @@ def test_a_skill_that_is_gone_is_not_sent(tree: Tree, chat: Chat) -> None:
     chat.says("Read it.")
     chat.calls("skill_load", skill="pdf", docs=["guide.md"])
     tree.path(f"{SKILLS}/pdf/guide.md").unlink()
-    assert "(cannot be given now: guide.md: can not be read" in text(chat.sent())
+    assert "(cannot be given now: guide.md: cannot be read" in text(chat.sent())
     shutil.rmtree(tree.path(f"{SKILLS}/pdf"))
     sent = text(chat.sent())
     assert "cannot be given now" in sent

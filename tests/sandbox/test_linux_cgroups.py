@@ -16,7 +16,9 @@ from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Limits
 from tests.sandbox.ordinary import as_user
 
-needs_groups = pytest.mark.skipif(hierarchy() is None, reason="no control group can be made here")
+needs_groups = pytest.mark.skipif(
+    hierarchy() is None, reason="needs control groups that can be written: sudo make test"
+)
 
 
 def groups() -> list[str]:
@@ -246,7 +248,7 @@ UNIFIED = "/sys/fs/cgroup/unified" if os.path.isdir("/sys/fs/cgroup/unified") el
 
 @pytest.mark.skipif(
     not os.path.exists(f"{UNIFIED}/cgroup.controllers") or not os.access(UNIFIED, os.W_OK),
-    reason="there are no control groups of the second version to write to",
+    reason="needs cgroup v2: boot with systemd.unified_cgroup_hierarchy=1",
 )
 def test_all_processes_of_a_group_move_into_another() -> None:
     source, target = (f"{UNIFIED}/skillbelt-test-{os.getpid()}{end}" for end in "ab")

@@ -17,6 +17,7 @@ from skillbelt.sandbox.linux.landlock import LandlockSandbox
 from skillbelt.sandbox.linux.prefixes import shown_of
 from skillbelt.sandbox.protocol import Mount, Sandbox, run
 from skillbelt.testing.sandbox_suite import Place
+from tests.needs import not_run
 
 VERSION = "python3.99"
 
@@ -101,7 +102,7 @@ def test_a_python_in_the_home_shows_nothing_else_of_it(
     place: Place, home: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, where: str
 ) -> None:
     if reason := sandbox.unavailable():
-        pytest.skip(reason)
+        not_run(reason)
     prefix = (home / where).resolve()
     program = install(prefix)
     (prefix / "share").mkdir()

@@ -269,7 +269,9 @@ def test_a_profile_is_a_file_of_its_own() -> None:
         os.unlink(second)
 
 
-@pytest.mark.skipif(sys.platform == "darwin", reason="this is macOS")
+@pytest.mark.skipif(
+    sys.platform == "darwin", reason="needs a system without Seatbelt, so not macOS"
+)
 def test_it_is_for_macos_alone() -> None:
     assert SeatbeltSandbox().unavailable() == "this system is not macOS"
     with pytest.raises(SandboxUnavailable, match="not macOS"):

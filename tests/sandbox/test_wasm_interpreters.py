@@ -15,6 +15,7 @@ from skillbelt.running.packages.confined import SandboxedRooms
 from skillbelt.sandbox.wasm import interpreters
 from skillbelt.sandbox.wasm.interpreters import JAVASCRIPT_HOST, host_component
 from skillbelt.settings import Settings
+from tests import needs
 from tests.sandbox.guests import hosts
 
 pytestmark = pytest.mark.timeout(300)  # the component is built first
@@ -106,7 +107,7 @@ def test_a_link_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     assert "not a folder" in refusal(Settings(cache_dir=str(tmp_path)))
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+@needs.root
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "wasm-hosts").mkdir(mode=0o700)
     os.chown(tmp_path / "wasm-hosts", 61_999, 61_999)

@@ -1,23 +1,30 @@
 """Every rule of the format, as functions that yield diagnostics.
 
-What the parser says is passed on as it is; the rules here add what takes more than reading to
-know. `rules.py` holds the levels and the words that explain each rule.
+The parser's diagnostics are passed on; the rules here add what needs more than parsing. `rules.py`
+has the severity and the explanation of each rule.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from codecs import utf_8_decode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 from unicodedata import normalize
 
-from skillbelt.check.folder import Unusable, check_entries, read
+from skillbelt.check.folder import UnusableFile, check_entries, read
 from skillbelt.check.rules import finding, harden
 from skillbelt.files.contain import inside
-from skillbelt.format import field_names, yaml_repair
 from skillbelt.format import yaml as strict
-from skillbelt.format.fields import skill_name
+from skillbelt.format import yaml_repair
+from skillbelt.format.fields import (
+    KNOWN,
+    SPECIFIED,
+    closest_field,
+    correct_spelling,
+    skill_name,
+)
 from skillbelt.format.frontmatter import (
     MAX_CHECKED_BYTES,
     MAX_FRONTMATTER_BYTES,
@@ -61,24 +68,24 @@ class Subject(NamedTuple):
     limits: Limits
 
     def text(self, field: str) -> str:
-        """The field as text; empty when it is absent or no text."""
+        """Return the field as text; "" when it is absent or not text."""
         value = self.parsed.fields.get(field)
         return value if isinstance(value, str) else ""
 
     def says(self, code: str, field: str, message: str, remedy: str = "") -> Diagnostic:
-        """A finding at the line of a field."""
+        """Return a finding at the line of a field."""
         return finding(code, self.path, self.lines.get(field), message, remedy)
 
 
 class Checked(NamedTuple):
-    """What a check of one skill found, and the id the skill goes by (empty when it has none)."""
+    """The findings about one skill, and its id ("" when it has none)."""
 
     path: str
     name: str
     diagnostics: tuple[Diagnostic, ...]
 
 
-# --- what callers use ----------------------------------------------------------------------------
+# --- entry points --------------------------------------------------------------------------------
 
 
 def check_all(
@@ -88,9 +95,9 @@ def check_all(
     limits: Limits = _LIMITS,
     fence: Callable[[str], str] = lambda _: "",
 ) -> tuple[Diagnostic, ...]:
-    """The findings in all these SKILL.md files, and those about their names together.
+    """Check all these SKILL.md files, and that no two have the same name.
 
-    `fence` gives for each the folder that no link may lead out of to be read; empty for none.
+    `fence` returns for each path the folder that no link may lead out of; "" for none.
     """
     checked = [check_file(path, strict=strict, limits=limits, fence=fence(path)) for path in paths]
     together = tuple(check_duplicates(checked))
@@ -101,15 +108,15 @@ def check_all(
 def check_file(
     path: str, *, strict: bool = False, limits: Limits = _LIMITS, fence: str = ""
 ) -> Checked:
-    """What is wrong with the skill of this SKILL.md. Never raises, never waits.
+    """Check the skill of this SKILL.md. Never raises, never blocks.
 
-    Nothing is read that lies outside the fence, if there is one.
+    Nothing outside the fence is read, if there is one.
     """
     path = os.path.abspath(path)
     try:
         content = read(path, MAX_CHECKED_BYTES, fence)
-    except Unusable as error:
-        message = f"{os.path.basename(path)} can not be read: {error}"
+    except UnusableFile as error:
+        message = f"{os.path.basename(path)} cannot be read: {error}"
         unusable = finding(error.code, path, None, message)
         return Checked(path, "", (unusable._replace(severity="error"),))
     subject = _subject(content.data, path, strict, limits)
@@ -124,13 +131,13 @@ def check_file(
 def check_bytes(
     data: bytes, path: str, *, strict: bool = False, limits: Limits = _LIMITS
 ) -> Checked:
-    """What is wrong with these bytes as the SKILL.md at `path`; nothing on disk is looked at."""
+    """Check bytes as the SKILL.md at `path`, without reading the disk."""
     subject = _subject(data, os.path.abspath(path), strict, limits)
     return _checked(subject, list(_check_subject(subject)))
 
 
 def check_duplicates(checked: Iterable[Checked]) -> Iterator[Diagnostic]:
-    """A finding for every skill whose name an earlier one has."""
+    """Yield a finding for every skill whose name an earlier one has."""
     first: dict[str, str] = {}
     for one in checked:
         if one.name and first.setdefault(one.name, one.path) != one.path:
@@ -139,7 +146,7 @@ def check_duplicates(checked: Iterable[Checked]) -> Iterator[Diagnostic]:
 
 
 def raw_fields(data: bytes, limits: Limits = _LIMITS) -> dict[str, object]:
-    """The fields of a well-placed block as they are written, before any is brought to its type."""
+    """Return the fields of a well-placed block as they are written, before they are typed."""
     found = split(data)
     if not found or found.end - found.start > MAX_FRONTMATTER_BYTES:
         return {}
@@ -148,7 +155,7 @@ def raw_fields(data: bytes, limits: Limits = _LIMITS) -> dict[str, object]:
     loaded = strict.load(text, limits)
     return (
         loaded.fields
-        if isinstance(loaded, strict.Loaded)
+        if isinstance(loaded, strict.LoadedYaml)
         else yaml_repair.read(text, limits).fields
     )
 
@@ -172,7 +179,7 @@ def _subject(data: bytes, path: str, to_the_letter: bool, limits: Limits) -> Sub
 
 def _check_subject(subject: Subject) -> Iterator[Diagnostic]:
     for said in subject.parsed.diagnostics:
-        # A wrong type is told without its line; the message begins with the field.
+        # The parser reports a wrong type without a line; the message begins with the field.
         line = subject.lines.get(said.message.partition(" ")[0])
         yield said._replace(line=line) if said.line is None else said
     for rule in FILE_RULES:
@@ -217,8 +224,6 @@ def check_encoding(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def _check_body_bytes(subject: Subject) -> Iterator[Diagnostic]:
-    from codecs import utf_8_decode
-
     try:
         utf_8_decode(subject.data, "strict", len(subject.data) < MAX_CHECKED_BYTES)
     except UnicodeDecodeError as error:
@@ -241,10 +246,10 @@ def check_name(subject: Subject) -> Iterator[Diagnostic]:
         yield subject.says("name-length", "name", message)
     yield from _check_name_characters(subject, name)
     if name.startswith("-") or name.endswith("-") or "--" in name:
-        message = f"the name {_shown(name)} begins or ends with a hyphen, or has two in a row"
+        message = f"the name {_quote(name)} begins or ends with a hyphen, or has two in a row"
         yield subject.says("name-hyphens", "name", message)
     if normalize("NFC", name) != normalize("NFC", folder):
-        message = f"the name {_shown(name)} differs from its folder {_shown(folder)}"
+        message = f"the name {_quote(name)} differs from its folder {_quote(folder)}"
         yield subject.says("name-folder", "name", message)
 
 
@@ -258,7 +263,7 @@ def _check_name_characters(subject: Subject, name: str) -> Iterator[Diagnostic]:
     more = " and more" if len(wrong) > 8 else ""
     used = skill_name(subject.parsed.fields, os.path.basename(subject.folder)).id
     called = "" if used == name else f"; the skill is called {used!r}"
-    message = f"the name {_shown(name)} holds {listed}{more}{called}"
+    message = f"the name {_quote(name)} holds {listed}{more}{called}"
     yield subject.says("name-characters", "name", message)
 
 
@@ -267,17 +272,17 @@ def _ascii_name_character(character: str) -> bool:
 
 
 def _name_character(character: str) -> bool:
-    """Whether a lenient reader takes it: a letter of any script that has no lower case form."""
+    """Whether a lenient reader accepts it: a digit or a lower-case letter of any script."""
     return character == "-" or (character.isalnum() and character == character.lower())
 
 
 def check_reserved(subject: Subject) -> Iterator[Diagnostic]:
-    """The name holds no word that a client or a system keeps for itself."""
+    """The name contains no word that a client or a system reserves."""
     name = subject.text("name")
     words = sorted(_VENDORS & set(re.split(r"[\W_]+", name.lower())))
     if words or _DEVICES.match(name):
         reserved = words[0] if words else name
-        message = f"the name {_shown(name)} uses the reserved word {reserved!r}"
+        message = f"the name {_quote(name)} uses the reserved word {reserved!r}"
         yield subject.says("name-reserved", "name", message)
 
 
@@ -289,12 +294,12 @@ def check_description(subject: Subject) -> Iterator[Diagnostic]:
         yield subject.says("description-length", "description", f"the description has {size}")
     if "<" in description or ">" in description:
         at = min(place for mark in "<>" if (place := description.find(mark)) >= 0)
-        message = f"the description holds an angle bracket at {_shown(description[at:], 20)}"
+        message = f"the description holds an angle bracket at {_quote(description[at:], 20)}"
         yield subject.says("description-tags", "description", message)
 
 
 def check_hidden(subject: Subject) -> Iterator[Diagnostic]:
-    """Name and description hold nothing that a person can not see."""
+    """Name and description contain no invisible characters."""
     for field in ("name", "description"):
         found = sorted(set(hidden(subject.text(field))))
         if found:
@@ -325,7 +330,7 @@ def check_metadata(subject: Subject) -> Iterator[Diagnostic]:
         return
     wrong = [key for key, value in metadata.items() if not isinstance(value, str)]
     if wrong:
-        listed = ", ".join(_shown(key, 30) for key in wrong[:5]) + (", …" if len(wrong) > 5 else "")
+        listed = ", ".join(_quote(key, 30) for key in wrong[:5]) + (", …" if len(wrong) > 5 else "")
         yield subject.says("metadata-values", "metadata", f"metadata values are not text: {listed}")
 
 
@@ -341,17 +346,17 @@ def check_tools(subject: Subject) -> Iterator[Diagnostic]:
 
 def check_fields(subject: Subject) -> Iterator[Diagnostic]:
     """Every field is one the format has; in normal mode also one this runtime knows."""
-    known = field_names.SPECIFIED if subject.strict else field_names.KNOWN
+    known = SPECIFIED if subject.strict else KNOWN
     for key in subject.parsed.fields:
         if key in known:
             continue
         fields = subject.parsed.fields
-        meant = field_names.respelled(key, fields) or field_names.resembled(key, fields)
-        if meant and key not in field_names.KNOWN:
-            message = f"the field {_shown(key)} looks like `{meant}` spelled wrongly"
+        meant = correct_spelling(key, fields) or closest_field(key, fields)
+        if meant and key not in KNOWN:
+            message = f"the field {_quote(key)} looks like `{meant}` spelled wrongly"
             yield subject.says("field-misspelled", key, message, f"write `{meant}`")
         else:
-            message = f"the field {_shown(key)} is not part of the specification"
+            message = f"the field {_quote(key)} is not part of the specification"
             yield subject.says("field-unknown", key, message)
 
 
@@ -359,7 +364,7 @@ def check_fields(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def check_body(subject: Subject) -> Iterator[Diagnostic]:
-    """There is one, of at most 500 lines and about 5,000 tokens."""
+    """There is a body, of at most 500 lines and about 5,000 tokens."""
     line = subject.parsed.body_line
     if not subject.body.strip():
         yield finding("body-empty", subject.path, None, "there is no text after the frontmatter")
@@ -372,7 +377,7 @@ def check_body(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def check_references(subject: Subject) -> Iterator[Diagnostic]:
-    """What the body points at is there, inside the skill, and not behind a second document."""
+    """The files that the body names exist, are inside the skill, and need no second document."""
     if subject.parsed.state == "skipped":
         return
     linked: dict[str, int] = {}
@@ -384,7 +389,7 @@ def check_references(subject: Subject) -> Iterator[Diagnostic]:
             continue
         linked[path] = line
         if fault := _fault(path, target, subject.folder, link):
-            yield finding(fault, subject.path, line, _FAULTS[fault].format(_shown(target)))
+            yield finding(fault, subject.path, line, _FAULTS[fault].format(_quote(target)))
     yield from _check_chains(subject, linked)
 
 
@@ -396,7 +401,7 @@ _FAULTS = {
 
 
 def _fault(path: str, target: str, folder: str, link: bool) -> str:
-    """The code of what is wrong with a reference; nothing outside the folder is asked for."""
+    """Return the code of what is wrong with a reference, without touching files outside."""
     if os.path.isabs(target) or not (path == folder or path.startswith(os.path.join(folder, ""))):
         return "reference-outside" if link else ""
     if not os.path.lexists(path):
@@ -411,20 +416,20 @@ def _check_chains(subject: Subject, linked: Mapping[str, int]) -> Iterator[Diagn
             continue
         try:
             text = read(path, MAX_LINKED_BYTES, subject.folder).data.decode("utf-8", "replace")
-        except Unusable:
+        except UnusableFile:
             continue
         for target, line, link in references(text, most=MAX_REFERENCES):
             further = _document(target, path, subject.folder) if link else ""
             if further and further not in linked and further != subject.path:
                 here = os.path.relpath(path, subject.folder)
                 message = (
-                    f"{one_line(here)} leads on to {_shown(target)}, which SKILL.md does not name"
+                    f"{one_line(here)} leads on to {_quote(target)}, which SKILL.md does not name"
                 )
                 yield finding("reference-chain", path, line, message)
 
 
 def _document(target: str, source: str, folder: str) -> str:
-    """The Markdown file a link in a document means: next to it, or below the skill's folder."""
+    """Return the Markdown file a link means: relative to the document, or to the skill's folder."""
     if not target.lower().endswith(".md"):
         return ""
     for base in (os.path.dirname(source), folder):
@@ -434,7 +439,7 @@ def _document(target: str, source: str, folder: str) -> str:
     return ""
 
 
-def _shown(text: str, width: int = _SHOWN_CHARS) -> str:
+def _quote(text: str, width: int = _SHOWN_CHARS) -> str:
     return repr(shorten(one_line(text), width))
 
 

@@ -1,22 +1,29 @@
-"""What can be mended in a SKILL.md without changing what it says.
+"""Fix a SKILL.md without changing its meaning.
 
-Each step edits as few lines as it can. After each the file is read again: when name, description,
-any other field or the body came out different, the step is undone and reported.
+Each step edits as few lines as possible. After each the file is parsed again: if the name, the
+description, any other field or the body differs, the step is undone and reported.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from skillbelt.check.check import MAX_NAME_CHARS
-from skillbelt.format import field_names, yaml_repair
+from skillbelt.check.rules import finding
+from skillbelt.errors import PathEscape
+from skillbelt.files.contain import READ_FILE, create_beneath, open_beneath, open_dir, read_handle
 from skillbelt.format import yaml as strict
-from skillbelt.format.fields import to_frontmatter
-from skillbelt.format.frontmatter import parse, split
+from skillbelt.format import yaml_repair
+from skillbelt.format.fields import correct_spelling, to_frontmatter
+from skillbelt.format.frontmatter import MAX_CHECKED_BYTES, parse, split
 from skillbelt.format.yaml_fast import TEXT_KEYS
-from skillbelt.values import Frontmatter, Limits
+from skillbelt.values import SKILL_FILE, Diagnostic, Frontmatter, Limits
 
 _LIMITS = Limits()
 _MARKS = re.compile(rb"\A(?:\xef\xbb\xbf)++")
@@ -29,8 +36,8 @@ _PLAIN_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
 class Draft(NamedTuple):
     """A file in three parts. `block` has LF ends and is the only part that steps edit.
 
-    `shaped` says what was done to bring it into that form, if anything; `moved` is what stood
-    before the block and now begins the body.
+    `shaped` says what was done to bring it into that form, if anything; `moved` is the text from
+    before the block, which now begins the body.
     """
 
     before: str
@@ -41,38 +48,38 @@ class Draft(NamedTuple):
     moved: str = ""
 
     def data(self) -> bytes:
-        """The file as it is written."""
+        """Return the bytes of the file."""
         return (self.before + self.block.replace("\n", self.eol) + self.after).encode()
 
 
 class Meaning(NamedTuple):
-    """What a file says, however it is spelled."""
+    """The fields and the body of a file, independent of how they are written."""
 
     fields: Frontmatter
     body: bytes
 
 
-class Mended(NamedTuple):
-    """The new bytes, what was done to them, and what was not because it changed the meaning."""
+class FixedBytes(NamedTuple):
+    """The new bytes, the steps done, and the steps dropped because they changed the meaning."""
 
     data: bytes
     done: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
 
 
-class Entry(NamedTuple):
-    """One top-level key with its lines; a key of "" is what stands before the first."""
+class KeyLines(NamedTuple):
+    """One top-level key with its lines; the key is "" for lines before the first key."""
 
     key: str
     lines: list[str]
 
     def text(self) -> str:
-        """The lines that YAML is to read: comments and document marks left out."""
+        """Return the lines without comments and document marks."""
         kept = [line for line in self.lines if not line.startswith(("#", "---", "..."))]
         return "\n".join(kept).rstrip() + "\n"
 
     def comments(self) -> list[str]:
-        """What is no part of the value: comment lines, and blank lines at the end."""
+        """Return the lines that are not part of the value: comments, and blank lines at the end."""
         size = len(self.lines)
         while size > 1 and not self.lines[size - 1].strip():
             size -= 1
@@ -85,37 +92,37 @@ Step = Callable[[str, str, Limits], str]
 # --- bytes to bytes ------------------------------------------------------------------------------
 
 
-def mend(data: bytes, *, folder: str, limits: Limits = _LIMITS) -> Mended:
-    """The bytes with everything mended that can be; doing it again changes nothing."""
+def fix_bytes(data: bytes, *, folder: str, limits: Limits = _LIMITS) -> FixedBytes:
+    """Apply every fix that keeps the meaning; a second call changes nothing."""
     done: dict[str, None] = {}
     dropped: tuple[str, ...] = ()
     unmarked = _without_marks(data)
     if unmarked != data:
         if _meaning(unmarked, folder, limits) != _meaning(data, folder, limits):
-            return Mended(data, (), (_UNMARKED,))
+            return FixedBytes(data, (), (_UNMARKED,))
         done[_UNMARKED] = None
     plain = unmarked
-    # One step can open the way for another, so they are tried until none finds anything to do.
+    # One step can make another possible, so all are repeated until none has an effect.
     for _ in range(_ROUNDS):
-        once = _mend_once(plain, folder, limits)
+        once = _fix_once(plain, folder, limits)
         done |= dict.fromkeys(once.done)
         plain, dropped = once.data, once.dropped
         if not once.done:
             break
-    return Mended(plain, tuple(done), dropped)
+    return FixedBytes(plain, tuple(done), dropped)
 
 
 def _without_marks(data: bytes) -> bytes:
     return _MARKS.sub(b"", data, count=1)
 
 
-def _mend_once(data: bytes, folder: str, limits: Limits) -> Mended:
+def _fix_once(data: bytes, folder: str, limits: Limits) -> FixedBytes:
     draft = _draft(data, limits)
     if draft is None:
-        return Mended(data)
+        return FixedBytes(data)
     said = _meaning(data, folder, limits)
     if draft.shaped and not _same(said, draft, folder, limits):
-        return Mended(data, (), (draft.shaped,))
+        return FixedBytes(data, (), (draft.shaped,))
     done = [draft.shaped] if draft.shaped else []
     dropped: list[str] = []
     for title, step in STEPS:
@@ -124,21 +131,21 @@ def _mend_once(data: bytes, folder: str, limits: Limits) -> Mended:
             same = _same(said, wanted, folder, limits)
             (done if same else dropped).append(title)
             draft = wanted if same else draft
-    return Mended(draft.data(), tuple(done), tuple(dropped))
+    return FixedBytes(draft.data(), tuple(done), tuple(dropped))
 
 
 def _meaning(data: bytes, folder: str, limits: Limits) -> Meaning:
     parsed = parse(data, path="", folder=folder, limits=limits)
     fields: dict[str, object] = {}
     for key, value in parsed.fields.items():
-        known = field_names.respelled(key, parsed.fields)
+        known = correct_spelling(key, parsed.fields)
         fields[key if not known or known in fields else known] = value
     fields["name"] = fields.get("name") or folder
     return Meaning(to_frontmatter(fields), _without_marks(data[parsed.body_offset :]))
 
 
 def _same(said: Meaning, draft: Draft, folder: str, limits: Limits) -> bool:
-    """Whether the draft says what was said, with what was moved in front of the body."""
+    """Whether the draft has the same meaning, with `moved` in front of the body."""
     expected = said._replace(body=draft.moved.encode() + said.body)
     return _meaning(draft.data(), folder, limits) == expected
 
@@ -147,7 +154,7 @@ def _same(said: Meaning, draft: Draft, folder: str, limits: Limits) -> bool:
 
 
 def _draft(data: bytes, limits: Limits) -> Draft | None:
-    """The file in its parts; None when it has no block that can be edited."""
+    """Split the file into its parts; None when it has no block that can be edited."""
     if parse(data, path="", folder="", limits=limits).state not in ("strict", "repaired"):
         return None
     try:
@@ -156,24 +163,24 @@ def _draft(data: bytes, limits: Limits) -> Draft | None:
         return None
     found = split(data)
     if found is None:
-        return _misplaced(text)
+        return _draft_misplaced(text)
     before, block = data[: found.start].decode(), data[found.start : found.end].decode()
     eol = _eol(before + block)
     if not eol:
         return None
     draft = Draft(before, block.replace("\r\n", "\n"), data[found.end :].decode(), eol)
-    return _closed(draft, limits)
+    return _close_block(draft, limits)
 
 
 def _eol(text: str) -> str:
-    """How all lines end; empty when they differ, so that none would be kept by writing one."""
+    """Return the line ending; "" when there are several, so that writing one would change some."""
     crlf = text.count("\r\n")
     return "\n" if not crlf else "\r\n" if crlf == text.count("\n") else ""
 
 
-def _closed(draft: Draft, limits: Limits) -> Draft:
-    """The draft with its closing line where the keys end, when a later `---` was taken for it."""
-    if isinstance(strict.load(draft.block, limits), strict.Loaded):
+def _close_block(draft: Draft, limits: Limits) -> Draft:
+    """Move the closing line to where the keys end, if a later `---` was mistaken for it."""
+    if isinstance(strict.load(draft.block, limits), strict.LoadedYaml):
         return draft
     ended = yaml_repair.inner_end(draft.block)
     if not ended:
@@ -186,8 +193,8 @@ def _closed(draft: Draft, limits: Limits) -> Draft:
     )
 
 
-def _misplaced(text: str) -> Draft | None:
-    """The draft of a file that does not begin with `---`, or whose closing line is malformed."""
+def _draft_misplaced(text: str) -> Draft | None:
+    """Return the draft of a file without `---` at the top, or with a malformed closing line."""
     found = yaml_repair.find(text)
     block = text[found.start : found.end] if found else ""
     eol = _eol(text[: found.body]) if found else ""
@@ -207,7 +214,7 @@ def _misplaced(text: str) -> Draft | None:
 
 
 def _preface(text: str, eol: str) -> str:
-    """What stands before a block and is neither its opening line, nor its fence, nor blank."""
+    """Return the text before a block, without its opening line, its code fence and blank lines."""
     opening = text.rstrip()
     rest = opening.rstrip("-")
     rest = rest if len(opening) - len(rest) > 2 else text
@@ -223,72 +230,72 @@ def _preface(text: str, eol: str) -> str:
 
 
 def remove_controls(block: str, folder: str, limits: Limits) -> str:
-    """The block without the characters that YAML refuses."""
+    """Remove the characters that YAML refuses."""
     return yaml_repair.without_controls(block)
 
 
 def quote_values(block: str, folder: str, limits: Limits) -> str:
-    """The block as YAML, with quotes around the values that kept it from being that."""
-    if isinstance(strict.load(block, limits), strict.Loaded):
+    """Quote the values that keep the block from being YAML."""
+    if isinstance(strict.load(block, limits), strict.LoadedYaml):
         return block
     lines: list[str] = []
     for entry in _entries(block):
-        lines += entry.lines if _readable(entry, limits) else _written(entry, limits)
-    wanted = _joined(lines)
-    return wanted if isinstance(strict.load(wanted, limits), strict.Loaded) else block
+        lines += entry.lines if _readable(entry, limits) else _rewrite(entry, limits)
+    wanted = _join(lines)
+    return wanted if isinstance(strict.load(wanted, limits), strict.LoadedYaml) else block
 
 
-def _readable(entry: Entry, limits: Limits) -> bool:
+def _readable(entry: KeyLines, limits: Limits) -> bool:
     if not entry.key:
         return not any(line.strip() and not line.startswith("#") for line in entry.lines)
     if any(line.startswith(("---", "...")) for line in entry.lines):
         return False
-    alone = strict.load(_joined(entry.lines), limits)
-    return isinstance(alone, strict.Loaded) and len(alone.fields) == 1
+    alone = strict.load(_join(entry.lines), limits)
+    return isinstance(alone, strict.LoadedYaml) and len(alone.fields) == 1
 
 
-def _written(entry: Entry, limits: Limits) -> list[str]:
-    """The entry as the repair pass read it, in YAML; unchanged where that can not be told."""
+def _rewrite(entry: KeyLines, limits: Limits) -> list[str]:
+    """Return the entry as YAML of what the repair pass read; unchanged if that is ambiguous."""
     fields = yaml_repair.read(entry.text(), limits).fields
-    if entry.key not in fields or len(fields) != 1 or _guessed(entry, fields[entry.key]):
+    if entry.key not in fields or len(fields) != 1 or _is_guess(entry, fields[entry.key]):
         return entry.lines
     written = _pair(entry.key, fields[entry.key], limits)
     return [*written.rstrip("\n").split("\n"), *entry.comments()] if written else entry.lines
 
 
-def _guessed(entry: Entry, value: object) -> bool:
-    """Whether a broken list or mapping was read as text: quotes would make the fault lasting."""
+def _is_guess(entry: KeyLines, value: object) -> bool:
+    """Whether a broken list or mapping was read as text: quotes would make that permanent."""
     if entry.key in TEXT_KEYS or not isinstance(value, str):
         return False
     return value[:1] in ("[", "{") or "\n" in entry.text().strip()
 
 
 def spell_keys(block: str, folder: str, limits: Limits) -> str:
-    """The block with known fields under their known names."""
+    """Correct the names of known fields."""
     entries = list(_entries(block))
     present = {entry.key for entry in entries}
     lines: list[str] = []
     for key, own in entries:
-        known = field_names.respelled(key, present) if key else ""
+        known = correct_spelling(key, present) if key else ""
         match = yaml_repair.KEY_LINE.match(own[0]) if known else None
         if match:
             present.add(known)
             own = [own[0][: match.start(2)] + known + own[0][match.end(2) :], *own[1:]]
         lines += own
-    return _joined(lines)
+    return _join(lines)
 
 
 def join_tools(block: str, folder: str, limits: Limits) -> str:
-    """The block with its allowed tools in one string, where no tool holds a blank."""
+    """Write the allowed tools as one string, if no tool contains a blank."""
     loaded = strict.load(block, limits)
-    if not isinstance(loaded, strict.Loaded):
+    if not isinstance(loaded, strict.LoadedYaml):
         return block
     tools = to_frontmatter(loaded.fields).allowed_tools
     value = " ".join(tools)
     wrong = isinstance(loaded.fields.get("allowed-tools"), list) or _has_commas(loaded.fields)
     if not wrong or not tools or len(value.split()) != len(tools):
         return block
-    return _replaced(block, "allowed-tools", value, limits)
+    return _replace_value(block, "allowed-tools", value, limits)
 
 
 def _has_commas(fields: dict[str, object]) -> bool:
@@ -297,14 +304,14 @@ def _has_commas(fields: dict[str, object]) -> bool:
 
 
 def add_name(block: str, folder: str, limits: Limits) -> str:
-    """The block with the folder's name as the name, where there is none and it is a good one."""
+    """Add the folder's name as the name, if there is none and it is a valid one."""
     loaded = strict.load(block, limits)
-    if not isinstance(loaded, strict.Loaded) or loaded.fields.get("name"):
+    if not isinstance(loaded, strict.LoadedYaml) or loaded.fields.get("name"):
         return block
     if not _PLAIN_NAME.match(folder) or len(folder) > MAX_NAME_CHARS:
         return block
     if "name" in loaded.fields:
-        return _replaced(block, "name", folder, limits)
+        return _replace_value(block, "name", folder, limits)
     return _pair("name", folder, limits) + block
 
 
@@ -320,25 +327,25 @@ STEPS: tuple[tuple[str, Step], ...] = (
 # --- lines of a block ----------------------------------------------------------------------------
 
 
-def _entries(block: str) -> Iterator[Entry]:
-    """The lines of the block, by the key they belong to."""
-    entry = Entry("", [])
+def _entries(block: str) -> Iterator[KeyLines]:
+    """Yield the lines of the block by the key they belong to."""
+    entry = KeyLines("", [])
     for line in block.removesuffix("\n").split("\n"):
         match = yaml_repair.KEY_LINE.match(line)
         if match:
             if entry.lines:
                 yield entry
-            entry = Entry(match[2], [])
+            entry = KeyLines(match[2], [])
         entry.lines.append(line)
     yield entry
 
 
-def _joined(lines: list[str]) -> str:
+def _join(lines: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _replaced(block: str, key: str, value: str, limits: Limits) -> str:
-    """The block with that text as the key's value; unchanged where a comment would be lost."""
+def _replace_value(block: str, key: str, value: str, limits: Limits) -> str:
+    """Replace the key's value by a text; no change where a comment would be lost."""
     written = _pair(key, value, limits)
     lines: list[str] = []
     for entry in _entries(block):
@@ -346,37 +353,192 @@ def _replaced(block: str, key: str, value: str, limits: Limits) -> str:
             lines += [*written.rstrip("\n").split("\n"), *entry.comments()]
         else:
             lines += entry.lines
-    return _joined(lines)
+    return _join(lines)
 
 
 def _pair(key: str, value: object, limits: Limits) -> str:
-    """The key and its value in YAML, in the plainest form that reads back the same; or nothing."""
+    """Return the key and value in the plainest YAML that reads back the same; "" if none does."""
     for form in _forms(key, value):
-        if strict.load(form, limits) == strict.Loaded({key: value}):
+        if strict.load(form, limits) == strict.LoadedYaml({key: value}):
             return form
     return ""
 
 
 def _forms(key: str, value: object) -> Iterator[str]:
     if not isinstance(value, str):
-        yield _dumped(key, value)
+        yield _dump(key, value)
         return
     if "\n" in value:
         lines = [f"  {line}" if line else "" for line in value.removesuffix("\n").split("\n")]
         style = "|" if value.endswith("\n") else "|-"
-        yield _joined([f"{key}: {style}", *lines])
+        yield _join([f"{key}: {style}", *lines])
     else:
         yield f"{key}: {value}\n"
         if not set(value) & set('\\"'):
             yield f'{key}: "{value}"\n'
         single = value.replace("'", "''")
         yield f"{key}: '{single}'\n"
-    yield _dumped(key, value)
+    yield _dump(key, value)
 
 
-def _dumped(key: str, value: object) -> str:
-    import yaml
+def _dump(key: str, value: object) -> str:
+    import yaml  # cost: 20 ms, only where no plain form works
 
     width = 2**20
     dumped: str = yaml.safe_dump({key: value}, allow_unicode=True, sort_keys=False, width=width)
     return dumped
+
+
+# --- files on disk --------------------------------------------------------------------------------
+
+
+class Fixed(NamedTuple):
+    """The result for one file on disk. `path` is its path now, `was` its path before."""
+
+    path: str
+    was: str
+    before: bytes
+    after: bytes
+    done: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def fix_file(
+    path: str, *, dry_run: bool = False, limits: Limits = _LIMITS, fence: str = ""
+) -> Fixed:
+    """Fix one SKILL.md in place, and correct its name. Never raises.
+
+    The file is replaced atomically, in a folder that was opened inside the fence, if there is one.
+    A link, anything but a regular file, and a file that changes meanwhile are left alone.
+    """
+    path = os.path.abspath(path)
+    try:
+        folder = open_dir(os.path.dirname(path), fence)
+    except (OSError, PathEscape):
+        return Fixed(path, path, b"", b"")
+    try:
+        return _fix(folder, path, dry_run, limits)
+    finally:
+        os.close(folder)
+
+
+def _fix(folder: int, path: str, dry_run: bool, limits: Limits) -> Fixed:
+    name = os.path.basename(path)
+    try:
+        data = _read(folder, name, MAX_CHECKED_BYTES + 1)
+    except PathEscape:
+        said = _dropped(path, "not fixed: the file is a link; fix the file it leads to")
+        return Fixed(path=path, was=path, before=b"", after=b"", done=(), diagnostics=(said,))
+    except OSError:
+        return Fixed(path, path, b"", b"")
+    if len(data) > MAX_CHECKED_BYTES:
+        data = data[:MAX_CHECKED_BYTES]
+        said = _dropped(path, f"not fixed: the file has more than {len(data):,} bytes")
+        return Fixed(path=path, was=path, before=data, after=data, done=(), diagnostics=(said,))
+    result = fix_bytes(data, folder=os.path.basename(os.path.dirname(path)), limits=limits)
+    dropped = [
+        _dropped(path, f"not done, as it would change the meaning: {t}") for t in result.dropped
+    ]
+    fixed = Fixed(
+        path=path,
+        was=path,
+        before=data,
+        after=result.data,
+        done=result.done,
+        diagnostics=tuple(dropped),
+    )
+    fixed = _correct_name(folder, fixed)
+    return fixed if dry_run else _write(folder, fixed)
+
+
+def _read(folder: int, name: str, most: int) -> bytes:
+    """Read the start of a regular file; PathEscape for a link, OSError for anything else."""
+    handle = open_beneath(folder, name, READ_FILE)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file", name)
+    return read_handle(handle, most)
+
+
+def _dropped(path: str, reason: str) -> Diagnostic:
+    return finding("fix-dropped", path, None, reason)
+
+
+def _correct_name(folder: int, fixed: Fixed) -> Fixed:
+    """Set the right name if the present one differs only in case and the right one is free."""
+    above, name = os.path.split(fixed.path)
+    if name == SKILL_FILE or name.lower() != SKILL_FILE.lower():
+        return fixed
+    if not _is_free(folder, name):
+        said = _dropped(fixed.path, f"not renamed: there is a {SKILL_FILE} beside it")
+        return fixed._replace(diagnostics=(*fixed.diagnostics, said))
+    right = os.path.join(above, SKILL_FILE)
+    return fixed._replace(path=right, done=(*fixed.done, f"renamed {name} to {SKILL_FILE}"))
+
+
+def _is_free(folder: int, name: str) -> bool:
+    """Whether the right name is free, or is this file on a disk that ignores case."""
+    try:
+        there = os.stat(SKILL_FILE, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return os.path.samestat(there, os.stat(name, dir_fd=folder, follow_symlinks=False))
+
+
+def _write(folder: int, fixed: Fixed) -> Fixed:
+    name, right = os.path.basename(fixed.was), os.path.basename(fixed.path)
+    try:
+        if fixed.after != fixed.before:
+            _replace(folder, name, fixed.before, fixed.after)
+        if right != name:
+            os.rename(name, right, src_dir_fd=folder, dst_dir_fd=folder)
+    except (OSError, PathEscape) as error:
+        said = (*fixed.diagnostics, _dropped(fixed.was, f"not fixed: {error}"))
+        return Fixed(
+            path=fixed.was,
+            was=fixed.was,
+            before=fixed.before,
+            after=fixed.before,
+            done=(),
+            diagnostics=said,
+        )
+    return fixed
+
+
+def _replace(folder: int, name: str, before: bytes, after: bytes) -> None:
+    """Replace the file atomically by one with the new bytes and the same mode and owner."""
+    info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    part = f".skillbelt-{os.urandom(8).hex()}"
+    try:
+        with open(create_beneath(folder, part), "wb") as file:
+            file.write(after)
+            file.flush()
+            with suppress(OSError):
+                os.fchown(file.fileno(), info.st_uid, info.st_gid)
+            os.fchmod(file.fileno(), stat.S_IMODE(info.st_mode))
+            os.fsync(file.fileno())
+        if _read(folder, name, len(before) + 1) != before:
+            raise OSError(errno.EBUSY, "the file was changed meanwhile")
+        os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part, dir_fd=folder)
+        raise
+
+
+def diff(fixed: Fixed, root: str) -> Iterator[str]:
+    """Yield the change as the lines of a unified diff, with paths relative to the root."""
+    from difflib import unified_diff  # cost: 3 ms, only for --fix
+
+    old, new = (os.path.relpath(path, root) for path in (fixed.was, fixed.path))
+    before, after = (_lines(data) for data in (fixed.before, fixed.after))
+    changed = list(unified_diff(before, after, f"a/{old}", f"b/{new}", n=2, lineterm=""))
+    if old != new:
+        yield from (f"rename from {old}", f"rename to {new}")
+    yield from changed
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode("utf-8", "replace").removesuffix("\n").split("\n")

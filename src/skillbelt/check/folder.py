@@ -1,7 +1,7 @@
-"""The rules about a skill's folder: what lies in it and whether it can be used.
+"""The rules about a skill's folder: which of its entries can be used.
 
-Nothing outside the folder is opened, links are looked at but not followed, and nothing that could
-block (a pipe, a device) is ever opened.
+Takes the entries from the one walk of the folder (`files/tree.py`). Links are not followed, and
+nothing that could block (a pipe, a device) is opened.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from skillbelt.files.manifest import LocalFiles
 from skillbelt.files.tree import MAX_MANIFEST_FILES, TreeEntry, is_left_out, relative_target
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
-# What every host must take that gets skills over MCP.
-_TAKEN_FILES = 512
-_TAKEN_BYTES = 16 * 2**20
+# What every host that gets skills over MCP must accept.
+_ACCEPTED_FILES = 512
+_ACCEPTED_BYTES = 16 * 2**20
 _SHELL_SUFFIXES = ("", ".sh", ".bash", ".zsh")
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -31,8 +31,8 @@ _KINDS = {
 }
 
 
-class Unusable(Exception):
-    """The path can not be read as a regular file; the text says why, the code is the rule's."""
+class UnusableFile(Exception):
+    """The path cannot be read as a regular file; the text says why, the code is the rule's."""
 
     def __init__(self, code: str, reason: str) -> None:
         self.code = code
@@ -47,9 +47,9 @@ class Content(NamedTuple):
 
 
 def read(path: str, limit: int, fence: str = "") -> Content:
-    """At most `limit` bytes of a regular file; raises Unusable for all else and never blocks.
+    """Read at most `limit` bytes of a regular file inside the fence, without ever blocking.
 
-    Nothing is read that lies outside the fence, if there is one.
+    Raises UnusableFile for anything else.
     """
     try:
         _regular(os.stat(path))
@@ -57,21 +57,21 @@ def read(path: str, limit: int, fence: str = "") -> Content:
         size = os.fstat(handle).st_size
         return Content(read_handle(handle, limit), size)
     except PathEscape as escape:
-        raise Unusable("link-outside", f"it {escape.reason} ({fence})") from None
+        raise UnusableFile("link-outside", f"it {escape.reason} ({fence})") from None
     except (OSError, ValueError) as error:
         raise _unusable(path, error) from None
 
 
 def _regular(info: os.stat_result) -> None:
     if not stat.S_ISREG(info.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(info.st_mode), "no regular file")
-        raise Unusable("not-a-file", f"it is {kind}")
+        kind = _KINDS.get(stat.S_IFMT(info.st_mode), "not a regular file")
+        raise UnusableFile("not-a-file", f"it is {kind}")
 
 
-def _unusable(path: str, error: OSError | ValueError) -> Unusable:
+def _unusable(path: str, error: OSError | ValueError) -> UnusableFile:
     if isinstance(error, OSError) and os.path.islink(path) and not os.path.exists(path):
-        return Unusable("broken-link", "it is a link that leads nowhere")
-    return Unusable("unreadable", str(getattr(error, "strerror", "") or error).lower())
+        return UnusableFile("broken-link", "it is a link that leads nowhere")
+    return UnusableFile("unreadable", str(getattr(error, "strerror", "") or error).lower())
 
 
 def check_entries(folder: str, limits: Limits) -> Iterator[Diagnostic]:
@@ -86,7 +86,7 @@ def check_entries(folder: str, limits: Limits) -> Iterator[Diagnostic]:
             yield from _check_entry(entry, folder, limits)
     yield from cut
     sizes = [entry.size for entry in entries if entry.kind == "file" and not entry.target]
-    if len(sizes) > _TAKEN_FILES or sum(sizes) > _TAKEN_BYTES:
+    if len(sizes) > _ACCEPTED_FILES or sum(sizes) > _ACCEPTED_BYTES:
         message = f"the skill has {len(sizes):,} files with {sum(sizes):,} bytes"
         yield finding("folder-large", folder, None, message)
 
@@ -124,7 +124,7 @@ def _check_file(folder: str, entry: TreeEntry, limits: Limits) -> Iterator[Diagn
     relative = entry.path
     path = os.path.join(folder, relative)
     if os.path.basename(relative) == SKILL_FILE:
-        yield finding("nested-skill", path, None, f"{relative} lies inside a skill")
+        yield finding("nested-skill", path, None, f"{relative} is inside a skill")
     if not os.access(path, os.R_OK):
         yield finding("entry-unusable", path, None, f"{relative} cannot be read: permission denied")
         return
@@ -136,12 +136,12 @@ def _check_file(folder: str, entry: TreeEntry, limits: Limits) -> Iterator[Diagn
 
 
 def _check_script(folder: str, relative: str, mode: int) -> Iterator[Diagnostic]:
-    """A script must say what runs it, and may be run by its path once it does."""
+    """Check that a script names its interpreter, and is executable if it does."""
     path = os.path.join(folder, relative)
     try:
         head = read(path, 256, folder).data
-    except Unusable as error:
-        yield finding("entry-unusable", path, None, f"{relative} can not be read: {error}")
+    except UnusableFile as error:
+        yield finding("entry-unusable", path, None, f"{relative} cannot be read: {error}")
         return
     executable = bool(mode & 0o111) and os.name != "nt"
     if head.startswith(b"#!"):

@@ -1,8 +1,8 @@
-"""The rules `skillbelt check` knows: one row each, with what it costs in both modes.
+"""The rules of `skillbelt check`: one row each, with the severity in both modes.
 
 `severity` says what a broken rule means for loading: an error makes the skill unusable, a warning
-loads anyway, an info is worth knowing. `strict` is the specification to the letter: whatever it
-forbids is an error. docs/check.md holds the same rows.
+loads anyway, an info is worth knowing. `strict` follows the specification to the letter: everything
+it forbids is an error. docs/check.md has the same rows.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from skillbelt.values import Diagnostic, Severity
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 
 
-class Rule(NamedTuple):
-    """One rule: its levels, what is wrong, why that matters and how to mend it."""
+class CheckRule(NamedTuple):
+    """One rule: its severities, what is wrong, why that matters and how to fix it."""
 
     code: str
     severity: Severity
     strict: Severity
     what: str
     why: str
-    mend: str
+    fix: str
 
 
 def finding(code: str, path: str, line: int | None, message: str, remedy: str = "") -> Diagnostic:
-    """A diagnostic of that rule, with the rule's own remedy where no better one is given."""
+    """Return a diagnostic of that rule; its remedy is the rule's own unless another is given."""
     rule = RULES[code]
     return Diagnostic(
         code=code,
@@ -36,12 +36,12 @@ def finding(code: str, path: str, line: int | None, message: str, remedy: str = 
         path=path,
         line=line,
         message=message,
-        remedy=remedy or rule.mend,
+        remedy=remedy or rule.fix,
     )
 
 
 def harden(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """The same findings with the severities of strict mode, which never lowers one."""
+    """Return the findings with the severities of strict mode, which never lowers one."""
     return tuple(
         found._replace(severity=max(found.severity, rule.strict, key=SEVERITIES.index))
         if (rule := RULES.get(found.code))
@@ -52,486 +52,486 @@ def harden(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 _ROWS = (
     # The file itself
-    Rule(
+    CheckRule(
         code="file-name",
         severity="error",
         strict="error",
         what="the file is not named exactly SKILL.md",
         why="Skills are found by that exact name; other spellings are not loaded.",
-        mend="rename the file to SKILL.md (--fix does)",
+        fix="rename the file to SKILL.md (--fix does)",
     ),
-    Rule(
+    CheckRule(
         code="not-a-file",
         severity="error",
         strict="error",
         what="SKILL.md is a folder, a pipe, a device or a socket",
         why="Only a regular file can be read; anything else is never opened.",
-        mend="make it a regular file",
+        fix="make it a regular file",
     ),
-    Rule(
+    CheckRule(
         code="unreadable",
         severity="error",
         strict="error",
-        what="SKILL.md, or a folder on the way to it, can not be read",
+        what="SKILL.md, or a folder above it, cannot be read",
         why="The skill is not found, or found and not loaded.",
-        mend="mend its permissions",
+        fix="fix its permissions",
     ),
-    Rule(
+    CheckRule(
         code="broken-link",
         severity="warning",
         strict="warning",
         what="a symbolic link leads nowhere",
         why="Nothing can be read through it; as SKILL.md it is an error.",
-        mend="point the link at something that exists, or remove it",
+        fix="point the link at something that exists, or remove it",
     ),
-    Rule(
+    CheckRule(
         code="file-cut",
         severity="warning",
         strict="warning",
         what="SKILL.md is larger than what is checked",
         why="Only the first 2 MiB are read, so rules about the body saw a part of it.",
-        mend="move long material into files below references/",
+        fix="move long material into files below references/",
     ),
-    Rule(
+    CheckRule(
         code="no-skill",
         severity="warning",
         strict="error",
         what="a checked folder holds no SKILL.md",
         why="A skill is a folder with a SKILL.md; a check of nothing passes by mistake.",
-        mend="name a folder that holds skills, or add a SKILL.md",
+        fix="name a folder that holds skills, or add a SKILL.md",
     ),
-    Rule(
+    CheckRule(
         code="max-depth",
         severity="warning",
         strict="warning",
-        what="folders lie deeper than the search goes",
+        what="folders are nested deeper than the search goes",
         why="Skills in them are not found.",
-        mend="raise `max_depth`, or move the skills up",
+        fix="raise `max_depth`, or move the skills up",
     ),
-    Rule(
+    CheckRule(
         code="max-directories",
         severity="warning",
         strict="warning",
         what="the search for skills stopped at its limit of folders",
         why="Skills in the rest are not found.",
-        mend="raise `max_directories`, or name a smaller folder",
+        fix="raise `max_directories`, or name a smaller folder",
     ),
-    Rule(
+    CheckRule(
         code="max-root-entries",
         severity="warning",
         strict="warning",
         what="the search for skills stopped at its limit of entries",
         why="Skills in the rest are not found.",
-        mend="name a smaller folder",
+        fix="name a smaller folder",
     ),
-    Rule(
+    CheckRule(
         code="link-cycle",
         severity="warning",
         strict="warning",
         what="a link leads back to a folder above it",
         why="It is visited once; other tools may go round in it.",
-        mend="remove the link",
+        fix="remove the link",
     ),
-    Rule(
+    CheckRule(
         code="same-folder",
         severity="info",
         strict="info",
         what="a link leads to a folder that was visited",
         why="Its skills are checked once.",
-        mend="nothing needs to be done",
+        fix="nothing needs to be done",
     ),
-    Rule(
+    CheckRule(
         code="byte-order-mark",
         severity="info",
         strict="info",
         what="the file begins with a byte-order mark",
         why="Some readers do not see the opening `---` behind it.",
-        mend="save as UTF-8 without a byte-order mark (--fix does)",
+        fix="save as UTF-8 without a byte-order mark (--fix does)",
     ),
-    Rule(
+    CheckRule(
         code="line-endings",
         severity="info",
         strict="info",
         what="lines end with CR LF",
         why="Harmless here; some readers keep the CR as a part of values.",
-        mend="save with LF endings; --fix keeps endings as they are",
+        fix="save with LF endings; --fix keeps endings as they are",
     ),
-    # The block between the `---` lines, as the parser tells of it
-    Rule(
+    # The block between the `---` lines, as the parser reports it
+    CheckRule(
         code="frontmatter-missing",
         severity="warning",
         strict="error",
         what="there is no frontmatter, or it is empty",
         why="Name and description are guessed from the folder and the first paragraph.",
-        mend="begin the file with `---`, `name: …`, `description: …`, `---`",
+        fix="begin the file with `---`, `name: …`, `description: …`, `---`",
     ),
-    Rule(
+    CheckRule(
         code="frontmatter-unclosed",
         severity="warning",
         strict="error",
         what="the frontmatter is opened and never closed",
-        why="Nobody can tell where the fields end, so the whole file is taken as text.",
-        mend="end the fields with a line `---`",
+        why="There is no way to tell where the fields end, so the whole file is read as text.",
+        fix="end the fields with a line `---`",
     ),
-    Rule(
+    CheckRule(
         code="frontmatter-too-large",
         severity="error",
         strict="error",
         what="the frontmatter is larger than 64 KiB",
         why="It is read for every skill at every start; the file is skipped.",
-        mend="move text to the body",
+        fix="move text to the body",
     ),
-    Rule(
+    CheckRule(
         code="yaml-repaired",
         severity="warning",
         strict="error",
         what="the frontmatter is not YAML, or stands in the wrong place",
-        why="It was read all the same; other clients drop the skill without a word.",
-        mend="put the value in quotes (--fix does)",
+        why="It was repaired and read; other clients drop the skill without a message.",
+        fix="put the value in quotes (--fix does)",
     ),
-    Rule(
+    CheckRule(
         code="yaml-unreadable",
         severity="warning",
         strict="error",
-        what="the frontmatter can not be read at all",
-        why="The whole file is taken as text.",
-        mend="write `key: value` lines between two `---` lines",
+        what="the frontmatter cannot be read at all",
+        why="The whole file is read as text.",
+        fix="write `key: value` lines between two `---` lines",
     ),
-    Rule(
+    CheckRule(
         code="yaml-depth",
         severity="error",
         strict="error",
         what="the frontmatter nests too deep",
         why="Deep nesting is an attack on readers; the file is skipped.",
-        mend="flatten it",
+        fix="flatten it",
     ),
-    Rule(
+    CheckRule(
         code="yaml-aliases",
         severity="error",
         strict="error",
         what="the frontmatter uses too many YAML aliases",
         why="Aliases can grow without bound; the file is skipped.",
-        mend="write the values out",
+        fix="write the values out",
     ),
-    Rule(
+    CheckRule(
         code="yaml-tag",
         severity="warning",
         strict="warning",
         what="a value has a YAML tag",
         why="Nothing is built from tags; the plain value is used.",
-        mend="remove the tag",
+        fix="remove the tag",
     ),
-    Rule(
+    CheckRule(
         code="duplicate-key",
         severity="warning",
         strict="error",
         what="a key stands twice",
         why="YAML forbids it; the last one counts here, the first elsewhere.",
-        mend="remove one of them",
+        fix="remove one of them",
     ),
-    Rule(
+    CheckRule(
         code="comment-cut",
         severity="warning",
         strict="warning",
-        what="YAML takes the end of a name or description for a comment",
+        what="YAML reads the end of a name or description as a comment",
         why="Everything after ` #` in a value without quotes is lost.",
-        mend="put the value in quotes",
+        fix="put the value in quotes",
     ),
-    Rule(
+    CheckRule(
         code="control-characters",
         severity="warning",
         strict="error",
         what="the frontmatter holds control characters",
         why="YAML forbids them; they are left out.",
-        mend="remove them (--fix does)",
+        fix="remove them (--fix does)",
     ),
-    Rule(
+    CheckRule(
         code="field-type",
         severity="warning",
         strict="error",
         what="a field has a value of the wrong type",
         why="It was turned into text, or is ignored.",
-        mend="write the type the message names",
+        fix="write the type the message names",
     ),
-    Rule(
+    CheckRule(
         code="description-missing",
         severity="error",
         strict="error",
         what="there is no description",
-        why="It is required: a model is never told of a skill without one.",
-        mend="add `description: what it does and when to use it`",
+        why="It is required: a skill without one is never shown to a model.",
+        fix="add `description: what it does and when to use it`",
     ),
-    Rule(
+    CheckRule(
         code="not-utf8",
         severity="error",
         strict="error",
         what="the file is not UTF-8",
         why="It is skipped.",
-        mend="save it as UTF-8",
+        fix="save it as UTF-8",
     ),
-    Rule(
+    CheckRule(
         code="body-encoding",
         severity="warning",
         strict="error",
         what="the body is not UTF-8",
         why="The wrong bytes are shown as replacement characters.",
-        mend="save the file as UTF-8",
+        fix="save the file as UTF-8",
     ),
-    Rule(
+    CheckRule(
         code="file-empty",
         severity="warning",
         strict="error",
         what="the file is empty",
         why="There is nothing to load.",
-        mend="write a name, a description and a body",
+        fix="write a name, a description and a body",
     ),
     # Name
-    Rule(
+    CheckRule(
         code="name-missing",
         severity="warning",
         strict="error",
         what="there is no `name`",
         why="It is required; without it the folder's name is used.",
-        mend="add `name` with the folder's name (--fix does)",
+        fix="add `name` with the folder's name (--fix does)",
     ),
-    Rule(
+    CheckRule(
         code="name-length",
         severity="warning",
         strict="error",
         what="the name is longer than 64 characters",
         why="The specification allows 1 to 64; other clients reject the skill.",
-        mend="choose a shorter name",
+        fix="choose a shorter name",
     ),
-    Rule(
+    CheckRule(
         code="name-characters",
         severity="warning",
         strict="error",
         what="the name has characters other than lowercase letters, digits and hyphens",
         why="Names become paths, commands and tags; strict mode allows ASCII only.",
-        mend="use a-z, 0-9 and single hyphens",
+        fix="use a-z, 0-9 and single hyphens",
     ),
-    Rule(
+    CheckRule(
         code="name-hyphens",
         severity="warning",
         strict="error",
         what="the name begins or ends with a hyphen, or has two in a row",
         why="The specification forbids it.",
-        mend="use single hyphens between words",
+        fix="use single hyphens between words",
     ),
-    Rule(
+    CheckRule(
         code="name-folder",
         severity="warning",
         strict="error",
         what="the name differs from the folder's name",
         why="The specification wants them equal; clients that go by folder see another skill.",
-        mend="rename the folder or change `name`",
+        fix="rename the folder or change `name`",
     ),
-    Rule(
+    CheckRule(
         code="name-reserved",
         severity="warning",
         strict="warning",
         what="the name is a reserved word or holds one",
         why="`anthropic` and `claude` are refused by a large client, device names by Windows.",
-        mend="choose another name",
+        fix="choose another name",
     ),
-    Rule(
+    CheckRule(
         code="name-duplicate",
         severity="warning",
         strict="warning",
         what="two of the checked skills have the same name",
         why="Where both are found only the first is used.",
-        mend="rename one of them",
+        fix="rename one of them",
     ),
     # Description
-    Rule(
+    CheckRule(
         code="description-length",
         severity="warning",
         strict="error",
         what="the description is longer than 1,024 characters",
         why="The specification allows 1 to 1,024; listings cut it.",
-        mend="keep what the skill does and when to use it; move the rest into the body",
+        fix="keep what the skill does and when to use it; move the rest into the body",
     ),
-    Rule(
+    CheckRule(
         code="description-tags",
         severity="warning",
         strict="error",
         what="the description holds `<` or `>`",
-        why="Descriptions stand in prompts, where tags can be taken for structure.",
-        mend="write it without angle brackets",
+        why="Descriptions are part of prompts, where tags can be mistaken for structure.",
+        fix="write it without angle brackets",
     ),
-    Rule(
+    CheckRule(
         code="hidden-text",
         severity="warning",
         strict="warning",
         what="name or description holds control, invisible or direction-changing characters",
         why="Such text looks different to a person than to a model.",
-        mend="remove these characters (--fix removes control characters)",
+        fix="remove these characters (--fix removes control characters)",
     ),
     # Other fields
-    Rule(
+    CheckRule(
         code="compatibility-length",
         severity="warning",
         strict="error",
         what="`compatibility` is empty or longer than 500 characters",
         why="The specification allows 1 to 500.",
-        mend="shorten it, or remove the field",
+        fix="shorten it, or remove the field",
     ),
-    Rule(
+    CheckRule(
         code="metadata-values",
         severity="info",
         strict="error",
         what="`metadata` holds values that are not strings",
         why="The specification wants a map from string to string.",
-        mend="quote the values, or flatten the map",
+        fix="quote the values, or flatten the map",
     ),
-    Rule(
+    CheckRule(
         code="allowed-tools-form",
         severity="info",
         strict="error",
         what="`allowed-tools` is not a space-separated string",
         why="Lists and commas are read here, but not by every client.",
-        mend="write the tools in one string with spaces between (--fix does)",
+        fix="write the tools in one string with spaces between (--fix does)",
     ),
-    Rule(
+    CheckRule(
         code="field-unknown",
         severity="info",
         strict="error",
         what="a field is not part of the specification",
         why="It is kept as it is; strict clients reject the file.",
-        mend="move it below `metadata`, or remove it",
+        fix="move it below `metadata`, or remove it",
     ),
-    Rule(
+    CheckRule(
         code="field-misspelled",
         severity="warning",
         strict="error",
         what="a field looks like a known one spelled wrongly",
         why="A field of another name has no effect.",
-        mend="use the known name (--fix mends case, `_` for `-` and known variants)",
+        fix="use the known name (--fix corrects case, `_` for `-` and known variants)",
     ),
     # Body
-    Rule(
+    CheckRule(
         code="body-empty",
         severity="warning",
         strict="warning",
         what="there is no text after the frontmatter",
         why="A skill without instructions gives a model nothing to do.",
-        mend="write what to do, step by step",
+        fix="write what to do, step by step",
     ),
-    Rule(
+    CheckRule(
         code="body-long",
         severity="warning",
         strict="warning",
         what="the body is over 500 lines or about 5,000 tokens",
         why="All of it is read on activation; the specification advises less.",
-        mend="move detail into files below references/ and link to them",
+        fix="move detail into files below references/ and link to them",
     ),
-    Rule(
+    CheckRule(
         code="reference-missing",
         severity="warning",
         strict="warning",
         what="a link leads to a file that is not there",
         why="A model follows the link and finds nothing.",
-        mend="add the file or correct the link; links are relative to the skill's folder",
+        fix="add the file or correct the link; links are relative to the skill's folder",
     ),
-    Rule(
+    CheckRule(
         code="mention-missing",
         severity="info",
         strict="info",
         what="a path written as code names a file that is not there",
-        why="It may be made later; if not, a model looks for it in vain.",
-        mend="add the file or correct the path",
+        why="It may be created later; if not, a model looks for it in vain.",
+        fix="add the file or correct the path",
     ),
-    Rule(
+    CheckRule(
         code="reference-outside",
         severity="warning",
         strict="warning",
         what="a link leads out of the skill",
         why="Only the skill's own folder is installed and readable.",
-        mend="copy the file into the skill",
+        fix="copy the file into the skill",
     ),
-    Rule(
+    CheckRule(
         code="reference-chain",
         severity="warning",
         strict="warning",
         what="a linked document leads on to one that SKILL.md does not name",
         why="The specification advises references one level deep; further ones are overlooked.",
-        mend="link to the document from SKILL.md too",
+        fix="link to the document from SKILL.md too",
     ),
     # The folder
-    Rule(
+    CheckRule(
         code="nested-skill",
         severity="info",
         strict="info",
-        what="a SKILL.md lies inside a skill",
+        what="a SKILL.md is inside a skill",
         why="The search ends at the outer skill: the inner one is only a file of it.",
-        mend="move it next to the outer skill, or check its folder by name",
+        fix="move it next to the outer skill, or check its folder by name",
     ),
-    Rule(
+    CheckRule(
         code="link-outside",
         severity="warning",
         strict="warning",
         what="a symbolic link leads out of the skill",
         why="Only a SKILL.md is read through it, and in a project only another SKILL.md of the "
         "project.",
-        mend="replace the link with a copy",
+        fix="replace the link with a copy",
     ),
-    Rule(
+    CheckRule(
         code="entry-unusable",
         severity="warning",
         strict="warning",
-        what="an entry of the skill can not be read",
-        why="It is no regular file, or may not be opened.",
-        mend="make it readable, or remove it",
+        what="an entry of the skill cannot be used",
+        why="It is not a regular file, cannot be opened, or has a name that cannot be asked for.",
+        fix="make it readable, rename it, or remove it",
     ),
-    Rule(
+    CheckRule(
         code="entry-large",
         severity="info",
         strict="info",
         what="a file of the skill is larger than 2,000,000 bytes",
         why="Files of that size are not given to a model.",
-        mend="split it, or let a script read it",
+        fix="split it, or let a script read it",
     ),
-    Rule(
+    CheckRule(
         code="folder-large",
         severity="info",
         strict="info",
         what="the skill has more than 512 files or 16 MiB",
-        why="Hosts that get skills over MCP need not take more than that.",
-        mend="move data that is not always needed out of the skill",
+        why="Hosts that get skills over MCP may refuse more than that.",
+        fix="move data that is not always needed out of the skill",
     ),
-    Rule(
+    CheckRule(
         code="folder-cut",
         severity="info",
         strict="info",
         what="the skill's folder has more entries than are checked",
         why="Rules about files saw only a part of them.",
-        mend="keep build output and dependencies out of the skill",
+        fix="keep build output and dependencies out of the skill",
     ),
-    Rule(
+    CheckRule(
         code="script-mode",
         severity="info",
         strict="info",
         what="a script has a `#!` line but is not executable",
-        why="It can not be run by its path.",
-        mend="chmod +x the script",
+        why="It cannot be run by its path.",
+        fix="chmod +x the script",
     ),
-    Rule(
+    CheckRule(
         code="script-shebang",
         severity="info",
         strict="info",
         what="a script has no `#!` line",
-        why="Run by its path it is taken for whatever shell comes first.",
-        mend="begin it with a line such as `#!/usr/bin/env bash`",
+        why="Run by its path, it is run by the default shell.",
+        fix="begin it with a line such as `#!/usr/bin/env bash`",
     ),
     # --fix
-    Rule(
+    CheckRule(
         code="fix-dropped",
         severity="warning",
         strict="warning",
         what="--fix would have changed what the file says, or could not write it",
-        why="A mended file must read the same as before; else it is left alone.",
-        mend="mend it by hand",
+        why="A fixed file must have the same meaning as before; otherwise it is left alone.",
+        fix="fix it by hand",
     ),
 )
 
-RULES: Mapping[str, Rule] = MappingProxyType({rule.code: rule for rule in _ROWS})
+RULES: Mapping[str, CheckRule] = MappingProxyType({rule.code: rule for rule in _ROWS})

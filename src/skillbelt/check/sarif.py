@@ -1,4 +1,4 @@
-"""Diagnostics as a SARIF 2.1.0 log, the form that code hosts show beside the code."""
+"""Write diagnostics as a SARIF 2.1.0 log, which code hosts show beside the code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 def log(
     diagnostics: Sequence[Diagnostic], *, root: str, version: str, strict: bool = False
 ) -> dict[str, object]:
-    """The log of one run; paths below `root` are relative to it, so it holds on any machine."""
+    """Return the log of one run; paths below `root` are relative to it, for use on any machine."""
     codes = sorted({found.code for found in diagnostics} | set(RULES))
     results = _results(diagnostics, codes, os.path.abspath(root))
     driver = {
@@ -50,7 +50,7 @@ def _rule(code: str, strict: bool) -> dict[str, object]:
         "id": code,
         "shortDescription": {"text": what},
         "fullDescription": {"text": f"{what} {rule.why}"},
-        "help": {"text": f"{rule.why} To mend: {rule.mend}."},
+        "help": {"text": f"{rule.why} To fix: {rule.fix}."},
         "defaultConfiguration": {"level": level},
     }
 
@@ -69,8 +69,8 @@ def _results(diagnostics: Sequence[Diagnostic], codes: list[str], root: str) -> 
 def _result(
     found: Diagnostic, place: int, location: dict[str, str], fingerprint: str
 ) -> dict[str, object]:
-    text = one_line(f"{found.message}. To mend: {found.remedy}." if found.remedy else found.message)
-    # A finding about a whole file stands at its first line: code hosts drop those without one.
+    text = one_line(f"{found.message}. To fix: {found.remedy}." if found.remedy else found.message)
+    # A finding about a whole file gets its first line: code hosts drop those without one.
     physical = {"artifactLocation": location, "region": {"startLine": found.line or 1}}
     return {
         "ruleId": found.code,
@@ -83,7 +83,7 @@ def _result(
 
 
 def _location(path: str, root: str) -> dict[str, str]:
-    """Where the file lies: relative to the root, or in full when it lies elsewhere."""
+    """Return the file's location: relative to the root, or absolute when it is elsewhere."""
     path = os.path.abspath(path)
     try:
         relative = os.path.relpath(path, root)
@@ -99,7 +99,7 @@ def _quote(path: str) -> str:
 
 
 def _fingerprint(found: Diagnostic, uri: str, seen: Counter[str]) -> str:
-    """The same for the same finding after lines moved; equal findings in a file are numbered."""
+    """Return a key that survives moved lines; equal findings in a file are numbered."""
     key = "\0".join((found.code, uri, found.message))
     seen[key] += 1
     return sha256(f"{key}\0{seen[key]}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

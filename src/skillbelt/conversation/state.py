@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, cast
 from skillbelt.errors import SkillNotFound
 from skillbelt.events import Event, NewEvent
 from skillbelt.store.protocol import SessionKey, Store
+from skillbelt.untrusted_json import read_json
 
 LoadMode = Literal["turn", "once", "session"]
 DocsMode = Literal["add", "replace", "clear"]
@@ -163,7 +164,7 @@ class Session:
     def unload(self, name: str, *, state: Mapping[str, str] | None = None) -> bool:
         """Forget that the skill is loaded; whether it was."""
         draft = self._draft(state)
-        was = name in draft.names("loaded")
+        was = draft.is_loaded(name)
         draft.unload(name, "asked")
         self._save(draft)
         return was
@@ -230,7 +231,7 @@ class Session:
 
     def _evict_and_save(self, draft: "_Draft") -> tuple[str, ...]:
         order = draft.order()
-        evicted = order[: len(order) - self.max_loaded] if self.max_loaded > 0 else []
+        evicted = order[: max(len(order) - self.max_loaded, 0)] if self.max_loaded > 0 else []
         for name in evicted:
             draft.unload(name, "cap")
         self._save(draft)
@@ -252,6 +253,7 @@ class _Draft:
     def __init__(self, agent: str, state: Mapping[str, str]) -> None:
         self.agent, self.before, self.after = agent, state, dict(state)
         self.events: list[NewEvent] = []
+        self._order: list[str] | None = None
 
     def delta(self) -> dict[str, str | None]:
         """What differs from the state as it was read."""
@@ -287,26 +289,33 @@ class _Draft:
 
     def order(self) -> list[str]:
         """The skills loaded, the one not touched for longest first."""
-        loaded = set(self.names("loaded"))
-        kept = [name for name in _strings(self.get("order")) if name in loaded]
-        return [*sorted(loaded.difference(kept)), *kept]
+        if self._order is None:
+            loaded = set(self.names("loaded"))
+            kept = _unique(name for name in _strings(self.get("order")) if name in loaded)
+            self._order = [*sorted(loaded.difference(kept)), *kept]
+        return self._order
+
+    def is_loaded(self, name: str) -> bool:
+        return self._key("loaded", name) in self.after
 
     def touch(self, name: str) -> None:
         order = self.order()
         if name in order:
             order.remove(name)
-            self.put("order", _dumped([*order, name]))
+            order.append(name)
+            self.put("order", _dumped(order))
 
     def load(self, request: LoadRequest) -> None:
         name, call = request.name, request.call_id
         docs = None if request.all_docs else _unique(request.docs or ())
         given = request.all_docs or request.docs is not None
-        if name in self.names("loaded"):
+        if self.is_loaded(name):
             if given:
                 self.select(name, docs, call, "replace")
         else:
             if given:
                 self._set(self._key("docs", name), ALL if docs is None else _dumped(docs))
+            self.order().append(name)
             self._set(self._key("loaded", name), "1")
             self._set(self._key("landed", name), _dumped({_BODY: call}))
             self.log("skill_loaded", {"name": name, "docs": self._told(name), "call_id": call})
@@ -319,18 +328,19 @@ class _Draft:
         self._set(key, ALL if docs is None else _dumped(docs))
         if self.docs(name) == before:
             return
-        if name in self.names("loaded"):
+        if self.is_loaded(name):
             landed = self._landed_with(name, before, docs, call)
             self._set(self._key("landed", name), _dumped(landed))
         told = {"name": name, "docs": self._told(name), "mode": mode, "call_id": call}
         self.log("docs_selected", told)
 
     def unload(self, name: str, reason: str) -> None:
-        if name in self.names("loaded"):
+        order = self.order()
+        if name in order:
+            order.remove(name)
             self.log("skill_unloaded", {"name": name, "reason": reason})
         for kind in ("loaded", "docs", "landed"):
             self._set(self._key(kind, name), None)
-        order = self.order()
         self.put("order", _dumped(order) if order else None)
 
     def clear(self, reason: str) -> None:
@@ -383,15 +393,14 @@ def _unique(docs: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(docs))
 
 
-def _dumped(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+_dumped = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _parsed(text: str) -> object:
     """A value of the state; None when something else wrote there what is no JSON."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return read_json(text)
+    except ValueError:
         return None
 
 

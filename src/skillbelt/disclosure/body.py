@@ -7,22 +7,24 @@ that no name and no link, whenever it was put there, leads anywhere else.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
 from skillbelt.disclosure.excerpt import Strategy, cut_body, head, key_area, line_count, pages
 from skillbelt.disclosure.overflow import Storage
-from skillbelt.discovery.reading import nameable, read_file, walk
 from skillbelt.errors import (
     FileTooLarge,
     FileTypeRefused,
     FileUnreadable,
     InvalidFrontmatter,
+    PathEscape,
     SectionNotFound,
 )
-from skillbelt.files.contain import check_relative
+from skillbelt.files.contain import check_relative, name_fault
 from skillbelt.files.manifest import kind_of, too_large
 from skillbelt.format.arguments import appended, substitute
 from skillbelt.format.fields import to_frontmatter
@@ -50,6 +52,7 @@ DOCUMENT_ENDINGS = (".md", ".txt")
 _LIMITS = Limits()
 _SLACK = 64  # room for both delimiter lines, as the catalogue reads a head
 _SNIFFED = 4096
+_MAX_COMPARED = 1_000  # names compared with that of a file which is not there
 _MOST_TITLES = 10
 
 
@@ -123,7 +126,7 @@ def _filled(
     body: str, parsed: Parsed, arguments: str | None, variables: Mapping[str, str]
 ) -> tuple[str, str]:
     """The body with its placeholders filled, and what was added at its end."""
-    if arguments is None and not variables:
+    if arguments is None and (not variables or "$" not in body):
         return body, ""
     names = to_frontmatter(parsed.fields).arguments if arguments is not None else ()
     text = substitute(body, arguments, names=names, variables=variables)
@@ -142,11 +145,7 @@ def _body_data(skill: Skill) -> bytes:
 
 def _parsed(skill: Skill, data: bytes, limits: Limits) -> Parsed:
     """The frontmatter as the catalogue read it, though the file may have changed since."""
-    begin = data[:FIRST_READ_BYTES]
-    if needs_more(begin, limits):
-        begin = data[: MAX_FRONTMATTER_BYTES + _SLACK]
-    folder = os.path.basename(skill.dir)
-    parsed = parse(begin, path=skill.location, folder=folder, limits=limits)
+    parsed = _parse_head(data[: MAX_FRONTMATTER_BYTES + _SLACK], skill.location, limits)
     if parsed.state == "skipped":
         reasons = [one.message for one in parsed.diagnostics if one.severity == "error"]
         reason = "; ".join(reasons) or "the frontmatter can not be read"
@@ -154,8 +153,23 @@ def _parsed(skill: Skill, data: bytes, limits: Limits) -> Parsed:
     return parsed
 
 
+@lru_cache(maxsize=64)
+def _parse_head(head: bytes, location: str, limits: Limits) -> Parsed:
+    begin = head[:FIRST_READ_BYTES]
+    if needs_more(begin, limits):
+        begin = head
+    folder = os.path.basename(os.path.dirname(location))
+    return parse(begin, path=location, folder=folder, limits=limits)
+
+
 def _over(text: str, limits: Limits) -> bool:
-    return len(text) > limits.max_skill_body_chars or line_count(text) > limits.max_skill_body_lines
+    if len(text) > limits.max_skill_body_chars:
+        return True
+    # There is at most one line more than line breaks; only a long text is counted exactly.
+    return (
+        text.count("\n") >= limits.max_skill_body_lines
+        and line_count(text) > limits.max_skill_body_lines
+    )
 
 
 def _refusal(path: str, body: str, limits: Limits) -> FileTooLarge:
@@ -269,6 +283,59 @@ def _decoded(data: bytes, path: str) -> str:
         raise FileUnreadable(path, reason) from error
 
 
+# --- files
+
+
+def read_file(skill: Skill, path: str, most: int) -> bytes:
+    """Return all bytes of a regular file of the skill, if it has at most `most`.
+
+    Raises PathEscape when the path leads out, FileTooLarge, FileTypeRefused or FileUnreadable.
+    """
+    try:
+        with skill.files.open(path, most) as file:
+            # One byte more than is allowed shows that the file grew since.
+            data = file.read(most + 1)
+            executable = _is_executable(file)
+    except PathEscape as escape:
+        raise PathEscape(path, skill.dir, "leads out of the skill's folder") from escape
+    except OSError as error:
+        raise FileUnreadable(path, _explain(skill, path, error)) from error
+    if len(data) > most:
+        raise too_large(path, len(data), most)
+    if executable and data.startswith(b"#!"):
+        raise FileTypeRefused(path, "is an executable script")
+    return data
+
+
+def nameable(path: str) -> bool:
+    """Whether a file of that name could be asked for."""
+    return not name_fault(path.removeprefix("./"))
+
+
+def walk(skill: Skill) -> Iterator[str]:
+    """Yield the paths of the skill's files that can be asked for, the nearest folders first."""
+    for entry in skill.files.entries():
+        if entry.kind == "file" and nameable(entry.path):
+            yield entry.path
+
+
+def _is_executable(file: BinaryIO) -> bool:
+    try:
+        return bool(os.fstat(file.fileno()).st_mode & 0o111)
+    except io.UnsupportedOperation:  # listed by a server, which knows no modes
+        return False
+
+
+def _explain(skill: Skill, path: str, error: OSError) -> str:
+    reason = f"cannot be read: {(error.strerror or str(error)).lower()}"
+    if not isinstance(error, FileNotFoundError):
+        return reason
+    from difflib import get_close_matches  # cost: 3 ms, only for a file that is missing
+
+    known = get_close_matches(path, list(islice(walk(skill), _MAX_COMPARED)), n=3, cutoff=0.4)
+    return f"{reason}; closest: {', '.join(known)}" if known else reason
+
+
 # --- what is there -------------------------------------------------------------------------------
 
 
@@ -327,7 +394,7 @@ def _loaded(
         chars_returned=len(text),
         truncated=chosen.truncated,
         strategy=chosen.strategy,
-        references=tuple(_named_files(text, limits)),
+        references=_named_files(text),
         storage_ref=ref,
         section_missed=chosen.section_missed,
     )
@@ -341,10 +408,11 @@ def _told_from(skill: Skill) -> str:
     return f"(Text of the MCP server {one_line(skill.origin.url)}, as it was sent.)\n\n"
 
 
-def _named_files(text: str, limits: Limits) -> list[str]:
-    """The files the text points at, each once, in the words of the text."""
+@lru_cache(maxsize=64)
+def _named_files(text: str) -> tuple[str, ...]:
+    """Return the files the text points at, each once, in the words of the text."""
     targets = (one.target for one in references(text, most=MAX_REFERENCES))
-    return list(dict.fromkeys(one.removeprefix("./") for one in targets if nameable(one)))
+    return tuple(dict.fromkeys(one.removeprefix("./") for one in targets if nameable(one)))
 
 
 def _kept(storage: Storage | None, text: str) -> str:

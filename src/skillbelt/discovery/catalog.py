@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.discovery import sources
@@ -18,8 +19,7 @@ from skillbelt.format.frontmatter import (
     FIRST_READ_BYTES,
     MAX_FRONTMATTER_BYTES,
 )
-from skillbelt.format.skill import Skill
-from skillbelt.format.skills import Skills
+from skillbelt.format.skill import Skill, Skills
 from skillbelt.format.yaml import MAX_YAML_ALIASES, MAX_YAML_DEPTH
 from skillbelt.settings import Settings, load_settings, resolve
 from skillbelt.values import Diagnostic, Scope
@@ -118,7 +118,6 @@ class Catalog(Mapping[str, Skill]):
         self._progress = progress
         self._index = index or _index(settings)
         self._scans: list[Scan] = []
-        self._snapshot: Snapshot | None = None
         self._lock = threading.Lock()  # one scan at a time, in any thread
         self._scanned_at = 0.0
         self._searcher: Searcher | None = None
@@ -136,7 +135,7 @@ class Catalog(Mapping[str, Skill]):
         return len(self.snapshot)
 
     def __repr__(self) -> str:
-        known = self._snapshot
+        known = self._known
         count = "not scanned yet" if known is None else f"{len(known)} skills"
         return f"<Catalog of {self.settings.project}: {count}>"
 
@@ -154,17 +153,16 @@ class Catalog(Mapping[str, Skill]):
     def current(self) -> Snapshot:
         """Return every skill there is now by name; `rescan_seconds` says how often that scans."""
         age = time.monotonic() - self._scanned_at
-        if self._snapshot is None or age >= max(self.settings.rescan_seconds, self._pause()):
+        if self._known is None or age >= max(self.settings.rescan_seconds, self._pause()):
             self._rescan(refresh=False)
         return self.snapshot
 
-    @property
+    @cached_property
     def snapshot(self) -> Snapshot:
-        """The skills as of the last scan."""
-        if self._snapshot is None:
-            self._rescan(refresh=False)
-        assert self._snapshot is not None
-        return self._snapshot
+        """The skills as of the last scan; every scan that finds something else replaces it."""
+        self._rescan(refresh=False)
+        found: Snapshot = self.__dict__["snapshot"]
+        return found
 
     def available(self, agent: str | None = None) -> list[Skill]:
         """What a model working as this agent may be shown."""
@@ -281,7 +279,7 @@ class Catalog(Mapping[str, Skill]):
 
     def refresh(self) -> Changes:
         """Scan again, ask remotes again, and say what changed."""
-        before: Mapping[str, Skill] = self._snapshot or {}
+        before: Mapping[str, Skill] = self._known or {}
         self._rescan(refresh=True)
         return _changes(before, self.snapshot)
 
@@ -304,6 +302,11 @@ class Catalog(Mapping[str, Skill]):
             before = self.snapshot
             if changes:
                 yield changes
+
+    @property
+    def _known(self) -> Snapshot | None:
+        """The last snapshot, without a scan if there was none."""
+        return self.__dict__.get("snapshot")
 
     def _pause(self) -> float:
         """How long a scan is good for: so long that scanning takes no more than its share."""
@@ -345,8 +348,8 @@ class Catalog(Mapping[str, Skill]):
             )
         self._scans = [stalled[root] if root in stalled else next(fresh) for root in roots]
         found = merge(self._scans, said)
-        if not found.same_as(self._snapshot):
-            self._snapshot = found
+        if not found.same_as(self._known):
+            self.snapshot = found
         self._scanned_at = time.monotonic()
 
     def _roots(self, said: list[Diagnostic], *, refresh: bool) -> list[Root]:

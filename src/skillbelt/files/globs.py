@@ -57,7 +57,7 @@ class Globs:
                 self._number.append(number)
         if len(self._patterns) > MAX_ALTERNATIVES:
             raise ValueError(f"the patterns have more than {MAX_ALTERNATIVES} alternatives")
-        self.start = self._closed({(pattern, 0) for pattern in range(len(self._patterns))})
+        self.start = self._epsilon_closure({(pattern, 0) for pattern in range(len(self._patterns))})
 
     @property
     def exhausted(self) -> bool:
@@ -65,16 +65,16 @@ class Globs:
         return self._left < 0
 
     def step(self, state: State, name: str) -> State:
-        """Where the patterns stand one name further down."""
+        """Return the state one name further down."""
         reached = set()
         for pattern, at in state:
             parts = self._patterns[pattern]
             if at < len(parts) and self._matches(parts[at], name):
                 reached.add((pattern, at if parts[at].any_depth else at + 1))
-        return self._closed(reached) if reached else ()
+        return self._epsilon_closure(reached) if reached else ()
 
     def accepted(self, state: State) -> set[int]:
-        """The numbers of the patterns that match here."""
+        """Return the numbers of the patterns that match here."""
         return {self._number[one] for one, at in state if at == len(self._patterns[one])}
 
     def goes_on(self, state: State) -> bool:
@@ -85,8 +85,8 @@ class Globs:
         self._left -= len(part.text) * len(name) if part.wild else 1
         return not self.exhausted and part.matches(name)
 
-    def _closed(self, reached: set[tuple[int, int]]) -> State:
-        """With what is reached when a `**` stands for nothing."""
+    def _epsilon_closure(self, reached: set[tuple[int, int]]) -> State:
+        """Add the states after each `**` that matches no folder."""
         for pattern, at in list(reached):
             parts = self._patterns[pattern]
             while at < len(parts) and parts[at].any_depth:
@@ -96,7 +96,7 @@ class Globs:
 
 
 def alternatives(glob: str) -> list[str]:
-    """The patterns that `{a,b}` stands for; ValueError when there are too many."""
+    """Expand `{a,b}` into its alternatives; ValueError when there are too many."""
     if len(glob) > MAX_GLOB_CHARS:
         raise ValueError(f"it has more than {MAX_GLOB_CHARS} characters")
     done: dict[str, None] = {}

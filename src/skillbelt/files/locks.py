@@ -1,4 +1,4 @@
-"""Files that one process at a time holds, or several that only read."""
+"""File locks: exclusive for one process, or shared by readers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONG_PAUSE_SECONDS = 0.05
 
 
 def hold(path: str, operation: int) -> int:
-    """A handle of the locked file; BlockingIOError when it is not to be waited for and taken."""
+    """Lock the file and return its handle; BlockingIOError if LOCK_NB is set and it is locked."""
     while True:
         handle = os.open(path, LOCK_FILE, 0o600)
         try:
@@ -29,23 +29,23 @@ def hold(path: str, operation: int) -> int:
 
 
 def _is_at(handle: int, path: str) -> bool:
-    """Whether the file is still the one of that path: the lock of a removed one holds nobody."""
+    """Whether the path still names this file: the lock of a removed file excludes no process."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(handle), os.lstat(path))
     return False
 
 
 def release(handle: int) -> None:
-    """Let go at once, even when a child that was forked meanwhile still has the handle."""
+    """Unlock at once, even when a child that was forked meanwhile still has the handle."""
     fcntl.flock(handle, fcntl.LOCK_UN)
     os.close(handle)
 
 
 @contextmanager
 def held(path: str, seconds: float, error: Exception) -> Iterator[None]:
-    """One process at a time; the others wait for it, and raise the error after so long."""
+    """Hold an exclusive lock; raise the error when it is not free within so many seconds."""
     end = monotonic() + seconds
-    while (handle := _taken(path)) is None:
+    while (handle := _try_hold(path)) is None:
         if monotonic() > end:
             raise error
         sleep(_LONG_PAUSE_SECONDS)
@@ -55,7 +55,7 @@ def held(path: str, seconds: float, error: Exception) -> Iterator[None]:
         release(handle)
 
 
-def _taken(path: str) -> int | None:
+def _try_hold(path: str) -> int | None:
     with suppress(BlockingIOError):
         return hold(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return None
@@ -63,12 +63,12 @@ def _taken(path: str) -> int | None:
 
 @contextmanager
 def locked(path: str, *, shared: bool = False) -> Iterator[None]:
-    """Alone (or with other readers) among all processes and threads; OSError after 30 seconds."""
+    """Hold a lock among all processes and threads; OSError after 30 seconds."""
     handle = os.open(path, READ_FILE if shared else LOCK_FILE, 0o600)
     operation = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     until = monotonic() + _SHORT_SECONDS
     try:
-        while not _got(handle, operation):
+        while not _try_lock(handle, operation):
             if monotonic() > until:
                 raise TimeoutError(0, f"another process holds {path}")
             sleep(_SHORT_PAUSE_SECONDS)
@@ -77,7 +77,7 @@ def locked(path: str, *, shared: bool = False) -> Iterator[None]:
         os.close(handle)
 
 
-def _got(handle: int, operation: int) -> bool:
+def _try_lock(handle: int, operation: int) -> bool:
     with suppress(BlockingIOError):
         fcntl.flock(handle, operation | fcntl.LOCK_NB)
         return True

@@ -69,6 +69,11 @@ _TYPES = {
 _cache: dict[tuple[str, str], tuple[str, str]] = {}
 
 
+# The files of each digest that was computed, by path. The digest covers them, so none can be wrong.
+_contents: dict[str, dict[str, str]] = {}
+_MAX_CONTENTS = 256
+
+
 class SkillFiles(Protocol):
     """The files of one skill: on this disk, or listed by an MCP server."""
 
@@ -168,7 +173,13 @@ class LocalFiles:
         made = content_hash(((f.path, f.sha256) for f in files), (*sorted(facts), *missed))
         links = (entry.path for entry in entries if entry.kind == "link")
         hidden = any(_leads_into_left_out(self.folder, path) for path in links)
-        return Manifest(tuple(files), f"{made}{PARTIAL if missed or hidden else ''}", tuple(said))
+        manifest = Manifest(
+            tuple(files), f"{made}{PARTIAL if missed or hidden else ''}", tuple(said)
+        )
+        if len(_contents) >= _MAX_CONTENTS:
+            _contents.clear()
+        _contents[manifest.hash] = {file.path: file.sha256 for file in files}
+        return manifest
 
     def _open(self, path: str) -> int:
         if path == self._skill_file:
@@ -256,6 +267,11 @@ def fact_of(entry: TreeEntry) -> str:
     if entry.problem == "not-a-file":
         return f"{entry.path}\0other\0{stat.S_IFMT(entry.mode)}"
     return ""
+
+
+def holds(digest: str, path: str, sha256: str) -> bool:
+    """Whether the skill of that digest is known to hold the file with that content."""
+    return _contents.get(digest, {}).get(path) == sha256
 
 
 def is_complete(digest: str) -> bool:

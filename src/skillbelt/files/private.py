@@ -1,7 +1,7 @@
-"""Folders and files that are the user's alone, whatever the umask: state, cache, settings, logs.
+"""Private folders and files, independent of the umask: state, cache, settings, logs.
 
-What is made here is 0700 or 0600, and so is every folder above it that has to be made. A folder
-that was there before must be the user's (or root's), and no other user may put things into it.
+New folders have mode 0700 and new files 0600, as do missing parents. An existing folder must belong
+to the user or to root, and no other user may be able to write to it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from skillbelt.files.contain import FOLLOW_FOLDER, NEW_FILE_TO_READ
 
 
 def make_folder(path: str) -> None:
-    """See that the folder is there, and that only its owner can write to it.
+    """Create the folder if it is missing, and make sure that only its owner can write to it.
 
-    One of ours that others may write to is mended, which is said once. PermissionError, with what
-    to do, for a folder of another user.
+    A folder of ours that others can write to is fixed, with a warning in the log. PermissionError,
+    with the remedy, for a folder of another user.
     """
     path = os.path.abspath(path)
     try:
@@ -31,13 +31,13 @@ def make_folder(path: str) -> None:
     if info.st_uid not in (os.geteuid(), 0):
         reason = f"belongs to another user (uid {info.st_uid}); remove it, or set another folder"
         raise PermissionError(errno.EPERM, reason, path)
-    # Where only owners may rename, as in /tmp, what is ours stays ours.
+    # With the sticky bit, as in /tmp, others cannot replace our entries.
     if info.st_mode & 0o022 and not info.st_mode & stat.S_ISVTX:
-        _mend(path)
+        _remove_write_bits(path)
 
 
 def create_file(path: str) -> None:
-    """See that there is a file, which nobody else can read if it is made now."""
+    """Create the file with mode 0600 if it is missing."""
     with suppress(FileExistsError):
         os.close(os.open(path, NEW_FILE_TO_READ, 0o600))
 
@@ -46,12 +46,12 @@ def _make(path: str) -> None:
     parent = os.path.dirname(path)
     if not os.path.isdir(parent):
         _make(parent)
-    with suppress(FileExistsError):  # another was quicker
+    with suppress(FileExistsError):  # another process was faster
         os.mkdir(path, 0o700)
-        os.chmod(path, 0o700)  # a umask may also take too much
+        os.chmod(path, 0o700)  # the umask may remove bits of ours
 
 
-def _mend(path: str) -> None:
+def _remove_write_bits(path: str) -> None:
     handle = os.open(path, FOLLOW_FOLDER)
     try:
         info = os.fstat(handle)
@@ -61,8 +61,8 @@ def _mend(path: str) -> None:
         os.fchmod(handle, stat.S_IMODE(info.st_mode) & ~0o022)
     finally:
         os.close(handle)
-    import logging
+    import logging  # cost: 8 ms, only for this warning
 
     logging.getLogger("skillbelt").warning(
-        "%s could be written by other users; now it can not. Look at what is in it.", path
+        "%s was writable by other users; that is fixed. Check what is in it.", path
     )

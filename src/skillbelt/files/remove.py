@@ -1,7 +1,7 @@
-"""Removing any tree, whatever was done to it, and nothing beside it.
+"""Remove any tree, also one that a skill made hard to remove, and nothing beside it.
 
-A tree is not walked down: each folder in it is first moved up to the top, then emptied there. So no
-depth matters, a few handles are enough, and what can not be moved (a mount) is never entered.
+The walk does not descend: each folder is first moved up to the top, then emptied there. So a
+tree of any depth needs a few handles, and what cannot be moved (a mount) is never entered.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from time import monotonic
 
 from skillbelt.files.contain import FOLLOW_FOLDER, READ_FOLDER, set_folder_mode
 
-GONE = ".gone-"  # what is being removed
+GONE = ".gone-"  # prefix of what is being removed
 _AT_A_TIME = 1000
-_MOST_LEFT = 100  # of what can not be removed, so many are named
+_MAX_REPORTED = 100  # entries that could not be removed
 
 
 def open_anyhow(dir_fd: int, name: str) -> int:
-    """A handle of a folder of ours whatever its mode, which becomes 0700 where it hid something."""
+    """Open a folder of ours; if its mode does not allow that, it becomes 0700."""
     try:
         handle = os.open(name, READ_FOLDER, dir_fd=dir_fd)
         if os.geteuid() == 0 or os.fstat(handle).st_mode & 0o700 == 0o700:
@@ -36,12 +36,12 @@ def open_anyhow(dir_fd: int, name: str) -> int:
 
 
 def remove_tree(path: str, *, seconds: float = 600.0) -> tuple[str, ...]:
-    """Remove the folder and all in it; what could not be removed, the first hundred, with why.
+    """Remove a folder; return what could not be removed with the reasons, at most a hundred.
 
-    Follows no link, enters no other file system, and needs neither depth nor memory for the size of
-    the tree. The folder that holds `path` must be the caller's own. What stays, stays in
-    `path`, maybe in a folder of another name; so does the rest after so many seconds, which only a
-    tree that is still being filled takes.
+    Follows no link, enters no other file system, and uses a bounded number of handles and little
+    memory for any tree. The parent of `path` must belong to the caller. What cannot be removed
+    stays in `path`, maybe in a folder of another name. Stops after `seconds`, which only a tree
+    that is still being filled takes.
     """
     parent, name = os.path.split(os.path.abspath(path))
     holder = os.open(parent, FOLLOW_FOLDER)
@@ -52,7 +52,7 @@ def remove_tree(path: str, *, seconds: float = 600.0) -> tuple[str, ...]:
 
 
 def _remove(holder: int, name: str, seconds: float) -> tuple[str, ...]:
-    """Move it aside, which a mount does not let itself, then empty and remove it."""
+    """Move it aside, which fails for a mount, then empty and remove it."""
     aside = f"{GONE}{os.urandom(8).hex()}"
     try:
         if not _is_folder(holder, name):
@@ -62,18 +62,18 @@ def _remove(holder: int, name: str, seconds: float) -> tuple[str, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
-        return (_said(name, error),)
-    left = _emptied(holder, aside, seconds)
+        return (_describe(name, error),)
+    left = _empty(holder, aside, seconds)
     try:
         os.rmdir(aside, dir_fd=holder)
     except OSError as error:
         with suppress(OSError):
             os.rename(aside, name, src_dir_fd=holder, dst_dir_fd=holder)
-        return left or (_said(name, error),)
+        return left or (_describe(name, error),)
     return ()
 
 
-def _said(name: str, error: OSError) -> str:
+def _describe(name: str, error: OSError) -> str:
     return f"{name}: {error.strerror or error}"
 
 
@@ -82,7 +82,7 @@ def _is_folder(dir_fd: int, name: str) -> bool:
 
 
 def _move(source: int, name: str, target: int, to: str) -> None:
-    """Rename a folder; one that may not be written can only be moved once it may."""
+    """Rename a folder; one without write permission gets it first."""
     move = partial(os.rename, name, to, src_dir_fd=source, dst_dir_fd=target)
     try:
         move()
@@ -92,7 +92,7 @@ def _move(source: int, name: str, target: int, to: str) -> None:
 
 
 class _Sweep:
-    """One tree that is being removed: `top` is a handle of it."""
+    """The removal of one tree; `top` is its handle."""
 
     def __init__(self, top: int, seconds: float) -> None:
         self.top, self.until = top, monotonic() + seconds
@@ -102,12 +102,12 @@ class _Sweep:
         self.names = (f"{GONE}{os.urandom(8).hex()}-{number}" for number in count())
 
     def run(self) -> None:
-        """Remove everything that can be."""
-        while len(self.left) < _MOST_LEFT and self.look(self.top, self.stuck, self.dissolve):
+        """Remove everything that can be removed."""
+        while len(self.left) < _MAX_REPORTED and self.look(self.top, self.stuck, self.dissolve):
             pass
 
     def look(self, folder: int, stuck: set[str], take: Callable[[str], None]) -> bool:
-        """Unlink what is no folder and take each folder; whether there was anything to do."""
+        """Unlink the files and call `take` for each folder; return whether there were any."""
         found = False
         folders: list[str] = []
         with os.scandir(folder) as listing:
@@ -126,19 +126,19 @@ class _Sweep:
         return found
 
     def attempt(self, action: Callable[[], None], name: str, stuck: set[str]) -> bool:
-        """Do it, or remember why not, so that it is not tried again."""
+        """Do it; on an error record the reason, so that it is not tried again."""
         try:
             action()
         except FileNotFoundError:
             return False
         except OSError as error:
             stuck.add(name)
-            self.left.append(_said(name, error))
+            self.left.append(_describe(name, error))
             return False
         return True
 
     def dissolve(self, name: str) -> None:
-        """Move a folder of the top to a name of ours, its folders to the top, and remove it."""
+        """Rename a folder of the top to a name of ours, move its folders up, and remove it."""
         own = next(self.names)
         if not self.attempt(partial(_move, self.top, name, self.top, own), name, self.stuck):
             return
@@ -164,24 +164,24 @@ class _Sweep:
         self.attempt(partial(_move, folder, name, self.top, next(self.names)), name, stuck)
 
 
-def _emptied(holder: int, name: str, seconds: float) -> tuple[str, ...]:
-    """Empty the folder; what could not be removed from it."""
+def _empty(holder: int, name: str, seconds: float) -> tuple[str, ...]:
+    """Empty the folder; return what could not be removed."""
     try:
         top = open_anyhow(holder, name)
     except OSError as error:
-        return (_said(name, error),)
+        return (_describe(name, error),)
     try:
         sweep = _Sweep(top, seconds)
         sweep.run()
-        return tuple(sweep.left[:_MOST_LEFT])
+        return tuple(sweep.left[:_MAX_REPORTED])
     except OSError as error:
-        return (_said(name, error),)
+        return (_describe(name, error),)
     finally:
         os.close(top)
 
 
 def remove_leftovers(folder: str) -> tuple[str, ...]:
-    """Remove what lies in a folder of ours, as an earlier process that was killed left it."""
+    """Remove what a killed process left in a folder of ours."""
     left: tuple[str, ...] = ()
     with suppress(FileNotFoundError), os.scandir(folder) as listing:
         for entry in listing:

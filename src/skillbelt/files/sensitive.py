@@ -1,6 +1,7 @@
-"""Files that hold secrets more often than not, by their names and by how they begin.
+"""Recognise files that probably hold secrets, by their names and first bytes.
 
-None of them is taken from the project unasked. A file that is not recognised is no promise.
+None of them is copied from the project without asking. A file that is not recognised may still hold
+a secret.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from fnmatch import fnmatchcase
 
-# Folders whose whole content is somebody's access or history.
+# Folders that hold credentials or history.
 _PRIVATE = """
 .git .hg .svn .ssh .gnupg .aws .azure .kube .docker .gcloud .password-store .1password .terraform
 """
@@ -29,8 +30,8 @@ HEAD_BYTES = 4096
 
 
 def looks_secret(path: str, head: bytes = b"") -> bool:
-    """Whether the path, or how the file begins, says that it may hold a secret."""
-    # Other systems take these for the same names.
+    """Whether the path or the first bytes of the file suggest a secret."""
+    # Other systems ignore case and trailing dots and spaces in names.
     *folders, name = (part.casefold().rstrip(". ") or part for part in path.split("/"))
     if _FOLDERS.intersection((*folders, name)):
         return True
@@ -45,5 +46,5 @@ def _is_key(head: bytes) -> bool:
 
 
 def named(folder: str, name: str) -> str:
-    """The path of what is called so in the folder; the folder itself without a name."""
+    """Return the path of a name in the folder; the folder itself for an empty name."""
     return posixpath.join(folder, name) if name else folder

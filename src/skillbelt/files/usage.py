@@ -1,7 +1,7 @@
-"""What a folder takes on disk, whatever was done to it.
+"""Measure what a folder takes on disk, also when a skill tries to hide it.
 
-A skill can nest folders without end and close them, so neither may hide anything: the way up is by
-`..`, which needs one handle for any depth, and what is closed is opened as long as it is looked at.
+A skill can nest folders without end and remove their permissions. So the walk goes up by `..`,
+which needs one handle for any depth, and gives a closed folder permissions while it is read.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from skillbelt.files.contain import READ_FOLDER, set_folder_mode
 
-_BLOCK = 512  # what st_blocks counts in, whatever the disk does
+_BLOCK = 512  # the unit of st_blocks on every file system
 _READABLE = stat.S_IRUSR | stat.S_IXUSR
 
 
-class Folder(NamedTuple):
-    """What lies in a folder. `hidden`: some of it could not be seen. `largest`: of one file."""
+class FolderUsage(NamedTuple):
+    """The sum of a folder. `hidden`: some of it could not be read. `largest`: of one file."""
 
     bytes: int = 0
     files: int = 0
@@ -29,30 +29,30 @@ class Folder(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """A folder on the way down: which it is, its mode if that was changed, what is still to do."""
+    """A folder on the way down: its identity, its mode if that was changed, folders left to do."""
 
     identity: tuple[int, int]
     mode: int | None
     folders: list[str]
 
 
-def measure_folder(path: str, max_bytes: int, max_files: int = sys.maxsize) -> Folder:
-    """Sum up a folder without following any link; stops as soon as one bound is passed."""
-    total = Folder()
+def measure_folder(path: str, max_bytes: int, max_files: int = sys.maxsize) -> FolderUsage:
+    """Sum up a folder without following any link; stop as soon as one bound is passed."""
+    total = FolderUsage()
     linked: set[int] = set()
     try:
         handle = os.open(path, READ_FOLDER)
     except OSError:
-        return Folder(hidden=True)
+        return FolderUsage(hidden=True)
     with closing(_Walk(handle).all()) as walk:
         for found in walk:
-            total = _plus(total, found, linked)
+            total = _add(total, found, linked)
             if total.bytes > max_bytes or total.files > max_files:
                 break
     return total
 
 
-def _plus(total: Folder, found: os.stat_result | None, linked: set[int]) -> Folder:
+def _add(total: FolderUsage, found: os.stat_result | None, linked: set[int]) -> FolderUsage:
     if found is None:
         return total._replace(hidden=True)
     if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
@@ -60,7 +60,7 @@ def _plus(total: Folder, found: os.stat_result | None, linked: set[int]) -> Fold
             return total
         linked.add(found.st_ino)
     size = found.st_size if stat.S_ISREG(found.st_mode) else 0
-    return Folder(
+    return FolderUsage(
         total.bytes + found.st_blocks * _BLOCK,
         total.files + 1,
         max(total.largest, size),
@@ -69,16 +69,16 @@ def _plus(total: Folder, found: os.stat_result | None, linked: set[int]) -> Fold
 
 
 class _Walk:
-    """Everything below a folder: one handle, and the trail that leads to it."""
+    """A walk of everything below a folder, with one handle and the trail that leads to it."""
 
     def __init__(self, top: int) -> None:
-        """The handle is closed at the end."""
+        """Take the folder's handle, which is closed at the end."""
         self._here, self._trail = top, [_Level(_identity(top), None, [])]
 
     def all(self) -> Generator[os.stat_result | None]:
-        """What is there; None for what is there but can not be seen."""
+        """Yield the stat of each entry; None for one that cannot be read."""
         try:
-            yield from self._listed()
+            yield from self._list()
             while self._trail[-1].folders or len(self._trail) > 1:
                 if self._trail[-1].folders:
                     yield from self._down(self._trail[-1].folders.pop())
@@ -88,7 +88,7 @@ class _Walk:
         finally:
             self._end()
 
-    def _listed(self) -> Iterator[os.stat_result | None]:
+    def _list(self) -> Iterator[os.stat_result | None]:
         folders, device = self._trail[-1].folders, self._trail[0].identity[0]
         try:
             with os.scandir(self._here) as entries:
@@ -103,7 +103,7 @@ class _Walk:
 
     def _down(self, name: str) -> Iterator[os.stat_result | None]:
         try:
-            handle, mode = _entered(self._here, name)
+            handle, mode = _enter(self._here, name)
         except FileNotFoundError:
             return
         except OSError:
@@ -112,10 +112,10 @@ class _Walk:
         os.close(self._here)
         self._here = handle
         self._trail.append(_Level(_identity(handle), mode, []))
-        yield from self._listed()
+        yield from self._list()
 
     def _up(self) -> bool:
-        """Back to the folder above; false when that is another by now."""
+        """Go back to the folder above; False when that is another folder by now."""
         left = self._trail.pop()
         try:
             above = os.open("..", READ_FOLDER, dir_fd=self._here)
@@ -131,7 +131,7 @@ class _Walk:
         return _identity(above) == self._trail[-1].identity
 
     def _end(self) -> None:
-        """Whoever stops on the way gives the folders above their modes back too."""
+        """Close the handle; after an early stop, restore the modes of the folders above."""
         changed = any(level.mode is not None for level in self._trail)
         while changed and len(self._trail) > 1 and self._up():
             pass
@@ -143,8 +143,8 @@ def _identity(handle: int) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _entered(parent: int, name: str) -> tuple[int, int | None]:
-    """A handle of the folder, and the mode to give back where another was needed to look."""
+def _enter(parent: int, name: str) -> tuple[int, int | None]:
+    """Open the folder; also return the mode to restore, if it had to be changed to read it."""
     with suppress(PermissionError):
         handle = os.open(name, READ_FOLDER, dir_fd=parent)
         if os.geteuid() == 0 or os.fstat(handle).st_mode & _READABLE == _READABLE:

@@ -6,9 +6,18 @@ The parser is imported when a file is read: with a warm index, none is.
 import errno
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import (
+    Callable,
+    Hashable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    ValuesView,
+)
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from skillbelt.errors import PathEscape, SkillNotFound
 from skillbelt.files.manifest import LocalFiles, SkillFiles, TextFiles
@@ -30,9 +39,11 @@ from skillbelt.values import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skillbelt.format.head import Card
+    from skillbelt.format.frontmatter import Card
 
 LOCAL = Origin()
+T = TypeVar("T")
+_MAX_DERIVED = 64  # results kept with one mapping: as many as a busy server has agents and filters
 # What makes `Skill.files` for skills whose files are not in a folder. `discovery` adds "mcp".
 FILES_BY_ORIGIN: "dict[str, Callable[[Skill], SkillFiles]]" = {}
 
@@ -141,7 +152,7 @@ class Skill(NamedTuple):
     @classmethod
     def from_text(cls, text: str | bytes, *, folder: str = "") -> "Skill":
         """A skill from the text of a SKILL.md; `folder` names it when the text does not."""
-        from skillbelt.format.head import read_card
+        from skillbelt.format.frontmatter import read_card
 
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         made = cls.from_card(read_card(data, SKILL_FILE, folder), SKILL_FILE)
@@ -150,7 +161,7 @@ class Skill(NamedTuple):
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> "Skill":
         """A skill from a SKILL.md; raises SkillNotFound when there is no such file to read."""
-        from skillbelt.format.head import read_card
+        from skillbelt.format.frontmatter import read_card
 
         location = os.path.abspath(os.fspath(path))
         data = _head(location)
@@ -162,10 +173,70 @@ class Skill(NamedTuple):
         return cls.from_file(os.path.join(path, SKILL_FILE))
 
 
+class Skills(Mapping[str, Skill]):
+    """Skills by name that never change, and what was computed from them."""
+
+    __slots__ = ("_derived", "_skills")
+
+    def __init__(self, skills: Mapping[str, Skill]) -> None:
+        self._skills = skills
+        self._derived: dict[Hashable, tuple[object, Any]] = {}
+
+    @classmethod
+    def of(cls, skills: Iterable[Skill]) -> "Skills":
+        """Return the skills by their names, in the order given."""
+        return Skills({skill.name: skill for skill in skills})
+
+    def derive(self, key: Hashable, make: Callable[[], T], *, basis: object = None) -> T:
+        """Return what `make` gives, computed once for each key.
+
+        The key holds everything that the result depends on besides the skills. A result that also
+        depends on a `basis`, which is not hashable, is computed again for another object.
+        """
+        found = self._derived.get(key)
+        if found is None or found[0] is not basis:
+            found = basis, make()
+            if len(self._derived) >= _MAX_DERIVED:
+                self._derived.clear()
+            self._derived[key] = found
+        made: T = found[1]
+        return made
+
+    def __getitem__(self, name: str) -> Skill:
+        return self._skills[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._skills)
+
+    def __len__(self) -> int:
+        return len(self._skills)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._skills
+
+    def __eq__(self, other: object) -> bool:
+        return self._skills == (other._skills if isinstance(other, Skills) else other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # A dict's own views are many times faster than those that Mapping makes.
+    def keys(self) -> KeysView[str]:
+        """Return the names."""
+        return self._skills.keys()
+
+    def values(self) -> ValuesView[Skill]:
+        """Return the skills, in the order of their names."""
+        return self._skills.values()
+
+    def items(self) -> ItemsView[str, Skill]:
+        """Return names with skills."""
+        return self._skills.items()
+
+
 def _head(location: str, fence: str = "") -> bytes:
     """The head of a skill's file; SkillNotFound when there is no regular file to read."""
     from skillbelt.files.contain import Fence
-    from skillbelt.format.head import read_head
+    from skillbelt.format.frontmatter import read_head
 
     try:
         if not stat.S_ISREG(os.stat(location).st_mode):

@@ -8,6 +8,7 @@ by a `chain` of hashes, so that what is changed or taken away afterwards shows.
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 import time
 from collections import deque
@@ -22,9 +23,9 @@ from skillbelt.files.contain import READ_FILE
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder
 from skillbelt.permission import audit_chain
+from skillbelt.untrusted_json import read_json
 
 if TYPE_CHECKING:
-    import json
     import threading
 
     from skillbelt.settings import Settings
@@ -303,13 +304,16 @@ def open_audit(settings: Settings) -> AuditLog:
 
 
 def user_name() -> str:
-    """Who runs this process, by name if the machine knows one."""
-    import pwd
+    """Return who runs this process, by name if the machine knows one."""
+    return _name_of(os.getuid())
 
+
+@cache
+def _name_of(uid: int) -> str:
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return str(os.getuid())
+        return str(uid)
 
 
 def _opened(path: str) -> tuple[int, int]:
@@ -494,8 +498,8 @@ def _decoded(line: bytes) -> AuditEvent | None:
     """The event of a line; None for one that a crash or somebody else left there."""
     try:
         text = line.decode("utf-8")
-        found = None if _too_deep(text) else _decoder().decode(text)
-    except (ValueError, RecursionError):
+        found = None if _too_deep(text) else read_json(text)
+    except ValueError:
         return None
     if not isinstance(found, dict):
         return None
@@ -517,18 +521,6 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "time": (int, float),
     "data": dict,
 }
-
-
-@cache
-def _decoder() -> json.JSONDecoder:
-    """Made once: to make one takes as long as to read a line."""
-    import json
-
-    return json.JSONDecoder(parse_constant=_refuse)
-
-
-def _refuse(name: str) -> object:
-    raise ValueError(name)
 
 
 def _after(files: list[_File], before: list[_File]) -> list[_File]:

@@ -16,7 +16,7 @@ from skillbelt.values import Capabilities
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from skillbelt.hosts import Rule
+    from skillbelt.hosts import HostRule
 
 Kind = Literal["read", "write", "network", "processes"]
 KINDS: dict[str, Kind] = {
@@ -141,7 +141,7 @@ def _hosts(patterns: Iterable[str], granted: tuple[str, ...]) -> tuple[str, ...]
         return ()
     from skillbelt.hosts import parse_rule
 
-    rules: dict[Rule, None] = {}
+    rules: dict[HostRule, None] = {}
     wide = [_granted_rule(text) for text in granted]
     for pattern in patterns:
         if pattern in ("", "*", "domain:*"):
@@ -162,7 +162,7 @@ def host_of(pattern: str) -> str:
     return (rest if scheme else pattern).partition("/")[0]
 
 
-def _granted_rule(text: str) -> Rule:
+def _granted_rule(text: str) -> HostRule:
     from skillbelt.hosts import parse_rule
 
     try:

@@ -14,7 +14,7 @@ from skillbelt.permission.grants import host_of
 from skillbelt.permission.rules import UNCLEAR
 
 if TYPE_CHECKING:
-    from skillbelt.hosts import Rule
+    from skillbelt.hosts import HostRule
 
 _WILD = frozenset("*?")
 
@@ -36,7 +36,7 @@ def host_pattern(pattern: str) -> str:
     return star + _shown(_parsed(plain.removeprefix("*.")))
 
 
-def _parsed(text: str) -> Rule:
+def _parsed(text: str) -> HostRule:
     from skillbelt.hosts import parse_rule
 
     host, colon, port = text.rpartition(":")
@@ -45,7 +45,7 @@ def _parsed(text: str) -> Rule:
     return parse_rule(f"{host.removesuffix('.')}{colon}{port}")
 
 
-def _shown(rule: Rule) -> str:
+def _shown(rule: HostRule) -> str:
     from skillbelt.hosts import PORTS, address_of
 
     address = address_of(rule.name)

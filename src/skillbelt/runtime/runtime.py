@@ -23,7 +23,6 @@ from skillbelt.conversation.changes import (
 )
 from skillbelt.conversation.messages import Material, Message, block, materialize
 from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
-from skillbelt.disclosure.audience import Audience, Visible
 from skillbelt.disclosure.body import (
     Loaded,
     list_docs,
@@ -42,15 +41,21 @@ from skillbelt.disclosure.overview import (
 from skillbelt.discovery.catalog import Catalog, Snapshot
 from skillbelt.errors import LoadError, PathEscape, PermissionDenied, SkillNotFound
 from skillbelt.events import NewEvent
-from skillbelt.format.skill import Skill
-from skillbelt.format.skills import Skills
+from skillbelt.format.skill import Skill, Skills
 from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
 from skillbelt.permission.rules import Decision, Initiator, Request, Rule
 from skillbelt.running.following import Watch
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store, open_store
-from skillbelt.tools.caller import BROUGHT, SEARCH_WAIT_SECONDS, Caller, variables_of
+from skillbelt.tools.caller import (
+    BROUGHT,
+    SEARCH_WAIT_SECONDS,
+    Audience,
+    Caller,
+    Visible,
+    variables_of,
+)
 from skillbelt.tools.definitions import SEARCH
 from skillbelt.tools.handlers import HANDLERS, MAX_ENUM_SKILLS, UNNAMED, content, dispatch
 from skillbelt.tools.loaded import LoadedTexts

@@ -7,8 +7,7 @@ from heapq import nlargest
 from itertools import compress
 from typing import NamedTuple
 
-from skillbelt.format.skill import Skill
-from skillbelt.format.skills import Skills
+from skillbelt.format.skill import Skill, Skills
 from skillbelt.search.indexer import WHOLE, Groups, Kept, Progress, Upkeep
 from skillbelt.search.lexical import score
 from skillbelt.search.near_copies import fold

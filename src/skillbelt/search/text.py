@@ -1,4 +1,4 @@
-"""What of a skill is searched: its text, its files' names, what its scripts say of themselves."""
+"""The searched text of a skill: its SKILL.md, file names, and descriptions in its scripts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from skillbelt.check.folder import Unusable, read
+from skillbelt.check.folder import UnusableFile, read
 from skillbelt.errors import SkillbeltError
 from skillbelt.files.manifest import SkillFiles
 from skillbelt.files.tree import is_skill_file
@@ -27,18 +27,18 @@ _COMMENT = re.compile(r"\A(?:#![^\n]*\n)?((?:[ \t]*(?:#|//|\*|/\*)[^\n]*\n|[ \t]
 
 
 def text_of(skill: Skill, limits: Limits) -> str:
-    """The whole SKILL.md, as far as the limit goes; empty when it can not be read."""
+    """Return the SKILL.md up to the limit; "" when it cannot be read."""
     if not os.path.isabs(skill.location):
         return skill.source
     try:
         content = read(skill.location, MAX_CHECKED_BYTES, skill.fence)
         return content.data.decode("utf-8", "replace")
-    except Unusable:
+    except UnusableFile:
         return ""
 
 
 def parts_of(skill: Skill, limits: Limits) -> Parts:
-    """The skill's texts by what they are."""
+    """Return the skill's texts by part."""
     text = text_of(skill, limits)
     head, body = split(text, skill.body_offset)
     name = skill.name if skill.title == skill.name else f"{skill.name} {skill.title}"
@@ -49,7 +49,7 @@ def parts_of(skill: Skill, limits: Limits) -> Parts:
 
 
 def split(text: str, offset: int) -> tuple[str, str]:
-    """The frontmatter and what comes after it; the offset counts bytes."""
+    """Split the text into the frontmatter and the body; the offset counts bytes."""
     if not offset:
         return "", text
     if not text.isascii():

@@ -1,21 +1,20 @@
-"""Who makes a tool call, and what the call may reach."""
+"""Who makes a tool call, which skills they may see, and what else the call may reach."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from skillbelt.conversation.state import Session
-from skillbelt.disclosure.audience import Audience
 from skillbelt.disclosure.body import Loaded, load_resource, load_skill_body, place_of
 from skillbelt.disclosure.overflow import Storage
+from skillbelt.disclosure.overview import visible
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import PermissionDenied, RunRefused
-from skillbelt.format.skill import Skill
-from skillbelt.format.skills import Skills
-from skillbelt.permission.gate import session_id
+from skillbelt.format.skill import Skill, Skills
+from skillbelt.permission.gate import Gate, session_id
 from skillbelt.permission.rules import Initiator, Request
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.settings import Settings
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from skillbelt.running.run import Asker
     from skillbelt.search.protocol import Result
 
+# Whether a skill exists at all for the model and its user.
+Visible = Callable[[Skill], bool]
 # A model's search waits so long while the index is built for the first time.
 SEARCH_WAIT_SECONDS = 60.0
 
@@ -34,6 +35,36 @@ STORED = "stored:"
 # Keys of a session's state. The user brought the skill in, so the model may use it; or a request to
 # load it was granted, so the model may read on in it. Either as long as the skill is the same.
 BROUGHT, GRANTED = "temp:skill:asked:", "temp:skill:granted:"
+
+
+class Audience(NamedTuple):
+    """Who looks at the catalogue: an agent, the gate that decides for it, the host's filters.
+
+    With `files`, the paths in play, a skill made for some files is there only with one of them.
+    """
+
+    gate: Gate
+    agent: str | None = None
+    filters: tuple[Visible, ...] = ()
+    files: Sequence[str] | None = None
+
+    def admits(self, skill: Skill) -> bool:
+        """Return whether the host's filters let the skill exist."""
+        return all(keep(skill) for keep in self.filters)
+
+    def view(self, skills: Skills) -> Skills:
+        """Return what the model may see; without filters the same object for the same skills."""
+        seen = skills.derive("visible", lambda: Skills.of(visible(skills.values())))
+        if self.gate.hides_skills:
+            seen = seen.derive(("permitted", self.gate, self.agent), lambda: self._permitted(seen))
+        if not self.filters and self.files is None:
+            return seen
+        # A filter of the host may answer differently next time, so nothing is kept.
+        kept = [skill for skill in seen.values() if self.admits(skill)]
+        return Skills.of(kept if self.files is None else visible(kept, files=self.files))
+
+    def _permitted(self, skills: Skills) -> Skills:
+        return Skills.of(one for one in skills.values() if self.gate.permit(self.agent, one))
 
 
 class Executors(Protocol):

@@ -20,7 +20,16 @@ import httpcore2
 import httpx2
 
 from skillbelt.discovery.sources.failure import SourceFailure
-from skillbelt.hosts import PORTS, Address, Private, Resolver, Rule, address_of, parse_rule, resolve
+from skillbelt.hosts import (
+    PORTS,
+    Address,
+    HostRule,
+    Private,
+    Resolver,
+    address_of,
+    parse_rule,
+    resolve,
+)
 
 # Names that no public resolver answers for, so that no outsider can point them at this machine.
 _LOCAL_SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".home.arpa")
@@ -107,10 +116,12 @@ def _normalize(host: str) -> str:
     return str(address_of(host) or host)
 
 
-def _split_private(source: str, private: Iterable[str]) -> tuple[tuple[str, ...], tuple[Rule, ...]]:
+def _split_private(
+    source: str, private: Iterable[str]
+) -> tuple[tuple[str, ...], tuple[HostRule, ...]]:
     """Split the entries into addresses and networks, and rules for names."""
     networks: list[str] = []
-    rules: list[Rule] = []
+    rules: list[HostRule] = []
     for entry in private:
         try:
             Private((entry,))
@@ -120,7 +131,7 @@ def _split_private(source: str, private: Iterable[str]) -> tuple[tuple[str, ...]
     return tuple(networks), tuple(rules)
 
 
-def _parse_name(source: str, entry: str) -> Rule:
+def _parse_name(source: str, entry: str) -> HostRule:
     try:
         return parse_rule(entry)
     except ValueError as error:
@@ -132,7 +143,7 @@ def _parse_name(source: str, entry: str) -> Rule:
         ) from error
 
 
-def _covers(rule: Rule, host: str, port: int) -> bool:
+def _covers(rule: HostRule, host: str, port: int) -> bool:
     return rule.covers(host, min(rule.ports)) and (rule.ports == PORTS or port in rule.ports)
 
 

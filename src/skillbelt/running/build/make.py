@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-from skillbelt.discovery.reading import read_file
+from skillbelt.disclosure.body import read_file
 from skillbelt.errors import FileUnreadable, LoadError, RunRefused
 from skillbelt.files.contain import create_beneath, make_folders, open_dir
 from skillbelt.format.skill import Skill

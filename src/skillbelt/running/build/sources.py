@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from skillbelt.discovery.reading import read_file, walk
+from skillbelt.disclosure.body import read_file, walk
 from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.files.contain import check_relative
 from skillbelt.format.skill import Skill

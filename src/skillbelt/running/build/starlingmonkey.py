@@ -15,6 +15,7 @@ from skillbelt.running.build.protocol import Command, Progress, Source
 from skillbelt.running.build.toolset import node_tools
 from skillbelt.sandbox.wasm.interpreters import GUESTS
 from skillbelt.settings import Settings
+from skillbelt.untrusted_json import read_json
 
 TOOLS = os.path.join(GUESTS, "starling")
 _OUTPUT = "skill.wasm"
@@ -33,7 +34,7 @@ class StarlingMonkeyBuilder:
         usual = command(node_tools(settings, progress), "../starling/skill.js", source.entry)
         engine = node_tools(settings, progress, TOOLS)
         task = {
-            **json.loads(usual.files["task.json"]),
+            **read_json(usual.files["task.json"]),
             "adapter": "{0}/starling/adapter.mjs",
             "engine": f"{{{len(usual.folders)}}}",
             "outputs": [f"{{out}}/{_OUTPUT}"],

@@ -17,6 +17,7 @@ from skillbelt.errors import RunRefused
 from skillbelt.files.contain import FOLLOW_FILE, open_beneath, open_folder
 from skillbelt.permission.packages import normal
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 MAX_BYTES = 256 * 2**10
 MAX_REQUIREMENTS = 200
@@ -250,11 +251,10 @@ def _fault(text: str) -> str:
 
 
 def _of_package(text: str, path: str) -> Needs | None:
-    import json
 
     try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        parsed = read_json(text)
+    except ValueError as error:
         reason = shorten(one_line(str(error)), 200)
         raise _refused(path, f"is not valid JSON: {reason}") from error
     listed = parsed.get("dependencies") if isinstance(parsed, dict) else None

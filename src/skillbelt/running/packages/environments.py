@@ -45,6 +45,7 @@ from skillbelt.running.packages.installers import (
 from skillbelt.running.packages.lockfiles import NOWHERE, Platform, read_node, read_python, refuse
 from skillbelt.running.packages.shelves import NodeShelf, PythonShelf, Shelf
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import Limits
 
 # One step of an installation, or waiting for another process that installs the same.
@@ -512,11 +513,10 @@ def _write(path: str, value: object) -> None:
 
 
 def _recorded(path: str) -> Environment | None:
-    import json
 
     try:
         with open(os.path.join(path, _RECORD), encoding="utf-8") as file:
-            kept = json.load(file)
+            kept = read_json(file.read())
         installed = tuple((name, version) for name, version in kept["installed"])
         return Environment(path, os.path.basename(path), installed)
     except (OSError, ValueError, KeyError, TypeError):
@@ -525,11 +525,9 @@ def _recorded(path: str) -> Environment | None:
 
 def _known_lock(path: str, needs: Needs) -> Lock | None:
     """What came for the same needs before."""
-    import json
-
     try:
         with open(path, encoding="utf-8") as file:
-            kept = json.load(file)
+            kept = read_json(file.read())
         packages = tuple(
             Package(needs.kind, str(name), str(version), tuple(map(str, hashes)))
             for _, name, version, hashes in kept["packages"]

@@ -20,7 +20,7 @@ from urllib.error import URLError
 from urllib.parse import unquote, urljoin, urlsplit
 
 from skillbelt.errors import RunRefused
-from skillbelt.hosts import Address, Private, Rule, address_of, host_name, parse_rule
+from skillbelt.hosts import Address, HostRule, Private, address_of, host_name, parse_rule
 from skillbelt.running.packages.indexes import Index, Indexes, origin, without_user
 from skillbelt.text import one_line, shorten
 
@@ -215,7 +215,7 @@ def _local(path: str) -> Fetched:
     return Fetched(f"file://{path}", kind, os.fstat(file.fileno()).st_size, Pieces(file))
 
 
-def _rule(text: str) -> Rule:
+def _rule(text: str) -> HostRule:
     try:
         return parse_rule(text)
     except ValueError as error:

@@ -20,6 +20,7 @@ from skillbelt.permission.packages import Lock
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.packages.lockfiles import BASE, MAX_BYTES
 from skillbelt.running.packages.shelves import Shelf
+from skillbelt.untrusted_json import read_json
 
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _REQUIREMENTS, _PYLOCK, _LOCKED = "requirements.txt", "pylock.toml", "locked.txt"
@@ -225,7 +226,7 @@ class Npm(NamedTuple):
 
         With `lenient` the lock may lack packages for other machines that the registry lacks, too.
         """
-        listed = json.loads(lock.text)
+        listed = read_json(lock.text)
         root = {"name": "skill", "version": "0.0.0", "private": True}
         room.put(_PACKAGE, json.dumps({**root, **listed["packages"][""]}).encode())
         room.put(_PACKAGE_LOCK, lock.text.encode())

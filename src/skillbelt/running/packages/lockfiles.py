@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Lock, Package, normal
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 # The index, for whoever asks from inside. The name is reserved: nobody can have it.
 HOST = "packages.invalid"
@@ -199,11 +200,11 @@ def read_node(data: bytes, *, fill: bool = False) -> Lock:
     import json
 
     try:
-        whole = json.loads(data)
+        whole = read_json(data)
         listed = whole["packages"]
         root = listed[""].get("dependencies") or {}
         version = whole["lockfileVersion"]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _no_lock(error) from error
     if version not in (2, 3) or len(listed) > MAX_PACKAGES:
         raise _no_lock("it is no lock of version 2 or 3, or lists too many packages")

@@ -23,6 +23,7 @@ from skillbelt.running.packages.fetching import Fetched, Fetcher, Missing, Piece
 from skillbelt.running.packages.indexes import Index, Indexes
 from skillbelt.running.packages.lockfiles import NODE_NAME, NOWHERE, file_url, is_range
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 _MAX_PAGE = 256 * 2**20
 _JSON = "application/vnd.pypi.simple.v1+json"
@@ -190,8 +191,8 @@ def read_listing(url: str, type: str, data: bytes) -> list[File]:
 
 def _of_json(url: str, data: bytes) -> Iterator[File]:
     try:
-        files = json.loads(data).get("files")
-    except (ValueError, AttributeError, RecursionError) as error:
+        files = read_json(data).get("files")
+    except (ValueError, AttributeError) as error:
         raise Missing(502, f"{url} is no page of an index") from error
     for about in files if isinstance(files, list) else ():
         name, where = (
@@ -330,8 +331,8 @@ class NodeShelf:
             url = f"{self._index(name).url}/{quote(name, safe='@')}"
             data = self._fetcher.get(url, _NODE_ACCEPT).whole(_MAX_PAGE)
             try:
-                known = json.loads(data)
-            except (ValueError, RecursionError) as error:
+                known = read_json(data)
+            except ValueError as error:
                 raise Missing(502, f"what the registry says of {name} is no JSON") from error
             if not isinstance(known, dict):
                 raise Missing(502, f"what the registry says of {name} is no mapping")

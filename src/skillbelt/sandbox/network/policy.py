@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 
 from skillbelt.errors import ConfigError
-from skillbelt.hosts import Address, Private, Resolver, Rule, address_of, parse_rule
+from skillbelt.hosts import Address, HostRule, Private, Resolver, address_of, parse_rule
 from skillbelt.sandbox.network.request import ProxyRefused
 from skillbelt.text import shorten
 
@@ -59,7 +59,7 @@ class HostPolicy:
         return found
 
 
-def _parse(text: str) -> Rule:
+def _parse(text: str) -> HostRule:
     try:
         return parse_rule(text)
     except ValueError as error:

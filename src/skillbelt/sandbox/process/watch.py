@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from skillbelt.files.contain import PATH_ONLY_FOLDER
-from skillbelt.files.usage import Folder, measure_folder
+from skillbelt.files.usage import FolderUsage, measure_folder
 from skillbelt.sandbox.linux.cgroups import ControlGroup, open_group
 from skillbelt.sandbox.process.hidden import Hoard, find_hoard
 from skillbelt.sandbox.process.limits import CPU_GRACE_SECONDS, MAX_OPEN_FILES
@@ -100,7 +100,7 @@ class DiskWatch:
             return "max_workspace_bytes"
         return "max_workspace_files" if found.files > limits.max_workspace_files else None
 
-    def _guess(self, found: Folder, free: Space) -> Folder:
+    def _guess(self, found: FolderUsage, free: Space) -> FolderUsage:
         """Use what the disk lost since the start where not everything can be read."""
         return found._replace(
             bytes=max(found.bytes, self._start.bytes - free.bytes),

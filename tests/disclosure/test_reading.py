@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.discovery.reading import nameable, read_file, walk
+from skillbelt.disclosure.body import nameable, read_file, walk
 from skillbelt.errors import FileTooLarge, FileTypeRefused, FileUnreadable, PathEscape
 from skillbelt.files.tree import SkillTree
 from skillbelt.format.skill import Skill
@@ -183,7 +183,7 @@ def test_a_file_nobody_may_read(open_tree: Tree) -> None:
     # Whatever is imported only when needed may lie where nobody can read.
     code = f"""
 import os
-from skillbelt.discovery.reading import read_file
+from skillbelt.disclosure.body import read_file
 from skillbelt.files.tree import SkillTree
 from skillbelt.format.skill import Skill
 skill = Skill.from_folder({str(folder)!r})
