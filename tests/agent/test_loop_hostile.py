@@ -13,6 +13,7 @@ from skillbelt.agent.provider import convert_messages
 from skillbelt.store.memory import MemoryStore
 from skillbelt.tools.definitions import DEFINITIONS
 from tests.agent.scripted import Scripted, play
+from tests.examples import examples
 
 TEXT = st.text(max_size=20)
 JSON = st.recursive(
@@ -32,8 +33,7 @@ REPLIES = st.builds(
 
 
 @settings(
-    max_examples=60,
-    deadline=None,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(replies=st.lists(REPLIES, min_size=1, max_size=5))

@@ -7,7 +7,6 @@ import gc
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -29,6 +28,7 @@ from skillbelt.agent import (
     ToolCall,
 )
 from skillbelt.agent.history import repair_history
+from tests import warm
 from tests.agent.scripted import Scripted, called, final, messages, of, play, results, roles, said
 from tests.benches import alive
 from tests.tree import Tree
@@ -192,7 +192,7 @@ list(Runner(agent).run_sync("ada", "chat", "Do it."))
 
 def crashed(belt: Runtime, steps: str, at: int = 0) -> None:
     """A run in a process that is killed, with `kill -9`, at latest in that answer of the model."""
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-c", _CRASH, belt.settings.project, steps, str(at)],
         cwd=Path(__file__).parents[2],
         capture_output=True,
@@ -284,7 +284,7 @@ def test_a_program_ends_though_its_runner_was_not_closed(belt: Runtime) -> None:
         "left = runner.run_sync('ada', 'chat', 'Greet people')\n"
         "next(left)\n"
     )
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-c", code, belt.settings.project],
         capture_output=True,
         timeout=20,  # less than a runner waits for an end

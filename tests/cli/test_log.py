@@ -14,6 +14,7 @@ import pytest
 from skillbelt.cli.log import since
 from skillbelt.errors import ConfigError
 from skillbelt.permission.audit import AuditEvent, AuditLog, open_audit
+from tests import warm
 from tests.printing import Printing, printing
 from tests.terminal import on_terminal
 from tests.tree import Tree
@@ -322,7 +323,7 @@ def into_a_closed_pipe(tree: Tree, *options: str) -> tuple[int, bytes]:
     read, write = os.pipe()
     os.close(read)
     with open(write, "wb") as closed:
-        done = subprocess.run(
+        done = warm.run(
             [sys.executable, "-m", "skillbelt", "log", *options],
             cwd=tree.project,
             stdout=closed,
@@ -347,7 +348,7 @@ def test_a_pipe_that_is_closed_early_is_no_error(
 ) -> None:
     for number in range(2_000):
         log.append(AuditEvent(float(number), "run", data={"command": "x" * 200}))
-    child = subprocess.Popen(
+    child = warm.Popen[bytes](
         [sys.executable, "-m", "skillbelt", "log", *options],
         cwd=tree.project,
         stdout=subprocess.PIPE,

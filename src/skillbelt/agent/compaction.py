@@ -6,7 +6,6 @@ message. Skills whose text was shown in this turn are loaded for that purpose.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from skillbelt.agent.models import NONE, Model, ModelFailure, Prompt, Reply, ask
 from skillbelt.conversation.messages import Message
 from skillbelt.text import shorten, tokens_of_bytes
 from skillbelt.tools.schema import Tool
+from skillbelt.untrusted_json import read_json
 
 logger = logging.getLogger(__name__)
 # Share of the window for the last messages, which stay verbatim.
@@ -152,8 +152,8 @@ def _find_shown(messages: Sequence[Message], tool: str) -> dict[str, int]:
 
 def _skill_name(arguments: object) -> str:
     """Return the skill in the arguments of a call; "" when they are invalid."""
-    with suppress(ValueError, RecursionError):
-        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+    with suppress(ValueError):
+        arguments = read_json(arguments) if isinstance(arguments, str) else arguments
     return str(arguments.get("name", "")) if isinstance(arguments, dict) else ""
 
 

@@ -52,6 +52,7 @@ from skillbelt.errors import ConfigError, MissingExtra, SkillbeltError
 from skillbelt.settings import process_environment
 from skillbelt.text import one_line, shorten
 from skillbelt.tools.schema import Tool
+from skillbelt.untrusted_json import read_json
 
 logger = logging.getLogger(__name__)
 # Models that think may be silent for minutes; beyond that the connection is dead.
@@ -436,7 +437,7 @@ def _sendable(arguments: Any) -> Any:
     if not isinstance(arguments, dict):
         return _clean(arguments) if isinstance(arguments, str) else None
     text = json.dumps(arguments, ensure_ascii=False, default=str)
-    return arguments if (clean := _clean(text)) == text else json.loads(clean)
+    return arguments if (clean := _clean(text)) == text else read_json(clean, constants=True)
 
 
 def _clean(text: str) -> str:

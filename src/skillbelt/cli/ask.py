@@ -34,6 +34,7 @@ from skillbelt.running.following import visible
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 USER = CLI_SESSION[1]
 _MAX_CALL_CHARS = 120
@@ -210,8 +211,8 @@ def document(kept: list[AgentEvent]) -> dict[str, object]:
 def _arguments(call: ToolCall) -> object:
     """Return the arguments as an object if the model wrote one."""
     try:
-        found = json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
-    except (ValueError, RecursionError):
+        found = read_json(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    except ValueError:
         return call.arguments
     return call.arguments if is_deep(found) else found
 

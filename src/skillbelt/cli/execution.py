@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from skillbelt.cli.live import LiveOutput
@@ -13,6 +12,7 @@ from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.running.following import Watch
 from skillbelt.running.json_call import Execution, denied, execute
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -79,8 +79,8 @@ def _parse_input(text: str) -> object:
         source = "standard input" if text == "@-" else text[1:]
         content = _read(text[1:])
     try:
-        value: object = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        value: object = read_json(content)
+    except ValueError as error:
         shown = f"{shorten(one_line(content), 40)!r} is not JSON" if content else "there is no JSON"
         raise ConfigError(f"{source}: {shown}: {error}") from error
     return value

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from skillbelt.disclosure.overview import Overview, merge
 from skillbelt.text import one_line
+from skillbelt.untrusted_json import read_json
 
 Message = dict[str, Any]
 Placement = Literal["tool", "system"]
@@ -231,11 +232,9 @@ def _calls(
 def _skill(arguments: object) -> str:
     """The skill that the arguments of a call name, empty when they name none."""
     if isinstance(arguments, str):
-        import json
-
         try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
+            arguments = read_json(arguments)
+        except ValueError:
             return ""
     if not isinstance(arguments, Mapping):
         return ""

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from skillbelt.errors import ConfigError
 from skillbelt.tools.caller import Call
 from skillbelt.tools.definitions import DEFINITIONS, PROFILES, Schema
+from skillbelt.untrusted_json import read_json
 
 ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
 
@@ -191,11 +192,10 @@ def _decoded(given: object) -> tuple[object, str]:
         return {}, ""
     if not isinstance(given, str):
         return given, ""
-    import json
 
     try:
-        decoded: object = json.loads(given)
-    except (ValueError, RecursionError) as error:
+        decoded: object = read_json(given)
+    except ValueError as error:
         return given, f", and these are not JSON: {error}"
     return {} if decoded is None else decoded, ""
 
