@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from skillbelt import Catalog, build_manifest, load_resource, load_skill_body
 from skillbelt.check.check import check_all
-from skillbelt.check.fix_files import fix_file
+from skillbelt.check.fix import fix_file
 from skillbelt.cli import main
 from skillbelt.disclosure.body import read_file, walk
 from skillbelt.errors import PathEscape, SkillbeltError

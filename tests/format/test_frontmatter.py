@@ -332,7 +332,7 @@ def test_a_valid_document_is_the_same_with_and_without_the_repair(
 ) -> None:
     text = yaml.safe_dump(document, allow_unicode=True)
     loaded = strict.load(text, LIMITS)
-    assert isinstance(loaded, strict.Loaded)
+    assert isinstance(loaded, strict.LoadedYaml)
     assert yaml_repair.read(text, LIMITS).fields == loaded.fields
     assert block(text).state == "strict"
 

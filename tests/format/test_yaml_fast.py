@@ -11,9 +11,9 @@ from skillbelt.values import Limits
 from tests.examples import examples
 
 
-def loaded(text: str) -> yaml.Loaded:
+def loaded(text: str) -> yaml.LoadedYaml:
     result = yaml.full(text, Limits())
-    assert isinstance(result, yaml.Loaded), result
+    assert isinstance(result, yaml.LoadedYaml), result
     return result
 
 

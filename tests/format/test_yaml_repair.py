@@ -201,7 +201,7 @@ KEYS = st.sampled_from(["name", "description", "tags", "metadata", "k", "user-in
 def test_a_valid_document_reads_the_same_line_by_line(value: dict[str, object]) -> None:
     text = yaml.safe_dump(value, allow_unicode=True, sort_keys=False)
     whole = strict.load(text, LIMITS)
-    assert isinstance(whole, strict.Loaded)
+    assert isinstance(whole, strict.LoadedYaml)
     assert read(text) == whole.fields
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from skillbelt import __version__
 from skillbelt.check.check import check_all
-from skillbelt.check.fix_files import Fixed, diff, fix_file
+from skillbelt.check.fix import Fixed, diff, fix_file
 from skillbelt.check.rules import finding, harden
 from skillbelt.check.sarif import log
 from skillbelt.cli.output import diagnostics_json, print_json, say
