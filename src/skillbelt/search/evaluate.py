@@ -56,7 +56,7 @@ def read_labelled(path: str) -> list[Labelled]:
         listed = text.lstrip().startswith("[")
         rows = read_json(text) if listed else [read_json(x) for x in text.splitlines() if x.strip()]
     except (UnusableFile, ValueError) as error:
-        raise ConfigError(f"{path}: can not be read as a labelled set: {error}") from None
+        raise ConfigError(f"{path}: cannot be read as a labelled set: {error}") from None
     made = [_labelled(row, f"{path}: entry {place}") for place, row in enumerate(rows, 1)]
     if not made:
         raise ConfigError(f"{path}: there is no request in it")

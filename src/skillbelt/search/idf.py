@@ -1,8 +1,8 @@
 """How rare a word is among skills (inverse document frequency).
 
 The figures were counted once over a large collection and ship with the product. So a catalogue of
-three skills ranks as well as one of thirty thousand, a skill weighs the same whatever stands beside
-it, and nothing about skills that are hidden can be learned from the order of the others.
+three skills ranks as well as one of thirty thousand, a skill has the same weight in every
+catalogue, and the order of results reveals nothing about hidden skills.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class Upkeep:
         return [location for location in missing if not os.path.exists(location)]
 
     def _write(self, groups: Groups, stale: Groups, holder: str | None) -> bool:
-        """Return whether everything could be stored; without a lease postings are left for later."""
+        """Return whether everything could be stored; without a lease postings come later."""
         left = sum(map(len, stale.values()))
         for path, skills in stale.items():
             gone = self._gone(path, groups[path])
