@@ -28,7 +28,7 @@ from skillbelt.text import one_line, shorten
 from skillbelt.tools.definitions import Schema
 from skillbelt.tools.handlers import failed, shown
 from skillbelt.tools.schema import Tool, ToolResult
-from skillbelt.untrusted_json import read_json
+from skillbelt.untrusted_json import BadJson, read_json
 
 logger = logging.getLogger(__name__)
 # Calls of one answer; the model gets an error for the others.
@@ -160,9 +160,9 @@ def _parse(text: str) -> tuple[object, str]:
     try:
         found = read_json(text)
         return ({}, _TOO_DEEP) if is_deep(found) else (found, "")
-    except RecursionError:
-        return {}, _TOO_DEEP
-    except ValueError:
+    except BadJson as error:
+        if error.deep:
+            return {}, _TOO_DEEP
         whole = "the arguments are not whole JSON, so nothing was done"
         return {}, f"{whole}. Make the call again, with one whole object"
 
