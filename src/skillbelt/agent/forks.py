@@ -16,7 +16,8 @@ from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill
 from skillbelt.permission.gate import session_id
 from skillbelt.store import SessionKey
-from skillbelt.tools.schema import ToolResult, check_arguments
+from skillbelt.tools.handlers import check_arguments
+from skillbelt.tools.schema import ToolResult
 
 # Skills with `context: fork` inside each other; deeper ones are loops.
 MAX_FORK_DEPTH = 3

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from skillbelt.conversation.messages import Material, block
 from skillbelt.disclosure.body import list_docs, load_resource, place_of, sample_files
@@ -25,7 +26,8 @@ from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, shorten, xml
 from skillbelt.tools.caller import STORED, Call, Caller, report_of
-from skillbelt.tools.schema import Handler, ToolResult, check_arguments
+from skillbelt.tools.definitions import DEFINITIONS, Schema
+from skillbelt.tools.schema import Handler, ToolResult
 
 # With more skills a schema does not list their names: it is in every request.
 MAX_ENUM_SKILLS = 256
@@ -36,6 +38,7 @@ _PAGE = 50
 _FOUND = 10
 _LINES = 200  # what a reader gets who names no number
 _CLOSEST = 10
+_MAX_FAULTS = 5  # of one call that the answer names
 _SHOWN = 128
 
 
@@ -440,3 +443,100 @@ HANDLERS: Mapping[str, Handler] = {
     "skill_list": list_skills,
     "skill_search": search_skills,
 }
+
+
+# Arguments
+
+
+class Checked(NamedTuple):
+    """Arguments brought to their types, or what is wrong with them."""
+
+    arguments: dict[str, object]
+    fault: str = ""
+
+
+def check_arguments(kind: str, given: object) -> Checked:
+    """Arguments as a model wrote them against the tool's schema; never raises.
+
+    JSON text is read, an optional argument that is null counts as not given, and a whole number may
+    be written as 3.0, as some vendors do.
+    """
+    given, unread = _decoded(given)
+    if not isinstance(given, Mapping):
+        return Checked({}, f"the arguments must be an object{unread}{_takes(kind)}")
+    definition = DEFINITIONS[kind]
+    present = {str(key): value for key, value in given.items() if value is not None}
+    faults = [
+        f"unknown argument {key[:80]!r}" for key in present if key not in definition.properties
+    ]
+    faults += [f"argument {key!r} is missing" for key in definition.required if key not in present]
+    checked: dict[str, object] = {}
+    for key, schema in definition.properties.items():
+        if key in present:
+            checked[key], fault = _fit(present[key], schema)
+            faults += [f"argument {key!r} must be {fault}"] if fault else []
+    return Checked(checked, f"{'; '.join(faults[:_MAX_FAULTS])}{_takes(kind)}" if faults else "")
+
+
+def _decoded(given: object) -> tuple[object, str]:
+    """What was given, and why it can not be read if it can not."""
+    if given is None or given == "":
+        return {}, ""
+    if not isinstance(given, str):
+        return given, ""
+    try:
+        decoded: object = json.loads(given)
+    except (ValueError, RecursionError) as error:
+        return given, f", and these are not JSON: {error}"
+    return {} if decoded is None else decoded, ""
+
+
+def _takes(kind: str) -> str:
+    definition = DEFINITIONS[kind]
+    shown = [key if key in definition.required else f"{key}?" for key in definition.properties]
+    return f". It takes: {', '.join(shown)}"
+
+
+_TYPES: Mapping[str, tuple[type, str]] = {
+    "string": (str, "text"),
+    "boolean": (bool, "true or false"),
+    "integer": (int, "a whole number"),
+    "array": (list, "a list of texts"),
+    "object": (dict, "an object"),
+}
+_ITEMS: Mapping[object, tuple[type, str]] = {
+    "string": (str, "a list of texts"),
+    "object": (dict, "a list of objects"),
+}
+
+
+def _fit(value: object, schema: Schema) -> tuple[object, str]:
+    """The value in the type the schema wants, and what it must be when it does not fit."""
+    kind, wanted = _TYPES[str(schema["type"])]
+    if kind is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        return value, wanted
+    if isinstance(value, list):
+        return value, _items(value, schema)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value, _bounds(value, schema)
+    choices = schema.get("enum")
+    if isinstance(choices, list) and value not in choices:
+        return value, f"one of {', '.join(choices)}"
+    return value, ""
+
+
+def _items(value: list[object], schema: Schema) -> str:
+    items = schema.get("items")
+    kind, wanted = _ITEMS[items.get("type") if isinstance(items, dict) else "string"]
+    return "" if all(isinstance(item, kind) for item in value) else wanted
+
+
+def _bounds(value: int, schema: Schema) -> str:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if isinstance(least, int) and value < least:
+        return f"at least {least}"
+    if isinstance(most, int) and value > most:
+        return f"at most {most}"
+    return ""
