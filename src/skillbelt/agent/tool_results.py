@@ -19,7 +19,8 @@ from skillbelt.running.following import Watch
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
-from skillbelt.tools.handlers import failed, shown
+from skillbelt.tools.handlers import failed
+from skillbelt.tools.handlers import printable as shown
 from skillbelt.tools.schema import Tool, ToolResult
 
 # Calls of one answer; the model gets an error for the others.

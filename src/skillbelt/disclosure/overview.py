@@ -1,7 +1,7 @@
 """Tier 1: the overview of the skills for a model, within a budget and in four formats.
 
-Pure: the same skills give the same bytes, in whatever order they come. Everything a skill says is
-escaped: it can not open a line, close a tag, or look like a part of the frame around it.
+Pure: the same skills give the same bytes, in any order. Everything a skill says is escaped: it
+cannot begin a line, close a tag, or look like a part of the text around it.
 """
 
 from __future__ import annotations

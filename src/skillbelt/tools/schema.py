@@ -1,7 +1,7 @@
-"""The tools a model is offered: names, descriptions, schemas, and the shapes vendors want.
+"""The tools that a model is offered: names, descriptions, schemas, and vendors' formats.
 
-One definition each. What a tool does is in `handlers`; who may see what is decided by the view that
-comes with a call, so that no name a model may not use reaches a schema or an error message.
+`handlers` has what each does. The caller's view decides which skills it may see, so that no other
+name reaches a schema or an error message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class ToolResult(NamedTuple):
-    """What a call gave. `text` goes to the model; `error` is the same text when the call failed."""
+    """The result of a call. `text` goes to the model; `error` is the same text if it failed."""
 
     text: str
     error: str = ""
@@ -33,7 +33,7 @@ Handler = Callable[[Call], ToolResult]
 
 
 class Tool(NamedTuple):
-    """A tool as it is offered. `kind` is what it is called in this library, whatever its name."""
+    """A tool as it is offered. `kind` is its name in this library, even if `name` differs."""
 
     name: str
     description: str
@@ -43,7 +43,7 @@ class Tool(NamedTuple):
 
 
 def choose(allowed: Iterable[str] | None, profile: str = "full") -> tuple[str, ...]:
-    """The tools of an exact list, or of a profile, in the order they are defined in."""
+    """Return the tools of an exact list, or of a profile, in the order of their definitions."""
     if allowed is None:
         return PROFILES[profile]
     wanted = [allowed] if isinstance(allowed, str) else list(allowed)
@@ -57,7 +57,7 @@ def choose(allowed: Iterable[str] | None, profile: str = "full") -> tuple[str, .
 
 
 def offered_names(kinds: Iterable[str], naming: str = "skillbelt") -> dict[str, str]:
-    """What each tool is called where it is offered."""
+    """Return the name under which each tool is offered."""
     kinds = tuple(kinds)
     if naming == "skillbelt":
         return {kind: kind for kind in kinds}
@@ -75,13 +75,13 @@ def build(
     max_enum: int = 256,
     listing: str = "",
 ) -> list[Tool]:
-    """The tools of those names; `listing` ends the description of the one that loads a skill."""
+    """Build the tools; `listing` is appended to the description of the one that loads."""
     enum = sorted(skills) if 0 < len(skills) <= max_enum else []
     first = next((kind for kind in ("skill", "skill_load") if kind in names), "")
     return [
         Tool(
             name=name,
-            description=_described(kind, listing if kind == first else ""),
+            description=_describe(kind, listing if kind == first else ""),
             schema=schema_of(kind, enum),
             handler=handlers[kind],
             kind=kind,
@@ -90,13 +90,13 @@ def build(
     ]
 
 
-def _described(kind: str, listing: str) -> str:
+def _describe(kind: str, listing: str) -> str:
     text = DEFINITIONS[kind].description
     return f"{text}\n\nThe skills that can be loaded:\n\n{listing}" if listing else text
 
 
 def schema_of(kind: str, enum: Sequence[str] = ()) -> Schema:
-    """The JSON Schema of a tool's arguments; `enum` are the names a skill may have."""
+    """Return the JSON Schema of a tool's arguments; `enum` are the names of skills."""
     definition = DEFINITIONS[kind]
     properties: dict[str, Schema] = {}
     for key, value in definition.properties.items():
@@ -112,7 +112,7 @@ def schema_of(kind: str, enum: Sequence[str] = ()) -> Schema:
 
 
 def _subject(kind: str) -> str:
-    """The argument that names a skill."""
+    """Return the argument that names a skill."""
     return "name" if kind == "skill" else "skill"
 
 
@@ -120,7 +120,7 @@ def _subject(kind: str) -> str:
 
 
 def render(tools: Iterable[Tool], format: ToolFormat) -> list[dict[str, object]]:
-    """The tools as a vendor's request takes them."""
+    """Return the tools in the format of a vendor's request."""
     tools = list(tools)
     match format:
         case "openai":
@@ -146,6 +146,6 @@ def _shape(tool: Tool, key: str, drop: Collection[str] = ("$schema",)) -> dict[s
 
 
 def guidance(names: Mapping[str, str]) -> str:
-    """How to use the tools that are offered; no other tool is named."""
+    """Return how to use the tools that are offered, naming no other tool."""
     lines = [DEFINITIONS[kind].guidance.format_map(names) for kind in names]
     return "\n".join(f"- {line}" for line in lines)
