@@ -73,7 +73,7 @@ def test_an_input_stays_where_runs_may_write(bench: Bench, to: str) -> None:
     """Case 74."""
     file = bench.tree.write("project/notes.txt", "text\n")
     result = bench.tool("touch out/ran", inputs=[host(file, to=to)])
-    assert "an input can not be put at" in result.error
+    assert "an input cannot be put at" in result.error
     found = [path for path in bench.tree.root.glob("**/*") if path.name in ("x", "ran", file.name)]
     assert found == [file]
 
@@ -163,7 +163,7 @@ def test_without_a_store_no_artifact_can_be_an_input(bench: Bench) -> None:
     """Case 76."""
     bench.runtime = bench.open(artifacts_url="none")
     result = bench.tool("touch out/ran", inputs=[{"from": "artifact://a"}])
-    assert result.error == "input 'artifact://a': there is no store of artifacts"
+    assert result.error == "input 'artifact://a': there is no artifact store"
     assert bench.run("ls out").stdout == ""
 
 
@@ -277,9 +277,7 @@ def test_without_a_store_files_are_given_and_the_result_says_why(bench: Bench) -
 def test_without_a_store_no_artifact_can_be_read(bench: Bench) -> None:
     """Case 80."""
     bench.runtime = bench.open(artifacts_url="none")
-    assert (
-        "there is no store of artifacts" in bench.call("read_file", file_name="artifact://a").error
-    )
+    assert "there is no artifact store" in bench.call("read_file", file_name="artifact://a").error
 
 
 def test_a_store_that_the_host_gives_counts_more_than_none(bench: Bench) -> None:

@@ -228,7 +228,7 @@ def test_where_a_command_runs(bench: Bench, cwd: str, place: str) -> None:
 
 
 def test_a_folder_that_the_skill_does_not_have_is_refused(bench: Bench) -> None:
-    with pytest.raises(RunRefused, match="can not run in 'skills/kit/nowhere'"):
+    with pytest.raises(RunRefused, match="cannot run in 'skills/kit/nowhere'"):
         bench.run("true", cwd="nowhere")
 
 

@@ -216,7 +216,7 @@ def test_running_fetches_everything_and_refuses_what_is_not_whole(
     mcp.files["skill://pdf/guide.md"] = b"forged"
     session = runtime.session("ada", "chat")
     ran = session.call_sync("skill_run", {**LOAD, "command": "true"})
-    assert "can not be brought here" in ran.error
+    assert "cannot be fetched" in ran.error
 
 
 def test_what_a_server_declares_for_its_skills_is_asked_for(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from contextlib import closing
@@ -16,6 +15,7 @@ from skillbelt.permission.rules import Request
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.protocol import SessionKey, Store
 from skillbelt.store.sqlite import SqliteStore
+from tests import warm
 
 PLACE = SessionKey("skillbelt:permission", "/p", "ledger")
 PDF = Request("skill", ("pdf",), ("pdf",), skill="pdf", hash="h1", origin="local")
@@ -265,7 +265,7 @@ def test_processes_that_remember_at_once_lose_nothing(tmp_path: Path) -> None:
         "    ledger.remember(Request('run', (text,), (text,), skill='a', hash='h'))\n"
     )
     children = [
-        subprocess.Popen([sys.executable, "-W", "error", "-c", code, path, str(number)])
+        warm.Popen[bytes]([sys.executable, "-W", "error", "-c", code, path, str(number)])
         for number in range(PROCESSES)
     ]
     assert [child.wait(50) for child in children] == [0] * PROCESSES

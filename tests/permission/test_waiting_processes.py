@@ -16,6 +16,7 @@ from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Desk, Pending, Settled
 from skillbelt.store.protocol import SessionKey
 from skillbelt.store.sqlite import SqliteStore
+from tests import warm
 from tests.desks import ALWAYS, ONCE, PDF, REJECT, Listener, asked, result, until
 
 DESK = SessionKey(APP, "/p", "desk")
@@ -41,7 +42,7 @@ class Child:
     """A process with a desk of the project; it is killed when it is not over by the end."""
 
     def __init__(self, path: Path, code: str, *arguments: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = warm.Popen[str](
             [sys.executable, "-W", "error", "-c", BEGIN + code, str(path), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

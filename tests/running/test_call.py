@@ -17,7 +17,7 @@ from skillbelt.running.call import (
     RunCall,
     RunResult,
     check_stdin,
-    described,
+    describe_call,
     end_warnings,
     environment_warnings,
     path_warnings,
@@ -362,5 +362,7 @@ def test_a_document_is_json() -> None:
 
 def test_whoever_is_asked_is_told_what_does_not_stand_in_the_command() -> None:
     call = RunCall("bash", "$WORK_DIR", {"A": "secret"}, stdin=b"xyz", terminal=True)
-    assert described(call) == ", in $WORK_DIR, with A set, with 3 bytes of input, with a terminal"
-    assert described(RunCall("ls")) == ""
+    assert (
+        describe_call(call) == ", in $WORK_DIR, with A set, with 3 bytes of input, with a terminal"
+    )
+    assert describe_call(RunCall("ls")) == ""

@@ -68,7 +68,7 @@ def test_the_facts_of_a_call_are_told_one_by_one() -> None:
         ("env", "MODE=fast"),
         ("stdin", "bytes=3"),
         ("stdin", "sha256=sha256:1"),
-        ("sandbox", "none: nothing holds it back, it may do whatever you may"),
+        ("sandbox", "none: no isolation, it may do everything that you may do"),
     ]
 
 

@@ -436,7 +436,7 @@ def test_an_artifact_needs_a_name(workspace: Workspace, source: str) -> None:
 
 def test_without_a_store_there_are_no_artifacts(workspace: Workspace) -> None:
     """Case 76."""
-    with pytest.raises(RunRefused, match="no store of artifacts"):
+    with pytest.raises(RunRefused, match="no artifact store"):
         put(workspace, "artifact://a")
 
 

@@ -186,7 +186,7 @@ def test_a_link_is_no_script(tree: Tree) -> None:
 
 
 def test_a_file_of_another_kind_is_not_executed(found: Callable[..., Target]) -> None:
-    with pytest.raises(RunRefused, match=r"'notes\.md' can not be executed"):
+    with pytest.raises(RunRefused, match=r"'notes\.md' cannot be executed"):
         found("notes.md scripts/a.py", script="notes.md")
 
 

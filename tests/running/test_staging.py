@@ -276,7 +276,7 @@ def device(path: Path) -> None:
     try:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
     except PermissionError:
-        pytest.skip("only root makes devices")
+        pytest.skip("needs root to make a device: sudo make test")
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ with open_workspace(sys.argv[1] + "/state", KEY) as workspace:
     try:
         stage(workspace, Skill.from_folder(sys.argv[1] + "/pdf"))
     except RunRefused as refused:
-        print("'closed' can not be copied" in str(refused))
+        print("'closed' cannot be copied" in str(refused))
 """
     assert as_user(code, open_tree.root) == "True\n"
 

@@ -27,6 +27,7 @@ from skillbelt.tools.schema import (
     render,
     schema_of,
 )
+from tests.examples import examples
 
 KINDS = tuple(DEFINITIONS)
 
@@ -293,7 +294,7 @@ KEYS = st.sampled_from(
 
 
 @given(kind=st.sampled_from(KINDS), arguments=JSON | st.dictionaries(KEYS, JSON))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_what_passes_is_what_the_schema_allows(kind: str, arguments: object) -> None:
     checked = check_arguments(kind, arguments)
     if not checked.fault:

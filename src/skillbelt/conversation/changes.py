@@ -14,6 +14,7 @@ from typing import NamedTuple
 from skillbelt.conversation.messages import Message
 from skillbelt.disclosure.overview import changes_note
 from skillbelt.format.skill import Skill
+from skillbelt.untrusted_json import read_json
 
 MAX_REMEMBERED = 2_000  # skills; of more, only that something changed is known afterwards
 CHANGED = (
@@ -148,6 +149,6 @@ def _digest(text: str) -> str:
 
 def _parse(text: str) -> object:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return read_json(text)
+    except ValueError:
         return None

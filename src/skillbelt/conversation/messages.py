@@ -4,7 +4,6 @@ Text stays in the answer where it first landed, so that a request begins with th
 request before it. Nothing made here is written back: the stored history keeps its short answers.
 """
 
-import json
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from operator import itemgetter, length_hint
@@ -13,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from skillbelt.disclosure.overview import Overview, merge
 from skillbelt.text import one_line
+from skillbelt.untrusted_json import read_json
 
 Message = dict[str, Any]
 Placement = Literal["tool", "system"]
@@ -233,8 +233,8 @@ def _skill(arguments: object) -> str:
     """Return the skill that the arguments of a call name, or ""."""
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
+            arguments = read_json(arguments)
+        except ValueError:
             return ""
     if not isinstance(arguments, Mapping):
         return ""

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, cast
 from skillbelt.errors import SkillNotFound
 from skillbelt.events import Event, NewEvent
 from skillbelt.store.protocol import SessionKey, Store
+from skillbelt.untrusted_json import read_json
 
 LoadMode = Literal["turn", "once", "session"]
 DocsMode = Literal["add", "replace", "clear"]
@@ -398,8 +399,8 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 def _decode(text: str) -> object:
     """Parse a value of the state; None when it is not JSON."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return read_json(text)
+    except ValueError:
         return None
 
 

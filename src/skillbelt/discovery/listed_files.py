@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import sys
 from collections.abc import Iterable
@@ -25,6 +24,7 @@ from skillbelt.files.manifest import PARTIAL, content_hash, kind_of
 from skillbelt.files.tree import TreeEntry
 from skillbelt.format.frontmatter import written
 from skillbelt.format.skill import Skill
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import SKILL_FILE, FileEntry, Manifest
 
 WHOLE = "whole"
@@ -164,8 +164,8 @@ def _records(generation: str) -> dict[str, Any]:
     """Return the entries of a copy. It never changes; the next copy has another name."""
     try:
         with open(os.path.join(generation, ENTRIES), "rb") as file:
-            found = json.loads(file.read(_MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
+            found = read_json(file.read(_MAX_BYTES))
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -21,12 +21,13 @@ from skillbelt.discovery.sources.folder import (
     link_outside,
 )
 from skillbelt.errors import PathEscape
+from skillbelt.files.contain import Fence
 from skillbelt.format.skill import Skill
 from skillbelt.settings import Settings
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKILL_FILE, SKIPPED, USER, Diagnostic, Limits
 
 if TYPE_CHECKING:
-    from skillbelt.files.contain import Fence
     from skillbelt.trust import Trust
 
 # A root that does not respond, such as a dead network mount, is left out after this.
@@ -253,12 +254,12 @@ class _Reader:
         self._add(found, entry, said)
 
     def _read(self, found: Found, folder: str, policy_ns: int) -> Entry | None:
-        from skillbelt.files.contain import Fence
-        from skillbelt.format import head
+        # cost: the parser, which a scan with a fresh index does not need
+        from skillbelt.format import frontmatter
 
         fence = self._fence = self._fence or Fence(self._root.fence)
         try:
-            data = head.read_head(found.location, self._limits, fence)
+            data = frontmatter.read_head(found.location, self._limits, fence)
         except PathEscape as escape:
             said = link_outside(found.location, self._root.fence, escape.reason)
             self.diagnostics.append(said)
@@ -281,10 +282,10 @@ class _Reader:
         name = folder[folder.rindex("/") + 1 :]
         # Do not derive a description from a link's target that was never meant as a skill.
         derive = self._derive and not os.path.islink(found.location)
-        card = head.read_card(data, found.location, name, self._limits, derive=derive)
+        card = frontmatter.read_card(data, found.location, name, self._limits, derive=derive)
         if policy_ns:
             policy = f"{folder}/{POLICY_FILE}"
-            card = head.with_policy(card, found.location, policy, self._limits, fence)
+            card = frontmatter.with_policy(card, found.location, policy, self._limits, fence)
         stored = _dump(card.diagnostics) if card.diagnostics else ""
         entry = Entry._make((*found[:4], policy_ns, *card[:-1], stored))
         self.fresh.append(entry)
@@ -342,7 +343,6 @@ def _load(entry: Entry) -> tuple[Diagnostic, ...] | None:
     """Return the stored diagnostics of a file; None when they cannot be read."""
     if not entry.diagnostics:
         return ()
-    import json
 
     try:
         return tuple(
@@ -354,7 +354,7 @@ def _load(entry: Entry) -> tuple[Diagnostic, ...] | None:
                 message=message,
                 remedy=remedy,
             )
-            for code, severity, line, message, remedy in json.loads(entry.diagnostics)
+            for code, severity, line, message, remedy in read_json(entry.diagnostics)
         )
     except (ValueError, TypeError):
         return None

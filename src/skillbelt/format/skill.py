@@ -39,7 +39,7 @@ from skillbelt.values import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skillbelt.format.head import Card
+    from skillbelt.format.frontmatter import Card
 
 LOCAL = Origin()
 T = TypeVar("T")
@@ -152,7 +152,7 @@ class Skill(NamedTuple):
     @classmethod
     def from_text(cls, text: str | bytes, *, folder: str = "") -> "Skill":
         """A skill from the text of a SKILL.md; `folder` names it when the text does not."""
-        from skillbelt.format.head import read_card
+        from skillbelt.format.frontmatter import read_card
 
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         made = cls.from_card(read_card(data, SKILL_FILE, folder), SKILL_FILE)
@@ -161,7 +161,7 @@ class Skill(NamedTuple):
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> "Skill":
         """A skill from a SKILL.md; raises SkillNotFound when there is no such file to read."""
-        from skillbelt.format.head import read_card
+        from skillbelt.format.frontmatter import read_card
 
         location = os.path.abspath(os.fspath(path))
         data = _head(location)
@@ -236,7 +236,7 @@ class Skills(Mapping[str, Skill]):
 def _head(location: str, fence: str = "") -> bytes:
     """The head of a skill's file; SkillNotFound when there is no regular file to read."""
     from skillbelt.files.contain import Fence
-    from skillbelt.format.head import read_head
+    from skillbelt.format.frontmatter import read_head
 
     try:
         if not stat.S_ISREG(os.stat(location).st_mode):

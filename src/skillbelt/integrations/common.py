@@ -1,8 +1,8 @@
-"""What all frameworks share: the tools of one conversation, whose answers hold the text itself.
+"""What all frameworks share: the tools of one conversation, with skill texts in their answers.
 
-A framework keeps its own history and sends it as it is. So the text of a skill goes where that
-history keeps it: into the answer to the call that loaded it. It stays there byte for byte, whatever
-comes after it, so that a prompt cache can serve it and whoever resumes the history has it.
+A framework keeps its own history and sends it unchanged. So the text of a skill goes into that
+history, as the answer to the call that loaded it. It stays there byte for byte: a prompt cache can
+serve it, and a resumed history still has it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_UNREAD_BYTES = 2**20
 # A cancelled call waits so long for its command to end.
 CANCEL_TIMEOUT_SECONDS = 10.0
 
-# What is in an answer stays there; these would take it away or add to it later.
+# An answer in the history cannot change later, so these tools cannot work.
 _NEED_REQUESTS = ("skill_select_docs", "skill_unload")
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _DEFAULT = Limits()
@@ -42,7 +42,7 @@ Tell = Callable[[Stream, str], Awaitable[object] | object]
 
 
 class Answer(NamedTuple):
-    """What a call gave: a text for the model, whether the call failed, facts for programs."""
+    """The result of a call: a text for the model, whether it failed, facts for programs."""
 
     text: str
     failed: bool = False
@@ -67,18 +67,18 @@ class Kit:
 
     @property
     def names(self) -> dict[str, str]:
-        """What each tool that is offered is called, by its kind."""
+        """The name of each offered tool, by its kind."""
         known = self.session.runtime.names
         left_out = {*_NEED_REQUESTS, "skill"} if "skill_load" in known else {*_NEED_REQUESTS}
         return {kind: name for kind, name in known.items() if kind not in left_out}
 
     def tools(self) -> list[Tool]:
-        """The tools for what the conversation may see now."""
+        """Return the tools for the skills that the conversation may see now."""
         names = self.names
         return [tool for tool in self.session.tools() if tool.kind in names]
 
     def instructions(self) -> str:
-        """What the system prompt says of skills: the same for as long as the conversation lasts."""
+        """Return the part of the system prompt about skills; constant for the conversation."""
         if self._instructions is None:
             runtime = self.session.runtime
             runtime.look()
@@ -91,9 +91,9 @@ class Kit:
     async def call(
         self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None
     ) -> Answer:
-        """What a call gives; whatever a model did wrong is an answer too.
+        """Call a tool; a mistake of the model is an answer too.
 
-        `tell` is told what its command prints while it runs. Cancelling the call ends the command.
+        `tell` gets the output of its command meanwhile. Cancelling the call kills the command.
         """
 
         def work(watch: Watch) -> Coroutine[Any, Any, ToolResult]:
@@ -104,7 +104,7 @@ class Kit:
     def call_sync(
         self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None
     ) -> Answer:
-        """The same, where there is no event loop; `tell` is called in another thread."""
+        """Call a tool without an event loop; `tell` is called in another thread."""
 
         def work(watch: Watch) -> ToolResult:
             return self.session.call_sync(tool, arguments, watch=watch, inline=True, shown=shown)
@@ -117,10 +117,9 @@ def _answer(result: ToolResult) -> Answer:
 
 
 class Kits:
-    """A kit for each conversation of a framework, by its user and its session.
+    """A kit for each conversation of a framework, by user and session.
 
-    Those that were not used for longest are let go of when there are too many; all that must last
-    is in the store.
+    Beyond `max_served_sessions`, the least recently used ones are dropped; the store has the state.
     """
 
     def __init__(self, belt: Runtime, agent: str = "", **options: Any) -> None:
@@ -132,15 +131,15 @@ class Kits:
         return len(self._kits)
 
     def of(self, user: str, session: str) -> Kit:
-        """The kit of that conversation; the same one each time."""
+        """Return the kit of that conversation, the same one each time."""
         key, kits = (user, session), self._kits
         with self._lock:
-            kits[key] = kit = kits.pop(key, None) or self._made(user, session)
+            kits[key] = kit = kits.pop(key, None) or self._make(user, session)
             while len(kits) > MAX_SERVED_SESSIONS:
                 del kits[next(iter(kits))]
             return kit
 
-    def _made(self, user: str, session: str) -> Kit:
+    def _make(self, user: str, session: str) -> Kit:
         return Kit(self._belt.session(user, session, agent=self._agent, **self._options))
 
 

@@ -1,4 +1,4 @@
-"""Skills as plain functions, for whatever takes functions with names, types and docstrings."""
+"""Skills as plain functions with names, types and docstrings, for any framework."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _TYPES: dict[object, Any] = {
 def skill_functions(
     session: RuntimeSession, on_output: Callable[[Output], object] | None = None
 ) -> dict[str, Callable[..., str]]:
-    """A function for each tool, by name: it takes what the tool takes and gives a text.
+    """Return a function for each tool, by name; it takes the tool's arguments and returns text.
 
-    `on_output` is told what a command prints while it runs, in another thread.
+    `on_output` gets the output of a command meanwhile, in another thread.
     """
     kit = Kit(session)
     return {tool.name: _function(kit, tool, on_output) for tool in kit.tools()}
 
 
 def skill_instructions(session: RuntimeSession) -> str:
-    """What a system prompt says of the skills and of these functions."""
+    """Return the part of the system prompt about the skills and these functions."""
     return Kit(session).instructions()
 
 
@@ -71,7 +71,7 @@ def _parameters(schema: dict[str, Any]) -> list[inspect.Parameter]:
 
 
 def _type(schema: dict[str, Any]) -> Any:
-    """The Python type; some providers refuse a list that does not say of what."""
+    """Return the Python type; some providers refuse a list without an item type."""
     if schema["type"] == "array":
         return list[_type(schema["items"])]  # type: ignore[misc]
     return _TYPES[schema["type"]]

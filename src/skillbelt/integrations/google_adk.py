@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from skillbelt.runtime.runtime import Runtime
 
 OnOutput = Callable[[ToolContext, Output], Awaitable[None] | None]
-# What is loaded, in the state of ADK's session: for callbacks and other agents to look at. A name
-# with an owner, as ADK's own have, needs no place in the schema that an app may have for its state.
+# The loaded skills, in the state of ADK's session, for callbacks and other agents. With a prefix
+# like ADK's own, the key needs no entry in the state schema that an app may have.
 LOADED = "skillbelt:loaded"
 _RESULT = "result"
 
@@ -38,7 +38,7 @@ class SkillToolset(BaseToolset):
     """
 
     def __init__(self, belt: Runtime, *, on_output: OnOutput | None = None, **options: Any) -> None:
-        """`on_output` is told what a command prints while it runs, with the context of the call.
+        """`on_output` gets the output of a command meanwhile, with the context of the call.
 
         The options are those of `Runtime.session`: `agent`, `visible`, `rules`, `app`.
         """
@@ -51,14 +51,14 @@ class SkillToolset(BaseToolset):
         return self._kits.of(context.user_id, context.session.id)
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """The tools for what the conversation may see now."""
+        """Return the tools for the skills that the conversation may see now."""
         kit = self._kit(readonly_context)
         return [SkillTool(kit, tool, self._on_output) for tool in kit.tools()]
 
     async def process_llm_request(
         self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
-        """Add what there is to the system instruction."""
+        """Add the overview of the skills to the system instruction."""
         text = self._kit(tool_context).instructions()
         if text:
             llm_request.append_instructions([text])
@@ -78,15 +78,15 @@ class SkillTool(BaseTool):
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        """What the call gives; a skill that was loaded is in the session's state from then on."""
+        """Call the tool; a skill that it loads is in the session's state from then on."""
         before = shown(tool_context.session.events)
-        answer = await self._kit.call(self.name, args, before, self._teller(tool_context))
+        answer = await self._kit.call(self.name, args, before, self._make_tell(tool_context))
         if self._tool.kind == "skill_load" and not answer.failed:
             loaded = [*tool_context.state.get(LOADED, []), str(args["skill"])]
             tool_context.state[LOADED] = list(dict.fromkeys(loaded))
         return {"error" if answer.failed else _RESULT: answer.text}
 
-    def _teller(
+    def _make_tell(
         self, context: ToolContext
     ) -> Callable[[Stream, str], Awaitable[None] | None] | None:
         on_output, call_id = self._on_output, context.function_call_id or ""
@@ -96,7 +96,7 @@ class SkillTool(BaseTool):
 
 
 def shown(events: Iterable[Event]) -> list[str]:
-    """The answers of tools that a model has before it."""
+    """Return the tool results in the model's history."""
     return list(_answers(events))
 
 

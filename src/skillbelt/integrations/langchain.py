@@ -1,11 +1,10 @@
 """Skills for LangChain and LangGraph: `create_agent(model, middleware=[SkillMiddleware(...)])`.
 
-Without an agent of LangChain's, `skill_tools(kit)` and `kit.instructions()` give the parts.
+For a graph without an agent, `skill_tools(kit)` and `kit.instructions()` are the parts.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +15,7 @@ from skillbelt.errors import MissingExtra
 from skillbelt.integrations.common import Answer, Kit, Kits
 from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools.schema import Tool
+from skillbelt.untrusted_json import read_json
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
     from skillbelt.runtime.runtime import Runtime
 
 Find = Callable[[Sequence[AnyMessage]], Kit]
-# What `type` says in what is written to the `custom` stream.
+# The `type` of output in the `custom` stream.
 OUTPUT = "skill_output"
-# Where providers say how an answer ended, and what they say when it was cut.
+# The keys where providers put the finish reason, and the reasons for a cut answer.
 _REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason", "status")
 _CUT = ("length", "max_tokens", "incomplete")
-# The one argument of a call whose arguments can not be read: their text.
+# The only argument of a call whose arguments cannot be parsed: their text.
 _TEXT = "arguments"
 _BROKEN_OFF = Answer("the call broke off, so nothing was done; make it again, in one piece", True)
 
 
 class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
-    """The skills of a runtime: what the system prompt says of them, and the tools.
+    """The skills of a runtime: their part of the system prompt, and the tools.
 
-    A conversation is the graph's own: the `thread_id` of its configuration, which its checkpointer
-    goes on with. Without one it is known by the first message. What a command prints is in the
+    A conversation is the graph's own, by the `thread_id` of its configuration, which a checkpointer
+    needs too. Without one the id of the first message counts. The output of a command is in the
     `custom` stream while it runs.
     """
 
@@ -75,22 +75,22 @@ class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
-        """Add what there is to the system message, and see that no call is lost or made up."""
-        with _listening() as heard:
-            response = handler(self._told(request))
-        return self._complete(response, request, heard.broken())
+        """Add the overview to the system message; keep tool calls as the model made them."""
+        with _recording() as recorder:
+            response = handler(self._with_instructions(request))
+        return self._complete(response, request, recorder.broken())
 
     async def awrap_model_call(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """The same, in a coroutine."""
-        with _listening() as heard:
-            response = await handler(self._told(request))
-        return self._complete(response, request, heard.broken())
+        """Like `wrap_model_call`, for a coroutine."""
+        with _recording() as recorder:
+            response = await handler(self._with_instructions(request))
+        return self._complete(response, request, recorder.broken())
 
-    def _told(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def _with_instructions(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         text = self._kit(request.state["messages"]).instructions()
         if not text:
             return request
@@ -99,17 +99,19 @@ class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
     def _complete(
         self, response: ModelResponse[Any], request: ModelRequest[Any], broken: Mapping[str, str]
     ) -> ModelResponse[Any]:
-        """The response with calls that can not be read among the others.
+        """Turn calls that cannot be parsed into ordinary ones.
 
-        An agent ends without a word at such a call; so it is answered with what is wrong.
+        LangChain would end the agent silently at such a call; so a tool answers with the error.
         """
         ours = {tool.name for tool in self.tools}
         others = {tool.name for tool in request.tools if isinstance(tool, BaseTool)} - ours
-        return replace(response, result=[_readable(one, others, broken) for one in response.result])
+        return replace(
+            response, result=[_make_readable(one, others, broken) for one in response.result]
+        )
 
 
 def _with(message: SystemMessage | None, text: str) -> SystemMessage:
-    """The message with a text after its own; its blocks keep their marks, as those of a cache."""
+    """Append a text to the message; its blocks keep their attributes, such as cache marks."""
     if message is None or not message.content:
         return SystemMessage(text)
     own = message.content
@@ -117,24 +119,24 @@ def _with(message: SystemMessage | None, text: str) -> SystemMessage:
     return message.model_copy(update={"content": added})
 
 
-def _readable(
+def _make_readable(
     message: BaseMessage, others: Collection[str], broken: Mapping[str, str]
 ) -> BaseMessage:
-    """The message, in which calls without whole arguments have their text in place of them.
+    """Replace incomplete arguments of calls by their text.
 
-    Those of other tools are left to whoever has these.
+    Calls of tools that are not ours stay as they are.
     """
     if not isinstance(message, AIMessage) or not (message.invalid_tool_calls or broken):
         return message
-    calls = [one if one["name"] in others else _true(one, broken) for one in message.tool_calls]
+    calls = [one if one["name"] in others else _original(one, broken) for one in message.tool_calls]
     taken = [one for one in message.invalid_tool_calls if one["name"] not in others]
     calls += [_as_text(one["name"] or "", one["args"] or "", one["id"]) for one in taken]
     left = [one for one in message.invalid_tool_calls if one not in taken]
     return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": left})
 
 
-def _true(call: ToolCall, broken: Mapping[str, str]) -> ToolCall:
-    """The call as the model made it, if LangChain completed its arguments."""
+def _original(call: ToolCall, broken: Mapping[str, str]) -> ToolCall:
+    """Return the call with its original arguments, if LangChain completed them."""
     text = broken.get(call["id"] or "")
     return call if text is None else _as_text(call["name"], text, call["id"])
 
@@ -143,20 +145,20 @@ def _as_text(name: str, arguments: str, id: str | None) -> ToolCall:
     return tool_call(name=name, args={_TEXT: arguments}, id=id)
 
 
-class _Heard(BaseCallbackHandler):
-    """What a model streams as the arguments of its calls, to the letter.
+class _CallRecorder(BaseCallbackHandler):
+    """Records the streamed arguments of tool calls verbatim.
 
-    LangChain completes JSON that breaks off, and half of a command would look like a whole one.
+    LangChain completes JSON that breaks off, so half a command would look complete.
     """
 
-    run_inline = True  # where the stream is read, so that pieces stay in order
+    run_inline = True  # in the thread of the stream, so that pieces stay in order
 
     def __init__(self) -> None:
         self._open: dict[object, str] = {}
         self._pieces: dict[str, list[str]] = {}
 
     def on_llm_new_token(self, token: Any, *, chunk: Any = None, **about: Any) -> None:
-        """Note the pieces of calls; those of one call have its place, only the first its id."""
+        """Record pieces of calls; all pieces of a call have its index, only the first its id."""
         message = getattr(chunk, "message", None)
         for piece in message.tool_call_chunks if isinstance(message, AIMessageChunk) else ():
             place = (about.get("run_id"), piece["index"])
@@ -164,36 +166,36 @@ class _Heard(BaseCallbackHandler):
             self._pieces.setdefault(id, []).append(piece["args"] or "")
 
     def broken(self) -> dict[str, str]:
-        """The arguments that are no JSON, by the ids of their calls; none at all are fine."""
+        """Return arguments that are not JSON, by call id; empty arguments are fine."""
         said = {id: "".join(pieces) for id, pieces in self._pieces.items()}
         return {id: text for id, text in said.items() if text.strip() and not _is_json(text)}
 
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
-    except (ValueError, RecursionError):
+        read_json(text)
+    except ValueError:
         return False
     return True
 
 
-_listener: ContextVar[_Heard | None] = ContextVar("skillbelt_langchain_heard", default=None)
+_listener: ContextVar[_CallRecorder | None] = ContextVar("skillbelt_langchain_heard", default=None)
 register_configure_hook(_listener, inheritable=True)
 
 
 @contextmanager
-def _listening() -> Iterator[_Heard]:
-    """Whatever model is called meanwhile is heard."""
-    heard = _Heard()
-    token = _listener.set(heard)
+def _recording() -> Iterator[_CallRecorder]:
+    """Record the tool calls of every model that is called in the block."""
+    recorder = _CallRecorder()
+    token = _listener.set(recorder)
     try:
-        yield heard
+        yield recorder
     finally:
         _listener.reset(token)
 
 
 def skill_tools(kit: Kit) -> list[BaseTool]:
-    """The tools of one conversation, for a graph of one's own."""
+    """Return the tools of one conversation, for a custom graph."""
     return [_tool(tool, lambda _messages: kit) for tool in kit.tools()]
 
 
@@ -213,16 +215,16 @@ def _tool(tool: Tool, find: Find) -> BaseTool:
     async def call(runtime: ToolRuntime, **arguments: Any) -> ToolMessage:
         messages = runtime.state["messages"]
         if _broken_off(messages, runtime.tool_call_id):
-            return _given(tool, runtime, _BROKEN_OFF)
-        kit, given, tell = find(messages), _read(arguments), _teller(tool.name, runtime)
-        return _given(tool, runtime, await kit.call(tool.name, given, shown(messages), tell))
+            return _message(tool, runtime, _BROKEN_OFF)
+        kit, given, tell = find(messages), _read(arguments), _make_tell(tool.name, runtime)
+        return _message(tool, runtime, await kit.call(tool.name, given, shown(messages), tell))
 
     def call_sync(runtime: ToolRuntime, **arguments: Any) -> ToolMessage:
         messages = runtime.state["messages"]
         if _broken_off(messages, runtime.tool_call_id):
-            return _given(tool, runtime, _BROKEN_OFF)
-        kit, given, tell = find(messages), _read(arguments), _teller(tool.name, runtime)
-        return _given(tool, runtime, kit.call_sync(tool.name, given, shown(messages), tell))
+            return _message(tool, runtime, _BROKEN_OFF)
+        kit, given, tell = find(messages), _read(arguments), _make_tell(tool.name, runtime)
+        return _message(tool, runtime, kit.call_sync(tool.name, given, shown(messages), tell))
 
     return SkillTool(
         name=tool.name,
@@ -234,21 +236,21 @@ def _tool(tool: Tool, find: Find) -> BaseTool:
 
 
 def _read(arguments: dict[str, Any]) -> object:
-    """The arguments, or the text of those that can not be read, which the tool says then."""
+    """Return the arguments, or their text when they cannot be parsed; the tool reports that."""
     return arguments[_TEXT] if arguments.keys() == {_TEXT} else arguments
 
 
 def _broken_off(messages: Sequence[AnyMessage], call_id: str | None) -> bool:
-    """Whether the answer with this call is not whole; LangChain reads half a call too."""
+    """Whether the answer with this call was cut; LangChain parses half a call too."""
     made = (one for one in reversed(messages) if isinstance(one, AIMessage))
     of_call = (one for one in made if any(call["id"] == call_id for call in one.tool_calls))
-    told = next((one.response_metadata for one in of_call), {})
-    reason = next((told[key] for key in _REASONS if told.get(key)), None)
-    # Others may have no word for it; here one is missing if the stream just ended.
-    return str(reason).lower() in _CUT if reason else told.get("model_provider") == "openai"
+    metadata = next((one.response_metadata for one in of_call), {})
+    reason = next((metadata[key] for key in _REASONS if metadata.get(key)), None)
+    # Other providers may have no reason; OpenAI omits it only when the stream broke off.
+    return str(reason).lower() in _CUT if reason else metadata.get("model_provider") == "openai"
 
 
-def _teller(tool: str, runtime: ToolRuntime) -> Callable[[Stream, str], None]:
+def _make_tell(tool: str, runtime: ToolRuntime) -> Callable[[Stream, str], None]:
     write, call_id = runtime.stream_writer, runtime.tool_call_id
 
     def tell(stream: Stream, text: str) -> None:
@@ -258,8 +260,8 @@ def _teller(tool: str, runtime: ToolRuntime) -> Callable[[Stream, str], None]:
     return tell
 
 
-def _given(tool: Tool, runtime: ToolRuntime, answer: Answer) -> ToolMessage:
-    """A text for the model, and the facts, which it does not see."""
+def _message(tool: Tool, runtime: ToolRuntime, answer: Answer) -> ToolMessage:
+    """Return the answer as a message; the model does not see its facts."""
     return ToolMessage(
         answer.text,
         name=tool.name,
@@ -270,5 +272,5 @@ def _given(tool: Tool, runtime: ToolRuntime, answer: Answer) -> ToolMessage:
 
 
 def shown(messages: Iterable[AnyMessage]) -> list[str]:
-    """The answers of tools that a model has before it."""
+    """Return the tool results in the model's history."""
     return [str(one.content) for one in messages if isinstance(one, ToolMessage)]

@@ -30,10 +30,10 @@ def skill_agent(
     on_stream: OnStream | None = None,
     **options: Any,
 ) -> Agent[Any]:
-    """An agent that has the skills of a conversation; the options are those of `Agent`.
+    """Return an agent with the skills of a conversation; the options are those of `Agent`.
 
-    What the SDK's own session keeps is enough to go on: the text of a skill is in the answer to the
-    call that loaded it. `on_stream` is told what a command prints while it runs.
+    The SDK's own session is enough to resume: the text of a skill is in the answer to the call
+    that loaded it. `on_stream` gets the output of a command meanwhile.
     """
     kit = Kit(session)
     tools = [*options.pop("tools", ()), *skill_tools(kit, on_stream)]
@@ -41,16 +41,16 @@ def skill_agent(
 
 
 def skill_instructions(kit: Kit, before: str = "") -> Instructions:
-    """What the system prompt says: one's own text first, then what there is."""
+    """Return the system prompt: the text `before`, then the overview of the skills."""
 
-    def told(context: RunContextWrapper[Any], agent: Agent[Any]) -> str:
+    def instructions(context: RunContextWrapper[Any], agent: Agent[Any]) -> str:
         return "\n\n".join(filter(None, [before, kit.instructions()]))
 
-    return told
+    return instructions
 
 
 def skill_tools(kit: Kit, on_stream: OnStream | None = None) -> list[FunctionTool]:
-    """The tools of one conversation."""
+    """Return the tools of one conversation."""
     return [_tool(kit, tool, on_stream) for tool in kit.tools()]
 
 
@@ -69,13 +69,13 @@ def _caller(
     kit: Kit, name: str, on_stream: OnStream | None
 ) -> Callable[[ToolContext[Any], str], Awaitable[str]]:
     async def call(context: ToolContext[Any], arguments: str) -> str:
-        tell = _teller(name, context.tool_call_id, on_stream)
+        tell = _make_tell(name, context.tool_call_id, on_stream)
         return (await kit.call(name, arguments, shown(context.turn_input), tell)).text
 
     return call
 
 
-def _teller(
+def _make_tell(
     name: str, call_id: str, on_stream: OnStream | None
 ) -> Callable[[Stream, str], Awaitable[None] | None] | None:
     if on_stream is None:
@@ -84,7 +84,7 @@ def _teller(
 
 
 def shown(items: list[Any]) -> list[str]:
-    """The answers of tools that a model has before it."""
+    """Return the tool results in the model's history."""
     outputs = (item for item in items if isinstance(item, dict))
     answers = [one.get("output") for one in outputs if one.get("type") == "function_call_output"]
     return [text for text in answers if isinstance(text, str)]

@@ -22,7 +22,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from skillbelt.runtime.runtime import Runtime
 
-# A call that does not fit is answered by the tool itself, in words a model can act on.
+# The tool itself answers an invalid call, with a message that helps the model.
 _ANYTHING = SchemaValidator(
     schema=core_schema.no_info_plain_validator_function(lambda given: given or {})
 )
@@ -30,7 +30,7 @@ _ANYTHING = SchemaValidator(
 
 @dataclass(kw_only=True)
 class SkillOutputEvent(CustomEvent):
-    """A piece of what a command prints, in the stream of the agent's events while it runs."""
+    """A piece of a command's output, in the agent's event stream while it runs."""
 
     stream: Stream
     text: str
@@ -39,7 +39,7 @@ class SkillOutputEvent(CustomEvent):
 class SkillToolset(AbstractToolset[Any]):
     """The skills of a runtime as a toolset.
 
-    A conversation is the agent's own: `conversation_id`, which goes on with its message history.
+    A conversation is the agent's own, by the `conversation_id` of its message history.
     """
 
     def __init__(
@@ -50,22 +50,22 @@ class SkillToolset(AbstractToolset[Any]):
 
     @property
     def id(self) -> str:
-        """What this toolset is called among those of an agent."""
+        """The id of this toolset in an agent."""
         return self._id
 
     def _kit(self, ctx: RunContext[Any]) -> Kit:
         return self._kits.of(self._user, ctx.conversation_id or ctx.run_id or "")
 
     async def get_instructions(self, ctx: RunContext[Any]) -> InstructionPart | None:
-        """What there is and how it is used; the same for the whole conversation."""
+        """Return the overview of the skills; constant for the conversation."""
         text = self._kit(ctx).instructions()
         return InstructionPart(text, on_change="append", name="skills") if text else None
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        """The tools, by name."""
-        return {tool.name: self._offered(tool) for tool in self._kit(ctx).tools()}
+        """Return the tools by name."""
+        return {tool.name: self._make_tool(tool) for tool in self._kit(ctx).tools()}
 
-    def _offered(self, tool: Tool) -> ToolsetTool[Any]:
+    def _make_tool(self, tool: Tool) -> ToolsetTool[Any]:
         definition = ToolDefinition(
             name=tool.name,
             description=tool.description,
@@ -78,7 +78,7 @@ class SkillToolset(AbstractToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> ToolReturn[str]:
-        """What the call gives; its facts are in the metadata, which no model sees."""
+        """Call the tool; facts for programs are in the metadata, which no model sees."""
 
         async def tell(stream: Stream, text: str) -> None:
             await ctx.emit(SkillOutputEvent(stream=stream, text=text))
@@ -90,7 +90,7 @@ class SkillToolset(AbstractToolset[Any]):
 
 
 def shown(messages: list[ModelMessage]) -> list[str]:
-    """The answers of tools that a model has before it."""
+    """Return the tool results in the model's history."""
     parts = (part for message in messages for part in message.parts)
     answers = (part.content for part in parts if isinstance(part, ToolReturnPart))
     return [text for text in answers if isinstance(text, str)]

@@ -15,6 +15,7 @@ from skillbelt.events import Event, NewEvent
 from skillbelt.permission.remembered import APP
 from skillbelt.permission.rules import Answer, Request
 from skillbelt.store.protocol import SessionInfo, SessionKey, Store
+from skillbelt.untrusted_json import read_json
 
 # How often a process says that it listens, and when it is taken to be gone.
 BEAT_SECONDS = 2.0
@@ -181,7 +182,7 @@ def _plain(metadata: Mapping[str, object]) -> dict[str, object]:
     import json
 
     try:
-        plain: dict[str, object] = json.loads(json.dumps(dict(metadata), allow_nan=False))
+        plain: dict[str, object] = read_json(json.dumps(dict(metadata), allow_nan=False))
         return plain
     except (TypeError, ValueError, RecursionError):
         return {str(key): repr(value) for key, value in metadata.items()}

@@ -1,8 +1,8 @@
-"""Runs in the background: start one, read what it says, answer it, end it.
+"""Runs in the background: start one, poll its output, write to it, kill it.
 
-Each has a thread that carries it from its start to its result, so it is collected and recorded once
-whether anybody looks at it or not. A run is known by an id that can not be guessed, and only to the
-conversation that started it.
+Each has a thread from start to result, so its outputs are collected and recorded even if it is
+never polled. A run has an id that cannot be guessed and is visible only to the conversation that
+started it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_BACKGROUND_RUNS = 64
 # Kept in memory of each stream until the caller reads it.
 MAX_BACKGROUND_BYTES = 256 * 2**10
 
-# What ended is forgotten when there is more of it, of one conversation and in all.
+# How many ended runs are kept, of one conversation and in all.
 MAX_SESSION_ENDED = 8
 MAX_ENDED = 128
 MAX_WAIT_SECONDS = 60.0
@@ -40,11 +40,11 @@ _END_SECONDS = 30.0
 
 
 class Polled(NamedTuple):
-    """What a run said from the given offsets on, and how it is.
+    """The output of a run from the given offsets on, and its state.
 
-    Offsets count the bytes of a stream, without secrets; the ones here are for the next time.
-    `dropped` counts the bytes that were wanted and are kept no more. `more` says that there is
-    already more to read. `result` comes with the end; `error` says why there is none.
+    Offsets count the bytes of a stream after redaction; those here are for the next poll.
+    `dropped` counts requested bytes that are no longer kept. `more` says that there is already
+    more to read. `result` comes with the end; `error` says why there is none.
     """
 
     stdout: str
@@ -70,7 +70,7 @@ class Listed(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of a stream as text; `offset` is where the next one begins."""
+    """A part of a stream as text; the next part begins at `offset`."""
 
     text: str
     offset: int
@@ -78,21 +78,21 @@ class Piece(NamedTuple):
 
 
 class Tail:
-    """The end of a stream, so much of it as is kept."""
+    """The last bytes of a stream."""
 
     def __init__(self, keep: int) -> None:
         self._keep, self._data, self.total = keep, bytearray(), 0
 
     def add(self, data: bytes) -> None:
-        """More of the stream."""
+        """Append to the stream."""
         self.total += len(data)
         self._data += data[-self._keep :]
-        # Not at every piece: to cut at the front moves all that is kept.
+        # Not at every piece: deleting at the front moves all the rest.
         if len(self._data) >= 2 * self._keep:
             del self._data[: -self._keep]
 
     def read(self, offset: int, most: int, ended: bool) -> Piece:
-        """What follows the offset, whole characters of it; fewer bytes than `most` or as many."""
+        """Return whole characters from the offset on, at most `most` bytes."""
         first = self.total - min(len(self._data), self._keep)
         start = max(offset, first)
         if start > offset:
@@ -104,14 +104,14 @@ class Tail:
         return Piece(data.decode("utf-8", "replace"), start + len(data), start - offset)
 
     def _continued(self, start: int) -> int:
-        """How many bytes from there on belong to a character that has lost its beginning."""
+        """Count the bytes from there on that continue a character whose beginning is lost."""
         at = len(self._data) - (self.total - start)
         head = self._data[at : at + 3]
         return next((n for n, byte in enumerate(head) if byte & 0xC0 != 0x80), len(head))
 
 
-class _Kept:
-    """One run. Whatever is set here is set by its thread, under the lock of all."""
+class _BackgroundRun:
+    """One run. Its thread sets the fields, under the lock of all runs."""
 
     def __init__(
         self,
@@ -127,19 +127,19 @@ class _Kept:
         keep = MAX_BACKGROUND_BYTES
         self.streams: dict[Stream, Tail] = {"stdout": Tail(keep), "stderr": Tail(keep)}
         self.running: Running | None = None
-        self.unwanted = self.ended = False
+        self.killed = self.ended = False
         self.result: RunResult | None = None
         self.error: Exception | None = None
         self.given = len(self._first)
         self.thread = threading.Thread(
-            target=copy_context().run,  # whoever traces sees it below what started it
-            args=(self._carry, workbench),
+            target=copy_context().run,  # its spans become children of the caller's
+            args=(self._run, workbench),
             name="skillbelt-background",
             daemon=True,
         )
 
-    def _carry(self, workbench: Workbench) -> None:
-        """The thread of the run, from permission to result."""
+    def _run(self, workbench: Workbench) -> None:
+        """Run it in this thread, from permission to result."""
         result, error = None, None
         try:
             watch = Watch(self._listen, self._note_start)
@@ -156,7 +156,7 @@ class _Kept:
                 running.write(self._first)
         with self.changed:
             self.running = running
-            if self.unwanted:
+            if self.killed:
                 running.kill()
             self.changed.notify_all()
 
@@ -166,13 +166,13 @@ class _Kept:
             self.changed.notify_all()
 
     def end(self) -> None:
-        """Kill it now, or as soon as it has started; the caller holds the lock."""
-        self.unwanted = True
+        """Kill it now, or as soon as it starts; the caller holds the lock."""
+        self.killed = True
         if self.running is not None:
             self.running.kill()
 
-    def polled(self, stdout_offset: int, stderr_offset: int, most: int) -> Polled:
-        """All there is now; the caller holds the lock."""
+    def poll(self, stdout_offset: int, stderr_offset: int, most: int) -> Polled:
+        """Return what there is now; the caller holds the lock."""
         out, err = self.streams["stdout"], self.streams["stderr"]
         one = out.read(stdout_offset, most, self.ended)
         two = err.read(stderr_offset, most, self.ended)
@@ -184,50 +184,50 @@ class _Kept:
 
 
 class Background:
-    """The runs of one workbench that nobody waits for. Safe to use from threads."""
+    """The background runs of one workbench. Thread-safe."""
 
     def __init__(self, workbench: Workbench) -> None:
         self._workbench = workbench
         self._changed = threading.Condition()
-        self._runs: dict[str, _Kept] = {}
+        self._runs: dict[str, _BackgroundRun] = {}
         self._closed = False
 
     def start(self, skill: Skill, call: RunCall, who: Asker) -> str:
-        """Start the command and give its id; its input stays open after what the call gives.
+        """Start the command and return its id; stdin stays open after the input of the call.
 
-        Refused as `Workbench.run` refuses, and when too many runs go on.
+        Raises what `Workbench.run` raises, and RunRefused when too many runs are going on.
         """
         check_stdin(call, self._workbench.settings.limits)
-        kept = _Kept(
+        run = _BackgroundRun(
             workbench=self._workbench, skill=skill, call=call, who=who, changed=self._changed
         )
-        self._admit(kept)
+        self._admit(run)
         try:
-            self._await_start(kept)
+            self._await_start(run)
         except BaseException:
             with self._changed:
-                kept.end()
-                if kept.ended:
-                    del self._runs[kept.id]
+                run.end()
+                if run.ended:
+                    del self._runs[run.id]
             raise
-        return kept.id
+        return run.id
 
-    def _admit(self, kept: _Kept) -> None:
-        """Take the run in, if there is room for it."""
+    def _admit(self, run: _BackgroundRun) -> None:
+        """Add the run and start its thread, if the limits allow it."""
         with self._changed:
             if self._closed:
-                raise RunRefused("no run can be started any more: the runtime was closed")
+                raise RunRefused("no run can be started: the runtime was closed")
             going = [one for one in self._runs.values() if not one.ended]
-            mine = [one for one in going if one.who.key == kept.who.key]
+            mine = [one for one in going if one.who.key == run.who.key]
             if len(mine) >= MAX_SESSION_RUNS or len(going) >= MAX_BACKGROUND_RUNS:
                 raise RunRefused(
                     f"{len(mine)} runs of this conversation go on in the background, {len(going)} "
-                    "in all, and there can not be more; end one of them first"
+                    "in all, which is the limit; end one of them first"
                 )
-            self._forget(kept.who.key)
-            # Here, so that whoever closes meets either nothing or a thread to wait for.
-            kept.thread.start()
-            self._runs[kept.id] = kept
+            self._forget(run.who.key)
+            # Under the lock, so that `close` finds either no run or a thread to join.
+            run.thread.start()
+            self._runs[run.id] = run
 
     def _forget(self, key: SessionKey) -> None:
         ended = [one for one in self._runs.values() if one.ended]
@@ -235,11 +235,11 @@ class Background:
         for one in (*mine[:-MAX_SESSION_ENDED], *ended[:-MAX_ENDED]):
             self._runs.pop(one.id, None)
 
-    def _await_start(self, kept: _Kept) -> None:
+    def _await_start(self, run: _BackgroundRun) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: kept.running is not None or kept.ended)
-            if kept.running is None and kept.error is not None:
-                raise kept.error
+            self._changed.wait_for(lambda: run.running is not None or run.ended)
+            if run.running is None and run.error is not None:
+                raise run.error
 
     def poll(
         self,
@@ -250,37 +250,38 @@ class Background:
         stderr_offset: int = 0,
         wait_seconds: float = 0.0,
     ) -> Polled:
-        """What the run said since, and its result once it has ended.
+        """Return new output of the run, and its result once it has ended.
 
-        Waits so long for something new, at most a minute. No more than `max_stream_bytes` of a
-        stream are given at once. RunRefused for a run that this conversation does not have.
+        Waits up to `wait_seconds`, at most a minute, for something new. At most
+        `max_stream_bytes` of a stream are returned at once. RunRefused for a run that this
+        conversation does not have.
         """
         most = max(self._workbench.settings.limits.max_stream_bytes, 4)
         until = time.monotonic() + min(max(0.0, wait_seconds), MAX_WAIT_SECONDS)
         with self._changed:
-            kept = self._found(key, id)
+            run = self._find(key, id)
             offsets: dict[Stream, int] = {"stdout": stdout_offset, "stderr": stderr_offset}
             for name, offset in offsets.items():
-                if not 0 <= offset <= kept.streams[name].total:
-                    raise RunRefused(f"{name}_offset {offset} is none that a poll has given")
+                if not 0 <= offset <= run.streams[name].total:
+                    raise RunRefused(f"{name}_offset {offset} was not returned by a poll")
             while True:
-                polled = kept.polled(stdout_offset, stderr_offset, most)
+                poll = run.poll(stdout_offset, stderr_offset, most)
                 left = until - time.monotonic()
-                if polled.stdout or polled.stderr or not polled.running or left <= 0:
-                    return polled
+                if poll.stdout or poll.stderr or not poll.running or left <= 0:
+                    return poll
                 self._changed.wait(left)
 
     def write(self, key: SessionKey, id: str, text: str | bytes = b"", close: bool = False) -> None:
-        """Give the run more input, and with `close` its end; RunRefused when it takes none."""
+        """Write to the stdin of the run, and `close` it; RunRefused when it takes no input."""
         data = text.encode("utf-8", "replace") if isinstance(text, str) else text
         with self._changed:
-            kept = self._found(key, id)
-            running, most = kept.running, MAX_STDIN_BYTES
-            if running is None or kept.ended:
+            run = self._find(key, id)
+            running, most = run.running, MAX_STDIN_BYTES
+            if running is None or run.ended:
                 raise RunRefused("the run has ended and takes no more input")
-            if kept.given + len(data) > most:
+            if run.given + len(data) > most:
                 raise RunRefused(f"a run gets no more than {most} bytes of input (max_stdin_bytes)")
-            kept.given += len(data)
+            run.given += len(data)
         try:
             if data:
                 running.write(data)
@@ -290,14 +291,14 @@ class Background:
             raise RunRefused("the run takes no more input") from error
 
     def kill(self, key: SessionKey, id: str) -> None:
-        """End the run and everything it started; it has ended when this returns."""
+        """Kill the run with all its processes, and wait for its end."""
         with self._changed:
-            kept = self._found(key, id)
-            kept.end()
-            self._changed.wait_for(lambda: kept.ended, _END_SECONDS)
+            run = self._find(key, id)
+            run.end()
+            self._changed.wait_for(lambda: run.ended, _END_SECONDS)
 
     def list(self, key: SessionKey) -> list[Listed]:
-        """The runs of a conversation, oldest first; of those that ended, the last few."""
+        """Return the runs of a conversation, oldest first; of the ended ones, the last few."""
         with self._changed:
             return [
                 Listed(
@@ -312,7 +313,7 @@ class Background:
             ]
 
     def end(self, key: SessionKey) -> None:
-        """End all runs of a conversation; what they left is collected and recorded."""
+        """Kill all runs of a conversation; their outputs are collected and recorded."""
         with self._changed:
             runs = [one for one in self._runs.values() if one.who.key == key]
             for one in runs:
@@ -320,7 +321,7 @@ class Background:
         self._wait(runs)
 
     def close(self) -> None:
-        """End all runs, and let none be started; what they left is collected and recorded."""
+        """Kill all runs and refuse new ones; their outputs are collected and recorded."""
         with self._changed:
             self._closed = True
             runs = list(self._runs.values())
@@ -328,14 +329,14 @@ class Background:
                 one.end()
         self._wait(runs)
 
-    def _wait(self, runs: Iterable[_Kept]) -> None:
+    def _wait(self, runs: Iterable[_BackgroundRun]) -> None:
         until = time.monotonic() + _END_SECONDS
         for one in runs:
             one.thread.join(max(0.0, until - time.monotonic()))
 
-    def _found(self, key: SessionKey, id: str) -> _Kept:
-        kept = self._runs.get(id)
-        if kept is None or kept.who.key != key:
+    def _find(self, key: SessionKey, id: str) -> _BackgroundRun:
+        run = self._runs.get(id)
+        if run is None or run.who.key != key:
             shown = shorten(one_line(id), 80)
             raise RunRefused(f"there is no run {shown!r} in this conversation")
-        return kept
+        return run

@@ -1,8 +1,9 @@
-"""What a run is asked for and what it gives, as values; and the checks that need nothing else."""
+"""The arguments and the result of a run as values, and the checks that need nothing else."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from skillbelt.values import Limits
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _SHOWN = 80
 _NOT_FOUND = 127
-# Each is read in one go, however long the line is: nothing comes after a word that could fail.
+# Linear time for any line: nothing follows a word that could make the match backtrack.
 _WORD = re.compile(r"""(?:[^\s;|&<>()"'`$=\\]+|\\.|"[^"]*"|'[^']*')+""", re.DOTALL)
 _QUOTED = re.compile(r"""\\(.)|"([^"]*)"|'([^']*)'""", re.DOTALL)
 _SCRIPT = re.compile(r".*\.(?:py|[cm]?js|m?ts|sh|bash)\b", re.DOTALL)
@@ -28,9 +29,9 @@ _INTERPRETERS = frozenset(("python", "python3", "bash", "sh", "node", "perl", "r
 
 
 class RunCall(NamedTuple):
-    """The arguments of one run. A command of words is run as it is, a text by `bash -c`.
+    """The arguments of one run. A tuple is executed as it is, a string by `bash -c`.
 
-    A time-out of 0 is the one of the settings; a call may only ask for less.
+    A timeout of 0 is the one of the settings; a call may only shorten it.
     """
 
     command: str | tuple[str, ...]
@@ -52,20 +53,19 @@ class RunCall(NamedTuple):
         """The command as one line."""
         if isinstance(self.command, str):
             return self.command
-        import shlex
-
         return shlex.join(self.command)
 
     @property
     def shown(self) -> str:
-        """The command as one line, without the secrets that the run is given."""
+        """The command as one line, with the run's secrets redacted."""
         return redacted(self.text, secrets_of(self.env))
 
 
 class RunResult(NamedTuple):
-    """How a run ended and what it left. A command that fails is a result like any other.
+    """How a run ended and what it left. A command that fails has a result too.
 
-    `enforced` says what was really held, by which layer of the `sandbox`; `hosts` what it reached.
+    `enforced` maps each protection to the layer of the `sandbox` that enforced it; `hosts` are
+    those that the run reached.
     """
 
     stdout: str
@@ -85,7 +85,7 @@ class RunResult(NamedTuple):
     errors: tuple[str, ...] = ()
 
     def document(self) -> dict[str, object]:
-        """The result as JSON has it; what there is none of is left out."""
+        """Return the result as a JSON document, without most empty fields."""
         always = ("stdout", "stderr", "exit_code", "timed_out", "duration_ms", "output_files",
                   "limits_hit", "sandbox", "enforced")  # fmt: skip
         plain: dict[str, object] = {
@@ -99,7 +99,7 @@ class RunResult(NamedTuple):
 
 
 def wanted_outputs(call: RunCall) -> Wanted | None:
-    """What to collect; None when the call says nothing. `output_files` wins over `outputs`."""
+    """Return what to collect; None when the call names nothing. `output_files` wins."""
     if call.output_files:
         save, prefix = call.save_as_artifacts, call.artifact_prefix
         return parse_output_files(call.output_files, save=save, prefix=prefix)
@@ -107,7 +107,7 @@ def wanted_outputs(call: RunCall) -> Wanted | None:
 
 
 def timeout_of(call: RunCall, most: float) -> float:
-    """How long the call may take; RunRefused for what is no time."""
+    """Return the timeout of the call; RunRefused for an invalid number."""
     seconds = call.timeout_seconds
     if not 0 <= seconds < float("inf"):
         raise RunRefused(f"timeout must be a number of seconds above 0, not {seconds!r}")
@@ -115,7 +115,7 @@ def timeout_of(call: RunCall, most: float) -> float:
 
 
 def check_stdin(call: RunCall, limits: Limits) -> None:
-    """RunRefused for more input than a run may get, and for an editor that is set twice."""
+    """Raise RunRefused for too much input, and for an editor that is set twice."""
     if call.stdin is not None and len(call.stdin) > MAX_STDIN_BYTES:
         raise RunRefused(
             f"stdin is longer than {MAX_STDIN_BYTES} bytes (max_stdin_bytes); "
@@ -127,14 +127,14 @@ def check_stdin(call: RunCall, limits: Limits) -> None:
 
 
 def environment_warnings(call: RunCall, policy: bool) -> tuple[str, ...]:
-    """A word for whoever sets variables that the command does not get."""
+    """Warn of variables that the command does not get."""
     dropped = dropped_variables(call.env, policy=policy)
     shown = shorten(one_line(", ".join(dropped)), _SHOWN)
     return (f"not set: {shown}; such a variable can make a program run others",) if dropped else ()
 
 
 def path_warnings(call: RunCall, outcome: Outcome) -> list[str]:
-    """A word for whoever took the system's programs away, when one was not found."""
+    """Warn of a PATH without the system's programs, when a program was not found."""
     folders = call.env.get("PATH", "/usr/bin").split(":")
     if outcome.exit_code != _NOT_FOUND or {"/usr/bin", "/bin"}.intersection(folders):
         return []
@@ -142,10 +142,10 @@ def path_warnings(call: RunCall, outcome: Outcome) -> list[str]:
 
 
 def script_of(command: str, parts: tuple[str, ...], is_file: Callable[[str], bool]) -> str:
-    """The script of the skill that a command runs, alone or by its interpreter; "" for others.
+    """Return the skill's script that a command runs, alone or by an interpreter; "" for others.
 
-    `parts` are its simple commands. A word without a slash is looked up by the shell, not in the
-    skill, and an interpreter with one may be anybody's.
+    `parts` are its simple commands. The shell looks up a word without a slash in PATH, not in the
+    skill, and an interpreter with a slash may be any file.
     """
     words = _plain_words(command, parts)
     if len(words) > 1 and words[0] in _INTERPRETERS:
@@ -159,7 +159,7 @@ def script_of(command: str, parts: tuple[str, ...], is_file: Callable[[str], boo
 
 
 def _plain_words(command: str, parts: tuple[str, ...]) -> list[str]:
-    """The first words of one command as bash passes them on; none where it does more than that."""
+    """Return the first words of one plain command, as bash reads them; none for anything else."""
     if len(parts) == 1 and not parts[0].startswith(WHOLE):
         return first_words(command, 2)
     try:
@@ -169,9 +169,9 @@ def _plain_words(command: str, parts: tuple[str, ...]) -> list[str]:
 
 
 def scripts_named(command: str, depth: int = 2) -> Iterator[str]:
-    """Every word of a command line that looks like a script, whatever the line does with it.
+    """Yield every word of a command line that looks like a script.
 
-    A word with blanks may be a line itself, as after `bash -c`.
+    A word with blanks may be a command line itself, as after `bash -c`.
     """
     for found in _WORD.finditer(command):
         word = _QUOTED.sub(lambda part: part[1] or part[2] or part[3] or "", found[0])
@@ -182,19 +182,19 @@ def scripts_named(command: str, depth: int = 2) -> Iterator[str]:
             yield from scripts_named(word, depth - 1)
 
 
-def described(call: RunCall) -> str:
-    """What belongs to the command and does not stand in it, for whoever is asked."""
-    told = [
+def describe_call(call: RunCall) -> str:
+    """Describe what belongs to the call beside the command, for the permission request."""
+    parts = [
         f"in {shorten(one_line(call.cwd), _SHOWN)}" if call.cwd else "",
         f"with {shorten(one_line(', '.join(call.env)), _SHOWN)} set" if call.env else "",
         f"with {len(call.stdin)} bytes of input" if call.stdin else "",
         "with a terminal" if call.terminal else "",
     ]
-    return "".join(f", {one}" for one in told if one)
+    return "".join(f", {one}" for one in parts if one)
 
 
 def stream(captured: Captured) -> str:
-    """What was kept of a stream as text, not cut within a character."""
+    """Return a captured stream as text, not cut within a character."""
     data = captured.data
     if captured.truncated:
         data = data[: len(data) - unfinished(data)]
@@ -202,7 +202,7 @@ def stream(captured: Captured) -> str:
 
 
 def unfinished(data: bytes) -> int:
-    """How many bytes at the end begin a character and do not end it."""
+    """Count the bytes at the end that begin an incomplete character."""
     for count in range(1, min(len(data), 3) + 1):
         byte = data[-count]
         if byte & 0xC0 != 0x80:
@@ -212,19 +212,19 @@ def unfinished(data: bytes) -> int:
 
 
 def stream_warnings(outcome: Outcome) -> list[str]:
-    """A word for each stream of which something is missing."""
+    """Warn of each truncated stream."""
     named = (("stdout", outcome.stdout), ("stderr", outcome.stderr))
     return [f"{name} truncated" for name, captured in named if captured.truncated]
 
 
 def end_warnings(outcome: Outcome) -> list[str]:
-    """A word for a run of which something may be left."""
+    """Warn of processes that may be left."""
     said = "a process of the run could not be ended and may still be alive"
     return [said] if outcome.left else []
 
 
 def without_secrets(result: RunResult, call: RunCall) -> RunResult:
-    """The result without the secrets that the run was given; names of files stay as they are."""
+    """Return the result with the run's secrets redacted; file names stay as they are."""
     secrets = secrets_of(call.env)
     if not secrets:
         return result
@@ -244,24 +244,24 @@ def without_secrets(result: RunResult, call: RunCall) -> RunResult:
 
 
 def left_behind(result: RunResult, names: Iterable[str], *, shown: bool) -> bool:
-    """Whether one of these files of the workspace, or of the result, is to be had nowhere else.
+    """Whether one of these files of the workspace, or of the result, exists nowhere else.
 
-    The result holds text that is whole, if its texts are `shown` to anybody.
+    If the caller sees the texts of the result (`shown`), a complete text there counts as a copy.
     """
     first = result.primary_output
     files = (*result.output_files, *(() if first is None else (first,)))
-    held = {one.name for one in files if shown and not one.truncated and _is_there(one)}
+    held = {one.name for one in files if shown and not one.truncated and _is_complete(one)}
     if result.artifact_files:
         held.update(one.name for one in result.output_files)
     return not held.issuperset((*names, *(one.name for one in result.output_files)))
 
 
-def _is_there(file: OutputFile) -> bool:
+def _is_complete(file: OutputFile) -> bool:
     return bool(file.content) or not file.size_bytes
 
 
 def record_of(result: RunResult, call: RunCall) -> dict[str, object]:
-    """What the log holds of a run."""
+    """Return the record of a run for the audit log."""
     return {
         "command": call.shown,
         "exit_code": result.exit_code,

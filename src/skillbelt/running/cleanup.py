@@ -1,4 +1,4 @@
-"""Clearing away workspaces and environments that nobody uses; never one in use."""
+"""Remove unused workspaces and package environments; never one in use."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from skillbelt.permission.packages import FOLDER, HALF_MADE, LOCK, Environment
 
 LOCKS = ".locks"
 REMOVED = ".removed"
-# A note in a place that stands in for a folder elsewhere: which folder that is.
+# A note in a place that replaces an unreachable folder: the path of that folder.
 BELONGS = ".belongs"
-# What the name of a staged copy begins with, in a workspace.
+# The name prefix of staged copies in a workspace.
 COPIES = "skills-"
 METADATA = "metadata.json"
 _USE = ".use"
@@ -30,7 +30,7 @@ Reason = Literal["idle", "size", "unfinished"]
 
 
 class Cleaned(NamedTuple):
-    """A workspace or an environment that was removed; `left` names what of it could not be."""
+    """A removed workspace or environment; `left` names files that could not be removed."""
 
     name: str
     reason: Reason
@@ -44,9 +44,9 @@ class Cleaned(NamedTuple):
 def clean_workspaces(
     folder_of_all: str, *, idle_seconds: float, max_bytes: int, now: float
 ) -> list[Cleaned]:
-    """Remove workspaces that nobody uses: the idle ones, then the least recently used ones.
+    """Remove idle workspaces, then the least recently used ones until `max_bytes` suffice.
 
-    The second until what is left has no more than `max_bytes`. One in use is never touched.
+    A workspace in use is never touched.
     """
     if not os.path.isdir(folder_of_all):
         return []
@@ -67,15 +67,15 @@ def clean_workspaces(
 
 
 def clean_orphans(shelters: Iterable[str], *, idle_seconds: float, now: float) -> list[Cleaned]:
-    """Remove the places in the shelters whose own folders are gone, once they are idle.
+    """Remove idle places in the shelters whose own folders are gone.
 
-    Nobody else would ever clear them away. One that does not say what it belongs to is left alone.
+    No other process removes them. A place without a note of its folder is left alone.
     """
     cleaned = []
     for shelter in filter(os.path.isdir, shelters):
         for name in sorted(os.listdir(shelter)):
             place = os.path.join(shelter, name)
-            if _is_orphan(place, now - idle_seconds) and _emptied(place):
+            if _is_orphan(place, now - idle_seconds) and _empty_place(place):
                 cleaned.append(Cleaned(name, "idle", _size(place), remove_tree(place)))
     return cleaned
 
@@ -89,14 +89,14 @@ def _is_orphan(place: str, before: float) -> bool:
             folder = file.read()
     except OSError:
         return False
-    # The folder itself need never have been made, but what it was to be in.
+    # The folder itself may never have been created, but its parent was there.
     return os.path.isabs(folder) and not os.path.lexists(os.path.dirname(folder))
 
 
-def _emptied(place: str) -> bool:
-    """Whether nobody uses anything there; workspaces and environments are gone then."""
+def _empty_place(place: str) -> bool:
+    """Remove its workspaces and environments; return whether none was in use."""
     clean_environments(place, max_bytes=-1)
-    if os.path.isdir(os.path.join(place, FOLDER)) and _listed(os.path.join(place, FOLDER), ""):
+    if os.path.isdir(os.path.join(place, FOLDER)) and _list_paths(os.path.join(place, FOLDER), ""):
         return False
     for _, name in [*_last_uses(place)]:
         if name != FOLDER and retire(place, name) is None:
@@ -121,7 +121,7 @@ def _last_use(path: str) -> float:
 
 
 def retire(folder_of_all: str, name: str) -> tuple[str, ...] | None:
-    """Move the workspace away in one step, then remove it; None when it is in use."""
+    """Move the workspace aside atomically, then remove it; None when it is in use."""
     lock = os.path.join(folder_of_all, LOCKS, name)
     removed = os.path.join(folder_of_all, REMOVED)
     aside = os.path.join(removed, f"{name}-{os.urandom(4).hex()}")
@@ -144,7 +144,7 @@ def retire(folder_of_all: str, name: str) -> tuple[str, ...] | None:
 
 
 def clean_copies(workspace: str, kept: Container[str]) -> None:
-    """Remove the staged copies that are not to be kept; the caller alone uses the workspace."""
+    """Remove the staged copies that are not `kept`; the caller holds the workspace alone."""
     for name in os.listdir(workspace):
         if name.startswith(COPIES) and name not in kept:
             remove_tree(os.path.join(workspace, name))
@@ -155,12 +155,12 @@ def clean_copies(workspace: str, kept: Container[str]) -> None:
 
 @contextmanager
 def held_environment(make: Callable[[], Environment]) -> Iterator[Environment]:
-    """The environment that `make` gives; nobody clears it away before the block ends."""
+    """Yield the environment from `make`; clean-up does not remove it before the block ends."""
     while True:
         made = make()
-        with _held(_beside(made.path, _USE), fcntl.LOCK_SH) as handle:
+        with _try_hold(_hidden_name(made.path, _USE), fcntl.LOCK_SH) as handle:
             if not os.path.isdir(made.path):
-                continue  # it was cleared away before it was held
+                continue  # it was removed before it was locked
             if handle is not None:
                 os.utime(handle)
             yield made
@@ -168,8 +168,8 @@ def held_environment(make: Callable[[], Environment]) -> Iterator[Environment]:
 
 
 @contextmanager
-def _held(path: str, operation: int) -> Iterator[int | None]:
-    """The lock, for the block; None when somebody else has it, or it is not ours to take."""
+def _try_hold(path: str, operation: int) -> Iterator[int | None]:
+    """Hold the lock for the block; yields None when it is taken, or not ours to take."""
     handle: int | None = None
     with suppress(BlockingIOError, PermissionError):
         handle = hold(path, operation)
@@ -181,16 +181,16 @@ def _held(path: str, operation: int) -> Iterator[int | None]:
 
 
 def clean_environments(cache_dir: str, *, max_bytes: int) -> list[Cleaned]:
-    """Remove environments that nobody uses, the least recently used first, until the rest fits.
+    """Remove unused environments, the least recently used first, until the rest fits.
 
-    Before that goes what was not finished by whoever made or removed it, and is no more.
+    Before that, remove what a process that died left half made or half removed.
     """
     folder = os.path.join(cache_dir, FOLDER)
     if not os.path.isdir(folder) or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return []
     cleaned = [*_remove_unfinished(folder)]
     _remove_needless_locks(folder)
-    by_age = sorted((_last_held(path), path) for path in _listed(folder, ""))
+    by_age = sorted((_last_environment_use(path), path) for path in _list_paths(folder, ""))
     sizes = {path: _size(path) for _, path in by_age}
     total = sum(sizes.values())
     for _, path in by_age:
@@ -202,31 +202,31 @@ def clean_environments(cache_dir: str, *, max_bytes: int) -> list[Cleaned]:
     return cleaned
 
 
-def _beside(path: str, ending: str) -> str:
+def _hidden_name(path: str, ending: str) -> str:
     folder, name = os.path.split(path)
     return os.path.join(folder, f".{name}{ending}")
 
 
-def _listed(folder: str, mark: str) -> list[str]:
-    """The paths of what has the mark in its name; without one, of the environments."""
+def _list_paths(folder: str, mark: str) -> list[str]:
+    """Return the paths whose names contain the mark; without a mark, the environments."""
     names = sorted(os.listdir(folder))
     wanted = [name for name in names if (mark in name if mark else not name.startswith("."))]
     return [os.path.join(folder, name) for name in wanted]
 
 
-def _last_held(path: str) -> float:
+def _last_environment_use(path: str) -> float:
     times = [0.0]
-    for place in (path, _beside(path, _USE)):
+    for place in (path, _hidden_name(path, _USE)):
         with suppress(FileNotFoundError):
             times.append(os.lstat(place).st_mtime)
     return max(times)
 
 
 def _retire_environment(path: str) -> tuple[str, ...] | None:
-    """Move it aside in one step, then remove it; None when it is in use, or not ours."""
+    """Move it aside atomically, then remove it; None when it is in use, or not ours."""
     aside = os.path.join(os.path.dirname(path), f"{GONE}{os.urandom(8).hex()}")
-    use = _beside(path, _USE)
-    with _held(use, _ALONE) as handle:
+    use = _hidden_name(path, _USE)
+    with _try_hold(use, _ALONE) as handle:
         if handle is None:
             return None
         try:
@@ -238,28 +238,28 @@ def _retire_environment(path: str) -> tuple[str, ...] | None:
 
 
 def _remove_unfinished(folder: str) -> Iterator[Cleaned]:
-    """Trees that nobody is at any more."""
-    for path in _listed(folder, GONE):
-        yield _unfinished(path)
-    for path in _listed(folder, HALF_MADE):
+    """Remove trees of processes that died."""
+    for path in _list_paths(folder, GONE):
+        yield _remove_tree(path)
+    for path in _list_paths(folder, HALF_MADE):
         name = os.path.basename(path).partition(HALF_MADE)[0]
-        with _held(os.path.join(folder, name + LOCK), _ALONE) as handle:
+        with _try_hold(os.path.join(folder, name + LOCK), _ALONE) as handle:
             if handle is not None:
-                yield _unfinished(path)
+                yield _remove_tree(path)
 
 
 def _remove_needless_locks(folder: str) -> None:
-    """The locks of environments that there are not."""
-    for path, ending in [(path, end) for end in (LOCK, _USE) for path in _listed(folder, end)]:
+    """Remove the locks of environments that do not exist."""
+    for path, ending in [(path, end) for end in (LOCK, _USE) for path in _list_paths(folder, end)]:
         name = os.path.basename(path).removesuffix(ending)[1:]
         if os.path.isdir(os.path.join(folder, name)):
             continue
-        with _held(path, _ALONE) as handle:
+        with _try_hold(path, _ALONE) as handle:
             if handle is not None:
                 os.unlink(path)
 
 
-def _unfinished(path: str) -> Cleaned:
+def _remove_tree(path: str) -> Cleaned:
     return Cleaned(os.path.basename(path), "unfinished", _size(path), remove_tree(path))
 
 

@@ -65,7 +65,7 @@ from skillbelt.running.questions import (
     require_file,
     run_request,
 )
-from skillbelt.running.room import room_for_a_run
+from skillbelt.running.quota import quota_for_run
 from skillbelt.running.run import Asker, Run
 from skillbelt.running.secrets import RedactingListener, secrets_of
 from skillbelt.running.staging import check_unchanged, stage
@@ -109,9 +109,9 @@ class Workbench:
         artifacts: ArtifactStore | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        """`find` gives the skill of a name, `skills` all of them; `progress` hears what takes long.
+        """`find` returns the skill of a name, `skills` all of them; `progress` gets status texts.
 
-        A file of the host that lies in one of the `skills` is given to who may have that skill.
+        A host file that belongs to one of the `skills` needs the permission to use that skill.
         """
         self.settings, self.gate, self._find = settings, gate, find
         self._skills = skills
@@ -119,7 +119,7 @@ class Workbench:
         self._sandboxes = Sandboxes(settings, progress)
 
     def close(self) -> None:
-        """Let go of what is kept ready for the next run."""
+        """Release what is kept ready for the next run."""
         self._sandboxes.close()
 
     def __enter__(self) -> Self:
@@ -135,13 +135,13 @@ class Workbench:
 
     @property
     def has_artifacts(self) -> bool:
-        """Whether there is a store of artifacts; the settings may say `none`."""
+        """Whether there is an artifact store; the setting may be `none`."""
         return self._artifacts is not None or self.settings.artifacts_url != NO_ARTIFACTS
 
     def artifacts(self, key: SessionKey) -> SessionArtifacts:
-        """The artifacts of a conversation; ArtifactError when there is no store of them."""
+        """Return the artifacts of a conversation; ArtifactError without an artifact store."""
         if not self.has_artifacts:
-            raise ArtifactError("there is no store of artifacts (artifacts_url)")
+            raise ArtifactError("there is no artifact store (artifacts_url)")
         return SessionArtifacts(self._store, key)
 
     @cached_property
@@ -150,21 +150,21 @@ class Workbench:
 
     @property
     def owner(self) -> tuple[int, int] | None:
-        """Whom workspaces belong to, where commands run as somebody else."""
+        """The user and group that own workspaces, where commands run as another user."""
         return run_identity()
 
     @property
     def folder(self) -> str:
-        """Where the workspaces of all conversations are asked for."""
+        """The folder of all workspaces."""
         return os.path.join(self.settings.state_dir, "workspaces")
 
     def workspace(self, key: SessionKey) -> Workspace:
-        """The workspace that a conversation has in this project, open; close it again."""
+        """Open the workspace of a conversation in this project; the caller closes it."""
         with span("workspace.create", exec_id=session_id(key)):
             return open_workspace(self.folder, key, self.owner, self.settings.project)
 
     def tidy(self, *, now: bool = False) -> list[Cleaned]:
-        """Remove workspaces and packages that nobody uses; once a day, unless it shall be `now`."""
+        """Remove unused workspaces and packages; once a day, or `now`."""
         place = place_of(self.folder, self.owner)
         if not now and not _due(os.path.join(place, LOCKS, "tidied")):
             return []
@@ -192,7 +192,7 @@ class Workbench:
         return os.path.join(self.settings.cache_dir, "packages")
 
     def forget(self, key: SessionKey) -> bool:
-        """Remove the workspace of a conversation; False when it is in use, or there is none."""
+        """Remove the workspace of a conversation; False when it is in use or missing."""
         name = name_of(key, self.owner, self.settings.project)
         there = [place for place in places(self.folder) if os.path.isdir(f"{place}/{name}")]
         return any(retire(place, name) is not None for place in there)
@@ -309,7 +309,7 @@ class Workbench:
         """Return the workspace of a run, open until the stack ends."""
         if not who.once:
             workspace = stack.enter_context(self.workspace(who.key))
-            stack.enter_context(room_for_a_run(workspace, self.settings.limits))
+            stack.enter_context(quota_for_run(workspace, self.settings.limits))
             return workspace
         with span("workspace.create", exec_id=session_id(who.key)):
             workspace = open_workspace(self.folder, None, self.owner)
@@ -491,7 +491,7 @@ def _grant_commands(run: Run) -> Capabilities:
 
 
 def _due(mark: str) -> bool:
-    """Whether it is a day since this was last so; the mark is then set to now."""
+    """Whether a day has passed since the last time; if so, set the mark to now."""
     with suppress(FileNotFoundError):
         if time.time() - os.stat(mark).st_mtime < _DAY_SECONDS:
             return False

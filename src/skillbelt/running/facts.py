@@ -1,12 +1,13 @@
-"""What a person who is asked for permission has to know: everything that the request carries.
+"""The facts of a permission request for the person who decides: everything that it carries.
 
-One list for every door that shows a question, whole and escaped. `shown` makes it short where a
-person can ask for the rest; it says how much is missing.
+One list for every user interface, complete and escaped. `shown` shortens it where a person can ask
+for the rest, and says how much is missing.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -15,8 +16,8 @@ from skillbelt.running.secrets import is_secret, redacted, secrets_of
 from skillbelt.text import exact
 
 SECRET = "(secret)"
-_NOT_TOLD = ("mcp_call",)  # how a host finds its own call again
-_CALL = "call"  # what a run is asked for, fact by fact
+_INTERNAL = ("mcp_call",)  # for the MCP server, not for a person
+_CALL = "call"  # the facts of a run
 _NO_SANDBOX = "none"
 _ENVIRONMENTS = ("env", "environment", "variables")
 _BEGINNING_BYTES = 200
@@ -26,36 +27,36 @@ _MOST_VALUES = 8
 
 
 class Fact(NamedTuple):
-    """One thing to know, on one line, with nothing in it that a terminal would act on."""
+    """One fact, on one line, without characters that a terminal would interpret."""
 
     label: str
     value: str
 
 
 class Shown(NamedTuple):
-    """Facts in short, and how many of them are not whole."""
+    """Shortened facts, and how many of them are incomplete."""
 
     facts: list[Fact]
     hidden: int
 
 
 def facts(request: Request) -> list[Fact]:
-    """All that the request carries; several of a kind have the same label."""
+    """Return everything that the request carries; several facts may share a label."""
     secrets = _secrets(request.metadata)
     return [
         Fact(exact(label), exact(redacted(value, secrets)))
-        for label, value in _told(request)
+        for label, value in _list_facts(request)
         if value
     ]
 
 
 def covered(request: Request, *, whole: bool = True) -> str:
-    """What "always" would remember, for a person; "" where nothing can be remembered."""
+    """Describe what the answer "always" would cover; "" where it cannot be remembered."""
     if not request.always:
         return ""
-    told = [Fact("", exact(text)) for text in request.always]
-    texts = ", ".join(value for _, value in (told if whole else shown(told).facts))
-    # Bound to a digest over all of it, it is this call and no other.
+    listed = [Fact("", exact(text)) for text in request.always]
+    texts = ", ".join(value for _, value in (listed if whole else shown(listed).facts))
+    # An exact request is bound to a digest over all facts: it covers this call only.
     alone = ", with all that is shown here and nothing else," if _is_exact(request) else ""
     of = f" of {exact(request.skill)}" if request.skill else ""
     until = ", until the skill changes" if request.skill else ""
@@ -66,11 +67,11 @@ def _is_exact(request: Request) -> bool:
     return bool(request.exact)
 
 
-def shown(told: Iterable[Fact]) -> Shown:
-    """The facts, long ones cut in their middle and many of a kind after the first few."""
+def shown(listed: Iterable[Fact]) -> Shown:
+    """Shorten the facts: cut long ones in the middle, and long lists after the first few."""
     short: list[Fact] = []
     hidden = 0
-    for label, values in _by_label(told).items():
+    for label, values in _by_label(listed).items():
         for value in values[:_MOST_VALUES]:
             cut = _cut(value)
             hidden += cut != value
@@ -82,9 +83,9 @@ def shown(told: Iterable[Fact]) -> Shown:
     return Shown(short, hidden)
 
 
-def _by_label(told: Iterable[Fact]) -> dict[str, list[str]]:
+def _by_label(listed: Iterable[Fact]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for label, value in told:
+    for label, value in listed:
         found.setdefault(label, []).append(value)
     return found
 
@@ -96,7 +97,7 @@ def _cut(value: str) -> str:
     return f"{value[:_HEAD_CHARS]} [... {left} characters ...] {value[-_TAIL_CHARS:]}"
 
 
-def _told(request: Request) -> Iterator[tuple[str, str]]:
+def _list_facts(request: Request) -> Iterator[tuple[str, str]]:
     what = request.summary or f"{request.type}: {', '.join(request.patterns)}"
     yield "what", what
     for text in request.patterns:
@@ -108,33 +109,31 @@ def _told(request: Request) -> Iterator[tuple[str, str]]:
     yield "content", request.hash
     yield "agent", request.agent
     yield "session", request.session
-    for key, value in _carried(request.metadata):
+    for key, value in _flatten(request.metadata):
         for text in _values(key, value):
             yield key.replace("_", " "), text
 
 
-def _carried(metadata: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """What the metadata holds; the facts of a call count as if they stood there themselves."""
+def _flatten(metadata: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield the metadata, with the facts of a call in place of the call."""
     for key, value in metadata.items():
         if key == _CALL and isinstance(value, Mapping):
             yield from ((str(name), one) for name, one in value.items())
-        elif key not in _NOT_TOLD:
+        elif key not in _INTERNAL:
             yield str(key), value
 
 
 def _values(key: str, value: object) -> Iterator[str]:
     if key == "command" and isinstance(value, list | tuple):
-        import shlex
-
         yield shlex.join(map(str, value))
     elif key == "sandbox" and value == _NO_SANDBOX:
-        yield f"{_NO_SANDBOX}: nothing holds it back, it may do whatever you may"
+        yield f"{_NO_SANDBOX}: no isolation, it may do everything that you may do"
     else:
         yield from _texts(value, key in _ENVIRONMENTS)
 
 
 def _texts(value: object, environment: bool = False, depth: int = 0) -> Iterator[str]:
-    """A value of the metadata, in as many texts as it has parts."""
+    """Yield the texts of a metadata value, one for each part."""
     if isinstance(value, bytes):
         yield _bytes(value)
     elif depth > _MAX_DEPTH:
@@ -142,8 +141,8 @@ def _texts(value: object, environment: bool = False, depth: int = 0) -> Iterator
     elif isinstance(value, Mapping):
         for name, one in value.items():
             hide = environment and is_secret(str(name))
-            told = SECRET if hide else ", ".join(_texts(one, environment, depth + 1))
-            yield f"{name}={told}"
+            listed = SECRET if hide else ", ".join(_texts(one, environment, depth + 1))
+            yield f"{name}={listed}"
     elif isinstance(value, list | tuple | set | frozenset):
         for one in value:
             yield ", ".join(_texts(one, environment, depth + 1))
@@ -160,9 +159,9 @@ def _bytes(data: bytes) -> str:
 
 
 def _secrets(metadata: Mapping[str, object]) -> dict[str, str]:
-    """The values that must not be shown, wherever they stand."""
+    """Return the secret values, which must not be shown in any fact."""
     found: dict[str, str] = {}
-    for key, values in _carried(metadata):
+    for key, values in _flatten(metadata):
         if key in _ENVIRONMENTS and isinstance(values, Mapping):
             found |= {str(name): one for name, one in values.items() if isinstance(one, str)}
     return secrets_of(found)

@@ -1,8 +1,8 @@
-"""Files that a run is given: artifacts, files of the host, of the workspace, of a skill.
+"""The input files of a run: artifacts, and files of the host, the workspace or a skill.
 
-They are copied aside first. Whoever is asked sees what was copied, and that very copy is then put
-in its place. Both ends are opened below a handle: what a source names can not be swapped after it
-was allowed, and a destination passes through no link that an earlier run may have left.
+Each is copied to a private folder first. The permission request describes that copy, and that copy
+is moved to its destination. Both ends are opened below a handle: a source cannot be swapped after
+it was allowed, and a destination follows no link that an earlier run may have left.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ _LIMITS = Limits()
 _SKILL = "skill://"
 _CHUNK = 2**20
 _MOST_DIGITS = 18
-_LISTED = 1000  # names of files that a question holds
+_LISTED = 1000  # file names in a permission request
 
 
 class Artifacts(Protocol):
-    """What inputs need of a store of artifacts. Both raise ArtifactError when it has none such."""
+    """What inputs need of an artifact store. Both raise ArtifactError for an unknown artifact."""
 
     def resolve(self, name: str, version: int | None) -> int:
-        """The version that is meant; the latest one for None."""
+        """Return the version; the latest one for None."""
 
     def open(self, name: str, version: int) -> BinaryIO:
-        """The bytes of that version."""
+        """Open that version for reading."""
 
 
 class StagedInput(NamedTuple):
-    """An input as it was put into the workspace; `mode` is what was done, not what was asked."""
+    """An input in the workspace; `mode` is what was done, not what was asked for."""
 
     source: str
     to: str
@@ -81,10 +81,10 @@ class StagedInput(NamedTuple):
 
 
 class HostInput(NamedTuple):
-    """What an input takes from the host. `path` has no links in it, `written` is as it was asked.
+    """A file or folder of the host. `path` is resolved, `written` is as the caller spelt it.
 
-    A `free` one lies below a folder that files may be taken from unasked. `files` are the paths of
-    all that comes in, `secret` those among them that look as if they held secrets.
+    A `free` one lies below a host root, so it needs no permission. `files` are the paths of all
+    files in it, `secret` those that look as if they held secrets.
     """
 
     path: str
@@ -95,7 +95,7 @@ class HostInput(NamedTuple):
     sha256: str = ""
 
 
-class _Wanted(NamedTuple):
+class _Wish(NamedTuple):
     """One input, checked as text."""
 
     source: str
@@ -108,12 +108,12 @@ class _Wanted(NamedTuple):
 
 
 class _Taken(NamedTuple):
-    """An input that lies aside by a `name`; without one, a link that is yet to be made, or nothing.
+    """An input, copied to the private folder as `name`; without a name a link, or nothing.
 
-    `fault` is why it could not be taken, told once it is known that it may be.
+    `fault` is why it could not be copied; it is raised only after the permission was given.
     """
 
-    wanted: _Wanted
+    wanted: _Wish
     staged: StagedInput
     name: str = ""
     folder: bool = False
@@ -124,21 +124,25 @@ class _Taken(NamedTuple):
 
     @property
     def sha256(self) -> str:
-        """A hash over the names and contents of all that was copied; empty if nothing was."""
+        """A hash over the names and contents of the copied files; empty if there are none."""
         return digest({"rows": self.rows}) if self.name else ""
 
     @property
     def facts(self) -> dict[str, object]:
-        """What whoever is asked is told of it."""
+        """The facts for the permission request."""
         staged, wanted = self.staged, self.wanted
         listed = self.host.files if self.host else tuple(path for path, _, _ in self.rows if path)
-        told: dict[str, object] = {"from": staged.source, "to": wanted.asked, "mode": staged.mode}
-        told |= {"bytes": staged.size_bytes, "sha256": self.sha256, "files": list(listed[:_LISTED])}
+        facts: dict[str, object] = {"from": staged.source, "to": wanted.asked, "mode": staged.mode}
+        facts |= {
+            "bytes": staged.size_bytes,
+            "sha256": self.sha256,
+            "files": list(listed[:_LISTED]),
+        }
         if len(listed) > _LISTED:
-            told["more_files"] = len(listed) - _LISTED
+            facts["more_files"] = len(listed) - _LISTED
         if staged.version is not None:
-            told["version"] = staged.version
-        return told
+            facts["version"] = staged.version
+        return facts
 
 
 def stage_inputs(
@@ -153,12 +157,12 @@ def stage_inputs(
     remaps: bool = True,
     limits: Limits = _LIMITS,
 ) -> list[StagedInput]:
-    """Put each input where it is wanted; RunRefused, before anything is done, for what is unclear.
+    """Put each input at its destination; an invalid one raises RunRefused before anything is done.
 
-    `permit_host` is called with all that is taken from the host, and raises to refuse it. Without
-    it, what is not below `host_roots` is refused. `stage_skill` is called with the name of a skill
-    whose files are wanted, and says where in the workspace its copy is. The run sees that in
-    `skills/` if the sandbox `remaps`.
+    `permit_host` is called with each file or folder of the host, and raises to refuse it. Without
+    it, everything outside `host_roots` is refused. `stage_skill` stages the skill of that name and
+    returns the path of its copy in the workspace, which the run sees in `skills/` if the sandbox
+    `remaps`.
     """
     job = Inputs(
         workspace,
@@ -178,14 +182,14 @@ def stage_inputs(
 
 
 def skills_named(inputs: object) -> list[str]:
-    """The skills whose files the inputs want, by name."""
+    """Return the names of the skills that inputs come from."""
     listed = inputs if isinstance(inputs, list | tuple) else ()
     sources = [str(one.get("from")) for one in listed if isinstance(one, Mapping)]
     wanted = [source.removeprefix(_SKILL) for source in sources if source.startswith(_SKILL)]
     return [source.partition("/")[0] for source in wanted]
 
 
-def _read(item: object, run: str) -> _Wanted:
+def _read(item: object, run: str) -> _Wish:
     if not isinstance(item, Mapping):
         raise RunRefused(f"an input is an object with `from`, not {str(item)[:200]!r}")
     source, to, mode, pin = (item.get(key) for key in ("from", "to", "mode", "pin"))
@@ -202,9 +206,9 @@ def _read(item: object, run: str) -> _Wanted:
         raise RunRefused(f"input {source[:200]!r}: `to` is a path, not {str(to)[:80]!r}")
     target = destination(to or "", _basename(scheme, rest), run)
     kind: Mode = "link" if mode == "link" else "copy"
-    # The folder of a run has another name each time; whoever is asked sees what was written.
+    # The folder of a run has another name each time; the request shows what the caller wrote.
     asked = to if to and to.startswith("$") else target
-    return _Wanted(
+    return _Wish(
         source=source, scheme=scheme, rest=rest, to=target, mode=kind, pin=bool(pin), asked=asked
     )
 
@@ -216,7 +220,7 @@ def _basename(scheme: str, rest: str) -> str:
 
 
 def artifact_reference(text: str) -> tuple[str, int | None]:
-    """`name@3` as its name and version; what is no number belongs to the name."""
+    """Split `name@3` into name and version; a suffix that is no number belongs to the name."""
     name, mark, version = text.rpartition("@")
     if not mark or not (version.isascii() and version.isdigit()) or len(version) > _MOST_DIGITS:
         name, version = text, ""
@@ -226,9 +230,9 @@ def artifact_reference(text: str) -> tuple[str, int | None]:
 
 
 def destination(to: str, basename: str, run: str = "") -> str:
-    """Where an input goes, relative to the workspace; RunRefused when runs may not write there.
+    """Return the destination relative to the workspace; RunRefused where runs may not write.
 
-    `inputs/` is `work/inputs/`, and what ends in `/` is a folder to put it in.
+    `inputs/` means `work/inputs/`; a path that ends in `/` is a folder to put the input in.
     """
     path = expanded(to, run).lstrip("/") if to.startswith("$") else to
     path = path.removeprefix("./")
@@ -238,25 +242,25 @@ def destination(to: str, basename: str, run: str = "") -> str:
     try:
         checked = plain(check_relative(path))
     except PathEscape as escape:
-        raise RunRefused(f"an input can not be put at {(to or path)[:200]!r}: {escape}") from escape
+        raise RunRefused(f"an input cannot be put at {(to or path)[:200]!r}: {escape}") from escape
     if checked.partition("/")[0] not in WRITABLE or checked in (*WRITABLE, INPUTS, run):
         raise RunRefused(
-            f"an input can not be put at {to[:200]!r}: `to` names a file below "
+            f"an input cannot be put at {to[:200]!r}: `to` names a file below "
             f"{', '.join(WRITABLE)}, such as {INPUTS}/{basename or 'name'}"
         )
     if not own(checked, run):
         raise RunRefused(
-            f"an input can not be put at {to[:200]!r}: that is the folder of another call; the one "
+            f"an input cannot be put at {to[:200]!r}: that is the folder of another call; the one "
             f"of this call is $RUN_DIR, such as $RUN_DIR/{basename or 'name'}"
         )
     return checked
 
 
-# Putting them there
+# Copying and placing
 
 
 class Inputs:
-    """The inputs of one call, copied aside; a run sees none of them before `place`."""
+    """The inputs of one call, in the private folder; a run sees none of them before `place`."""
 
     def __init__(
         self,
@@ -270,7 +274,7 @@ class Inputs:
         remaps: bool = True,
         limits: Limits = _LIMITS,
     ) -> None:
-        """RunRefused, with nothing left behind, for what is unclear or can not be taken."""
+        """Copy the inputs; an invalid one raises RunRefused, and no copy stays."""
         wanted = [_read(item, run) for item in inputs]
         self.workspace, self.artifacts = workspace, artifacts
         self.host_roots = tuple(os.path.normpath(root) for root in host_roots)
@@ -293,7 +297,7 @@ class Inputs:
         self.close()
 
     def close(self) -> None:
-        """Remove what still lies aside."""
+        """Remove the copies that were not placed."""
         for name in self._names:
             remove_tree(os.path.join(self.workspace.path, PRIVATE, name))
         self._names.clear()
@@ -303,16 +307,16 @@ class Inputs:
 
     @property
     def facts(self) -> list[dict[str, object]]:
-        """What whoever is asked is told of each."""
+        """The facts of each for the permission request."""
         return [one.facts for one in self._taken]
 
     @property
     def exact(self) -> bool:
-        """Whether the facts hold all that comes in: a link may lead to something else later."""
+        """Whether the facts cover all content: the target of a link may change later."""
         return all(one.name for one in self._taken)
 
     def place(self, permit_host: Callable[[HostInput], None] | None = None) -> list[StagedInput]:
-        """Put each where it is wanted, once all that comes from the host is permitted."""
+        """Move each to its destination, once everything from the host is permitted."""
         for one in self._taken:
             if one.host is not None and permit_host is not None:
                 permit_host(one.host)
@@ -323,22 +327,22 @@ class Inputs:
             if one.fault is not None:
                 raise one.fault
         for one in self._taken:
-            with _told(one.wanted):
+            with _naming_errors(one.wanted):
                 self._put(one)
         return [one.staged for one in self._taken]
 
-    def _take(self, wanted: _Wanted) -> _Taken:
-        """Copy one input aside."""
-        with _told(wanted):
+    def _take(self, wanted: _Wish) -> _Taken:
+        """Copy one input to the private folder."""
+        with _naming_errors(wanted):
             if wanted.scheme == "artifact":
                 return self._artifact(wanted)
             if wanted.scheme == "host":
                 return self._host(wanted)
             return self._inner(wanted)
 
-    def _artifact(self, wanted: _Wanted) -> _Taken:
+    def _artifact(self, wanted: _Wish) -> _Taken:
         if self.artifacts is None:
-            raise RunRefused(f"input {wanted.source[:200]!r}: there is no store of artifacts")
+            raise RunRefused(f"input {wanted.source[:200]!r}: there is no artifact store")
         name, version = artifact_reference(wanted.rest)
         found = self._version(self.artifacts, wanted, name, version)
         with closing(self.artifacts.open(name, found)) as stream:
@@ -347,10 +351,8 @@ class Inputs:
         warning = "an artifact is always copied" if wanted.mode == "link" else ""
         return self._done(wanted, copy, aside, version=found, warning=warning)
 
-    def _version(
-        self, artifacts: Artifacts, wanted: _Wanted, name: str, version: int | None
-    ) -> int:
-        """The version to take: the one that was first put at this place, if it is pinned."""
+    def _version(self, artifacts: Artifacts, wanted: _Wish, name: str, version: int | None) -> int:
+        """Return the version to copy: the first one at this destination, if it is pinned."""
         if version is not None:
             return artifacts.resolve(name, version)
         first = self.workspace.metadata().pins.get(wanted.to)
@@ -363,7 +365,7 @@ class Inputs:
                 first = metadata.pins[wanted.to] = Pin(name, latest)
         return first.version if wanted.pin else latest
 
-    def _host(self, wanted: _Wanted) -> _Taken:
+    def _host(self, wanted: _Wish) -> _Taken:
         if not wanted.rest.startswith("/") or "\0" in wanted.rest:
             raise RunRefused(f"input {wanted.source[:200]!r}: host:// takes an absolute path")
         path = os.path.normpath("/" + wanted.rest.lstrip("/"))
@@ -371,20 +373,20 @@ class Inputs:
         with handles() as keep:
             inside = self._open_free(path, real)
             if inside is None:
-                return self._foreign(wanted, path, real)
-            return self._copied(wanted, keep(inside), HostInput(real, path, True))
+                return self._copy_unpermitted(wanted, path, real)
+            return self._copy_host(wanted, keep(inside), HostInput(real, path, True))
 
-    def _foreign(self, wanted: _Wanted, path: str, real: str) -> _Taken:
-        """What somebody must allow. Until then nobody is told so much as whether it is there."""
+    def _copy_unpermitted(self, wanted: _Wish, path: str, real: str) -> _Taken:
+        """Copy what needs permission. Until it is given, not even its existence is revealed."""
         host = HostInput(real, path, False)
         try:
-            with _told(wanted), handles() as keep:
-                return self._copied(wanted, keep(open_exactly(real)), host)
+            with _naming_errors(wanted), handles() as keep:
+                return self._copy_host(wanted, keep(open_exactly(real)), host)
         except RunRefused as fault:
             staged = StagedInput(wanted.source, wanted.to, "copy")
             return _Taken(wanted, staged, host=host, fault=fault)
 
-    def _copied(self, wanted: _Wanted, source: int, host: HostInput) -> _Taken:
+    def _copy_host(self, wanted: _Wish, source: int, host: HostInput) -> _Taken:
         if is_generated(source):
             raise RunRefused(
                 f"input {wanted.source[:200]!r}: it lies on no disk, the kernel generates it"
@@ -405,7 +407,7 @@ class Inputs:
         )
 
     def _looks_secret(self, aside: str, host: HostInput, name: str) -> bool:
-        """Whether what was copied holds a secret, by any of its names or by how it begins."""
+        """Whether the copy looks like a secret, by one of its names or by its first bytes."""
         copied = named(os.path.join(self.workspace.path, PRIVATE, aside), name)
         head = b""
         if not os.path.islink(copied):
@@ -414,7 +416,7 @@ class Inputs:
         return any(looks_secret(named(root, name), head) for root in self._names_of(host))
 
     def _names_of(self, host: HostInput) -> tuple[str, str]:
-        """Its paths, below the folder it may be taken from: what that is called says nothing."""
+        """Return its paths below its host root: the name of the root says nothing about secrets."""
         roots = [os.path.realpath(root) for root in self.host_roots]
         path = host.path
         for root in roots if host.free else ():
@@ -424,7 +426,7 @@ class Inputs:
         return path or "folder", os.path.basename(host.written) if host.free else host.written
 
     def _open_free(self, path: str, real: str) -> int | None:
-        """A handle of what may be taken unasked; None for all else."""
+        """Open what needs no permission; None for anything else."""
         for root in self.host_roots:
             real_root = os.path.realpath(root)
             for name in (below(path, root), below(path, real_root), below(real, real_root)):
@@ -432,17 +434,17 @@ class Inputs:
                     try:
                         return _open_below(real_root, name)
                     except PathEscape:
-                        continue  # a link in it leads out: then it is asked for
+                        continue  # a link leads out of the root, so it needs permission
         return None
 
-    def _inner(self, wanted: _Wanted) -> _Taken:
-        """A file of the workspace or of a staged skill."""
+    def _inner(self, wanted: _Wish) -> _Taken:
+        """Copy or link a file of the workspace or of a staged skill."""
         path = self._inner_path(wanted)
-        place = self._placed(path, wanted.scheme == "skill")
+        place = self._locate(path, wanted.scheme == "skill")
         with handles() as keep:
             source = keep(self._open_inner(place))
             copy = self._copy(wanted, runner=(self.workspace.owner or (os.geteuid(),))[0])
-            # A run sees the folder of no other call, so a link to there would lead it nowhere.
+            # A run does not see the folders of other calls, so a link there would be broken.
             hidden = not own(path, self.run)
             if wanted.mode == "copy" or hidden:
                 whole = path.count("/") == 1 and path.startswith(f"{SKILLS}/")
@@ -453,7 +455,7 @@ class Inputs:
         link = (path if self.remaps else place) if path != wanted.to else ""
         return self._done(wanted, copy, "", mode="link")._replace(link=link)
 
-    def _inner_path(self, wanted: _Wanted) -> str:
+    def _inner_path(self, wanted: _Wish) -> str:
         rest = wanted.rest.rstrip("/")
         if wanted.scheme == "skill":
             checked_name(rest.partition("/")[0])
@@ -465,8 +467,8 @@ class Inputs:
             raise PathEscape(rest, "the workspace", f"is not below {SKILLS}, {', '.join(WRITABLE)}")
         return path
 
-    def _placed(self, path: str, may_stage: bool) -> str:
-        """Where the path is on disk; RunRefused for a skill that is not staged and may not be."""
+    def _locate(self, path: str, may_stage: bool) -> str:
+        """Return the path on disk; RunRefused for a skill that is not staged and may not be."""
         top, _, rest = path.partition("/")
         name = rest.partition("/")[0]
         if top != SKILLS or not name:
@@ -485,7 +487,7 @@ class Inputs:
                 return open_beneath(
                     self._private(), f"{earlier.name}/{rest}".removesuffix("/."), FOLLOW_FILE
                 )
-        # Below the first folder, not the workspace: a link to its metadata leads out too.
+        # Beneath the first folder, not the workspace: a link to the metadata must not resolve.
         top, _, rest = path.partition("/")
         folder = os.open(top, READ_FOLDER, dir_fd=self.workspace.handle)
         try:
@@ -493,14 +495,14 @@ class Inputs:
         finally:
             os.close(folder)
 
-    def _copy(self, wanted: _Wanted, *, root: str = "", runner: int | None = None) -> TreeCopy:
+    def _copy(self, wanted: _Wish, *, root: str = "", runner: int | None = None) -> TreeCopy:
         what = f"input {wanted.source[:200]!r}"
         give = self.workspace.give
         return TreeCopy(what, self.bytes, self.entries, root=root, runner=runner, give=give)
 
     def _done(
         self,
-        wanted: _Wanted,
+        wanted: _Wish,
         copy: TreeCopy,
         aside: str,
         *,
@@ -522,10 +524,10 @@ class Inputs:
         return _Taken(wanted=wanted, staged=staged, name=aside, folder=folder, rows=copy.rows())
 
     def _write_source(self, source: int, copy: TreeCopy, omitted: Sequence[str] = ()) -> str:
-        """Copy a file or a folder aside; the name it has there."""
+        """Copy a file or a folder to the private folder; return its name there."""
         if not stat.S_ISDIR(os.fstat(source).st_mode):
             return self._write(lambda target: copy.file(source, target))
-        name = self._aside()
+        name = self._new_name()
         os.mkdir(name, 0o700, dir_fd=self._private())
         with handles() as keep:
             target = keep(os.open(name, READ_FOLDER, dir_fd=self._private()))
@@ -534,14 +536,14 @@ class Inputs:
         return name
 
     def _write(self, write: Callable[[int], None]) -> str:
-        """Write a file aside; the name it has there."""
-        name = self._aside()
+        """Write a file to the private folder; return its name there."""
+        name = self._new_name()
         with handles() as keep:
             write(keep(os.open(name, NEW_FILE, 0o600, dir_fd=self._private())))
         return name
 
     def _put(self, taken: _Taken) -> None:
-        """Move one to its place: whatever lies there is not written to."""
+        """Move one to its destination; an existing file is replaced, never written to."""
         last = posixpath.basename(taken.wanted.to)
         if taken.link:
             self._link(taken.link, taken.wanted)
@@ -553,8 +555,8 @@ class Inputs:
                 else:
                     os.rename(taken.name, last, src_dir_fd=self._private(), dst_dir_fd=parent)
 
-    def _link(self, path: str, wanted: _Wanted) -> None:
-        name, private = self._aside(), self._private()
+    def _link(self, path: str, wanted: _Wish) -> None:
+        name, private = self._new_name(), self._private()
         with handles() as keep:
             to = posixpath.relpath(path, posixpath.dirname(wanted.to))
             os.symlink(to, name, dir_fd=private)
@@ -564,17 +566,17 @@ class Inputs:
             last = posixpath.basename(wanted.to)
             os.rename(name, last, src_dir_fd=private, dst_dir_fd=parent)
 
-    def _parent(self, wanted: _Wanted) -> int:
+    def _parent(self, wanted: _Wish) -> int:
         return self.workspace.make_folders(posixpath.dirname(wanted.to))
 
     def _replace_folder(self, private: int, name: str, parent: int, last: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
-            # A folder that may not be written can not be moved away.
+            # A read-only folder cannot be moved.
             os.close(open_anyhow(parent, last))
         swap(private, name, parent, last)
 
-    def _aside(self) -> str:
-        """A new name in the workspace's private folder; what is left by it goes at the end."""
+    def _new_name(self) -> str:
+        """Return a new name in the private folder; `close` removes what is left there."""
         self._names.append(f"in-{os.urandom(8).hex()}")
         return self._names[-1]
 
@@ -585,8 +587,8 @@ class Inputs:
 
 
 @contextmanager
-def _told(wanted: _Wanted) -> Iterator[None]:
-    """Turns what goes wrong with an input into a refusal that names it."""
+def _naming_errors(wanted: _Wish) -> Iterator[None]:
+    """Turn an error about an input into a RunRefused that names it."""
     try:
         yield
     except PathEscape as escape:
@@ -608,7 +610,7 @@ def _open_below(root: str, name: str) -> int:
 
 
 def open_exactly(path: str) -> int:
-    """A handle of what lies at an absolute path, through no link at all; PathEscape or OSError."""
+    """Open an absolute path without following any link; PathEscape or OSError."""
     *folders, last = os.path.normpath(path).strip("/").split("/")
     here = open_folder("/")
     try:

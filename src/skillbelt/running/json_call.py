@@ -1,7 +1,7 @@
-"""A skill as one function: JSON goes in, a script of the skill works on it, JSON comes out.
+"""A skill as a function: a script of the skill turns JSON on stdin into JSON on stdout.
 
-Which script is settled first, by rules that never guess. It then runs as any command of the skill
-does: staged, asked for, provided for, sandboxed and recorded by the workbench.
+The script is chosen first, by rules that never guess. It then runs like any command of the skill:
+staged, asked for, sandboxed and recorded by the workbench.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from skillbelt.sandbox.protocol import Captured, Outcome
 from skillbelt.sandbox.registry import WASM
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import Capabilities, Limits
 
 # A call without a timeout of its own (`timeout_ms`); from the interface that scripts expect.
@@ -37,9 +38,9 @@ EXEC_TIMEOUT_SECONDS = 30.0
 ExitKind = Literal["success", "failed", "timeout", "permission_denied"]
 INTERPRETERS = {".py": "python3", ".sh": "bash", ".bash": "bash", ".js": "node", ".mjs": "node",
                 ".ts": "node", ".mts": "node"}  # fmt: skip
-# What only one sandbox can run, without a build.
+# Only the WASM sandbox runs these without a build.
 _TYPED = (".ts", ".mts")
-# Linux takes no longer variable than 128 KiB with its name, and the sandbox has names of its own.
+# Linux limits a variable with its name to 128 KiB; the sandbox adds a prefix.
 MAX_VARIABLE_BYTES = 128_000
 _MAIN = ("main", "index", "script")
 _WASM = ("wasm/skill.wasm", "skill.wasm", "module.wasm")
@@ -49,7 +50,7 @@ _LIMITS = Limits()
 
 
 class ExitStatus(NamedTuple):
-    """How it ended. `code` is the script's own; None when it was not started, for the `reason`."""
+    """How it ended. `code` is the exit code; None when it was not started, see `reason`."""
 
     kind: ExitKind
     code: int | None = None
@@ -57,10 +58,10 @@ class ExitStatus(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """What came of it. `output` is what stdout says as JSON, None when that is no JSON.
+    """The result. `output` is stdout as JSON, None when it is not JSON.
 
-    `permissions_used` are the declared tools that were granted; `enforced` says what was really
-    held, by which layer of the `sandbox`.
+    `permissions_used` are the declared tools that were granted; `enforced` maps each protection
+    to the layer of the `sandbox` that enforced it.
     """
 
     output: object
@@ -75,7 +76,7 @@ class Execution(NamedTuple):
     limits_hit: tuple[str, ...] = ()
 
     def document(self) -> dict[str, object]:
-        """The result as JSON has it; what there is none of is left out, beside what is promised."""
+        """Return the result as a JSON document; optional fields are left out when empty."""
         status: dict[str, object] = {"kind": self.exit_status.kind, "code": self.exit_status.code}
         if self.exit_status.reason:
             status["reason"] = self.exit_status.reason
@@ -96,7 +97,7 @@ class Execution(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What would be executed: a path below the skill, and by what."""
+    """What to execute: a path below the skill, and how."""
 
     mode: Literal["script", "wasm"]
     path: str
@@ -134,13 +135,13 @@ def execute(
     with workbench.prepare(skill, call, who, grant=grant, needs=needs) as run:
         _prepare(run, text)
         outcome = workbench.carry_out(run, watch)
-        run.outcome = _shortened(outcome, limits.max_stream_bytes)
+        run.outcome = _cut_streams(outcome, limits.max_stream_bytes)
         result = workbench.finish(run)
     return _execution(outcome, result, run.granted_tools, limits)
 
 
 def denied(error: PermissionDenied) -> Execution:
-    """The result for a model that asked for what it was not given."""
+    """Return the result of a run that was not permitted, for a model."""
     return Execution(
         output=None,
         stdout="",
@@ -150,7 +151,7 @@ def denied(error: PermissionDenied) -> Execution:
     )
 
 
-# What is executed
+# Choosing the script
 
 
 def detect(
@@ -161,10 +162,10 @@ def detect(
     wasm_module: str = "",
     limits: Limits = _LIMITS,
 ) -> Target:
-    """What `execute` would take, from the files that are there; RunRefused when that is not clear.
+    """Choose what `execute` runs; RunRefused when that is ambiguous.
 
-    In this order: the module or the script that is named; a WASM module; the script that the
-    input's `action` names; the one that `metadata.script` declares; the only one there is.
+    In this order: the given module or script; a WASM module; the script that the input's `action`
+    names; the one that `metadata.script` declares; the only one there is.
     """
     if script and wasm_module:
         raise RunRefused("script and wasm_module are both given; only one can be executed")
@@ -179,11 +180,11 @@ def detect(
     module = _module(paths, skill)
     if module:
         return Target("wasm", module)
-    return Target("script", _chosen(input, paths, scripts, skill))
+    return Target("script", _choose(input, paths, scripts, skill))
 
 
 def candidates(paths: Iterable[str]) -> tuple[str, ...]:
-    """The scripts of a skill: those right in `scripts/`, and main, index and script elsewhere."""
+    """Return the scripts of a skill: all in `scripts/`; main, index and script elsewhere."""
     return tuple(sorted(path for path in paths if _is_candidate(path)))
 
 
@@ -195,14 +196,14 @@ def _is_candidate(path: str) -> bool:
 
 
 def _named_module(name: str, paths: Sequence[str], skill: Skill) -> str:
-    path = _contained(name, skill)
+    path = _check_path(name, skill)
     if path not in paths or not path.endswith(".wasm"):
         raise RunRefused(f"skill {skill.name!r} has no WASM module {one_line(name)!r}")
     return path
 
 
 def _module(paths: Sequence[str], skill: Skill) -> str:
-    """The WASM module of the skill; "" without one. What lies deeper belongs to something else."""
+    """Return the WASM module of the skill; "" without one. Deeper ones are not its entry point."""
     usual = [path for path in _WASM if path in paths]
     if usual:
         return usual[0]
@@ -213,8 +214,8 @@ def _module(paths: Sequence[str], skill: Skill) -> str:
 
 
 def _named_script(name: str, paths: Sequence[str], scripts: Sequence[str], skill: Skill) -> str:
-    """The script of that path, or else the candidate of that name, with its ending or without."""
-    path = _contained(name, skill)
+    """Return the script of that path, or the candidate of that name, with or without suffix."""
+    path = _check_path(name, skill)
     if path in paths:
         return _runnable(path)
     found = [one for one in scripts if name in (basename(one), splitext(basename(one))[0])]
@@ -224,7 +225,7 @@ def _named_script(name: str, paths: Sequence[str], scripts: Sequence[str], skill
     return found[0]
 
 
-def _contained(name: str, skill: Skill) -> str:
+def _check_path(name: str, skill: Skill) -> str:
     try:
         return check_relative(name, skill.dir)
     except PathEscape as escape:
@@ -234,14 +235,14 @@ def _contained(name: str, skill: Skill) -> str:
 def _runnable(path: str) -> str:
     if splitext(path)[1] not in INTERPRETERS:
         endings = ", ".join(INTERPRETERS)
-        raise RunRefused(f"{one_line(path)!r} can not be executed; a script ends in {endings}")
+        raise RunRefused(f"{one_line(path)!r} cannot be executed; a script ends in {endings}")
     return path
 
 
-def _chosen(input: object, paths: Sequence[str], scripts: Sequence[str], skill: Skill) -> str:
+def _choose(input: object, paths: Sequence[str], scripts: Sequence[str], skill: Skill) -> str:
     action = input.get("action") if isinstance(input, dict) else None
     found = [path for path in scripts if path.startswith("scripts/") and _stem(path) == action]
-    declared = "" if found else _declared(skill)
+    declared = "" if found else _declared_script(skill)
     if declared:
         return _named_script(declared, paths, scripts, skill)
     found = found or list(scripts)
@@ -257,8 +258,8 @@ def _stem(path: str) -> str:
     return splitext(basename(path))[0]
 
 
-def _declared(skill: Skill) -> str:
-    """What the skill says is its script; a value that is no text says nothing."""
+def _declared_script(skill: Skill) -> str:
+    """Return the script that the skill declares; "" when that is not text."""
     value = skill.frontmatter.metadata.get("script")
     return value.strip() if isinstance(value, str) else ""
 
@@ -275,11 +276,11 @@ def _refuse(skill: Skill, fault: str, found: Sequence[str], remedy: str) -> NoRe
     raise RunRefused(f"skill {skill.name!r} {fault}{there}; {remedy}")
 
 
-# How it runs
+# Running it
 
 
 def _command(target: Target) -> tuple[str, ...]:
-    """A module is its own program; a word without a slash would be looked for elsewhere."""
+    """Return the command; with `./`, a module is not searched in PATH."""
     if target.mode == "wasm":
         return (f"./{target.path}",)
     path = target.path
@@ -326,7 +327,7 @@ def _grant(run: Run, settings: Settings) -> Capabilities:
             read.append(path)
     run.warnings += (
         *(f"not granted: {one_line(tool)}: {why}" for tool, why in denied),
-        *(f"{path} can not be read by runs" for path in unreachable),
+        *(f"{path} cannot be read by runs" for path in unreachable),
         *(
             f"{path} is not opened to runs: a rule denies {one_line(rule.pattern)!r} in it; "
             "give the files that are needed as inputs"
@@ -363,11 +364,11 @@ def _room(limits: Limits) -> int:
     return max(limits.max_stream_bytes, limits.max_output_file_bytes)
 
 
-# What came of it
+# Its result
 
 
-def _shortened(outcome: Outcome, most: int) -> Outcome:
-    """The outcome with as much of each stream as a result may hold."""
+def _cut_streams(outcome: Outcome, most: int) -> Outcome:
+    """Cut each stream to what a result may hold."""
     streams = (outcome.stdout, outcome.stderr)
     stdout, stderr = (Captured(one.data[:most], one.total_bytes) for one in streams)
     hit = {"max_stream_bytes"} if stdout.truncated or stderr.truncated else set()
@@ -397,18 +398,14 @@ def _execution(
 
 
 def _output(stdout: Captured) -> object:
-    """All of stdout as one JSON value; None for anything else, half of it included."""
+    """Parse all of stdout as one JSON value; None when it is truncated or not JSON."""
     if stdout.truncated or not stdout.data.strip():
         return None
     try:
-        value: object = json.loads(stdout.data.decode(), parse_constant=_no_constant)
-    except (ValueError, RecursionError):
+        value: object = read_json(stdout.data)
+    except ValueError:
         return None
     return value
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _status(outcome: Outcome) -> ExitStatus:

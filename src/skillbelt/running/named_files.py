@@ -1,7 +1,6 @@
-"""What exactly a run is asked for: the facts that whoever is asked sees and an answer is bound to.
+"""The files of the workspace that a command names, and earlier runs may have written.
 
-Nothing is left out that changes what runs or what it gets. Two calls of which every fact is the
-same are the same call; any other one is asked for again.
+An answer to a permission request is bound to their content.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
+from stat import S_ISREG
 from typing import NamedTuple
 
 from skillbelt.files.contain import READ_FILE, inside
@@ -20,25 +20,25 @@ from skillbelt.running.workspace import VENV, WRITABLE, Workspace
 _INSIDE = "/workspace"
 _MOST_FILES = 1000
 _MOST_BYTES = 64 * 2**20
-# What may be a path in a word, as in `--to=a:b` or `open('a')`.
+# Separators of paths in a word, as in `--to=a:b` or `open('a')`.
 _BETWEEN = re.compile(r"[\s=:,;'\"()\[\]{}<>|&]+")
-# Names that mean something else to every process.
+# Paths that mean something else to every process.
 _OWN_NAMES = ("/proc", "/dev", "/run")
 _UNREAD = "not read"
-# The places that runs can write, wherever they stand in a text.
+# The folders that runs can write, anywhere in a text.
 _PLACE = re.compile(
     r"(?<![A-Za-z0-9])(?:work|out|inputs|runs|workspace|\.venv)(?![A-Za-z0-9])"
     r"|(?:work|out|inputs|runs|workspace|\.venv)/"
 )
 _VARIABLE = re.compile("(?:WORKSPACE|SKILLS|WORK|OUTPUT|RUN)_DIR|VIRTUAL_ENV|TMPDIR|HOME")
-# A path, also right after an option of one letter; or an option that is called after a place.
+# A path, also right after a one-letter option; or an option named after such a folder.
 _PLAIN = re.compile(r"(?:-[A-Za-z])?[\w./][\w./-]*|--(?:work|out|inputs|runs)(?:-[A-Za-z-]+)?")
 
 
 class Ground(NamedTuple):
-    """Where a command starts: the workspace, the skill's copy in it, and the folder it begins in.
+    """Where a command starts: the workspace, the skill's copy in it, and the working folder.
 
-    All are paths of the host, without links.
+    All are resolved paths of the host.
     """
 
     workspace: str
@@ -51,7 +51,7 @@ class Ground(NamedTuple):
         return inside(self.cwd, self.home) and not inside(self.cwd, os.path.join(self.home, VENV))
 
     def place(self, path: str) -> str:
-        """What a path means to the command, as a path of the host."""
+        """Resolve a path as the command sees it to a path of the host."""
         own = f"{_INSIDE}/skills/{os.path.basename(self.home)}"
         for seen, there in ((own, self.home), (_INSIDE, self.workspace)):
             if path == seen or path.startswith(f"{seen}/"):
@@ -60,19 +60,19 @@ class Ground(NamedTuple):
         return os.path.realpath(os.path.join(self.cwd, path))
 
     def is_unclear(self, path: str) -> bool:
-        """Whether it lies where the skills are seen, which need not be where their copies are."""
+        """Whether it is below `skills`, where the copies appear but need not be on disk."""
         skills = os.path.join(self.workspace, "skills", "")
         return os.path.join(path, "").startswith(skills) and not inside(path, self.home)
 
     def is_loose(self, path: str) -> bool:
-        """Whether an earlier run may have written what lies there."""
+        """Whether an earlier run may have written it."""
         if path != self.workspace and not path.startswith(os.path.join(self.workspace, "")):
             return False
         return not inside(path, self.home) or inside(path, os.path.join(self.home, VENV))
 
 
 def ground_of(workspace: Workspace, home: str, cwd: str, skill: str) -> Ground:
-    """Where a command of the skill starts; `cwd` is as the call has it."""
+    """Return where a command of the skill starts; `cwd` is that of the call."""
     place = workspace.resolve_cwd(cwd, skill)
     own = os.path.join("skills", skill)
     if place == own or place.startswith(f"{own}/"):
@@ -88,9 +88,9 @@ def sha256_of(data: bytes) -> str:
 
 
 class Loose(NamedTuple):
-    """What a command names that earlier runs may have written, each by the hash of its content.
+    """The named files that earlier runs may have written, with the hashes of their content.
 
-    It is not `certain` where something else that they wrote may count as well.
+    Not `certain` when other files that runs wrote may matter as well.
     """
 
     files: Mapping[str, str]
@@ -98,19 +98,19 @@ class Loose(NamedTuple):
 
 
 def loose_files(call: RunCall, line: Line, ground: Ground, script: str = "") -> Loose:
-    """What of the workspace the command names, and whether no answer needs to know more of it.
+    """Return the files of the workspace that the command names, and whether they are all.
 
-    A `script` of the skill gets paths as they are written. What any other program makes of its
-    words nobody can tell, so there no run may have written anything yet.
+    A `script` of the skill gets paths as they are written. Any other program may interpret its
+    words in its own way, so then it is certain only if no run has written a file yet.
     """
     listed = os.path.join(ground.home, VENV)
     certain = ground.is_home and not (os.path.isdir(listed) and os.listdir(listed))
     words = (call.text,) if line.words is None else line.words
     certain &= line.words is not None
-    certain &= all(map(_is_clean, words)) if script else _is_bare(ground)
+    certain &= all(map(_is_clean, words)) if script else _is_unwritten(ground)
     for value in call.env.values():
-        # A variable may name a folder that programs look for code in.
-        certain &= not any(_leads_astray(piece, ground) for piece in _pieces(value))
+        # A variable may name a folder that a program loads code from.
+        certain &= not any(_may_load_code(piece, ground) for piece in _pieces(value))
     found: dict[str, str] = {}
     reader = _Reader(ground.workspace)
     pieces = sorted({piece for word in words for piece in _pieces(word)})
@@ -126,7 +126,7 @@ def loose_files(call: RunCall, line: Line, ground: Ground, script: str = "") -> 
 
 
 def touched(files: Iterable[str], ground: Ground, places: Iterable[str]) -> set[str]:
-    """Those of the named files that lie in one of the places of the workspace, or hold it."""
+    """Return the named files that are in one of these places of the workspace, or contain it."""
     put = [os.path.realpath(os.path.join(ground.workspace, place)) for place in places]
     return {
         piece
@@ -136,8 +136,8 @@ def touched(files: Iterable[str], ground: Ground, places: Iterable[str]) -> set[
     }
 
 
-def _is_bare(ground: Ground) -> bool:
-    """Whether no run has left a file anywhere."""
+def _is_unwritten(ground: Ground) -> bool:
+    """Whether no run has left a file."""
     seen = 0
     try:
         for name in WRITABLE:
@@ -158,7 +158,7 @@ def _fail(error: OSError) -> None:
 
 
 def _is_clean(word: str) -> bool:
-    """Whether each place that runs can write is named in it as in any path, or not at all."""
+    """Whether the word names folders that runs can write only in plain paths, or not at all."""
     return not _VARIABLE.search(word) and all(
         _PLAIN.fullmatch(piece) or not _PLACE.search(piece) for piece in _BETWEEN.split(word)
     )
@@ -166,23 +166,23 @@ def _is_clean(word: str) -> bool:
 
 def _pieces(word: str) -> list[str]:
     whole = (piece for piece in (word, *_BETWEEN.split(word)) if piece and "\0" not in piece)
-    # An option that holds a path, as in `-Iwork`.
+    # An option with a path, as in `-Iwork`.
     return list(dict.fromkeys(one for piece in whole for one in (piece, piece[2:]) if one))
 
 
-def _leads_astray(piece: str, ground: Ground) -> bool:
+def _may_load_code(piece: str, ground: Ground) -> bool:
     return piece.startswith(_OWN_NAMES) or ground.is_loose(ground.place(piece))
 
 
 class _Reader:
-    """Hashes what lies in the workspace, within bounds; through no link."""
+    """Hashes files of the workspace within limits, following no link."""
 
     def __init__(self, workspace: str) -> None:
         self._workspace = workspace
         self._bytes, self._files = _MOST_BYTES, _MOST_FILES
 
     def sha256(self, path: str) -> str:
-        """The hash of a file or a folder, `absent` for what is not there; "" if it is too much."""
+        """Return the hash of a file or folder, `absent` if it is missing; "" if it is too large."""
         try:
             return self._file(path) if not os.path.isdir(path) else self._folder(path)
         except FileNotFoundError:
@@ -191,8 +191,6 @@ class _Reader:
             return ""
 
     def _file(self, path: str) -> str:
-        from stat import S_ISREG
-
         handle = os.open(path, READ_FILE)
         with open(handle, "rb") as file:
             info = os.fstat(handle)
@@ -205,7 +203,7 @@ class _Reader:
     def _folder(self, path: str) -> str:
         rows: list[str] = []
         for top, folders, files in os.walk(path, onerror=_fail):
-            if top == self._workspace:  # the rest of it is ours, and no run can write it
+            if top == self._workspace:  # no run can write the rest of the workspace
                 folders[:], files = [name for name in folders if name in WRITABLE], []
             folders.sort()
             for name in sorted((*folders, *files)):

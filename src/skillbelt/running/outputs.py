@@ -1,7 +1,7 @@
-"""The files that a run leaves: found by patterns, read within limits, saved when that is wanted.
+"""Collect the files that a run leaves: match patterns, read within limits, save on request.
 
-What lies in a workspace is hostile: nothing but regular files is opened, through no link, and no
-file that changes meanwhile gets past a limit.
+The content of a workspace is hostile: only regular files are opened, never through a link, and a
+file that changes meanwhile cannot exceed a limit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_PRIMARY_FILES = 20
 
 SCHEME = "workspace://"
 HINT = f"names are relative to the workspace; give the ref ({SCHEME}...) to name a file again"
-# Keeps the bytes under a name and a MIME type; the number of the version. See `artifacts`.
+# Saves bytes under a name with a MIME type and returns the version. See `artifacts`.
 Save = Callable[[str, bytes, str], int]
 
 _LIMITS = Limits()
@@ -60,7 +60,7 @@ _TEXT = frozenset(
 
 
 class Wanted(NamedTuple):
-    """Which files are wanted, and what for. A limit of 0 is the one of the settings."""
+    """Which files to collect, and how. A limit of 0 means the one of the settings."""
 
     globs: tuple[str, ...] = ()
     inline: bool = False
@@ -72,9 +72,9 @@ class Wanted(NamedTuple):
 
 
 class OutputFile(NamedTuple):
-    """One file. `content` is empty unless it is text and was wanted; `name` leads to it by `ref`.
+    """One file. `content` is empty unless it is text and was asked for; later calls name its `ref`.
 
-    `size_bytes` is its size in the workspace; `truncated` says that it is beyond a limit.
+    `size_bytes` is its size in the workspace; `truncated` says that it exceeds a limit.
     """
 
     name: str
@@ -86,16 +86,16 @@ class OutputFile(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """An artifact that was made of a file."""
+    """An artifact saved from a file."""
 
     name: str
     version: int
 
 
 class Collected(NamedTuple):
-    """What was found, in order of the names. `primary` is a small text among it.
+    """The collected files, sorted by name. `primary` is the first small text among them.
 
-    `limits_hit` names the limits, as in `Limits`; `errors` says what was to be saved and is not.
+    `limits_hit` names fields of `Limits`; `errors` says which files could not be saved.
     """
 
     files: tuple[OutputFile, ...] = ()
@@ -117,41 +117,41 @@ def collect(
     omit_content: bool = False,
     save: Save | None = None,
 ) -> Collected:
-    """The wanted files of a workspace. Whatever lies there, this neither raises nor hangs.
+    """Return the wanted files of a workspace. Hostile content makes it neither raise nor hang.
 
     `run` is the folder of the run, for `$RUN_DIR`, and `homes` are the copies of skills that it
-    saw as `skills/<name>`: no others are looked at. Empty files are left out after a failed
-    command: they are what its redirections leave.
+    saw as `skills/<name>`; no others are searched. After a failed command, empty files are left
+    out: redirections create them.
     """
-    said = _Said()
+    report = _Report()
     try:
         root = open_folder(workspace)
     except OSError as error:
-        return Collected(warnings=(f"the workspace can not be read: {error.strerror}",))
+        return Collected(warnings=(f"the workspace cannot be read: {error.strerror}",))
     try:
         reading = _Reading(
-            root=root, wanted=wanted, limits=limits, said=said, save=save, homes=homes
+            root=root, wanted=wanted, limits=limits, report=report, save=save, homes=homes
         )
-        globs = _patterns(wanted.globs, run, said)
-        reading.read(_found(root, globs, limits, said, homes), exit_code)
+        globs = _patterns(wanted.globs, run, report)
+        reading.read(_find(root, globs, limits, report, homes), exit_code)
     finally:
         os.close(root)
-    return reading.collected(omit_content)
+    return reading.result(omit_content)
 
 
 def primary(
     workspace: str, limits: Limits = _LIMITS, *, omit_content: bool = False
 ) -> OutputFile | None:
-    """The first small text below `out`, for a run that named no outputs."""
+    """Return the first small text below `out`, for a run that named no outputs."""
     wanted = Wanted((f"{OUT}/**",), max_files=MAX_PRIMARY_FILES)
     return collect(workspace, wanted, limits, omit_content=omit_content).primary
 
 
-# What is asked for
+# Arguments
 
 
 def parse_outputs(given: Mapping[str, object]) -> Wanted:
-    """The argument `outputs`, spelt in snake_case or as in Go; RunRefused names a wrong field."""
+    """Parse the argument `outputs`, in snake_case or CamelCase; RunRefused names a wrong field."""
     if not isinstance(given, Mapping):
         raise RunRefused("outputs must be an object with globs")
     fields: dict[str, object] = {}
@@ -160,15 +160,15 @@ def parse_outputs(given: Mapping[str, object]) -> Wanted:
         if name is None:
             known = ", ".join(_FIELDS.values())
             raise RunRefused(f"outputs has no field {one_line(str(key))[:80]!r}; it has: {known}")
-        # What is spelt as it should be wins.
+        # The snake_case spelling wins.
         if value is not None and (name not in fields or key == name):
-            fields[name] = _checked(f"outputs.{name}", _DEFAULTS[name], value)
+            fields[name] = _check(f"outputs.{name}", _DEFAULTS[name], value)
     return Wanted(**fields)  # type: ignore[arg-type]
 
 
 def parse_output_files(given: object, *, save: bool = False, prefix: str = "") -> Wanted:
-    """The argument `output_files`: every file is given with its content."""
-    globs = _checked("output_files", (), given)
+    """Parse the argument `output_files`: every file comes with its content."""
+    globs = _check("output_files", (), given)
     return Wanted(globs, inline=True, save=save, name_template=prefix)  # type: ignore[arg-type]
 
 
@@ -176,10 +176,10 @@ _DEFAULTS = Wanted()._asdict()
 _FIELDS = {name.replace("_", ""): name for name in _DEFAULTS}
 
 
-def _checked(field: str, default: object, value: object) -> object:
-    """The value, when it is of the kind of the default."""
+def _check(field: str, default: object, value: object) -> object:
+    """Return the value if it has the type of the default; RunRefused otherwise."""
     if isinstance(default, tuple):
-        return _checked_globs(field, value)
+        return _check_globs(field, value)
     if isinstance(default, bool):
         right, kind = isinstance(value, bool), "true or false"
     elif isinstance(default, int):
@@ -191,7 +191,7 @@ def _checked(field: str, default: object, value: object) -> object:
     return value
 
 
-def _checked_globs(field: str, value: object) -> tuple[str, ...]:
+def _check_globs(field: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
         raise RunRefused(f"{field} must be a list of patterns such as 'out/*.txt'")
     globs = tuple(glob for one in value if (glob := one.strip()))
@@ -207,15 +207,15 @@ def _checked_globs(field: str, value: object) -> tuple[str, ...]:
     return globs
 
 
-def _patterns(globs: tuple[str, ...], run: str, said: _Said) -> dict[str, str]:
-    """Each pattern relative to the workspace, with what was given; why one is not used is said."""
+def _patterns(globs: tuple[str, ...], run: str, report: _Report) -> dict[str, str]:
+    """Map each pattern, relative to the workspace, to its original text; warn of unusable ones."""
     found: dict[str, str] = {}
     for glob in globs:
         path = expanded(glob, run)
         if path != glob:
             path = path.lstrip("/")
         if fault := _fault(path):
-            said.warn(f"{_shown(glob)!r} collects nothing: {fault}")
+            report.warn(f"{_short(glob)!r} collects nothing: {fault}")
         else:
             found.setdefault(plain(path), glob)
     return found
@@ -233,11 +233,11 @@ def _fault(path: str) -> str:
     return "it leads out of the workspace" if leads_out else ""
 
 
-# Finding
+# Find
 
 
-class _Said:
-    """What there is to say. Of the warnings only the first are kept: there may be a million."""
+class _Report:
+    """Limits hit and warnings. Only the first warnings are kept: there may be a million."""
 
     def __init__(self) -> None:
         self.limits: dict[str, None] = {}
@@ -254,44 +254,44 @@ class _Said:
         return self._kept + ([f"and {self._more} more of the kind"] if self._more else [])
 
 
-def _found(
-    root: int, globs: dict[str, str], limits: Limits, said: _Said, homes: Mapping[str, str]
+def _find(
+    root: int, globs: dict[str, str], limits: Limits, report: _Report, homes: Mapping[str, str]
 ) -> list[str]:
-    """The regular files that match, sorted; what else matches is said."""
+    """Return the regular files that match, sorted; warn of other matches."""
     try:
         patterns = Globs(list(globs))
     except ValueError as error:
-        said.warn(f"nothing is collected: {error}")
+        report.warn(f"nothing is collected: {error}")
         return []
     names, matched = [], set[int]()
-    for kind, name, state in _walked(root, patterns, limits, said, homes):
+    for kind, name, state in _walk(root, patterns, limits, report, homes):
         numbers = patterns.accepted(state)
         if numbers and kind != "file":
-            said.warn(f"{_shown(name)!r} is left out: it is {kind}")
+            report.warn(f"{_short(name)!r} is left out: it is {kind}")
         elif numbers:
             matched |= numbers
             names.append(name)
-    if said.limits or patterns.exhausted:
-        said.warn("there is too much to look through; not all files were found")
+    if report.limits or patterns.exhausted:
+        report.warn("there is too much to look through; not all files were found")
         return sorted(names)
     for number, glob in enumerate(globs.values()):
         if number not in matched:
-            said.warn(f"no file matches {_shown(glob)!r}")
+            report.warn(f"no file matches {_short(glob)!r}")
     return sorted(names)
 
 
-def _walked(
-    root: int, patterns: Globs, limits: Limits, said: _Said, homes: Mapping[str, str]
+def _walk(
+    root: int, patterns: Globs, limits: Limits, report: _Report, homes: Mapping[str, str]
 ) -> Iterator[tuple[str, str, State]]:
-    """The kind and the path of what the patterns may match. Only so much is looked at."""
+    """Yield the kind and the path of every candidate, up to `max_workspace_files` entries."""
     pending = [("", patterns.start), *_skills(patterns, homes)]
     left = limits.max_workspace_files
     while pending:
         below, state = pending.pop()
-        for entry in _entries(root, placed(below, homes), said):
+        for entry in _entries(root, placed(below, homes), report):
             left -= 1
             if left < 0:
-                said.limits["max_workspace_files"] = None
+                report.limits["max_workspace_files"] = None
             if left < 0 or patterns.exhausted:
                 return
             reached = patterns.step(state, entry.name)
@@ -299,18 +299,18 @@ def _walked(
                 continue
             path = f"{below}{entry.name}"
             if _CONTROL.search(entry.name) or not _is_unicode(entry.name):
-                said.warn(f"{_shown(path)!r} is left out: its name is not plain text")
+                report.warn(f"{_short(path)!r} is left out: its name is not plain text")
             elif (kind := _kind(entry)) != "folder":
                 yield kind, path, reached
             elif patterns.goes_on(reached):
                 if path.count("/") < MAX_PATH_PARTS:
                     pending.append((f"{path}/", reached))
                 else:
-                    said.warn(f"{_shown(path)!r} is left out: it is too deep")
+                    report.warn(f"{_short(path)!r} is left out: it is too deep")
 
 
 def _skills(patterns: Globs, homes: Mapping[str, str]) -> Iterator[tuple[str, State]]:
-    """The folders of skills that a run saw, where a pattern leads there."""
+    """Yield the folders of the skills that the run saw, where a pattern leads there."""
     skills = patterns.step(patterns.start, SKILLS)
     for name in homes if skills else ():
         reached = patterns.step(skills, name)
@@ -318,9 +318,9 @@ def _skills(patterns: Globs, homes: Mapping[str, str]) -> Iterator[tuple[str, St
             yield f"{SKILLS}/{name}/", reached
 
 
-def _entries(root: int, below: str, said: _Said) -> Iterator[os.DirEntry[str]]:
+def _entries(root: int, below: str, report: _Report) -> Iterator[os.DirEntry[str]]:
     try:
-        # With a slash at its end, a link would be followed after all.
+        # A trailing slash would follow a link.
         handle = open_beneath(root, below.rstrip("/") or ".", READ_FOLDER)
         try:
             with os.scandir(handle) as listing:
@@ -328,11 +328,11 @@ def _entries(root: int, below: str, said: _Said) -> Iterator[os.DirEntry[str]]:
         finally:
             os.close(handle)
     except (OSError, PathEscape) as error:
-        said.warn(f"{_shown(below)!r} can not be read: {_reason(error)}")
+        report.warn(f"{_short(below)!r} cannot be read: {_reason(error)}")
 
 
 def _is_own(name: str) -> bool:
-    """Whether what lies there at the top is the runtime's own."""
+    """Whether a top-level entry belongs to the runtime."""
     return name in (METADATA, PRIVATE) or name.startswith(COPIES)
 
 
@@ -344,14 +344,14 @@ def _kind(entry: os.DirEntry[str]) -> str:
             return "file"
         return "a link" if entry.is_symlink() else "neither a file nor a folder"
     except OSError:
-        return "not to be read"
+        return "unreadable"
 
 
-# Reading
+# Read
 
 
 class _Read(NamedTuple):
-    """A file. `data` is None when nobody needs its bytes, and never more than may be kept."""
+    """A file. `data` is None when its bytes are not needed, and never exceeds the limit."""
 
     kind: str
     size: int
@@ -360,19 +360,19 @@ class _Read(NamedTuple):
 
 
 class _Reading:
-    """One collection, as far as it has come."""
+    """The state of one collection."""
 
     def __init__(
         self,
         root: int,
         wanted: Wanted,
         limits: Limits,
-        said: _Said,
+        report: _Report,
         save: Save | None,
         homes: Mapping[str, str],
     ) -> None:
         self._root, self._wanted, self._limits, self._homes = root, wanted, limits, homes
-        self._said, self._save = said, save if wanted.save else None
+        self._report, self._save = report, save if wanted.save else None
         self._max_files = _lower(wanted.max_files, MAX_OUTPUT_FILES)
         self._max_bytes = _lower(wanted.max_file_bytes, limits.max_output_file_bytes)
         self._left = _lower(wanted.max_total_bytes, MAX_OUTPUT_BYTES)
@@ -382,61 +382,61 @@ class _Reading:
         self._errors: list[str] = []
 
     def read(self, names: list[str], exit_code: int) -> None:
-        """Read the files in turn, until a limit is reached."""
+        """Read the files in order until a limit is reached."""
         for at, name in enumerate(names):
             full = "max_output_files" if len(self._files) >= self._max_files else ""
             full = full or ("max_output_bytes" if self._left <= 0 else "")
             if full:
-                self._said.limits[full] = None
+                self._report.limits[full] = None
                 rest = f" and {len(names) - at - 1} more" if at + 1 < len(names) else ""
-                self._said.warn(f"left out: {_shown(name)!r}{rest} ({full})")
+                self._report.warn(f"left out: {_short(name)!r}{rest} ({full})")
                 break
-            found = self._opened(name)
+            found = self._open(name)
             if found is not None and exit_code and not found.size:
-                self._said.warn(
-                    f"{_shown(name)!r} is left out: it is empty, and the command failed"
+                self._report.warn(
+                    f"{_short(name)!r} is left out: it is empty, and the command failed"
                 )
             elif found is not None:
-                self._take(name, found)
+                self._add(name, found)
 
-    def collected(self, omit_content: bool) -> Collected:
+    def result(self, omit_content: bool) -> Collected:
         files, best = self._files, self._primary
         if omit_content:
             best = best and best._replace(content="")
         if omit_content or not self._wanted.inline:
             files = [file._replace(content="") for file in files]
         if files and self._wanted.save and self._save is None:
-            self._said.warn("the files were not saved: there is no artifact store")
+            self._report.warn("the files were not saved: there is no artifact store")
         if files and not self._saved:
-            self._said.warn(HINT)
-        said = self._said.all()
+            self._report.warn(HINT)
+        report = self._report.all()
         return Collected(
             files=tuple(files),
             primary=best,
             saved=tuple(self._saved),
-            limits_hit=tuple(self._said.limits),
-            warnings=tuple(said),
+            limits_hit=tuple(self._report.limits),
+            warnings=tuple(report),
             errors=tuple(self._errors),
         )
 
-    def _opened(self, name: str) -> _Read | None:
+    def _open(self, name: str) -> _Read | None:
         try:
             handle = open_beneath(self._root, placed(name, self._homes), READ_FILE)
         except (OSError, PathEscape) as error:
-            self._said.warn(f"{_shown(name)!r} can not be read: {_reason(error)}")
+            self._report.warn(f"{_short(name)!r} cannot be read: {_reason(error)}")
             return None
         try:
-            return self._contents(name, handle)
+            return self._read_file(name, handle)
         except OSError as error:
-            self._said.warn(f"{_shown(name)!r} can not be read: {_reason(error)}")
+            self._report.warn(f"{_short(name)!r} cannot be read: {_reason(error)}")
         finally:
             os.close(handle)
         return None
 
-    def _contents(self, name: str, handle: int) -> _Read | None:
+    def _read_file(self, name: str, handle: int) -> _Read | None:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode):
-            self._said.warn(f"{_shown(name)!r} is left out: it is not a file any more")
+            self._report.warn(f"{_short(name)!r} is left out: it is not a file any more")
             return None
         most = min(self._max_bytes, self._left)
         kind = kind_of(name, os.pread(handle, _SNIFFED, 0))
@@ -448,19 +448,19 @@ class _Reading:
         return _Read(kind, max(info.st_size, len(data)), True, data[:most])
 
     def _needed(self, kind: str, size: int) -> bool:
-        """Whether anybody wants the bytes of such a file."""
+        """Whether the bytes of such a file are needed."""
         return self._save is not None or self._shows(kind, size)
 
     def _shows(self, kind: str, size: int) -> bool:
-        """Whether such a file may be given with its text, as itself or as the primary one."""
+        """Whether the text of such a file may be in the result, inline or as the primary file."""
         small = self._primary is None and size <= MAX_PRIMARY_BYTES
         return _is_text(kind) and (self._wanted.inline or small)
 
-    def _take(self, name: str, found: _Read) -> None:
+    def _add(self, name: str, found: _Read) -> None:
         if found.truncated:
             by_total = self._left < self._max_bytes
             limit = "max_output_bytes" if by_total else "max_output_file_bytes"
-            self._said.limits[limit] = None
+            self._report.limits[limit] = None
         content = _content(found) if self._shows(found.kind, found.size) else ""
         ref = f"{SCHEME}{name}"
         file = OutputFile(
@@ -475,28 +475,28 @@ class _Reading:
         if self._primary is None and self._is_primary(file):
             self._primary = file
         if self._save is not None:
-            self._keep(self._save, name, found)
+            self._save_file(self._save, name, found)
         self._left -= min(found.size, self._max_bytes)
 
     def _is_primary(self, file: OutputFile) -> bool:
         small = not file.truncated and file.size_bytes <= MAX_PRIMARY_BYTES
         return small and not file.content.isspace() and file.content != ""
 
-    def _keep(self, save: Save, name: str, found: _Read) -> None:
+    def _save_file(self, save: Save, name: str, found: _Read) -> None:
         if found.truncated or found.data is None:
             most = f"{min(self._max_bytes, self._left):,}"
             why = f"it has {found.size:,} bytes, and only {most} may be collected"
-            self._errors.append(f"{_shown(name)!r} was not saved: {why}")
+            self._errors.append(f"{_short(name)!r} was not saved: {why}")
             return
         kept = f"{self._wanted.name_template}{name}"
         try:
             self._saved.append(Saved(kept, save(kept, found.data, found.kind)))
         except ArtifactError as error:
-            self._errors.append(f"{_shown(name)!r} was not saved: {error}")
+            self._errors.append(f"{_short(name)!r} was not saved: {error}")
 
 
 def _bytes(handle: int, size: int, most: int) -> bytes:
-    """What the file has, at most so many bytes; one read, unless its size has changed."""
+    """Read at most `most` bytes; one system call unless the size has changed."""
     data = os.read(handle, min(size + 1, most))
     if len(data) == size:
         return data
@@ -508,7 +508,7 @@ def _lower(wanted: int, limit: int) -> int:
 
 
 def _content(found: _Read) -> str:
-    """The text, cut between two characters; "" for what is not text."""
+    """Return the text, cut between characters; "" for binary data."""
     if found.data is None or b"\0" in found.data:
         return ""
     try:
@@ -529,7 +529,7 @@ def _is_unicode(name: str) -> bool:
     return True
 
 
-def _shown(name: str) -> str:
+def _short(name: str) -> str:
     return shorten(one_line(name), 200)
 
 

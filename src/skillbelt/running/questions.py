@@ -12,7 +12,7 @@ from skillbelt.permission.gate import session_id
 from skillbelt.permission.grants import named_hosts
 from skillbelt.permission.rules import Request, digest
 from skillbelt.permission.spelling import host_text
-from skillbelt.running.call import RunCall, described
+from skillbelt.running.call import RunCall, describe_call
 from skillbelt.running.inputs import HostInput
 from skillbelt.running.named_files import Ground, loose_files, sha256_of, touched
 from skillbelt.running.packages.declared import Needs, describe
@@ -50,8 +50,8 @@ def run_request(run: Run, tools: tuple[str, ...] = (), where: str = "") -> Reque
     return Request(
         type="run",
         patterns=asked_for(call, run.line, run.ground),
-        always=(f"{one_line(call.shown)}{described(call)}",) if exact else (),
-        summary=f"run `{shown}` with the skill {skill.name}{described(call)}{where}",
+        always=(f"{one_line(call.shown)}{describe_call(call)}",) if exact else (),
+        summary=f"run `{shown}` with the skill {skill.name}{describe_call(call)}{where}",
         skill=skill.name,
         origin=str(skill.origin) if skill.origin.remote else skill.dir,
         trusted=skill.trusted,

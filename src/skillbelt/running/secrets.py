@@ -1,4 +1,4 @@
-"""Keeping secrets that a run was given out of what it says: results, files shown, the log."""
+"""Redact the secrets of a run in its output: results, shown files, the log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from skillbelt.sandbox.protocol import Listener, Stream
 
-# Shorter values stand in too many texts to be recognised as one.
+# Shorter values occur in too many texts.
 _LEAST_CHARS = 6
 _SECRET = re.compile(
     r"(?:^|_)(?:API_?KEY|ACCESS_KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH)"
@@ -18,21 +18,21 @@ _SECRET = re.compile(
 
 
 def secrets_of(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables whose names say that their values are secret."""
+    """Return the variables whose names mark their values as secret."""
     return {
         name: value for name, value in env.items() if len(value) >= _LEAST_CHARS and is_secret(name)
     }
 
 
 def is_secret(name: str) -> bool:
-    """Whether the name of a variable says that its value is secret."""
+    """Whether the name of a variable marks its value as secret."""
     return _SECRET.search(name) is not None
 
 
 def redacted(text: str, secrets: Mapping[str, str], *, cut: bool = False) -> str:
-    """The text with the name of each secret in place of its value.
+    """Replace the value of each secret by its name.
 
-    Where the text was `cut`, an end that may be the beginning of a secret goes as well.
+    In a `cut` text, an end that may begin a secret is dropped too.
     """
     if not secrets or not text:
         return text
@@ -46,17 +46,17 @@ def _bytes(text: str) -> bytes:
 
 
 class Redactor:
-    """A stream that comes in pieces, without the secrets: what may begin one waits for the rest."""
+    """Redacts a stream that comes in pieces: the possible beginning of a secret is held back."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         named = {_bytes(value): _bytes(f"[{name}]") for name, value in secrets.items()}
-        # Where several begin at the same place, it is the longest that is meant.
+        # Where several secrets begin at the same place, the longest wins.
         self._names = dict(sorted(named.items(), key=lambda item: -len(item[0])))
         self._pattern = re.compile(b"|".join(map(re.escape, self._names)))
         self._held = b""
 
     def more(self, data: bytes) -> bytes:
-        """What can be shown once this piece is there."""
+        """Add a piece; return what can be shown."""
         data, at = self._held + data, 0
         end = self._open_end(data, 0)
         shown: list[bytes] = []
@@ -70,17 +70,17 @@ class Redactor:
         return b"".join((*shown, data[at:end]))
 
     def end(self) -> bytes:
-        """What was still held back, as nothing more comes."""
+        """Return what was held back, at the end of the stream."""
         data, self._held = self._held, b""
         return self._pattern.sub(lambda found: self._names[found[0]], data)
 
     def _found(self, data: bytes) -> Iterator[re.Match[bytes]]:
-        # To look for each alone is much quicker than for all, and there seldom is any.
+        # Substring search is much faster than the pattern, and secrets are rare.
         there = any(secret in data for secret in self._names)
         return self._pattern.finditer(data) if there else iter(())
 
     def _open_end(self, data: bytes, at: int) -> int:
-        """From where on the data may begin a secret, of which the rest is still to come."""
+        """Return from where on the data may begin a secret."""
         return min(_open_end(data, at, secret) for secret in self._names)
 
 
@@ -94,7 +94,7 @@ def _open_end(data: bytes, at: int, secret: bytes) -> int:
 
 
 class RedactingListener:
-    """Passes a run on to a listener, without the secrets that the run was given."""
+    """Passes the output of a run to a listener, with its secrets redacted."""
 
     def __init__(self, listener: Listener, secrets: Mapping[str, str]) -> None:
         self._listener = listener
@@ -104,13 +104,13 @@ class RedactingListener:
         }
 
     def __call__(self, stream: Stream, data: bytes) -> None:
-        """More of a stream."""
+        """Redact more of a stream and pass it on."""
         self._pass_on(stream, self._streams[stream].more(data))
 
     def end(self) -> None:
-        """The run is over; what was held back is passed on."""
+        """Pass on what was held back, at the end of the run."""
         for stream, redactor in self._streams.items():
-            with suppress(Exception):  # as for all that a listener throws
+            with suppress(Exception):  # sandboxes ignore what a listener raises, too
                 self._pass_on(stream, redactor.end())
 
     def _pass_on(self, stream: Stream, data: bytes) -> None:

@@ -1,10 +1,10 @@
-"""A skill's files in a workspace: copied, checked against their hash, and not to be written.
+"""Copies of skills in a workspace: complete, checked against their hash, read-only.
 
-A copy lies at a name that is made from what is in it, and is never written again. A skill that
-changed is another copy beside it: whoever was asked for the one runs the one.
+The name of a copy is derived from its content, and a copy is never changed. A skill that changed
+gets another copy beside it, so a run uses exactly the copy that was approved.
 
-Everything is opened by one name at a time below a handle, through no link, so whoever changes the
-source meanwhile can make staging fail but not lead it elsewhere.
+Every entry is opened by one name below a handle, following no link: a process that changes the
+source meanwhile can make staging fail, but cannot redirect it.
 """
 
 from __future__ import annotations
@@ -85,17 +85,17 @@ class Staged(NamedTuple):
 def stage(
     workspace: Workspace, skill: Skill, limits: Limits = _LIMITS, *, expected_hash: str = ""
 ) -> Staged:
-    """The skill in the workspace: the copy of an earlier call, if nothing has changed since.
+    """Copy the skill into the workspace, or reuse the copy of an earlier call if it is current.
 
-    RunRefused, with nothing staged, for what can not be copied safely, for too much, and when the
-    copy does not have the hash that is expected.
+    RunRefused, with nothing staged, for content that is unsafe or too large, and when the copy
+    does not have the expected hash.
     """
     name = checked_name(skill.name)
     if not os.path.isabs(skill.location):
         raise RunRefused(f"skill {name!r} was made from text and has no files to run")
     folder, fence = skill.dir, skill.fence
     if skill.origin.kind == "mcp":
-        folder, expected_hash = _fetched(skill, limits, expected_hash)
+        folder, expected_hash = _fetch(skill, limits, expected_hash)
         fence = folder
     seen = _source_stamp(folder, fence)
     job = _Staging(
@@ -123,16 +123,16 @@ def stage(
         source=folder,
         copy_stamp=metadata.copies.get(kept.copy, ""),
         source_stamp=seen.text,
-        diagnostics=tuple(_shadowed(folder)),
+        diagnostics=tuple(_warn_of_shadowed(folder)),
         fence=fence,
     )
 
 
 def check_unchanged(workspace: Workspace, staged: Staged, limits: Limits = _LIMITS) -> None:
-    """RunRefused unless the copy is as it was made, and the skill is what was copied.
+    """Raise RunRefused unless the copy is intact and the skill is still what was copied.
 
-    What was approved is the copy. Whoever looked at the skill itself while being asked may have
-    seen something else, and is asked again.
+    The copy was approved. But a person may have looked at the skill itself meanwhile, so a skill
+    that changed is asked for again.
     """
     name, most = os.path.basename(staged.home), MAX_MANIFEST_FILES
     found = _copy_stamp(workspace, staged.home, most)
@@ -162,14 +162,14 @@ def check_unchanged(workspace: Workspace, staged: Staged, limits: Limits = _LIMI
         )
 
 
-def _fetched(skill: Skill, limits: Limits, expected: str) -> tuple[str, str]:
-    """The files of a skill of another server, and the hash that they must have."""
+def _fetch(skill: Skill, limits: Limits, expected: str) -> tuple[str, str]:
+    """Fetch the files of a skill of an MCP server; return their folder and expected hash."""
     from skillbelt.discovery.listed_files import folder
 
     try:
         return folder(skill), expected or skill.files.digest()
     except LoadError as error:
-        raise RunRefused(f"skill {skill.name!r} can not be brought here: {error}") from error
+        raise RunRefused(f"skill {skill.name!r} cannot be fetched: {error}") from error
 
 
 def _expect(name: str, found: str, expected: str) -> None:
@@ -180,7 +180,7 @@ def _expect(name: str, found: str, expected: str) -> None:
         )
 
 
-def _shadowed(folder: str) -> Iterator[Diagnostic]:
+def _warn_of_shadowed(folder: str) -> Iterator[Diagnostic]:
     for name in _RESERVED:
         path = os.path.join(folder, name)
         if os.path.lexists(path):
@@ -195,13 +195,13 @@ def _shadowed(folder: str) -> Iterator[Diagnostic]:
             )
 
 
-# Telling whether anything changed
+# Detecting changes
 
 
 class Stamp(NamedTuple):
-    """A hash over the names, kinds, sizes and times in a tree; empty when they say nothing.
+    """A hash over the names, kinds, sizes and times in a tree; empty when it proves nothing.
 
-    It is not `settled` when the last change is so near that another would bear the same time.
+    Not `settled` when the last change is so recent that another could have the same time.
     """
 
     text: str
@@ -209,31 +209,31 @@ class Stamp(NamedTuple):
 
 
 def stamp(folder: str, most: int, *, closed: Container[str] = ()) -> Stamp:
-    """How a tree looks; empty for more than `most`, and when something can not be looked at.
+    """Return the stamp of a tree; empty for more than `most` entries or unreadable ones.
 
-    Of the folders in `closed` at the top, the insides are left out.
+    The contents of top-level folders in `closed` do not count.
     """
     rows: list[tuple[object, ...]] = []
     try:
         rows.append(("", os.stat(folder).st_mode))
-        newest = _look(folder, most, closed, rows)
+        newest = _add_rows(folder, most, closed, rows)
     except OSError:
         return Stamp("")
     if len(rows) > most + 1:
         return Stamp("")
     rows.sort()
-    # As quick as it gets, and in this version always the same for the same rows.
+    # marshal is fastest, and version 2 is deterministic.
     text = hashlib.sha256(marshal.dumps(rows, 2)).hexdigest()
     return Stamp(text, newest <= time.time_ns() - _FRESH_NS)
 
 
-def _look(
+def _add_rows(
     folder: str,
     most: int,
     closed: Container[str],
     rows: list[tuple[object, ...]],
 ) -> int:
-    """Add a row for each entry; the time of the newest change."""
+    """Add a row for each entry; return the time of the newest change."""
     newest, pending = 0, [""]
     while pending and len(rows) <= most + 1:
         below = pending.pop()
@@ -274,12 +274,12 @@ def _copy_stamp(workspace: Workspace, home: str, most: int) -> str:
     path = os.path.join(workspace.path, home)
     if os.path.islink(path) or os.path.islink(os.path.dirname(path)):
         return ""
-    # Four entries of the workspace's own come on top of the skill's.
+    # The workspace adds its own entries to those of the skill.
     return stamp(path, most + len(_RESERVED), closed=(VENV,)).text
 
 
 class _Staging(NamedTuple):
-    """One skill that is being staged, by whoever holds the workspace's lock."""
+    """The staging of one skill; methods that change metadata need the workspace's lock."""
 
     workspace: Workspace
     name: str
@@ -290,7 +290,7 @@ class _Staging(NamedTuple):
     fence: str = ""
 
     def current(self, metadata: Metadata) -> Stage | None:
-        """What was staged before, if nothing has changed since."""
+        """Return the earlier stage if nothing has changed since."""
         kept = metadata.staged.get(self.name)
         same = (
             kept is not None
@@ -301,15 +301,15 @@ class _Staging(NamedTuple):
         return kept if same else None
 
     def is_whole(self, metadata: Metadata, copy: str) -> bool:
-        """Whether there is a copy of that name, and it is as it was when it was made."""
+        """Whether there is a copy of that name, unchanged since it was made."""
         known = metadata.copies.get(copy)
         most = MAX_MANIFEST_FILES
         return bool(known) and known == _copy_stamp(self.workspace, f"{copy}/{self.name}", most)
 
     def run(self, metadata: Metadata) -> tuple[Stage, bool]:
-        """What is staged now, and whether it was there already."""
+        """Stage the skill; return the stage, and whether its copy was there already."""
         kept = self.current(metadata)
-        if kept is not None:  # another was quicker
+        if kept is not None:  # another process has staged it meanwhile
             return kept, True
         aside = f"new-{os.urandom(8).hex()}"
         try:
@@ -332,7 +332,7 @@ class _Staging(NamedTuple):
         return stage, reused
 
     def supersede(self, metadata: Metadata, stage: Stage) -> None:
-        """Remember what is staged; what it replaces goes as soon as nobody can be using it."""
+        """Record the stage; mark an older copy for removal once the workspace is unused."""
         before = metadata.staged.get(self.name)
         metadata.staged[self.name] = stage
         if before is not None and before.copy != stage.copy:
@@ -340,7 +340,7 @@ class _Staging(NamedTuple):
             os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def hash(self) -> str:
-        """The hash of the skill as it is now; nothing is left of finding it out."""
+        """Return the hash of the skill as it is now, from a temporary copy."""
         aside = f"new-{os.urandom(8).hex()}"
         try:
             return self.build(aside).hash()
@@ -387,7 +387,7 @@ class _Staging(NamedTuple):
 
 @contextmanager
 def handles() -> Iterator[Callable[[int], int]]:
-    """Gives a function that keeps a handle until the end."""
+    """Yield a function that closes a handle at the end of the block."""
     kept: list[int] = []
 
     def keep(handle: int) -> int:
@@ -402,12 +402,12 @@ def handles() -> Iterator[Callable[[int], int]]:
 
 
 def swap(source: int, name: str, target: int, to: str) -> None:
-    """Move `name` to `to`, in one step; what was there comes to be `name`."""
+    """Move `name` to `to` atomically; an existing `to` becomes `name`."""
     exchange = _exchange()
     if exchange is not None and exchange(source, name, target, to):
         return
     try:
-        # Elsewhere, and where nothing was there.
+        # Fallback without renameat2, and when there is no target yet.
         old = f"old-{os.urandom(8).hex()}"
         os.rename(to, old, src_dir_fd=target, dst_dir_fd=source)
     except FileNotFoundError:
@@ -419,7 +419,7 @@ def swap(source: int, name: str, target: int, to: str) -> None:
 
 @lru_cache(maxsize=1)
 def _exchange() -> Callable[[int, str, int, str], bool] | None:
-    """The system call as a function that says whether it was done; None without it."""
+    """Return renameat2 as a function that returns whether it succeeded; None without it."""
     import ctypes
 
     try:
@@ -439,12 +439,12 @@ def _exchange() -> Callable[[int, str, int, str], bool] | None:
 
 
 class TreeCopy:
-    """Copies files and trees within bounds, and knows what it copied.
+    """Copies files and trees within limits, and records what it copied.
 
-    `root` is where the tree lies, for links that say so. `runner` is the user whose hard links are
-    copied; any other's could be somebody's secret. `give` is called with a handle of each
-    file and folder it makes. Without it, files come to be 0444 or 0555 and folders 0555; with it,
-    0644, 0755 and 0755.
+    `root` is the path of the tree, for absolute links into it. `runner` is the user whose hard
+    links are copied; a link to the file of another user could expose a secret. `give` is called
+    with a handle of each new file and folder. Without it, files get 0444 or 0555 and folders 0555;
+    with it, 0644 or 0755 and 0755.
     """
 
     def __init__(
@@ -463,7 +463,7 @@ class TreeCopy:
         self._facts: list[str] = []
 
     def rows(self) -> tuple[tuple[str, str, str], ...]:
-        """The path, the kind and the hash or target of everything that was copied, in order."""
+        """Return the path, the kind and the hash or target of every copied entry, sorted."""
         return tuple(sorted(self._rows))
 
     def hash(self) -> str:
@@ -474,7 +474,7 @@ class TreeCopy:
         return content_hash(files, sorted(self._facts))
 
     def content(self, name: str) -> str:
-        """What stands for a copy of that name: another for anything in it that is another."""
+        """Return an id of a copy of that name, which depends on all of its content."""
         whole = repr((name, sorted(self._rows)))
         return hashlib.sha256(whole.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
@@ -485,9 +485,9 @@ class TreeCopy:
         *,
         omitted: Container[str] = (),
     ) -> None:
-        """Copy what is in a folder to another; RunRefused for links out and what is no file.
+        """Copy the entries of a folder; RunRefused for links out of it and special files.
 
-        Names in `omitted` are left out at the top.
+        Names in `omitted` are skipped at the top level.
         """
         for entry in self._entries(source):
             if entry.name not in omitted:
@@ -547,7 +547,7 @@ class TreeCopy:
         path: str = "",
         program: bool = False,
     ) -> None:
-        """Copy what is read to a handle of a new file."""
+        """Copy the chunks that `read` returns to a new file."""
         digest = hashlib.sha256()
         while chunk := read():
             self._count_bytes(len(chunk))
@@ -561,14 +561,14 @@ class TreeCopy:
 
     @contextmanager
     def reading(self, path: str) -> Iterator[None]:
-        """Turns what the system says while copying into a refusal that names the path."""
+        """Turn an error while copying into a RunRefused that names the path."""
         try:
             yield
         except PathEscape as error:
             raise RunRefused(f"{self.what}: {error}") from error
         except OSError as error:
             changed = error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT)
-            why = "changed while it was copied" if changed else f"can not be copied: {error}"
+            why = "changed while it was copied" if changed else f"cannot be copied: {error}"
             raise RunRefused(f"{self.what}: {path!r} {why}") from error
 
     def refuse(self, path: str, why: str) -> NoReturn:
@@ -614,7 +614,7 @@ class TreeCopy:
             self.file(handle, to, path)
 
     def _link(self, source: int, target: int, name: str, path: str) -> None:
-        """Keep a link that stays in the tree, whatever lies where it leads."""
+        """Copy a link that stays in the tree, even when its target does not exist."""
         said = os.readlink(name, dir_fd=source)
         to = relative_target(self.root, path, said)
         if not to:
@@ -623,7 +623,7 @@ class TreeCopy:
         self._rows.append((path, "link", to))
 
     def finish(self, handle: int, program: bool = True) -> None:
-        """Give a file or folder the mode and the owner it is to have."""
+        """Set the final mode and owner of a file or folder."""
         if self.give is None:
             os.fchmod(handle, 0o555 if program else 0o444)
         else:

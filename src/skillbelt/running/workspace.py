@@ -1,16 +1,16 @@
-"""A session's workspace: the one place where its runs may write, apart from every other's.
+"""The workspace of a session: the only place where its runs may write.
 
-    <all>/.locks/<id>, <id>.use     never seen by a run
-    <all>/<id>/metadata.json        what is staged, pinned; its time is that of the last use
-    <all>/<id>/written              what runs have written since it was last measured; see `room`
-    <all>/<id>/private/             what is being built or was replaced; never seen by a run
-    <all>/<id>/skills-<content>/<name>/   a staged copy, never written again once it is there
+    <all>/.locks/<id>, <id>.use     hidden from runs
+    <all>/<id>/metadata.json        what is staged and pinned; its mtime is the last use
+    <all>/<id>/written              bytes that runs wrote since the last measurement; see `quota`
+    <all>/<id>/private/             what is being built or was replaced; hidden from runs
+    <all>/<id>/skills-<content>/<name>/   a staged copy, never changed
     <all>/<id>/work/inputs, out, runs/<run>
 
-A run sees its copy as `skills/<name>`, wherever the sandbox can show a folder at another place.
+A run sees its copy as `skills/<name>` if the sandbox can mount a folder at another path.
 
-Where commands run as another user, the last line belongs to that user and nothing else does. The
-group of that user may pass through `<id>`, everybody through `<all>`: less would not let it in.
+Where commands run as another user, that user owns the folders of the last line and nothing else.
+Its group may pass through `<id>`, and everyone through `<all>`: with less it could not get in.
 """
 
 from __future__ import annotations
@@ -43,16 +43,17 @@ from skillbelt.files.private import make_folder
 from skillbelt.files.remove import open_anyhow, remove_tree
 from skillbelt.running.cleanup import BELONGS, LOCKS, METADATA, clean_copies
 from skillbelt.store.protocol import SessionKey
+from skillbelt.untrusted_json import read_json
 
 SKILLS, WORK, OUT, RUNS, PRIVATE = "skills", "work", "out", "runs", "private"
 INPUTS = "work/inputs"
 WRITABLE = (WORK, OUT, RUNS)
-# What a staged skill finds beside its own files, and where in the workspace that is.
+# Links in a staged skill, and the folders of the workspace that they lead to.
 LINKS = {"out": OUT, "work": WORK, "inputs": INPUTS}
 VENV = ".venv"
-ONCE = "once-"  # what the name of a workspace begins with that is of no conversation
-REPLACED = "replaced"  # says, in the private folder, that there are copies that nobody needs
-# Where root keeps workspaces when the user that commands run as can not reach the state folder.
+ONCE = "once-"  # name prefix of a workspace that belongs to no conversation
+REPLACED = "replaced"  # mark in the private folder: there are copies to remove
+# Where root keeps workspaces when the user that commands run as cannot reach the state folder.
 SHELTERS = ("/var/lib/skillbelt", "/var/tmp/skillbelt")
 _VARIABLES = {
     "WORKSPACE_DIR": "",
@@ -62,14 +63,14 @@ _VARIABLES = {
     "RUN_DIR": RUNS,
 }
 _OWN_RUN = ("$RUN_DIR", "${RUN_DIR}")
-_RUNNING = "running-"  # begins the mark of a command, in the private folder, held while it runs
-_SPARE = "spare-"  # before the name of the folder of a run that left nothing in it
+_RUNNING = "running-"  # name prefix of a lock in the private folder, held while a command runs
+_SPARE = "spare-"  # name prefix of an empty run folder, kept for the next run
 
 Owner = tuple[int, int]
 
 
 class Stage(NamedTuple):
-    """What is remembered of a staged skill, so that a warm call need not read it again.
+    """A record of a staged skill, so that the next call need not read it again.
 
     `copy` is the name of the folder that holds it.
     """
@@ -81,16 +82,16 @@ class Stage(NamedTuple):
 
 
 class Pin(NamedTuple):
-    """The version of an artifact that was first put somewhere."""
+    """The version of an artifact that was first put at a destination."""
 
     name: str
     version: int
 
 
 class Metadata(NamedTuple):
-    """What `metadata.json` holds: skills by name, pins by where they were put.
+    """The content of `metadata.json`: skills by name, pins by destination.
 
-    `copies` has for each staged copy how it looked when it was made.
+    `copies` has the stamp of each staged copy, taken when it was made.
     """
 
     staged: dict[str, Stage]
@@ -101,11 +102,11 @@ class Metadata(NamedTuple):
 def open_workspace(
     folder_of_all: str, key: SessionKey | None, owner: Owner | None = None, project: str = ""
 ) -> Workspace:
-    """The workspace of the session, made if it is new; close it when the run has ended.
+    """Open the workspace of the session, creating it if needed; close it after the run.
 
-    Each project has its own. Without a key it is a new one that nobody else ever gets. `owner` is
-    the user and group that commands run as, where that is not the caller. The workspace may then
-    lie elsewhere: see `place_of`. ConfigError when the folder can not be used.
+    Each project has its own. Without a key it is a new one that is never shared. `owner` is the
+    user and group that commands run as, if that is not the caller. The workspace may then lie
+    elsewhere: see `place_of`. ConfigError when the folder cannot be used.
     """
     name = name_of(key, owner, project) if key else f"{ONCE}{os.urandom(16).hex()}"
     try:
@@ -118,24 +119,24 @@ def open_workspace(
 
 
 def name_of(key: SessionKey, owner: Owner | None = None, project: str = "") -> str:
-    """The name of the workspace that the session has in a project, among all."""
+    """Return the name of the session's workspace in a project."""
     whole = "\0".join((*key, project)).encode("utf-8", "surrogatepass")
     name = hashlib.sha256(whole).hexdigest()[:32]
-    # Files of one user are of no use to another.
+    # A run cannot use files that another user owns.
     return name if owner is None else f"{name}-{owner[0]}"
 
 
 class Workspace:
-    """An open workspace. While it is open, clean-up does not touch it. Safe to use from threads."""
+    """An open workspace. Clean-up does not touch it while it is open. Thread-safe."""
 
     def __init__(self, place: str, name: str, owner: Owner | None = None) -> None:
         self.name, self.owner = name, owner
-        self.wanted = False  # whether something in it is to be had after the run it was made for
+        self.wanted = False  # whether to keep it after the single run it was made for
         self.path = os.path.join(place, name)
         self._lock = os.path.join(place, LOCKS, name)
         self._use = hold(f"{self._lock}.use", fcntl.LOCK_SH)
         try:
-            self.handle = self._made()
+            self.handle = self._create()
         except BaseException:
             release(self._use)
             raise
@@ -147,7 +148,7 @@ class Workspace:
         self.close()
 
     def close(self) -> None:
-        """Let go of it; the last to do so removes what was replaced meanwhile."""
+        """Close it; the last user removes what was replaced meanwhile."""
         if self._use < 0:
             return
         os.close(self.handle)
@@ -159,7 +160,9 @@ class Workspace:
                 try:
                     for path in self._leftovers():
                         remove_tree(path)
-                    clean_copies(self.path, {one.copy for one in self._kept().staged.values()})
+                    clean_copies(
+                        self.path, {one.copy for one in self._closed_metadata().staged.values()}
+                    )
                 finally:
                     release(alone)
 
@@ -170,7 +173,7 @@ class Workspace:
 
     # Layout
 
-    def _made(self) -> int:
+    def _create(self) -> int:
         handle = _own_folder(self.path, self.owner)
         try:
             _ensure(handle, PRIVATE, None, 0o700)
@@ -198,17 +201,17 @@ class Workspace:
         try:
             os.utime(METADATA, dir_fd=handle, follow_symlinks=False)
         except FileNotFoundError:
-            # Another may have begun it meanwhile, and staged something already.
+            # Another process may have created it meanwhile, and staged something.
             with suppress(FileExistsError):
                 _write(handle, Metadata({}, {}, {}), os.link)
 
     def give(self, handle: int) -> None:
-        """Let what was just made belong to whoever commands run as."""
+        """Give a new file or folder to the user that commands run as."""
         if self.owner is not None and os.fstat(handle).st_uid == os.geteuid():
             os.fchown(handle, *self.owner)
 
     def make_folders(self, relative: str) -> int:
-        """A handle of a folder that runs may write, made with its parents; PathEscape at a link."""
+        """Create and open a folder that runs may write, with its parents; PathEscape at a link."""
         parts = check_relative(relative, "the workspace").split("/")
         if parts[0] not in WRITABLE:
             raise PathEscape(relative, "the workspace", f"is not below {', '.join(WRITABLE)}")
@@ -225,10 +228,9 @@ class Workspace:
         return here
 
     def run_folder(self) -> str:
-        """A folder for one call alone, relative to the workspace: `runs/<id>`.
+        """Return a folder for one call, relative to the workspace: `runs/<id>`.
 
-        One that an earlier call left empty comes back with its name: a container that is kept
-        shows that very folder.
+        An empty one of an earlier call is reused with its name: a warm container has mounted it.
         """
         run = self._spare()
         if not run:
@@ -243,19 +245,19 @@ class Workspace:
         return run
 
     def _spare(self) -> str:
-        """The folder of a call that has ended, back in its place; empty when there is none."""
+        """Move the spare folder of an earlier call back and return it; "" when there is none."""
         for name in sorted(os.listdir(os.path.join(self.path, PRIVATE))):
             if name.startswith(_SPARE):
                 run = f"{RUNS}/{name.removeprefix(_SPARE)}"
-                with suppress(OSError):  # another call was quicker
+                with suppress(OSError):  # another call took it
                     self._move(f"{PRIVATE}/{name}", run)
                     return run
         return ""
 
     def end_run(self, run: str) -> None:
-        """Take away the folder of a call that left nothing in it; the next one gets it.
+        """Set the folder of a call aside for the next one, if it is empty.
 
-        To remove a folder can take longer than all else in a call.
+        Removing a folder can take longer than everything else in a call.
         """
         with suppress(OSError):
             handle = os.open(run, READ_FOLDER, dir_fd=self.handle)
@@ -268,10 +270,10 @@ class Workspace:
 
     @contextmanager
     def running(self) -> Iterator[bool]:
-        """While a command may write here; gives whether that of another run may as well."""
+        """Mark that a command may write here; yields whether another run's command may too."""
         mark = f"{_RUNNING}{os.urandom(8).hex()}"
         private = os.path.join(self.path, PRIVATE)
-        # It is locked before anybody can take it for one that was left behind.
+        # Locked before it gets its name: an unlocked mark counts as left behind.
         lock = hold(os.path.join(private, f"new-{mark}"), fcntl.LOCK_EX)
         try:
             self._move(f"{PRIVATE}/new-{mark}", f"{PRIVATE}/{mark}")
@@ -282,13 +284,13 @@ class Workspace:
             release(lock)
 
     def has_others(self, own: str = "") -> bool:
-        """Whether a command runs in this workspace, of this process or another."""
+        """Whether another command runs in this workspace, in this process or another."""
         private = os.path.join(self.path, PRIVATE)
         marks = (name for name in os.listdir(private) if name.startswith(_RUNNING) and name != own)
         return any(_is_held(os.path.join(private, name)) for name in marks)
 
     def results(self) -> list[str]:
-        """What lies in the folder for results, by its paths in the workspace."""
+        """Return the entries of `out`, as paths in the workspace."""
         with suppress(OSError):
             handle = os.open(OUT, READ_FOLDER, dir_fd=self.handle)
             try:
@@ -300,19 +302,19 @@ class Workspace:
     def _move(self, old: str, new: str) -> None:
         os.rename(old, new, src_dir_fd=self.handle, dst_dir_fd=self.handle)
 
-    # What a run is told
+    # What a run sees
 
     def mounts(self, run: str) -> tuple[tuple[str, bool], ...]:
-        """What of it is there for a run, below where it is mounted, and whether it may be written.
+        """Return the folders that a run sees, and whether it may write there.
 
-        Of the folders of calls only its own: in some sandboxes that is the home of a command.
+        Of `runs` only its own folder: in some sandboxes that is the home of a command.
         """
         return ((WORK, True), (OUT, True), (run, True))
 
     def variables(
         self, inside_root: str, skill: str, run: str, skills: str = SKILLS
     ) -> dict[str, str]:
-        """The variables every run has; `inside_root` is where it sees the workspace.
+        """Return the variables of every run; `inside_root` is the workspace as the run sees it.
 
         `skills` is the folder in it that holds the skill.
         """
@@ -321,11 +323,11 @@ class Workspace:
         return {"WORKSPACE_DIR": inside_root, **found, "SKILL_NAME": skill}
 
     def resolve_cwd(self, text: str, skill: str, run: str = "") -> str:
-        """Where a command starts, relative to the workspace; `.` is the workspace itself.
+        """Return the start folder of a command, relative to the workspace; `.` is the workspace.
 
         A path is relative to the skill unless it begins with `/`, which is the workspace, or with
-        one of the variables. What leads anywhere else means the skill's own folder; so does each
-        way to the folder of a call but `$RUN_DIR`, which is `runs` as long as no call is given.
+        one of the variables. A path that leads elsewhere means the skill's own folder, as does
+        every path to the folder of a call except `$RUN_DIR`, which is `runs` without a call.
         """
         home = f"{SKILLS}/{skill}"
         text = text.strip().replace("\\", "/")
@@ -345,19 +347,19 @@ class Workspace:
         return path if path.partition("/")[0] in (SKILLS, *WRITABLE) else home
 
     def enter(self, cwd: str, homes: Mapping[str, str]) -> str:
-        """Where that is on disk, made where it may be and is missing; RunRefused if it is nowhere.
+        """Return the folder on disk, created if runs may write there; RunRefused if it is missing.
 
         `homes` are the copies of the skills that a run sees, by name.
         """
         place = placed(plain(cwd), homes)
         try:
-            os.close(self._entered(place))
+            os.close(self._open_or_make(place))
         except (OSError, PathEscape) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise RunRefused(f"can not run in {cwd!r}: {why}") from error
+            raise RunRefused(f"cannot run in {cwd!r}: {why}") from error
         return place
 
-    def _entered(self, place: str) -> int:
+    def _open_or_make(self, place: str) -> int:
         try:
             return open_beneath(self.handle, place, FOLLOW_FOLDER)
         except FileNotFoundError:
@@ -368,18 +370,18 @@ class Workspace:
     # Metadata
 
     def metadata(self) -> Metadata:
-        """What is remembered; what is damaged is forgotten."""
+        """Read the metadata; a damaged file counts as empty."""
         return _read(METADATA, self.handle)
 
-    def _kept(self) -> Metadata:
-        """The same, of a workspace that is closed."""
+    def _closed_metadata(self) -> Metadata:
+        """Read the metadata of a closed workspace."""
         return _read(os.path.join(self.path, METADATA))
 
     @contextmanager
     def locked(self) -> Iterator[Metadata]:
-        """Keep other threads and processes out, and remember the changes made to what is given.
+        """Lock out other threads and processes; changes to the yielded metadata are saved.
 
-        Not to be nested: who holds it waits for himself.
+        Not reentrant: nesting deadlocks.
         """
         lock = hold(self._lock, fcntl.LOCK_EX)
         try:
@@ -396,7 +398,7 @@ class Workspace:
 
 
 def expanded(text: str, run: str = "") -> str:
-    """`$WORK_DIR/x` as `/work/x`, and so on; `/` is the workspace. Other text stays as it is."""
+    """Replace a variable: `$WORK_DIR/x` becomes `/work/x`; `/` is the workspace."""
     name, slash, rest = text.partition("/")
     if not name.startswith("$"):
         return text
@@ -408,12 +410,12 @@ def expanded(text: str, run: str = "") -> str:
 
 
 def own(path: str, run: str) -> bool:
-    """Whether the path is no other's than that call's: not below `runs`, or in its own folder."""
+    """Whether the path is not in the folder of another call."""
     return path.partition("/")[0] != RUNS or bool(run and below(path, run))
 
 
 def plain(path: str) -> str:
-    """The path with a staged skill's links `out`, `work` and `inputs` replaced by what they are."""
+    """Resolve a staged skill's links `out`, `work` and `inputs` in the path."""
     parts = path.split("/", 3)
     if parts[0] == SKILLS and len(parts) > 2 and parts[2] in LINKS:
         return "/".join([LINKS[parts[2]], *parts[3:]])
@@ -421,9 +423,9 @@ def plain(path: str) -> str:
 
 
 def placed(path: str, homes: Mapping[str, str]) -> str:
-    """Where a path of a run is on disk: `skills/<name>` is one of the copies that the run has.
+    """Return where a path of a run is on disk: `skills/<name>` is one of its copies.
 
-    `skills` itself is the folder of the last of them, the run's own.
+    `skills` itself is the folder of the last copy, the run's own.
     """
     top, _, rest = path.partition("/")
     if top != SKILLS:
@@ -435,44 +437,48 @@ def placed(path: str, homes: Mapping[str, str]) -> str:
 
 
 def checked_name(name: str) -> str:
-    """The name of a skill as one component; RunRefused when it is anything else."""
+    """Return the name of a skill if it is one path component; RunRefused otherwise."""
     try:
         return check_segment(name)
     except PathEscape as escape:
         raise RunRefused(f"{name[:80]!r} is no name for a skill: {escape}") from escape
 
 
-# Where it lies
+# Location
 
 
 def places(folder: str, shelters: Sequence[str] = SHELTERS) -> list[str]:
-    """Where workspaces of that folder may lie; nothing is made."""
+    """Return the existing places of workspaces for that folder."""
     real = os.path.realpath(folder)
-    return [path for path in (real, *_sheltered(real, shelters)) if os.path.isdir(path)]
+    return [path for path in (real, *_shelter_paths(real, shelters)) if os.path.isdir(path)]
 
 
-def _sheltered(folder: str, shelters: Sequence[str]) -> list[str]:
+def _shelter_paths(folder: str, shelters: Sequence[str]) -> list[str]:
     name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
     return [os.path.join(os.path.realpath(shelter), name) for shelter in shelters]
 
 
 def place_of(folder: str, owner: Owner | None, shelters: Sequence[str] = SHELTERS) -> str:
-    """Where the workspaces of that folder really lie, made if missing.
+    """Return where the workspaces of that folder really are, created if missing.
 
-    The folder itself, unless commands run as another user who can not reach it, or somebody else
-    could move it: a state folder in root's private home, or in the home of a user. What runs a
-    command resolves the path as that other user, so then it is a folder of root's own that
-    everybody can pass through. SandboxUnavailable when there is none.
+    The folder itself, unless commands run as another user who cannot reach it, or an unprivileged
+    user could move it: a state folder in root's private home, or in the home of a user. The
+    sandbox resolves the path as that other user, so then it is a folder of root that everyone
+    can pass through. SandboxUnavailable when there is none.
     """
     folder = os.path.realpath(folder)
     if owner is None:
         return _with_locks(folder)
-    if _is_open_to(os.path.dirname(folder), owner) and _passable(folder):
+    if _is_open_to(os.path.dirname(folder), owner) and _make_passable(folder):
         return _with_locks(folder)
-    for path in _sheltered(folder, shelters):
+    for path in _shelter_paths(folder, shelters):
         shelter = os.path.dirname(path)
-        if _is_open_to(os.path.dirname(shelter), owner) and _passable(shelter) and _passable(path):
-            return _marked(_with_locks(path), folder)
+        if (
+            _is_open_to(os.path.dirname(shelter), owner)
+            and _make_passable(shelter)
+            and _make_passable(path)
+        ):
+            return _note_owner(_with_locks(path), folder)
     raise SandboxUnavailable(
         f"the user that commands run as (uid {owner[0]}) can reach neither {folder} nor "
         f"{' nor '.join(shelters)}; set state_dir to a folder of yours that it can pass through"
@@ -487,8 +493,8 @@ def _with_locks(folder: str) -> str:
     return folder
 
 
-def _marked(place: str, folder: str) -> str:
-    """The place, with a note of what it belongs to; its time is that of the last use."""
+def _note_owner(place: str, folder: str) -> str:
+    """Note in the place which folder it belongs to; the mtime of the note is the last use."""
     note = os.path.join(place, BELONGS)
     try:
         os.utime(note, follow_symlinks=False)
@@ -501,11 +507,11 @@ def _marked(place: str, folder: str) -> str:
 
 
 def _is_open_to(path: str, owner: Owner) -> bool:
-    """Whether each folder that exists on the way lets the user through, and is safe from others."""
+    """Whether every existing parent lets the user through and is safe from other users."""
     while True:
         with suppress(FileNotFoundError):
             info = os.lstat(path)
-            if not stat.S_ISDIR(info.st_mode) or not _passes(info, owner) or not _guarded(info):
+            if not stat.S_ISDIR(info.st_mode) or not _passes(info, owner) or not _is_guarded(info):
                 return False
         if path == os.path.dirname(path):
             return True
@@ -518,19 +524,19 @@ def _passes(info: os.stat_result, owner: Owner) -> bool:
     return bool(info.st_mode & (stat.S_IXGRP if info.st_gid == owner[1] else stat.S_IXOTH))
 
 
-def _guarded(info: os.stat_result) -> bool:
-    """Whether nobody but root and the caller can put something else in the place of what it holds.
+def _is_guarded(info: os.stat_result) -> bool:
+    """Whether only root and the caller can replace the entries of the folder.
 
-    In a folder where only owners may rename, what is ours stays.
+    In a sticky folder only owners may rename, so our entries are safe there.
     """
     shared = info.st_mode & 0o022 and not info.st_mode & stat.S_ISVTX
     return info.st_uid in (0, os.geteuid()) and not shared
 
 
-def _passable(path: str) -> bool:
-    """Make the folder and what is missing above it; whether it is ours and can be passed through.
+def _make_passable(path: str) -> bool:
+    """Create the folder with its parents; return whether it is ours and passable.
 
-    Folders that were there before are left as they are, but for this one.
+    Existing parents keep their modes; the folder itself is made passable.
     """
     try:
         _make_above(path)
@@ -554,11 +560,11 @@ def _make_above(path: str) -> None:
     _make_above(os.path.dirname(path))
     with suppress(FileExistsError):
         os.mkdir(path, 0o711)
-        os.chmod(path, 0o711)  # whatever the umask takes
+        os.chmod(path, 0o711)  # mkdir applies the umask
 
 
 def _own_folder(path: str, owner: Owner | None) -> int:
-    """A handle of the workspace's folder, which only `owner` and the caller can enter."""
+    """Create and open the workspace's folder, which only `owner` and the caller can enter."""
     with suppress(FileExistsError):
         os.mkdir(path, 0o700)
     handle = os.open(path, READ_FOLDER)
@@ -576,7 +582,7 @@ def _own_folder(path: str, owner: Owner | None) -> int:
 
 
 def _ensure(parent: int, name: str, owner: Owner | None, mode: int) -> None:
-    """A real folder of that owner which can be used, whatever an earlier run put in its place."""
+    """Create a real folder of that owner, even if an earlier run replaced it."""
     wanted = os.geteuid() if owner is None else owner[0]
     with suppress(FileNotFoundError):
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -596,7 +602,7 @@ def _ensure(parent: int, name: str, owner: Owner | None, mode: int) -> None:
 
 
 def _is_held(path: str) -> bool:
-    """Whether whoever made the mark is still there."""
+    """Whether the process that made the mark still holds it."""
     with suppress(FileNotFoundError):
         handle = os.open(path, READ_FILE)
         try:
@@ -614,12 +620,12 @@ def _is_held(path: str) -> bool:
 def _read(path: str, folder: int | None = None) -> Metadata:
     try:
         with open(os.open(path, READ_FILE, dir_fd=folder), "rb", 0) as file:
-            return _parsed(json.loads(file.readall()))
-    except (OSError, ValueError, RecursionError):
+            return _parse(read_json(file.readall()))
+    except (OSError, ValueError):
         return Metadata({}, {}, {})
 
 
-def _parsed(data: object) -> Metadata:
+def _parse(data: object) -> Metadata:
     tables = data if isinstance(data, dict) else {}
     staged, pins, copies = (tables.get(name) for name in Metadata._fields)
     stamps = copies.items() if isinstance(copies, dict) else ()
@@ -631,14 +637,14 @@ def _parsed(data: object) -> Metadata:
 
 
 def _rows(table: object, kinds: list[type]) -> Iterator[tuple[str, list[object]]]:
-    """The entries of the table that have values of these kinds."""
+    """Yield the entries of the table whose values have these types."""
     for key, row in table.items() if isinstance(table, dict) else ():
         if isinstance(row, list) and [type(value) for value in row] == kinds:
             yield str(key), row
 
 
 def _write(folder: int, kept: Metadata, place: Callable[..., None] = os.rename) -> None:
-    """Write it in one step: a reader sees the old text or the new one."""
+    """Write the metadata atomically."""
     part = f"{PRIVATE}/{METADATA}-{os.urandom(8).hex()}"
     try:
         with open(os.open(part, NEW_FILE, 0o600, dir_fd=folder), "w", encoding="utf-8") as file:

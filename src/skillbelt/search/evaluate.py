@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from math import log2
@@ -11,6 +10,7 @@ from typing import NamedTuple
 from skillbelt.check.folder import UnusableFile, read
 from skillbelt.errors import ConfigError
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 DEPTH = 20  # how many results a measure looks at, at the most
 _MOST_BYTES = 64 * 2**20
@@ -54,10 +54,8 @@ def read_labelled(path: str) -> list[Labelled]:
     try:
         text = read(path, _MOST_BYTES).data.decode("utf-8-sig")
         listed = text.lstrip().startswith("[")
-        rows = (
-            json.loads(text) if listed else [json.loads(x) for x in text.splitlines() if x.strip()]
-        )
-    except (UnusableFile, ValueError, RecursionError) as error:
+        rows = read_json(text) if listed else [read_json(x) for x in text.splitlines() if x.strip()]
+    except (UnusableFile, ValueError) as error:
         raise ConfigError(f"{path}: can not be read as a labelled set: {error}") from None
     made = [_labelled(row, f"{path}: entry {place}") for place, row in enumerate(rows, 1)]
     if not made:

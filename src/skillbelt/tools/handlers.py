@@ -28,6 +28,7 @@ from skillbelt.text import one_line, shorten, xml
 from skillbelt.tools.caller import STORED, Call, Caller, report_of
 from skillbelt.tools.definitions import DEFINITIONS, Schema
 from skillbelt.tools.schema import Handler, ToolResult
+from skillbelt.untrusted_json import read_json
 
 # With more skills a schema does not list their names: it is in every request.
 MAX_ENUM_SKILLS = 256
@@ -489,8 +490,8 @@ def _decode(given: object) -> tuple[object, str]:
     if not isinstance(given, str):
         return given, ""
     try:
-        decoded: object = json.loads(given)
-    except (ValueError, RecursionError) as error:
+        decoded: object = read_json(given)
+    except ValueError as error:
         return given, f", and these are not JSON: {error}"
     return {} if decoded is None else decoded, ""
 

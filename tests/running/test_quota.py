@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from skillbelt.errors import RunRefused
-from skillbelt.running import room
+from skillbelt.running import quota
 from skillbelt.running.executor import Workbench
 from skillbelt.running.run import Asker
 from skillbelt.sandbox.process.usage import Space
+from tests import needs
 from tests.bench import KEY, Bench
 from tests.tree import Tree
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
+pytestmark = needs.linux
 LIMITS: dict[str, Any] = {"max_workspace_bytes": 4 * 2**20, "max_workspace_files": 400}
 
 
@@ -59,8 +59,8 @@ def test_what_the_disk_does_not_show_is_found_after_some_runs(
     echo: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else may give back as much as a run takes."""
-    monkeypatch.setattr(room, "free_space", lambda _path: Space(0, 0))
-    monkeypatch.setattr(room, "_SHARE", 4)
+    monkeypatch.setattr(quota, "free_space", lambda _path: Space(0, 0))
+    monkeypatch.setattr(quota, "_SHARE", 4)
     bench = echo.make(**LIMITS)
     echo.run("head -c 9000000 /dev/urandom > $WORK_DIR/x", bench=bench)
     assert fill(echo, bench, "true") == 3
