@@ -124,7 +124,7 @@ def test_a_name_that_is_none_is_refused(place: Place, name: str) -> None:
 
 @pytest.mark.parametrize("target", ["/", "/../", "relative", ""])
 def test_a_place_that_is_none_is_refused(place: Place, target: str) -> None:
-    with pytest.raises(RunRefused, match="can not be a place for a mount"):
+    with pytest.raises(RunRefused, match="cannot be a place for a mount"):
         inside(place, ":", mounts=(Mount(place.folder, target),))
 
 

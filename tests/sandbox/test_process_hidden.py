@@ -318,7 +318,7 @@ def test_ordinary_programs_of_an_ordinary_user_are_left_alone(make: str) -> None
 
 def test_a_program_without_a_name_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It can take itself out of its own memory, and is kept nevertheless."""
-    monkeypatch.setattr(hidden, "_told_maps", lambda _pid: b"")
+    monkeypatch.setattr(hidden, "_read_maps", lambda _pid: b"")
     program = shutil.copy(shutil.which("sleep") or "/bin/sleep", tmp_path / "sleep")
     with open(program, "ab") as file:
         file.write(bytes(MIB))
