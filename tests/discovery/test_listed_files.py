@@ -120,7 +120,7 @@ def test_its_documents_are_known_from_its_list(mcp: McpServer, belt: Open) -> No
         (TEXT.replace(b"body", b"soul"), "is not what its server listed"),
         (TEXT + b"more", "is not what its server listed"),
         (b"", "is not what its server listed"),
-        (None, "can not be fetched: "),
+        (None, "cannot be fetched: "),
     ],
     ids=["changed", "longer", "empty", "gone"],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import RunRefused
-from skillbelt.running.packages.confined import SandboxedRooms
+from skillbelt.running.packages.install_sandbox import NativeSandboxes
 from skillbelt.sandbox.linux import identity
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.linux.identity import interpreter
@@ -80,7 +80,7 @@ def test_what_holds_private_folders_is_not_shown_at_all(
     monkeypatch.setenv(name, str(prefix / "lib" / VERSION / "deep"))
     assert shown_of(program, str(prefix)) == ()
     with pytest.raises(RunRefused, match="lies among private files; use the system's python3"):
-        SandboxedRooms().folders_of(program)
+        NativeSandboxes().folders_of(program)
     monkeypatch.setattr("sys.executable", program)
     monkeypatch.setattr("sys.base_prefix", str(prefix))
     found = interpreter.__wrapped__()

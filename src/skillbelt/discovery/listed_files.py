@@ -124,7 +124,7 @@ def _fetched(skill: Skill, missing: dict[str, McpFile]) -> dict[str, bytes]:
         wanted = [(one.uri, one.size) for one in missing.values()]
         return fetch(job.url, job.limits, wanted, job.allowed_hosts())
     except SourceError as error:
-        raise FileUnreadable(first, f"can not be fetched: {error.reason}") from error
+        raise FileUnreadable(first, f"cannot be fetched: {error.reason}") from error
 
 
 def _verified(entry: McpSkill, path: str, listed: McpFile, data: bytes) -> bytes:

@@ -103,7 +103,7 @@ class Skill(NamedTuple):
         return _parse_frontmatter(self._head, self.location)
 
     def told(self, key: str) -> object:
-        """What the skill says to this product: `metadata.skillbelt.KEY`, or the flat key."""
+        """Return the skill's value for this product: `metadata.skillbelt.KEY` or the flat key."""
         metadata = self.frontmatter.metadata
         ours = metadata.get("skillbelt")
         nested = ours.get(key) if isinstance(ours, Mapping) else None
@@ -133,7 +133,7 @@ class Skill(NamedTuple):
 
     @classmethod
     def from_card(cls, card: "Card", location: str) -> "Skill":
-        """A skill that stands alone, in no catalogue."""
+        """Make a skill that is in no catalogue."""
         flags = card.flags
         return cls(
             card.name,
@@ -151,7 +151,7 @@ class Skill(NamedTuple):
 
     @classmethod
     def from_text(cls, text: str | bytes, *, folder: str = "") -> "Skill":
-        """A skill from the text of a SKILL.md; `folder` names it when the text does not."""
+        """Make a skill from the text of a SKILL.md; `folder` names it when the text does not."""
         from skillbelt.format.frontmatter import read_card
 
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
@@ -160,7 +160,7 @@ class Skill(NamedTuple):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> "Skill":
-        """A skill from a SKILL.md; raises SkillNotFound when there is no such file to read."""
+        """Make a skill from a SKILL.md; raise SkillNotFound when there is no such file to read."""
         from skillbelt.format.frontmatter import read_card
 
         location = os.path.abspath(os.fspath(path))
@@ -169,7 +169,7 @@ class Skill(NamedTuple):
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str]) -> "Skill":
-        """A skill from the folder that holds its SKILL.md."""
+        """Make a skill from the folder that holds its SKILL.md."""
         return cls.from_file(os.path.join(path, SKILL_FILE))
 
 
@@ -234,7 +234,7 @@ class Skills(Mapping[str, Skill]):
 
 
 def _head(location: str, fence: str = "") -> bytes:
-    """The head of a skill's file; SkillNotFound when there is no regular file to read."""
+    """Read the head of a skill's file; SkillNotFound when there is no regular file to read."""
     from skillbelt.files.contain import Fence
     from skillbelt.format.frontmatter import read_head
 

@@ -255,7 +255,7 @@ def _base(uri: object) -> str:
 
 def _files(resources: object, base: str, limits: Limits) -> dict[str, McpFile]:
     if resources == "dynamic":
-        raise _EntryRefused("its files can not be verified (dynamic), so it is not used")
+        raise _EntryRefused("its files cannot be verified (dynamic), so it is not used")
     if not isinstance(resources, list):
         raise _EntryRefused("it does not list its files")
     if len(resources) > MAX_ARCHIVE_FILES:

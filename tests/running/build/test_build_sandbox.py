@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import RunRefused
+from skillbelt.running.build.build_sandbox import run_build
 from skillbelt.running.build.protocol import Source
-from skillbelt.running.build.workroom import carry_out
 from skillbelt.settings import Settings
 from tests.bounds import bounds
 from tests.running.build.skills import Scripted
@@ -18,7 +18,7 @@ SOURCE = Source("src/main.txt", {"src/main.txt": b"text", "SKILL.md": b""})
 def made(script: str, settings: Settings | None = None) -> bytes:
     builder = Scripted(script)
     given = settings or hosts()
-    (data,) = carry_out(builder.prepare(SOURCE, given, print), SOURCE, given)
+    (data,) = run_build(builder.prepare(SOURCE, given, print), SOURCE, given)
     return data
 
 
