@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -42,8 +43,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             importlib.import_module(name)
 
 
+# Files with these words in their names take longest; a worker that gets one last is waited for.
+SLOW = re.compile(
+    "endurance|benchmark|container|packages|attacks|npm|fuzz|docs|examples|wasm|remote|listed"
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that `make test-all` tries with more examples."""
+    """Begin with slow files; mark the tests that `make test-all` tries with more examples."""
+    items.sort(key=lambda item: SLOW.search(item.path.name) is None)
     for item in items:
         if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
             item.add_marker("property")

@@ -12,7 +12,7 @@ import pytest
 from skillbelt import Request, Runtime
 from skillbelt.agent import AgentEvent, Called, PermissionRequest, RunOutput
 from skillbelt.agent.tool_calls import CallArguments, CallGroup, find_faults
-from skillbelt.permission.waiting import Desk
+from skillbelt.permission.waiting import WaitingRequests
 from skillbelt.sandbox.protocol import Outcome
 
 
@@ -43,12 +43,12 @@ class Command:
 
 
 @pytest.fixture
-def desk(belt: Runtime) -> Iterator[Desk]:
+def desk(belt: Runtime) -> Iterator[WaitingRequests]:
     yield belt.gate.desk
 
 
 def group(
-    desk: Desk, told: Told, *, answered: bool = False, end_seconds: float = 10.0
+    desk: WaitingRequests, told: Told, *, answered: bool = False, end_seconds: float = 10.0
 ) -> CallGroup:
     return CallGroup(
         sink=told,
@@ -59,7 +59,7 @@ def group(
     )
 
 
-def ask(desk: Desk, session: str = "app/ada/chat") -> str:
+def ask(desk: WaitingRequests, session: str = "app/ada/chat") -> str:
     return desk.ask(Request("run", ("ls",), session=session), 30).by
 
 
@@ -67,7 +67,7 @@ async def in_thread(function: object, *arguments: object) -> object:
     return await asyncio.to_thread(function, *arguments)  # type: ignore[arg-type]
 
 
-def test_output_is_told_with_the_call_it_is_of(desk: Desk) -> None:
+def test_output_is_told_with_the_call_it_is_of(desk: WaitingRequests) -> None:
     told = Told()
     watch = group(desk, told).watch("c1")
     assert watch.listener is not None
@@ -75,7 +75,7 @@ def test_output_is_told_with_the_call_it_is_of(desk: Desk) -> None:
     assert told.events == [RunOutput("c1", "stderr", b"oops")]
 
 
-def test_a_secret_among_the_variables_is_not_told(desk: Desk) -> None:
+def test_a_secret_among_the_variables_is_not_told(desk: WaitingRequests) -> None:
     told = Told()
     watch = group(desk, told).watch("c1", {"MY_TOKEN": "abcdefgh", "N": 5})
     assert watch.listener is not None
@@ -83,7 +83,7 @@ def test_a_secret_among_the_variables_is_not_told(desk: Desk) -> None:
     assert told.events == [RunOutput("c1", "stdout", b"it is [MY_TOKEN]")]
 
 
-def test_stopping_kills_what_runs_and_what_starts_later(desk: Desk) -> None:
+def test_stopping_kills_what_runs_and_what_starts_later(desk: WaitingRequests) -> None:
     made = group(desk, Told())
     early, late = Command(), Command()
     started = made.watch("c1").started
@@ -95,7 +95,9 @@ def test_stopping_kills_what_runs_and_what_starts_later(desk: Desk) -> None:
     assert late.killed
 
 
-def test_a_request_of_the_session_is_told_and_refused_for_want_of_somebody(desk: Desk) -> None:
+def test_a_request_of_the_session_is_told_and_refused_for_want_of_somebody(
+    desk: WaitingRequests,
+) -> None:
     told = Told()
     by: list[object] = []
 
@@ -107,7 +109,7 @@ def test_a_request_of_the_session_is_told_and_refused_for_want_of_somebody(desk:
     assert [type(event) for event in told.events] == [PermissionRequest]
 
 
-def test_a_request_of_another_session_is_not_told(desk: Desk) -> None:
+def test_a_request_of_another_session_is_not_told(desk: WaitingRequests) -> None:
     told = Told()
 
     async def work() -> None:
@@ -121,7 +123,7 @@ async def run_all(made: CallGroup, work: object) -> None:
     await made.run_all([work()])  # type: ignore[operator]
 
 
-def test_cancelling_refuses_what_waits_for_an_answer(desk: Desk) -> None:
+def test_cancelling_refuses_what_waits_for_an_answer(desk: WaitingRequests) -> None:
     told = Told()
     by: list[object] = []
 
@@ -141,7 +143,7 @@ def test_cancelling_refuses_what_waits_for_an_answer(desk: Desk) -> None:
     assert desk.pending() == []
 
 
-def test_an_error_of_the_work_is_raised_when_all_is_done(desk: Desk) -> None:
+def test_an_error_of_the_work_is_raised_when_all_is_done(desk: WaitingRequests) -> None:
     done = threading.Event()
 
     async def fail() -> None:
@@ -160,7 +162,7 @@ async def all_of(made: CallGroup, *works: object) -> None:
     await made.run_all([work() for work in works])  # type: ignore[operator]
 
 
-def test_what_does_not_end_is_left_after_a_while(desk: Desk) -> None:
+def test_what_does_not_end_is_left_after_a_while(desk: WaitingRequests) -> None:
     async def main() -> float:
         made = group(desk, Told(), end_seconds=0.05)
         task = asyncio.ensure_future(all_of(made, lambda: asyncio.sleep(60)))

@@ -17,7 +17,7 @@ from skillbelt.agent.transaction import StepWrites
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.permission.rules import Answer
-from skillbelt.permission.waiting import Desk, Pending
+from skillbelt.permission.waiting import NotAnswered, Pending, WaitingRequests
 from skillbelt.running.background import MAX_SESSION_RUNS
 from skillbelt.running.following import Follower, Watch
 from skillbelt.running.secrets import redacted, secrets_of
@@ -50,7 +50,7 @@ class CallGroup:
     def __init__(
         self,
         sink: EventSink,
-        desk: Callable[[], Desk],
+        desk: Callable[[], WaitingRequests],
         session: str,
         answered: bool,
         end_seconds: float,
@@ -84,16 +84,16 @@ class CallGroup:
         self._on_stop.append(callback)
 
     def _on_request(self, pending: Pending) -> None:
-        """Send a permission request; raise LookupError when it is not answered here."""
+        """Send a permission request; raise NotAnswered when it is not answered here."""
         if pending.request.session != self._session:
-            raise LookupError("of another conversation")
+            raise NotAnswered("of another conversation")
         with self._lock:
             self._asked.append(pending.id)
         self._sink.send_threadsafe(PermissionRequest(pending))
         if self.stopped:
             self._reject(pending.id)
         elif not self._answered:
-            raise LookupError("not answered here")
+            raise NotAnswered("not answered here")
 
     def _reject(self, id: str) -> None:
         try:
@@ -312,6 +312,7 @@ class ToolRunner:
         except SkillbeltError as error:
             job.result = failed(shorten(one_line(str(error)), _MAX_ERROR_CHARS))
         except Exception as error:
+            logger.exception("a tool call failed")
             reason = shorten(one_line(str(error)), _MAX_ERROR_CHARS)
             job.result = failed(f"{shown(job.call.name)} failed: {type(error).__name__}: {reason}")
 

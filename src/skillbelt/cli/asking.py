@@ -11,7 +11,7 @@ from skillbelt.cli.keyboard import Burst, Keyboard, NoLongerNeeded, can_ask
 from skillbelt.cli.output import show_progress
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.rules import TYPES, Answer, Request
-from skillbelt.permission.waiting import Desk, Pending
+from skillbelt.permission.waiting import Pending, WaitingRequests
 from skillbelt.running.facts import Fact, covered, facts, shown
 from skillbelt.settings import Settings
 from skillbelt.store import open_store
@@ -43,7 +43,7 @@ def _yes(_pending: Pending) -> Answer:
     return Answer("once", by="--yes")
 
 
-def ask(pending: Pending, desk: Desk) -> Answer | None:
+def ask(pending: Pending, desk: WaitingRequests) -> Answer | None:
     """Ask at the terminal and return the answer; EOF means no.
 
     None when the request was settled elsewhere meanwhile.

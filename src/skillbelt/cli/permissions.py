@@ -25,7 +25,7 @@ from skillbelt.errors import ConfigError
 from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.gate import Explanation, Gate, rule_json
 from skillbelt.permission.remembered import Remembered
-from skillbelt.permission.rule_writer import add_rule, remove_rules, rulebook_file
+from skillbelt.permission.rule_files import add_rule, remove_rules, rulebook_file
 from skillbelt.permission.rules import (
     SHELL_TOOLS,
     TYPES,

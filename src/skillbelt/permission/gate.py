@@ -19,7 +19,7 @@ from skillbelt.permission.audit import AuditEvent, AuditLog, open_audit, user_na
 from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.grants import tool_name
 from skillbelt.permission.packages import asked_texts
-from skillbelt.permission.remembered import Ledger, Remembered
+from skillbelt.permission.remembered import Remembered, RememberedAnswers
 from skillbelt.permission.rule_files import Policy, parse_rule, read_policy, type_of
 from skillbelt.permission.rules import (
     SHELL_TOOLS,
@@ -34,7 +34,7 @@ from skillbelt.permission.rules import (
     digest,
 )
 from skillbelt.permission.spelling import host_text, is_file_url, path_texts
-from skillbelt.permission.waiting import Desk, Pending, Settled
+from skillbelt.permission.waiting import NotAnswered, Pending, Settled, WaitingRequests
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store
 from skillbelt.text import one_line
@@ -154,15 +154,15 @@ class Gate:
     # Who decides what the rules leave open
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> RememberedAnswers:
         """What was remembered in this project."""
-        return Ledger(self._store(), self.settings.project)
+        return RememberedAnswers(self._store(), self.settings.project)
 
     @cached_property
-    def desk(self) -> Desk:
+    def desk(self) -> WaitingRequests:
         """Where requests wait for an answer."""
         settings = self.settings
-        desk = Desk(
+        desk = WaitingRequests(
             self.ledger,
             store=self._store(),
             project=settings.project,
@@ -497,11 +497,11 @@ def _names(tool: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((tool, tool_name(tool))))
 
 
-def _answering(desk: Desk, ask: Ask) -> Callable[[Pending], None]:
+def _answering(desk: WaitingRequests, ask: Ask) -> Callable[[Pending], None]:
     def listener(pending: Pending) -> None:
         answer = ask(pending)
         if answer is None:
-            raise LookupError("not answered")  # so that it is not waited for
+            raise NotAnswered("not answered")  # so that the request does not wait for it
         desk.answer(pending.id, answer)
 
     return listener

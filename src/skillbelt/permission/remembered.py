@@ -36,7 +36,7 @@ class Remembered(NamedTuple):
     exact: str = ""
 
 
-class Ledger:
+class RememberedAnswers:
     """What was approved for good in a project. ConfigError when the store can not be used."""
 
     def __init__(self, store: Store, project: str) -> None:
