@@ -124,7 +124,7 @@ def _fetched(skill: Skill, missing: dict[str, McpFile]) -> dict[str, bytes]:
         raise FileUnreadable(first, reason)
     try:
         wanted = [(one.uri, one.size) for one in missing.values()]
-        return fetch(job.url, job.limits, wanted, job.allowed_hosts())
+        return fetch(job.url, job.limits, wanted, job.source_hosts())
     except SourceError as error:
         raise FileUnreadable(first, f"cannot be fetched: {error.reason}") from error
 
