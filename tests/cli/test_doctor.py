@@ -66,7 +66,7 @@ def test_roots_say_what_each_gave_and_lost(tree: Tree) -> None:
     assert (second["skills"], second["shadowed"]) == (2, [f"{loser}/SKILL.md"])
     (why,) = document["diagnostics"]
     assert why["code"] == "shadowed"
-    assert f"{winner}/SKILL.md (project) stands before {loser}/SKILL.md (user)" in why["message"]
+    assert f"{winner}/SKILL.md (project) shadows {loser}/SKILL.md (user)" in why["message"]
 
 
 def test_absent_roots_are_listed_too(tree: Tree) -> None:

@@ -167,7 +167,7 @@ def test_offline_what_was_read_before_can_be_read(mcp: McpServer, belt: Open) ->
     belt().load("docs.pdf")
     runtime = belt(offline=True)
     assert "The body of pdf." in runtime.load("docs.pdf").text
-    with pytest.raises(FileUnreadable, match="may not be asked now"):
+    with pytest.raises(FileUnreadable, match="may not be contacted now"):
         runtime.load_resource("docs.pdf", "guide.md")
 
 

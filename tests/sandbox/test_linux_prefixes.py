@@ -79,7 +79,7 @@ def test_what_holds_private_folders_is_not_shown_at_all(
     assert set(shown_of(program, str(prefix))) == needed(prefix)
     monkeypatch.setenv(name, str(prefix / "lib" / VERSION / "deep"))
     assert shown_of(program, str(prefix)) == ()
-    with pytest.raises(RunRefused, match="lies among private files; use the system's python3"):
+    with pytest.raises(RunRefused, match="are among private files; use the system's python3"):
         NativeSandboxes().folders_of(program)
     monkeypatch.setattr("sys.executable", program)
     monkeypatch.setattr("sys.base_prefix", str(prefix))

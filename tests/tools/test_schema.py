@@ -14,13 +14,13 @@ from jsonschema import Draft202012Validator
 from skillbelt import ConfigError
 from skillbelt.tools.caller import Call
 from skillbelt.tools.definitions import DEFINITIONS, PROFILES, SEARCH
+from skillbelt.tools.handlers import check_arguments
 from skillbelt.tools.schema import (
     FORMATS,
     Tool,
     ToolFormat,
     ToolResult,
     build,
-    check_arguments,
     choose,
     guidance,
     offered_names,

@@ -16,7 +16,8 @@ from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill
 from skillbelt.permission.gate import session_id
 from skillbelt.store import SessionKey
-from skillbelt.tools.schema import ToolResult, check_arguments
+from skillbelt.tools.handlers import check_arguments
+from skillbelt.tools.schema import ToolResult
 
 FORK = "fork"
 _LOADING = {"skill": "name", "skill_load": "skill"}  # tools that load -> argument with the name

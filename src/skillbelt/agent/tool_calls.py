@@ -26,7 +26,8 @@ from skillbelt.sandbox.protocol import Stream
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
 from skillbelt.tools.definitions import Schema
-from skillbelt.tools.handlers import failed, shown
+from skillbelt.tools.handlers import failed
+from skillbelt.tools.handlers import printable as shown
 from skillbelt.tools.schema import Tool, ToolResult
 from skillbelt.untrusted_json import BadJson, read_json
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -39,7 +39,7 @@ from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store
 from skillbelt.text import one_line
 from skillbelt.trust import Trust
-from skillbelt.values import Diagnostic
+from skillbelt.values import Diagnostic, Origin
 
 # Answers a request, or leaves it to others with None.
 Ask = Callable[[Pending], Answer | None]
@@ -275,17 +275,18 @@ class Gate:
         `hash` is that of the copy which is meant, where there is one.
         """
         mark = hash or skill.files.digest()
+        shown, origin = _describe_place(skill.origin, skill.dir, skill.scope)
         return Request(
             type="skill",
             patterns=(skill.name,),
             always=(skill.name,) if is_complete(mark) else (),
-            summary=f"load the skill {skill.name} from {_place(skill)}",
+            summary=f"load the skill {skill.name} from {shown}",
             initiator=initiator,
             agent=agent,
             session=session_id(session),
             skill=skill.name,
             hash=mark,
-            origin=str(skill.origin) if skill.origin.remote else skill.dir,
+            origin=origin,
             trusted=skill.trusted,
         )
 
@@ -512,8 +513,12 @@ def session_id(key: SessionKey | None) -> str:
     return "/".join(key) if key is not None else ""
 
 
-def _place(skill: Skill) -> str:
-    return str(skill.origin) if skill.origin.remote else f"{one_line(skill.dir)} ({skill.scope})"
+@lru_cache(maxsize=1024)
+def _describe_place(origin: Origin, folder: str, scope: str) -> tuple[str, str]:
+    """Return where a skill comes from, for people and for rules."""
+    if origin.remote:
+        return str(origin), str(origin)
+    return f"{one_line(folder)} ({scope})", folder
 
 
 def _told(request: Request, decision: Decision) -> dict[str, object]:

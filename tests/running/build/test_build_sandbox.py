@@ -66,7 +66,7 @@ def test_nothing_made_is_said() -> None:
 
 
 def test_what_the_tool_says_is_told_without_our_folders() -> None:
-    with pytest.raises(RunRefused, match=r"can not be built: src/main\.txt:1: wrong$"):
+    with pytest.raises(RunRefused, match=r"cannot be built: src/main\.txt:1: wrong$"):
         made('echo "$2/src/main.txt:1: wrong" >&2; exit 1')
 
 

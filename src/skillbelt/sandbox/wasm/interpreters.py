@@ -207,10 +207,10 @@ def _build_python(
 
 def _componentize_py(settings: Settings, sandboxes: SandboxesFactory, say: Progress) -> list[str]:
     """Install the build tool from the lock file and return its command."""
-    # cost: 30 ms, only to build; and `running` is a later room, which imports this one
-    from skillbelt.running.packages.declared import Needs
-    from skillbelt.running.packages.environments import provision
-    from skillbelt.running.packages.install_sandbox import NativeSandboxes
+    # `running` is a later room, which imports this one.
+    from skillbelt.running.packages.declared import Needs  # cost: 30 ms, only to build
+    from skillbelt.running.packages.environments import provision  # cost: as above
+    from skillbelt.running.packages.install_sandbox import NativeSandboxes  # cost: as above
 
     lock = os.path.join(GUESTS, "requirements.txt")
     with open(lock, encoding="utf-8") as file:
