@@ -30,7 +30,7 @@ from skillbelt.sandbox.process.limits import (
 )
 from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.mounts import mounts_of
-from skillbelt.sandbox.process.run import Plan, Run, check_job
+from skillbelt.sandbox.process.run import Plan, ProcessRun, check_job
 from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.values import Limits
@@ -65,7 +65,7 @@ class LinuxSandbox(Keepless):
     def start(self, job: Job, listener: Listener | None = None) -> Running:
         """Start the command; SandboxUnavailable when the sandbox itself cannot be set up."""
         _preflight()
-        return Run(_plan(job), job, listener)
+        return ProcessRun(_plan(job), job, listener)
 
 
 def _missing() -> str | None:
@@ -98,7 +98,7 @@ def _preflight() -> None:
         workspace=_SMALL_FOLDER,
         limits=limits,
     )
-    outcome = Run(_plan(job), job, None).wait()
+    outcome = ProcessRun(_plan(job), job, None).wait()
     assert outcome is not None
     if outcome.exit_code:
         stderr = outcome.stderr.data.decode("utf-8", "replace").strip()

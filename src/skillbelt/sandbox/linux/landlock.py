@@ -18,7 +18,7 @@ from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.identity import SYSTEM_FOLDERS, current_identity
 from skillbelt.sandbox.process.limits import programs_enforced
 from skillbelt.sandbox.process.mounts import mounts_of
-from skillbelt.sandbox.process.run import Run
+from skillbelt.sandbox.process.run import ProcessRun
 from skillbelt.sandbox.process.supervised import check_places, supervised_plan
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.values import Limits
@@ -89,7 +89,7 @@ class LandlockSandbox(Keepless):
 def _start(job: Job, listener: Listener | None) -> Running:
     check_places(job, "landlock")
     plan = supervised_plan(job, enforced(job), rules(job), filter_program(job))
-    return Run(plan, job, listener)
+    return ProcessRun(plan, job, listener)
 
 
 def filter_program(job: Job, machine: str = "") -> bytes:

@@ -39,7 +39,7 @@ class StartHangs(SandboxUnavailable):
     """Nothing is wrong that could be told, but it takes too long; to try again would do so too."""
 
 
-class Watch(Protocol):
+class LimitWatch(Protocol):
     """Looks after the limits that the kernel does not keep by itself."""
 
     def look(self, pid: int) -> str | None:
@@ -65,14 +65,14 @@ class Plan(NamedTuple):
 
     argv: tuple[str, ...]
     enforced: Mapping[str, str]
-    watch: Watch
+    watch: LimitWatch
     explain: Callable[[str], str]
     fds: tuple[int, ...] = ()
     supervised: bool = False
     terminal_owner: tuple[int, int] | None = None
 
 
-class Run(Piped):
+class ProcessRun(Piped):
     """A started command; see `Running`."""
 
     def __init__(self, plan: Plan, job: Job, listener: Listener | None) -> None:
