@@ -4,9 +4,15 @@ PYTHON_IN_VENV := $(VENV)/bin/python
 LOCK := $(VENV)/bin/uv pip compile -q pyproject.toml --extra all --group build --universal \
 	--python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 
+# Many tests wait for other processes, so there are more workers than processors.
+PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
+export PYTEST_XDIST_AUTO_NUM_WORKERS
+# Without bytecode every worker would compile all tests anew, and every process the product.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check fix bench bench-run bench-container bench-wasm bench-permission bench-prompt bench-search bench-agent docs lock machine clean
+.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-wasm bench-permission bench-prompt bench-search bench-agent docs lock machine clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -17,15 +23,18 @@ setup: $(VENV)/.all ## the product with all extras, in .venv/
 demo: $(VENV)/.all ## skills from discovery to result, in a project made for the occasion
 	@$(VENV)/bin/skillbelt demo
 
-test: $(VENV)/.dev ## all tests
-	$(PYTHON_IN_VENV) -m pytest $(ARGS)
+test: $(VENV)/.dev ## all tests but the long ones, with a few examples for each property
+	$(PYTHON_IN_VENV) -m pytest -m "not long" $(ARGS)
+
+test-all: $(VENV)/.dev ## the long tests, and every property with many examples
+	MANY_EXAMPLES=1 $(PYTHON_IN_VENV) -m pytest -m "long or property" $(ARGS)
 
 check: $(VENV)/.dev ## lint, format and types
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 
-fix: $(VENV)/.dev ## mends lint and format
+fix: $(VENV)/.dev ## fixes lint and format
 	$(VENV)/bin/ruff check --fix
 	$(VENV)/bin/ruff format
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from skillbelt import Rule, Runtime
 from skillbelt.running.call import RunResult
 from skillbelt.sandbox.registry import sandboxes
 from skillbelt.tools.schema import ToolResult
 from tests import warm
+from tests.needs import not_run
 from tests.tree import Tree
 
 SKILL = "kit"
@@ -103,6 +103,8 @@ class Bench:
             [sys.executable, "-c", _CHILD + code, str(self.tree.project)],
             cwd=self.tree.project,
             env=dict(os.environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
             timeout=timeout,
         )
         assert done.returncode == 0, done.stderr.decode()
@@ -113,7 +115,7 @@ def need(sandbox: str) -> None:
     """Skip the test where the sandbox of that name can not be used, with the reason."""
     [found] = [one for one in sandboxes() if one.name == sandbox]
     if reason := found.unavailable():
-        pytest.skip(reason)
+        not_run(reason)
 
 
 def alive(mark: str) -> list[str]:

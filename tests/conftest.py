@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -9,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import is_hypothesis_test
 
 from skillbelt import Runtime
 from skillbelt.files.remove import remove_tree
@@ -20,18 +23,38 @@ from skillbelt.store.memory import MemoryStore
 from skillbelt.store.sqlite import SqliteStore
 from tests.benches import Bench
 from tests.bounds import restored
+from tests.examples import load_profile
 from tests.outputs import workspace as workspace
 from tests.tree import Tree
 
-# How long an example takes says how busy the machine is. With FIXED_EXAMPLES they are the same
-# each time; without it every run of the tests looks for new ones.
-settings.register_profile(
-    "here",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize="FIXED_EXAMPLES" in os.environ,
+load_profile()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Import a part of the tests first: workers then compile each module once between them."""
+    config = session.config
+    worker = getattr(config, "workerinput", None)
+    if worker is None or sys.dont_write_bytecode or config.args != config.getini("testpaths"):
+        return
+    files = sorted(Path(__file__).parent.rglob("test_*.py"))
+    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        name = ".".join(file.relative_to(Path(__file__).parents[1]).with_suffix("").parts)
+        with suppress(Exception, pytest.skip.Exception):  # collecting it says what is wrong
+            importlib.import_module(name)
+
+
+# Files with these words in their names take longest; a worker that gets one last is waited for.
+SLOW = re.compile(
+    "endurance|benchmark|container|packages|attacks|npm|fuzz|docs|examples|wasm|remote|listed"
 )
-settings.load_profile("here")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with slow files; mark the tests that `make test-all` tries with more examples."""
+    items.sort(key=lambda item: SLOW.search(item.path.name) is None)
+    for item in items:
+        if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+            item.add_marker("property")
 
 
 @pytest.fixture

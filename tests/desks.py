@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from skillbelt.permission.rules import Answer, Request
-from skillbelt.permission.waiting import Desk, Pending, Settled
+from skillbelt.permission.waiting import Pending, Settled, WaitingRequests
 
 HANG_SECONDS = 40
 PDF = Request("skill", ("pdf",), ("pdf",), skill="pdf", hash="h1", origin="local", session="s1")
@@ -19,7 +19,7 @@ ONCE, ALWAYS, REJECT = Answer("once"), Answer("always", by="ada"), Answer("rejec
 class Listener:
     """Somebody who is told of requests and keeps them."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: WaitingRequests) -> None:
         self.told: queue.SimpleQueue[Pending] = queue.SimpleQueue()
         self.end = desk.listen(self.told.put)
 
@@ -35,7 +35,9 @@ def until(true: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def asked(desk: Desk, request: Request, timeout_seconds: float | None = None) -> Future[Settled]:
+def asked(
+    desk: WaitingRequests, request: Request, timeout_seconds: float | None = None
+) -> Future[Settled]:
     """What asking gives, from a thread of its own."""
     future: Future[Settled] = Future()
 
@@ -54,5 +56,5 @@ def result(future: Future[Settled]) -> Settled:
 
 
 def ours() -> list[str]:
-    names = ("skillbelt-desk", "skillbelt-listener")
+    names = ("skillbelt-waiting", "skillbelt-listener")
     return [one.name for one in threading.enumerate() if one.name.startswith(names)]

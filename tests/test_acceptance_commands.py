@@ -16,6 +16,7 @@ from skillbelt.errors import ConfigError, RunRefused, SandboxUnavailable
 from skillbelt.sandbox import registry
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.none import NoSandbox
+from tests import needs
 from tests.benches import GUARDING, SKILL, Bench, need
 
 # Which commands
@@ -312,7 +313,7 @@ def test_an_ordinary_user_has_no_network_either(bench: Bench, sandbox: str) -> N
 def test_where_namespaces_are_used_up_nothing_runs(bench: Bench) -> None:
     """Case 93."""
     if not shutil.which("unshare"):
-        pytest.skip("unshare is not installed")
+        needs.not_run("needs unshare: apt install util-linux")
     limit = "/proc/sys/user/max_user_namespaces"
     code = (
         "import subprocess, sys; sys.exit(subprocess.run("

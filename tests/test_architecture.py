@@ -31,7 +31,8 @@ MAX_IMPORT_CPU_SECONDS = 0.15
 # A room may import only from rooms before it. Inside a room modules may know each other, without
 # circles. A module at the top is a room of its own.
 ORDER = [
-    "errors", "values", "text", "hosts", "events", "tracing", "files", "trust", "settings",
+    "errors", "values", "text", "untrusted_json", "hosts", "events", "tracing", "files", "trust",
+    "settings",
     "format", "check",
     "search", "discovery", "store", "artifacts", "permission", "disclosure", "sandbox", "running",
     "conversation", "tools", "runtime", "agent", "integrations", "mcp", "testing", "cli",
@@ -235,7 +236,7 @@ def tracked() -> list[Path]:
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        pytest.skip("not a git checkout")
+        pytest.skip("needs a git checkout: git clone the repository")
     return [path for name in done.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
 
@@ -286,3 +287,23 @@ def test_the_extra_all_holds_every_extra() -> None:
     for name in NOT_EVERYWHERE:
         del extras[name]
     assert everything == f"skillbelt[{','.join(sorted(extras))}]"
+
+
+# Read JSON that they or `json.dumps` beside them wrote, or more strictly than JSON is: programs
+# that run alone above a command, where nothing of ours can be imported, the attacks, and the part
+# of YAML that is JSON too.
+OWN_JSON = {
+    "format/yaml_fast.py", "sandbox/inside/container.py", "sandbox/inside/keeper.py",
+    "sandbox/inside/launch.py", "sandbox/wasm/worker.py", "testing/prelude.py",
+    "untrusted_json.py",
+}  # fmt: skip
+
+
+def test_one_function_reads_untrusted_json() -> None:
+    pattern = re.compile(r"\bjson\.loads?\(|\bJSONDecoder\b|raw_decode")
+    found = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if pattern.search(path.read_text("utf-8"))
+    }
+    assert found == OWN_JSON

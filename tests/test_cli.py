@@ -14,6 +14,7 @@ import pytest
 from skillbelt import __version__
 from skillbelt.cli import COMMANDS
 from skillbelt.settings import DEFAULTS
+from tests import needs, warm
 from tests.terminal import on_terminal
 from tests.tree import Done, Tree
 
@@ -250,7 +251,7 @@ def test_a_closed_pipe_is_no_error(skills: Tree, name: str) -> None:
     """As `skillbelt list | head -0` closes it, before anything is written."""
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", "skillbelt", *called(name)],
         cwd=skills.project,
         stdout=write,
@@ -269,16 +270,16 @@ def test_a_closed_pipe_is_no_error_for_help(tree: Tree, words: list[str]) -> Non
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "skillbelt", *words]
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, timeout=50, check=False)
+    done = warm.run(command, stdout=write, stderr=subprocess.PIPE, timeout=50, check=False)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+@needs.full_device
 @every_call
 def test_a_full_disk_is_told_in_a_line(skills: Tree, name: str) -> None:
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
+        done = warm.run(
             [sys.executable, "-m", "skillbelt", *called(name, "--json")],
             cwd=skills.project,
             stdout=full,
@@ -300,7 +301,7 @@ def test_any_locale_will_do(tree: Tree, name: str, encoding: str) -> None:
     tree.skill("project/.agents/skills/ü-李", description=None)
     environ = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
     for more in ([], ["--json"], ["-v"]):
-        done = subprocess.run(
+        done = warm.run(
             [sys.executable, "-m", "skillbelt", *called(name, *more)],
             cwd=tree.project,
             env=environ,

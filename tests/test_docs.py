@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from skillbelt.cli import _split, parser
+from skillbelt.cli import _split_words, parser
 from skillbelt.files.remove import remove_tree
 from skillbelt.settings import DEFAULTS, REMOVED, USER_ONLY
+from tests import warm
 from tests.openai_server import Answer, Server, called, said, serving
 
 ROOT = Path(__file__).parents[1]
@@ -146,7 +147,7 @@ def python(text: str, page: Path, project: Path, **environment: str) -> str:
     """What the program prints."""
     program = project.parent / f"{page.stem}_page.py"  # not the name of a package that it uses
     program.write_text(text, "utf-8")
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, str(program)],
         cwd=project,
         env={**environ(project), **environment},
@@ -156,7 +157,7 @@ def python(text: str, page: Path, project: Path, **environment: str) -> str:
         check=False,
     )
     assert done.returncode == 0, f"{page.name}: {done.stderr}"
-    return done.stdout
+    return str(done.stdout)
 
 
 @pytest.mark.parametrize("page", with_block("python"), ids=lambda page: page.name)
@@ -242,7 +243,8 @@ def test_the_first_commands_are_what_the_makefile_does() -> None:
     ]
     assert [one.returncode for one in done] == [0, 0]
     assert done[0].stdout.splitlines()[-1] == ".venv/bin/skillbelt demo"
-    assert done[1].stdout.splitlines()[-1].split() == [".venv/bin/python", "-m", "pytest"]
+    command = shlex.split(done[1].stdout.splitlines()[-1])
+    assert command == [".venv/bin/python", "-m", "pytest", "-m", "not long"]
 
 
 SHELL_LINES = [
@@ -264,7 +266,7 @@ def test_a_command_that_is_not_run_is_one(words: list[str]) -> None:
         assert re.fullmatch(rf"skillbelt(\[({'|'.join(extras())})\])?", rest[-1])
     else:
         assert Path(program).name == "skillbelt"
-        options, _ = _split(rest[1:])
+        options, _ = _split_words(rest[1:])
         parser(rest[0]).parse_intermixed_args(options)
 
 

@@ -14,13 +14,15 @@ from pathlib import Path
 import pytest
 from benchmarks.endurance import marked
 
+from tests import needs
+
 ROOT = Path(__file__).parents[1]
 NAMES = {
     "alive after a kill of the runtime", "alive after a time-out", "alive after a cancel",
     "descriptors", "mounts", "cgroups", "temporary files", "shared files",
     "files outside the workspaces", "processes", "threads",
 }  # fmt: skip
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
+pytestmark = needs.linux
 
 
 def endure(*arguments: str) -> dict[str, float]:
@@ -34,15 +36,19 @@ def endure(*arguments: str) -> dict[str, float]:
 
 
 @pytest.mark.timeout(300)
-def test_an_ordinary_user_leaves_nothing_behind() -> None:
+@pytest.mark.parametrize(
+    ("runs", "tries"), [(40, 3), pytest.param(300, 15, marks=pytest.mark.long)]
+)
+def test_an_ordinary_user_leaves_nothing_behind(runs: int, tries: int) -> None:
     """Cases 63 and 64."""
-    assert endure("--runs=300", "--tries=15") == dict.fromkeys(NAMES, 0)
+    assert endure(f"--runs={runs}", f"--tries={tries}") == dict.fromkeys(NAMES, 0)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(os.getuid() != 0, reason="is about root")
-def test_root_leaves_nothing_behind() -> None:
-    assert endure("--runs=150", "--tries=5", "--root") == dict.fromkeys(NAMES, 0)
+@needs.root
+@pytest.mark.parametrize(("runs", "tries"), [(20, 2), pytest.param(150, 5, marks=pytest.mark.long)])
+def test_root_leaves_nothing_behind(runs: int, tries: int) -> None:
+    assert endure(f"--runs={runs}", f"--tries={tries}", "--root") == dict.fromkeys(NAMES, 0)
 
 
 def test_a_process_is_known_by_its_words_and_by_its_environment() -> None:

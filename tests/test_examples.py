@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests import warm
 from tests.tree import Tree
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -270,7 +271,7 @@ KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY
 def test_every_example_program_runs(script: Path, open_tree: Tree) -> None:
     """Those of `mcp` are run beside the tests of the server."""
     shutil.copytree(EXAMPLES / "skills", open_tree.project / ".agents" / "skills")
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, str(script)],
         cwd=open_tree.project,
         env={name: value for name, value in os.environ.items() if name not in KEYS},

@@ -2,23 +2,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests import needs
 
 TARGET = Path(__file__).parent / "fuzz" / "parse_target.py"
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(find_spec("atheris") is None, reason="atheris is not installed")
-def test_no_input_that_coverage_leads_to_breaks_a_promise(tmp_path: Path) -> None:
+@needs.atheris
+@pytest.mark.parametrize("runs", [1_000, pytest.param(20_000, marks=pytest.mark.long)])
+def test_no_input_that_coverage_leads_to_breaks_a_promise(tmp_path: Path, runs: int) -> None:
     work = tmp_path / "work"
     work.mkdir()
     command = [
         sys.executable,
         str(TARGET),
-        "-runs=20000",
+        f"-runs={runs}",
         "-seed=1",
         "-timeout=10",
         "-max_len=2048",
@@ -26,4 +28,4 @@ def test_no_input_that_coverage_leads_to_breaks_a_promise(tmp_path: Path) -> Non
     command += [f"-artifact_prefix={tmp_path}/", str(work), str(TARGET.parent / "corpus")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    assert "Done 20000 runs" in done.stderr
+    assert f"Done {runs} runs" in done.stderr

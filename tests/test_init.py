@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 import skillbelt
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "public_stub.py"
 
 
 @pytest.mark.parametrize("name", skillbelt.__all__)
@@ -18,7 +23,12 @@ def test_every_public_name_can_be_had(name: str) -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'skillbelt' has no attribute 'Catalogue'"):
-        skillbelt.Catalogue  # noqa: B018
+        skillbelt.Catalogue  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    done = subprocess.run([sys.executable, str(SCRIPT)], check=False)
+    assert done.returncode == 0, "run `python scripts/public_stub.py --write`"
 
 
 def test_dir_lists_the_public_names() -> None:

@@ -128,6 +128,8 @@ class Tree:
             [sys.executable, "-m", "skillbelt", *arguments],
             cwd=self.path(project),
             env=_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
             timeout=timeout,
         )
         return _decode(done)
@@ -161,6 +163,8 @@ class Tree:
                 [sys.executable, "-c", _AS_USER + code],
                 cwd=self.project,
                 env=_environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
                 timeout=150,
             )
         )

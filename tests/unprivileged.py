@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,7 +51,13 @@ def open_folder() -> Iterator[Path]:
 def discover(project: Path, *roots: Path) -> Seen:
     """What a catalogue of these roots gives to somebody without privileges."""
     arguments = [str(path) for path in (project, *roots)]
-    child = warm.run([sys.executable, "-c", _CHILD, *arguments], cwd="/", timeout=50)
+    child = warm.run(
+        [sys.executable, "-c", _CHILD, *arguments],
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=50,
+    )
     assert child.returncode == 0, child.stderr.decode()
     names, said = json.loads(child.stdout)
     return Seen(names, [(code, path) for code, path in said])

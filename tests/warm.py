@@ -48,7 +48,7 @@ _HEAVY = {
 
 
 class Popen(subprocess.Popen[AnyStr]):
-    """A process for `[sys.executable, "-m" or "-c", ...]`, forked where everything is imported.
+    """A process for `[sys.executable, ...]`, forked where everything is imported.
 
     With `terminal` its standard input becomes the terminal that its keys come from.
     """
@@ -121,18 +121,29 @@ if not hasattr(os, "pidfd_open"):
 
 
 def run(
-    args: Sequence[str], *, input: bytes | None = None, timeout: float, **options: Any
-) -> subprocess.CompletedProcess[bytes]:
-    """Do what `subprocess.run` does, with outputs captured, and without input if none is given."""
-    stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
-    pipe = subprocess.PIPE
-    with Popen[bytes](args, stdin=stdin, stdout=pipe, stderr=pipe, **options) as process:
+    args: Sequence[str],
+    *,
+    input: AnyStr | None = None,
+    timeout: float | None = None,
+    check: bool = False,
+    capture_output: bool = False,
+    **options: Any,
+) -> subprocess.CompletedProcess[Any]:
+    """Do what `subprocess.run` does."""
+    if input is not None:
+        options["stdin"] = subprocess.PIPE
+    if capture_output:
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Popen[AnyStr](args, **options) as process:
         try:
             outputs = process.communicate(input, timeout)
         except BaseException:
             process.kill()
             raise
-    return subprocess.CompletedProcess(args, process.returncode, *outputs)
+    done = subprocess.CompletedProcess(args, process.returncode, *outputs)
+    if check:
+        done.check_returncode()
+    return done
 
 
 @cache
@@ -257,6 +268,7 @@ def _begin(arguments: list[str], cwd: str, env: dict[str, str], terminal: bool) 
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
+    sys.path[1:1] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
     time.tzset()
     if "PYTHONWARNINGS" in env:
         warnings.simplefilter(env["PYTHONWARNINGS"])  # type: ignore[arg-type]
@@ -278,16 +290,24 @@ def _open_stream(name: str, mode: str) -> None:
     setattr(sys, f"__{name}__", stream)
 
 
-def _execute(kind: str, what: str, *arguments: str) -> None:
-    sys.orig_argv[:] = [sys.executable, kind, what, *arguments]
-    sys.argv[:] = [kind, *arguments]
-    if kind == "-m":
+def _execute(kind: str, *arguments: str) -> None:
+    sys.orig_argv[:] = [sys.executable, kind, *arguments]
+    if kind == "-W":
+        warnings.simplefilter(arguments[0])  # type: ignore[arg-type]
+        _execute(*arguments[1:])
+    elif kind == "-m":
         sys.path[0] = os.getcwd()
-        runpy.run_module(what, run_name="__main__", alter_sys=True)
-        return
-    assert kind == "-c"
-    main = sys.modules["__main__"] = types.ModuleType("__main__")
-    exec(compile(what, "<string>", "exec"), main.__dict__)
+        sys.argv[:] = arguments
+        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+    elif kind == "-c":
+        sys.argv[:] = ["-c", *arguments[1:]]
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(arguments[0], "<string>", "exec"), main.__dict__)
+    else:
+        assert not kind.startswith("-"), f"start a process of its own for {kind}"
+        sys.path[0] = os.path.dirname(os.path.abspath(kind))
+        sys.argv[:] = [kind, *arguments]
+        runpy.run_path(kind, run_name="__main__")
 
 
 def _exit_code(given: object) -> int:

@@ -1,93 +1,13 @@
 """skillbelt: the Agent Skills runtime.
 
 Importing it is cheap and starts nothing: each name is loaded when it is first used.
+
+The public names stand once, in `_HOMES`. Type checkers read `__init__.pyi`, which
+`scripts/public_stub.py --write` makes from it: a loader that parsed the stub at run time would cost
+more than all other imports of `skillbelt list`.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from skillbelt.agent import (
-        Agent,
-        Called,
-        Compaction,
-        Final,
-        HostTool,
-        Model,
-        ModelFailure,
-        PermissionRequest,
-        Prompt,
-        Reply,
-        Retry,
-        Runner,
-        RunOutput,
-        TextDelta,
-        ThinkingDelta,
-        ToolCall,
-        ToolResponse,
-        Usage,
-    )
-    from skillbelt.artifacts import Artifact, ArtifactStore, open_artifacts
-    from skillbelt.check.check import check_all, check_file
-    from skillbelt.conversation.state import LoadedSkill, Session
-    from skillbelt.disclosure.body import (
-        Loaded,
-        Report,
-        injection_block,
-        list_docs,
-        load_resource,
-        load_skill_body,
-        sample_files,
-    )
-    from skillbelt.disclosure.overflow import Page, Storage
-    from skillbelt.disclosure.overview import Overview, overview
-    from skillbelt.discovery.catalog import Catalog, Changes, Filters, discover_skills
-    from skillbelt.errors import (
-        ArchiveRefused,
-        ArtifactError,
-        ConfigError,
-        FileTooLarge,
-        FileTypeRefused,
-        FileUnreadable,
-        InvalidFrontmatter,
-        LoadError,
-        MissingExtra,
-        PathEscape,
-        PermissionDenied,
-        RunRefused,
-        SandboxUnavailable,
-        SectionNotFound,
-        SkillbeltError,
-        SkillNotFound,
-        SourceError,
-    )
-    from skillbelt.events import Event, NewEvent
-    from skillbelt.files.manifest import build_manifest
-    from skillbelt.format.sections import Section
-    from skillbelt.format.skill import Skill
-    from skillbelt.permission.audit import AuditEvent, AuditLog
-    from skillbelt.permission.gate import Gate
-    from skillbelt.permission.rules import Answer, Decision, Request, Rule
-    from skillbelt.permission.waiting import Pending
-    from skillbelt.running.call import RunCall, RunResult
-    from skillbelt.running.json_call import Execution, ExitStatus
-    from skillbelt.runtime.runtime import Command, Runtime, RuntimeSession
-    from skillbelt.search.protocol import Ranked, Ranker, Result
-    from skillbelt.settings import Settings, load_settings
-    from skillbelt.store import SessionInfo, SessionKey, Store, open_store
-    from skillbelt.tools.schema import Tool, ToolResult
-    from skillbelt.trust import Trust
-    from skillbelt.values import (
-        Capabilities,
-        Diagnostic,
-        FileEntry,
-        Frontmatter,
-        Limits,
-        Manifest,
-        Origin,
-        Requirements,
-    )
 
 __version__ = "0.1.0"
 
@@ -125,105 +45,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-__all__ = [
-    "Agent",
-    "Answer",
-    "ArchiveRefused",
-    "Artifact",
-    "ArtifactError",
-    "ArtifactStore",
-    "AuditEvent",
-    "AuditLog",
-    "Called",
-    "Capabilities",
-    "Catalog",
-    "Changes",
-    "Command",
-    "Compaction",
-    "ConfigError",
-    "Decision",
-    "Diagnostic",
-    "Event",
-    "Execution",
-    "ExitStatus",
-    "FileEntry",
-    "FileTooLarge",
-    "FileTypeRefused",
-    "FileUnreadable",
-    "Filters",
-    "Final",
-    "Frontmatter",
-    "Gate",
-    "HostTool",
-    "InvalidFrontmatter",
-    "Limits",
-    "LoadError",
-    "Loaded",
-    "LoadedSkill",
-    "Manifest",
-    "MissingExtra",
-    "Model",
-    "ModelFailure",
-    "NewEvent",
-    "Origin",
-    "Overview",
-    "Page",
-    "PathEscape",
-    "Pending",
-    "PermissionDenied",
-    "PermissionRequest",
-    "Prompt",
-    "Ranked",
-    "Ranker",
-    "Reply",
-    "Report",
-    "Request",
-    "Requirements",
-    "Result",
-    "Retry",
-    "Rule",
-    "RunCall",
-    "RunOutput",
-    "RunRefused",
-    "RunResult",
-    "Runner",
-    "Runtime",
-    "RuntimeSession",
-    "SandboxUnavailable",
-    "Section",
-    "SectionNotFound",
-    "Session",
-    "SessionInfo",
-    "SessionKey",
-    "Settings",
-    "Skill",
-    "SkillNotFound",
-    "SkillbeltError",
-    "SourceError",
-    "Storage",
-    "Store",
-    "TextDelta",
-    "ThinkingDelta",
-    "Tool",
-    "ToolCall",
-    "ToolResponse",
-    "ToolResult",
-    "Trust",
-    "Usage",
-    "build_manifest",
-    "check_all",
-    "check_file",
-    "discover_skills",
-    "injection_block",
-    "list_docs",
-    "load_resource",
-    "load_settings",
-    "load_skill_body",
-    "open_artifacts",
-    "open_store",
-    "overview",
-    "sample_files",
-]
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""What happened in a session, as values."""
+"""The events of a session, as values."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -8,7 +8,7 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class NewEvent(NamedTuple):
-    """Something that happened, before a store gave it its place. `data` is what JSON can hold."""
+    """An event before a store numbered it. `data` is what JSON can hold."""
 
     type: str
     agent: str = ""

@@ -19,6 +19,7 @@ from skillbelt.files.contain import FOLLOW_FILE, NEW_FILE
 from skillbelt.files.locks import locked
 from skillbelt.files.owners import folder_identity, stranger
 from skillbelt.files.private import make_folder
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import Diagnostic, Origin
 
 FILE = "trust.json"
@@ -163,7 +164,7 @@ class Trust:
                 if not self._trouble:
                     self._entries = _parse(_read(handle))
                 self._stamp = stamp
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             self._forget(f"is damaged: {error}")
         finally:
             os.close(handle)
@@ -418,9 +419,7 @@ def _read(handle: int) -> bytes:
 
 def _parse(data: bytes) -> list[TrustEntry]:
     """Return the entries of a file; ValueError unless it is exactly what `add` writes."""
-    import json  # cost: 3 ms, only where something is trusted
-
-    document = json.loads(data.decode("utf-8"))
+    document = read_json(data.decode("utf-8"))
     if not isinstance(document, dict) or document.get("version") != _FORMAT:
         raise ValueError(f"is not of format {_FORMAT}")
     listed = document.get("trusted")

@@ -6,7 +6,7 @@ import pytest
 
 from skillbelt import Runtime
 from skillbelt.agent import Agent, HostTool
-from skillbelt.agent.agents import runner_only
+from skillbelt.agent.agents import refuse_direct_call
 from tests.tree import Tree
 
 
@@ -34,5 +34,5 @@ def test_a_tool_of_the_host_is_offered_as_any_other() -> None:
 
 
 def test_a_tool_of_the_host_is_carried_out_by_the_runner_alone() -> None:
-    answer = runner_only({})
-    assert answer.error == "only the runner of an agent carries out this tool"
+    answer = refuse_direct_call({})
+    assert answer.error == "only the runner of an agent can run this tool"

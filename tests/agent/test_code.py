@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from skillbelt import Answer, Runtime
 from skillbelt.agent import Agent, PermissionRequest, Runner, RunOutput, Usage
-from skillbelt.agent.code import Block, blocks, scratch
+from skillbelt.agent.code import CodeBlock, find_blocks, scratch
 from tests.agent.scripted import Scripted, final, of, play, said
 from tests.tree import Tree
 
@@ -66,30 +66,30 @@ def test_what_code_gives_begins_no_turn(running: Runtime) -> None:
 
 def test_only_languages_that_can_be_run_count() -> None:
     text = "```json\n{}\n```\n```\nplain\n```\n~~~sh\nls\n~~~\n```Python\nx = 1\n```\n"
-    assert blocks(text, 8) == [Block("sh", "ls\n"), Block("python", "x = 1\n")]
+    assert find_blocks(text, 8) == [CodeBlock("sh", "ls\n"), CodeBlock("python", "x = 1\n")]
 
 
 def test_very_many_fences_that_never_end_are_read_once() -> None:
     """A search for the end of each would take minutes."""
-    assert blocks("```python\nx\n" * 100_000, 8) == []
+    assert find_blocks("```python\nx\n" * 100_000, 8) == []
 
 
 def test_a_fence_without_a_language_is_no_code_and_its_end_begins_none() -> None:
-    assert blocks("```\nplain\n```\nls\n```sh\nls\n```\n", 8) == [Block("sh", "ls\n")]
+    assert find_blocks("```\nplain\n```\nls\n```sh\nls\n```\n", 8) == [CodeBlock("sh", "ls\n")]
 
 
 def test_a_fence_that_never_ends_is_no_code() -> None:
-    assert blocks("```python\nprint(1)\n", 8) == []
+    assert find_blocks("```python\nprint(1)\n", 8) == []
 
 
 def test_a_longer_fence_holds_a_shorter_one() -> None:
-    assert blocks("````python\na = '''\n```\n'''\n````\n", 8) == [
-        Block("python", "a = '''\n```\n'''\n")
+    assert find_blocks("````python\na = '''\n```\n'''\n````\n", 8) == [
+        CodeBlock("python", "a = '''\n```\n'''\n")
     ]
 
 
 def test_no_more_than_so_many_blocks_are_run() -> None:
-    assert len(blocks("```sh\ntrue\n```\n" * 50, 8)) == 8
+    assert len(find_blocks("```sh\ntrue\n```\n" * 50, 8)) == 8
 
 
 def test_the_skill_that_code_belongs_to_is_in_no_catalogue(running: Runtime) -> None:

@@ -8,7 +8,14 @@ import pytest
 
 from skillbelt import Runtime
 from skillbelt.agent import Agent, Compaction, HostTool, ModelFailure, Prompt, Reply, Runner
-from skillbelt.agent.compaction import HEADER, kept_from, lost, shortened, size_of, summary_of
+from skillbelt.agent.compaction import (
+    HEADER,
+    apply_compaction,
+    estimate_tokens,
+    find_dropped_skills,
+    find_split,
+    summarize,
+)
 from skillbelt.conversation.messages import Message
 from skillbelt.values import Limits
 from tests.agent.scripted import Scripted, called, final, of, play, said
@@ -27,7 +34,7 @@ LONG = "word " * 2_000
 
 def summarising(prompt: Prompt) -> Reply:
     """Sums up when it is asked to, and answers otherwise."""
-    asked = str(prompt.messages[0]["content"]).startswith("Sum up")
+    asked = str(prompt.messages[0]["content"]).startswith("Summarize")
     return said("They counted sheep." if asked else "An answer. " + LONG)
 
 
@@ -43,7 +50,7 @@ def test_a_long_conversation_is_told_in_short(belt: Runtime) -> None:
     last = model.sent()
     assert f"{HEADER}\n\nThey counted sheep." in [message["content"] for message in last]
     assert last[-1]["content"] == "Question 5"
-    assert all(size_of(prompt.messages) < 12_000 for prompt in model.prompts)
+    assert all(estimate_tokens(prompt.messages) < 12_000 for prompt in model.prompts)
 
 
 def test_what_was_told_in_short_stays_so_in_another_process(belt: Runtime) -> None:
@@ -63,7 +70,7 @@ def test_a_loaded_skill_survives_a_compaction(belt: Runtime) -> None:
     script = iter([*(named(step, f"id-{n}") for n, step in enumerate(steps)), said("done")])
 
     def answer(prompt: Prompt) -> Reply:
-        asked = str(prompt.messages[0]["content"]).startswith("Sum up")
+        asked = str(prompt.messages[0]["content"]).startswith("Summarize")
         return said("In short.") if asked else next(script)
 
     model = Scripted(answer, window_tokens=12_000)
@@ -82,7 +89,7 @@ def long_run(belt: Runtime, *first: Reply, window_tokens: int = 12_000) -> Scrip
     script = iter([*(named(step, f"id-{n}") for n, step in enumerate(steps)), said("done")])
 
     def answer(prompt: Prompt) -> Reply:
-        asked = str(prompt.messages[0]["content"]).startswith("Sum up")
+        asked = str(prompt.messages[0]["content"]).startswith("Summarize")
         return said("In short.") if asked else next(script)
 
     model = Scripted(answer, window_tokens=window_tokens)
@@ -125,9 +132,13 @@ def test_no_more_is_brought_back_than_there_is_room_for() -> None:
             {"role": "assistant", "content": "", "tool_calls": [call]},
             {"role": "tool", "tool_call_id": name, "content": content},
         ]
-    assert lost(shows, len(shows), "skill", 500) == ["small", "tiny"]
-    assert lost(shows, len(shows) - 2, "skill", 500) == ["small"]  # the last one is still there
-    assert lost([*shows, USER], len(shows) + 1, "skill", 500) == []  # of an earlier turn
+    assert find_dropped_skills(shows, len(shows), "skill", 500) == ["small", "tiny"]
+    assert find_dropped_skills(shows, len(shows) - 2, "skill", 500) == [
+        "small"
+    ]  # the last one is still there
+    assert (
+        find_dropped_skills([*shows, USER], len(shows) + 1, "skill", 500) == []
+    )  # of an earlier turn
 
 
 def test_a_skill_whose_text_is_gone_is_named(belt: Runtime) -> None:
@@ -160,7 +171,7 @@ def test_a_request_that_can_not_be_shorter_is_an_error_and_no_loop(belt: Runtime
 def test_every_script_counts_by_its_bytes() -> None:
     """A word of Chinese is more than its characters."""
     [latin, chinese] = [
-        size_of([{"role": "user", "content": one * 400}]) for one in ("a", "\u4e2d")
+        estimate_tokens([{"role": "user", "content": one * 400}]) for one in ("a", "\u4e2d")
     ]
     assert (latin, chinese) == (100, 300)
 
@@ -174,23 +185,23 @@ def test_what_is_offered_counts(belt: Runtime) -> None:
 
 def test_no_call_is_parted_from_its_answers() -> None:
     messages = [USER, ANSWER] * 3 + [USER, CALL, RESULT, CALL, RESULT, CALL, RESULT, CALL, RESULT]
-    start = kept_from(messages, 100_000, Limits())
+    start = find_split(messages, 100_000, Limits())
     assert messages[start]["role"] != "tool"
     assert start > 0
 
 
 def test_a_short_history_is_left_alone() -> None:
-    assert kept_from([USER, ANSWER, USER], 100_000, Limits()) == 0
+    assert find_split([USER, ANSWER, USER], 100_000, Limits()) == 0
 
 
 def test_what_is_too_long_itself_is_not_kept() -> None:
     messages = [USER, ANSWER] * 4 + [USER, CALL, {**RESULT, "content": LONG}]
-    assert kept_from(messages, 1_000, Limits()) == len(messages)
+    assert find_split(messages, 1_000, Limits()) == len(messages)
 
 
 def test_what_the_user_wants_now_stays_word_for_word() -> None:
     messages = [USER, ANSWER, {"role": "user", "content": "Now!"}, CALL, RESULT, CALL, RESULT]
-    made = shortened(messages, {"kept": 2, "summary": "In short."})
+    made = apply_compaction(messages, {"kept": 2, "summary": "In short."})
     assert [message["content"] for message in made] == [
         f"{HEADER}\n\nIn short.",
         "Now!",
@@ -200,7 +211,7 @@ def test_what_the_user_wants_now_stays_word_for_word() -> None:
 
 
 async def _summary(model: Scripted) -> str:
-    return (await summary_of([USER, ANSWER], model, 1_000)).text
+    return (await summarize([USER, ANSWER], model, 1_000)).text
 
 
 def test_without_a_model_that_can_sum_up_it_is_done_plainly() -> None:

@@ -108,7 +108,7 @@ def test_a_fork_that_fails_is_a_tool_error(forking: Runtime) -> None:
     model = Scripted(LOAD, ModelFailure("no credit left"), said("Sorry."))
     events = play(Agent(forking, model))
     [response] = of(events, ToolResponse)
-    assert response.error == "research was not carried out: no credit left"
+    assert response.error == "research failed: no credit left"
     assert final(events).text == "Sorry."
 
 

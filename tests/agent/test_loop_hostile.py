@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from skillbelt import Runtime
 from skillbelt.agent import Agent, Called, Final, Reply, Usage
-from skillbelt.agent.history import mended
-from skillbelt.agent.provider import history
+from skillbelt.agent.history import repair_history
+from skillbelt.agent.provider import convert_messages
 from skillbelt.store.memory import MemoryStore
 from skillbelt.tools.definitions import DEFINITIONS
 from tests.agent.scripted import Scripted, play
+from tests.examples import examples
 
 TEXT = st.text(max_size=20)
 JSON = st.recursive(
@@ -32,8 +33,7 @@ REPLIES = st.builds(
 
 
 @settings(
-    max_examples=60,
-    deadline=None,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(replies=st.lists(REPLIES, min_size=1, max_size=5))
@@ -42,8 +42,8 @@ def test_no_answer_of_a_model_breaks_a_run(belt: Runtime, replies: list[Reply]) 
     events = play(Agent(belt, Scripted(*replies), max_steps=6), store=store)
     assert isinstance(events[-1], Final)
     kept = [dict(e.data) for e in store.events(store.sessions()[0].key) if e.type == "message"]
-    assert mended(kept) == kept
-    history(kept)  # and could be sent on
+    assert repair_history(kept) == kept
+    convert_messages(kept)  # and could be sent on
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ from skillbelt.agent import (
     ToolResponse,
     Usage,
 )
-from skillbelt.agent.models import Piece, Provided, named_apart, provided, settings_for
+from skillbelt.agent.models import Piece, with_unique_ids
+from skillbelt.agent.provider import ProvidedModel, model_by_name, settings_for
 from skillbelt.values import Limits
 from tests.agent.scripted import final, of, play, results
 from tests.bounds import bounds
@@ -63,7 +64,7 @@ def name_of(server: Server) -> str:
 
 def asked(name: str, prompt: Prompt | None = None, limits: Limits = LIMITS) -> list[Piece]:
     async def collected() -> list[Piece]:
-        async with provided(name, limits=limits) as model:
+        async with model_by_name(name, limits=limits) as model:
             return [piece async for piece in model.ask(prompt or Prompt(ASKED))]
 
     return asyncio.run(collected())
@@ -155,7 +156,7 @@ def test_a_model_that_falls_silent_is_given_up() -> None:
     slow = Slow(said("Once", " upon a time"), threading.Event())
     with (
         serving(slow) as server,
-        pytest.raises(ModelFailure, match=r"gave nothing for 0\.2 s") as failure,
+        pytest.raises(ModelFailure, match=r"sent nothing for 0\.2 s") as failure,
     ):
         asked(name_of(server), limits=bounds(model_idle_seconds=0.2))
     assert failure.value.again
@@ -170,7 +171,7 @@ def test_thoughts_are_told_apart_and_kept_for_their_provider() -> None:
         yield "Hello"
 
     async def collected() -> list[Piece]:
-        model = Provided(FunctionModel(stream_function=thinking))
+        model = ProvidedModel(FunctionModel(stream_function=thinking))
         return [piece async for piece in model.ask(Prompt(ASKED))]
 
     thought, text, reply = asyncio.run(collected())
@@ -190,7 +191,10 @@ def test_the_system_text_history_and_tools_are_sent(belt: Runtime) -> None:
     assert final(events).text == "mellifluous"
     assert first["messages"][0]["role"] == "system"
     assert first["messages"][0]["content"].startswith("Be brief.")
-    assert [tool["function"]["name"] for tool in first["tools"]][:2] == ["skill", "skill_load"]
+    assert [tool["function"]["name"] for tool in first["tools"]][:2] == [
+        "skill_load",
+        "skill_list_docs",
+    ]
     roles = [message["role"] for message in second["messages"]]
     assert roles == ["system", "user", "assistant", "tool"]
     assert second["messages"][-1]["content"].startswith("[Loaded] greet")
@@ -320,7 +324,7 @@ def test_ollama_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ollama_is_looked_for_where_it_usually_is() -> None:
-    assert provided("ollama:llama3").name == "ollama:llama3"
+    assert model_by_name("ollama:llama3").name == "ollama:llama3"
 
 
 @pytest.mark.parametrize("name", ["openai:gpt-5", "anthropic:claude-haiku-5-5", "google:gemini-3"])
@@ -328,23 +332,23 @@ def test_a_missing_key_is_told_with_its_name(name: str, monkeypatch: pytest.Monk
     for key in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(key, raising=False)
     with pytest.raises(ConfigError, match="_API_KEY") as error:
-        provided(name)
+        model_by_name(name)
     assert "'offline' needs no key" in str(error.value)
     assert "Provider(" not in str(error.value)  # nobody at a terminal can do that
 
 
 @pytest.mark.parametrize("name", ["nothing", "nobody:model", "", "@", "x@y"])
 def test_a_name_that_is_no_model_is_wrong_usage(name: str) -> None:
-    with pytest.raises(ConfigError, match="can not be used"):
-        provided(name)
+    with pytest.raises(ConfigError, match="cannot be used"):
+        model_by_name(name)
 
 
 @pytest.mark.parametrize(
     "url", ["http://[::1", "ftp://host/v1", "http://", "http:///v1", "http://host:x/", "http://h:0"]
 )
 def test_an_address_without_a_server_is_wrong_usage(url: str) -> None:
-    with pytest.raises(ConfigError, match="is no address of a server"):
-        provided(f"tiny@{url}")
+    with pytest.raises(ConfigError, match="is not the URL of a server"):
+        model_by_name(f"tiny@{url}")
 
 
 def test_a_failure_says_who_failed_and_why() -> None:
@@ -355,16 +359,20 @@ def test_a_failure_says_who_failed_and_why() -> None:
     assert str(failure.value).endswith(" answered 401: bad key")
 
 
-def test_a_missing_package_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_told_with_its_extra(
+    belt: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_ai.exceptions", None)
-    with pytest.raises(MissingExtra, match=r"skillbelt\[agent\]"):
-        provided("openai:gpt-5")
+    monkeypatch.delitem(sys.modules, "skillbelt.agent.provider")
+    runner = Runner(Agent(belt, "openai:gpt-5"))
+    with runner, pytest.raises(MissingExtra, match=r"the model 'openai:gpt-5'.*skillbelt\[agent\]"):
+        list(runner.run_sync("ada", "chat", "Hi"))
 
 
 def test_a_package_that_no_extra_brings_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cohere", None)
     with pytest.raises(ConfigError, match=r"pip install 'pydantic-ai-slim\[cohere\]'"):
-        provided("cohere:command")
+        model_by_name("cohere:command")
 
 
 def test_a_run_with_a_model_that_can_not_be_used_raises(belt: Runtime) -> None:
@@ -397,13 +405,13 @@ def test_nobody_else_is_sent_a_field_they_may_not_know() -> None:
 
 def test_anthropic_is_told_what_to_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
-    sent = anthropic_request(provided("anthropic:claude-haiku-5-5"))
+    sent = anthropic_request(model_by_name("anthropic:claude-haiku-5-5"))
     assert sent["system"][0]["cache_control"]["type"] == "ephemeral"
     assert sent["tools"][-1]["cache_control"]["type"] == "ephemeral"
     assert sent["cache_control"]["type"] == "ephemeral"  # the end of the history, wherever that is
 
 
-def anthropic_request(model: Provided) -> dict[str, Any]:
+def anthropic_request(model: ProvidedModel) -> dict[str, Any]:
     """What goes to the provider, up to the socket."""
     import httpx2
     from anthropic import AsyncAnthropic
@@ -418,7 +426,7 @@ def anthropic_request(model: Provided) -> dict[str, Any]:
 
     client = httpx2.AsyncClient(transport=httpx2.MockTransport(refuse))
     provider = AnthropicProvider(anthropic_client=AsyncAnthropic(api_key="key", http_client=client))
-    other = Provided(AnthropicModel(model.name.partition(":")[2], provider=provider))
+    other = ProvidedModel(AnthropicModel(model.name.partition(":")[2], provider=provider))
     messages = [{"role": "system", "content": "Be brief."}, *ASKED]
     tools = Runtime().tools()
 
@@ -443,9 +451,9 @@ def test_settings_of_the_host_win(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_calls_without_ids_are_given_some() -> None:
     calls = (Called("", "a", {}), Called("", "b", {}))
-    assert [call.id for call in named_apart(Reply(calls=calls)).calls] == ["call-1", "call-2"]
+    assert [call.id for call in with_unique_ids(Reply(calls=calls)).calls] == ["call-1", "call-2"]
 
 
 def test_ids_that_differ_stay() -> None:
     reply = Reply(calls=(Called("a", "x", {}), Called("b", "x", {})), kept={"k": 1})
-    assert named_apart(reply) is reply
+    assert with_unique_ids(reply) is reply

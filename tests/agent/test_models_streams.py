@@ -227,7 +227,7 @@ def test_a_server_that_only_says_that_it_is_there_is_given_up(
     bounds(model_idle_seconds=0.2)
     with serving(Raw((piece,), endless=True)) as server, Runtime(tree.project) as hurried:
         end = final(play(Agent(hurried, name_of(server), max_retries=0)))
-    assert end.error.endswith("gave nothing for 0.2 s (model_idle_seconds)")
+    assert end.error.endswith("sent nothing for 0.2 s (model_idle_seconds)")
 
 
 @pytest.mark.parametrize("piece", ["data: [1]\n\n", "<html>", "data: " + "[" * 5_000 + "\n\n"])
@@ -235,7 +235,7 @@ def test_an_answer_of_another_protocol_is_told_with_who_gave_it(belt: Runtime, p
     with serving(Raw((piece,))) as server:
         end = final(play(Agent(belt, name_of(server), max_retries=0)))
     assert end.error.startswith(f"compatible:tiny at 127.0.0.1:{server.url.split(':')[-1][:-3]} ")
-    assert "gave no answer that can be read" in end.error
+    assert "sent an invalid answer" in end.error
 
 
 def test_a_model_of_the_host_may_nest_arguments_as_it_likes(belt: Runtime) -> None:

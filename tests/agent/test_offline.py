@@ -67,17 +67,17 @@ def test_it_uses_no_tokens(offline: Agent) -> None:
 
 
 def test_no_skill_that_fits_is_told_with_some_that_there_are(offline: Agent) -> None:
-    assert "There are, among others: echo, shout." in final(play(offline, "xyzzy")).text
+    assert "Some of the skills here: echo, shout." in final(play(offline, "xyzzy")).text
 
 
 def test_no_skill_at_all_is_told(tree: Tree) -> None:
     with Runtime(tree.project) as belt:
-        assert "There are none here." in final(play(Agent(belt), "Hello")).text
+        assert "There are no skills here." in final(play(Agent(belt), "Hello")).text
 
 
 def test_a_skill_without_a_script_is_shown(belt: Runtime) -> None:
     text = final(play(Agent(belt), "Greet people")).text
-    assert "It is for a model to follow" in text
+    assert "Its instructions are for a model" in text
     assert "Say `mellifluous` first." in text
 
 
@@ -105,7 +105,7 @@ def test_a_file_outside_the_project_is_there_since_the_user_gave_it(
 
 def test_a_script_that_takes_a_file_is_not_run_without_one(offline: Agent) -> None:
     events = play(offline, "Shout this letter")
-    assert "give one with the question" in final(events).text
+    assert "attach one to the question" in final(events).text
     assert [call.name for call in of(events, ToolCall)] == ["skill_load"]
 
 

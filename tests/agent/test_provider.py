@@ -15,19 +15,20 @@ from pydantic_ai.messages import (
 )
 
 from skillbelt import Runtime
-from skillbelt.agent.provider import KEPT, definition, history, kept
+from skillbelt.agent.history import KEPT
+from skillbelt.agent.provider import convert_messages, convert_tool, data_to_keep
 
 CALL = {"id": "c1", "name": "skill_load", "arguments": {"skill": "greet"}}
 
 
 def sent(*messages: dict[str, Any]) -> list[Any]:
-    return history(messages).messages
+    return convert_messages(messages).messages
 
 
 def test_the_first_system_text_is_static_and_the_next_is_not() -> None:
     """So that a cache may hold the first whatever becomes of the second."""
     system = [{"role": "system", "content": text} for text in ("one", "two")]
-    parts = history([*system, {"role": "user", "content": "Hi"}]).instructions
+    parts = convert_messages([*system, {"role": "user", "content": "Hi"}]).instructions
     assert [(part.content, part.dynamic) for part in parts] == [("one", False), ("two", True)]
 
 
@@ -89,21 +90,21 @@ def test_an_answer_without_anything_is_still_one() -> None:
 
 
 def test_a_plain_answer_needs_nothing_kept() -> None:
-    assert kept(ModelResponse([TextPart("Hi"), ToolCallPart("x", {}, "c1")])) is None
+    assert data_to_keep(ModelResponse([TextPart("Hi"), ToolCallPart("x", {}, "c1")])) is None
 
 
 def test_what_a_provider_wants_back_goes_there_and_back() -> None:
     thinking = ThinkingPart("Hm", signature="signed", provider_name="anthropic")
     response = ModelResponse([thinking, TextPart("Hi")], provider_name="anthropic")
-    dumped = kept(response)
+    dumped = data_to_keep(response)
     assert dumped is not None
     [again] = sent({"role": "assistant", "content": "Hi", KEPT: dumped})
     assert again.parts == response.parts
 
 
 def test_tools_are_offered_without_strict_mode(belt: Runtime) -> None:
-    tool = definition(belt.tools()[0])
-    assert (tool.name, tool.strict) == ("skill", False)
+    tool = convert_tool(belt.tools()[0])
+    assert (tool.name, tool.strict) == ("skill_load", False)
     assert "$schema" not in tool.parameters_json_schema
     assert tool.parameters_json_schema["properties"]["name"]["enum"] == ["count", "greet"]
 

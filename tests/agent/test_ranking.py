@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillbelt import Runtime
-from skillbelt.agent.ranking import ranked
+from skillbelt.agent.offline import rank_skills
 from tests.tree import Tree
 
 
@@ -21,7 +21,7 @@ def three(tree: Tree) -> Runtime:
 
 
 def names(belt: Runtime, question: str) -> list[str]:
-    return [one.skill.name for one in ranked(belt.session("ada", "chat"), question)]
+    return [one.skill.name for one in rank_skills(belt.session("ada", "chat"), question)]
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_what_shares_no_word_fits_no_skill(three: Runtime, question: str) -> Non
 
 def test_skills_that_are_hidden_do_not_count(belt: Runtime) -> None:
     session = belt.session("ada", "chat", visible=lambda skill: skill.name != "greet")
-    assert ranked(session, "greet people by name") == []
+    assert rank_skills(session, "greet people by name") == []

@@ -240,7 +240,7 @@ def test_one_session_has_one_run_at_a_time(belt: Runtime) -> None:
     second = play(agent)
     go_on.set()
     thread.join(30)
-    assert "another run goes on" in final(second).error
+    assert "another run is active" in final(second).error
     assert final(first).text == "done"
     assert final(play(agent)).text == "done"
 
@@ -322,7 +322,7 @@ def wrong(belt: Runtime, name: str, arguments: object) -> ToolResponse:
 def test_a_tool_that_does_not_exist_is_told_with_those_that_do(belt: Runtime) -> None:
     response = wrong(belt, "launch", {})
     assert response.error.startswith(
-        "there is no tool 'launch'; there are: skill_load, skill_list_docs"
+        "there is no tool 'launch'; available: skill_load, skill_list_docs"
     )
 
 
@@ -363,7 +363,7 @@ def test_a_model_that_makes_one_call_for_ever_is_told_and_then_ended(belt: Runti
     events = play(Agent(belt, Scripted(called(("skill_list", {})))))
     assert final(events).reason == "loop"
     told = results(events)
-    assert [text for text in told if "gave the same each time" in text] == told[3:]
+    assert [text for text in told if "the same result each time" in text] == told[3:]
     assert len(told) == 6
 
 
@@ -387,7 +387,7 @@ def test_an_answer_with_too_many_calls_has_the_first_of_them_carried_out(belt: R
     events = play(Agent(belt, Scripted(called(*calls), said("done"))))
     told = results(events)
     assert len(told) == 70
-    assert ["may hold 64 calls" in text for text in told] == [False] * 64 + [True] * 6
+    assert ["may have 64 calls" in text for text in told] == [False] * 64 + [True] * 6
 
 
 def test_an_answer_that_is_nothing_but_calls_is_not_kept(belt: Runtime) -> None:
@@ -523,7 +523,7 @@ def test_calls_of_an_answer_are_bounded(tree: Tree) -> None:
     calls = called(("skill_list", {"offset": 1}), ("skill_list", {"offset": 2}))
     bounds(max_answer_calls=1)
     told = results(bounded(tree, Scripted(calls, said("done"))))
-    assert ["may hold 1 calls" in text for text in told] == [False, True]
+    assert ["may have 1 calls" in text for text in told] == [False, True]
 
 
 def test_blocks_of_code_are_bounded(tree: Tree) -> None:

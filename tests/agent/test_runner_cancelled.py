@@ -13,8 +13,8 @@ import pytest
 
 from skillbelt import Runtime
 from skillbelt.agent import Agent, HostTool, Reply, Runner
-from skillbelt.agent.history import mended
-from skillbelt.agent.models import provided
+from skillbelt.agent.history import repair_history
+from skillbelt.agent.provider import model_by_name
 from skillbelt.store.memory import MemoryStore
 from tests.agent.scripted import Scripted, final
 from tests.bounds import bounds
@@ -129,7 +129,7 @@ def test_cancelled_wherever_it_waits_a_session_is_whole(
 async def cut_everywhere(belt: Runtime, server: Server, script: str) -> int:
     """Cancel a run at its first step, another at its second, until one is done before that."""
     clock = HostTool("clock", "Tells the time.", lambda _: "noon")
-    agent = Agent(belt, provided(f"tiny@{server.url}"), tools=(clock,))
+    agent = Agent(belt, model_by_name(f"tiny@{server.url}"), tools=(clock,))
     for at in itertools.count(1, STRIDES[script]):
         store = MemoryStore()
         server.answers = list(SCRIPTS[script])
@@ -145,7 +145,7 @@ async def check(agent: Agent, store: MemoryStore, at: int) -> None:
     """Every session is whole, what was told is loaded, and the next message is answered."""
     for info in store.sessions():
         log = [dict(one.data) for one in store.events(info.key) if one.type == "message"]
-        assert mended(log) == log, at
+        assert repair_history(log) == log, at
         session = agent.runtime.session("ada", info.key.session, store=store)
         told = {one["content"] for one in log if one["role"] == "tool"}
         loaded = {f"loaded: {one.name}" for one in session.loaded()}

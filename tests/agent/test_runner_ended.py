@@ -7,7 +7,6 @@ import gc
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -28,7 +27,8 @@ from skillbelt.agent import (
     TextDelta,
     ToolCall,
 )
-from skillbelt.agent.history import mended
+from skillbelt.agent.history import repair_history
+from tests import warm
 from tests.agent.scripted import Scripted, called, final, messages, of, play, results, roles, said
 from tests.benches import alive
 from tests.tree import Tree
@@ -133,7 +133,7 @@ def test_cancelled_at_any_moment_a_session_is_whole(belt: Runtime, native: bool)
     for number in range(60):
         name = f"chat-{number}"
         kept, loaded = messages(belt, name), belt.session("ada", name).loaded()
-        assert mended(kept) == kept
+        assert repair_history(kept) == kept
         told = {message["content"] for message in kept if message["role"] == "tool"}
         assert {f"loaded: {one.name}" for one in loaded} == told & {
             "loaded: greet",
@@ -192,7 +192,7 @@ list(Runner(agent).run_sync("ada", "chat", "Do it."))
 
 def crashed(belt: Runtime, steps: str, at: int = 0) -> None:
     """A run in a process that is killed, with `kill -9`, at latest in that answer of the model."""
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-c", _CRASH, belt.settings.project, steps, str(at)],
         cwd=Path(__file__).parents[2],
         capture_output=True,
@@ -254,7 +254,7 @@ def test_a_new_message_after_a_crash_closes_what_was_open(belt: Runtime) -> None
 
 
 def test_there_is_nothing_to_resume_in_a_new_session(belt: Runtime) -> None:
-    assert "nothing to go on with" in final(resumed(Agent(belt, Scripted(said("x"))))).error
+    assert "nothing to resume" in final(resumed(Agent(belt, Scripted(said("x"))))).error
 
 
 def test_resuming_what_was_answered_gives_the_answer_again(belt: Runtime) -> None:
@@ -284,7 +284,7 @@ def test_a_program_ends_though_its_runner_was_not_closed(belt: Runtime) -> None:
         "left = runner.run_sync('ada', 'chat', 'Greet people')\n"
         "next(left)\n"
     )
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-c", code, belt.settings.project],
         capture_output=True,
         timeout=20,  # less than a runner waits for an end

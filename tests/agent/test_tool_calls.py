@@ -11,8 +11,8 @@ import pytest
 
 from skillbelt import Request, Runtime
 from skillbelt.agent import AgentEvent, Called, PermissionRequest, RunOutput
-from skillbelt.agent.tool_calls import Arguments, Outlet, unfit
-from skillbelt.permission.waiting import Desk
+from skillbelt.agent.tool_calls import CallArguments, CallGroup, find_faults
+from skillbelt.permission.waiting import WaitingRequests
 from skillbelt.sandbox.protocol import Outcome
 
 
@@ -22,10 +22,10 @@ class Told:
     def __init__(self) -> None:
         self.events: list[AgentEvent] = []
 
-    async def tell(self, event: AgentEvent) -> None:
+    async def send(self, event: AgentEvent) -> None:
         self.events.append(event)
 
-    def emit(self, event: AgentEvent) -> None:
+    def send_threadsafe(self, event: AgentEvent) -> None:
         self.events.append(event)
 
 
@@ -43,13 +43,15 @@ class Command:
 
 
 @pytest.fixture
-def desk(belt: Runtime) -> Iterator[Desk]:
+def desk(belt: Runtime) -> Iterator[WaitingRequests]:
     yield belt.gate.desk
 
 
-def outlet(desk: Desk, told: Told, *, answered: bool = False, end_seconds: float = 10.0) -> Outlet:
-    return Outlet(
-        told=told,
+def group(
+    desk: WaitingRequests, told: Told, *, answered: bool = False, end_seconds: float = 10.0
+) -> CallGroup:
+    return CallGroup(
+        sink=told,
         desk=lambda: desk,
         session="app/ada/chat",
         answered=answered,
@@ -57,7 +59,7 @@ def outlet(desk: Desk, told: Told, *, answered: bool = False, end_seconds: float
     )
 
 
-def ask(desk: Desk, session: str = "app/ada/chat") -> str:
+def ask(desk: WaitingRequests, session: str = "app/ada/chat") -> str:
     return desk.ask(Request("run", ("ls",), session=session), 30).by
 
 
@@ -65,24 +67,24 @@ async def in_thread(function: object, *arguments: object) -> object:
     return await asyncio.to_thread(function, *arguments)  # type: ignore[arg-type]
 
 
-def test_output_is_told_with_the_call_it_is_of(desk: Desk) -> None:
+def test_output_is_told_with_the_call_it_is_of(desk: WaitingRequests) -> None:
     told = Told()
-    watch = outlet(desk, told).watch("c1")
+    watch = group(desk, told).watch("c1")
     assert watch.listener is not None
     watch.listener("stderr", b"oops")
     assert told.events == [RunOutput("c1", "stderr", b"oops")]
 
 
-def test_a_secret_among_the_variables_is_not_told(desk: Desk) -> None:
+def test_a_secret_among_the_variables_is_not_told(desk: WaitingRequests) -> None:
     told = Told()
-    watch = outlet(desk, told).watch("c1", {"MY_TOKEN": "abcdefgh", "N": 5})
+    watch = group(desk, told).watch("c1", {"MY_TOKEN": "abcdefgh", "N": 5})
     assert watch.listener is not None
     watch.listener("stdout", b"it is abcdefgh")
     assert told.events == [RunOutput("c1", "stdout", b"it is [MY_TOKEN]")]
 
 
-def test_stopping_kills_what_runs_and_what_starts_later(desk: Desk) -> None:
-    made = outlet(desk, Told())
+def test_stopping_kills_what_runs_and_what_starts_later(desk: WaitingRequests) -> None:
+    made = group(desk, Told())
     early, late = Command(), Command()
     started = made.watch("c1").started
     assert started is not None
@@ -93,33 +95,35 @@ def test_stopping_kills_what_runs_and_what_starts_later(desk: Desk) -> None:
     assert late.killed
 
 
-def test_a_request_of_the_session_is_told_and_refused_for_want_of_somebody(desk: Desk) -> None:
+def test_a_request_of_the_session_is_told_and_refused_for_want_of_somebody(
+    desk: WaitingRequests,
+) -> None:
     told = Told()
     by: list[object] = []
 
     async def work() -> None:
         by.append(await in_thread(ask, desk))
 
-    asyncio.run(outlet_all(outlet(desk, told), work))
+    asyncio.run(run_all(group(desk, told), work))
     assert by == ["nobody"]
     assert [type(event) for event in told.events] == [PermissionRequest]
 
 
-def test_a_request_of_another_session_is_not_told(desk: Desk) -> None:
+def test_a_request_of_another_session_is_not_told(desk: WaitingRequests) -> None:
     told = Told()
 
     async def work() -> None:
         await in_thread(ask, desk, "app/ada/other")
 
-    asyncio.run(outlet_all(outlet(desk, told), work))
+    asyncio.run(run_all(group(desk, told), work))
     assert told.events == []
 
 
-async def outlet_all(made: Outlet, work: object) -> None:
-    await made.all([work()])  # type: ignore[operator]
+async def run_all(made: CallGroup, work: object) -> None:
+    await made.run_all([work()])  # type: ignore[operator]
 
 
-def test_cancelling_refuses_what_waits_for_an_answer(desk: Desk) -> None:
+def test_cancelling_refuses_what_waits_for_an_answer(desk: WaitingRequests) -> None:
     told = Told()
     by: list[object] = []
 
@@ -127,7 +131,7 @@ def test_cancelling_refuses_what_waits_for_an_answer(desk: Desk) -> None:
         by.append(await in_thread(ask, desk))
 
     async def main() -> None:
-        task = asyncio.ensure_future(outlet(desk, told, answered=True).all([work()]))
+        task = asyncio.ensure_future(group(desk, told, answered=True).run_all([work()]))
         while not told.events:
             await asyncio.sleep(0.01)
         task.cancel()
@@ -139,7 +143,7 @@ def test_cancelling_refuses_what_waits_for_an_answer(desk: Desk) -> None:
     assert desk.pending() == []
 
 
-def test_an_error_of_the_work_is_raised_when_all_is_done(desk: Desk) -> None:
+def test_an_error_of_the_work_is_raised_when_all_is_done(desk: WaitingRequests) -> None:
     done = threading.Event()
 
     async def fail() -> None:
@@ -150,17 +154,17 @@ def test_an_error_of_the_work_is_raised_when_all_is_done(desk: Desk) -> None:
         done.set()
 
     with pytest.raises(ValueError, match="broken"):
-        asyncio.run(all_of(outlet(desk, Told()), fail, slow))
+        asyncio.run(all_of(group(desk, Told()), fail, slow))
     assert done.is_set()
 
 
-async def all_of(made: Outlet, *works: object) -> None:
-    await made.all([work() for work in works])  # type: ignore[operator]
+async def all_of(made: CallGroup, *works: object) -> None:
+    await made.run_all([work() for work in works])  # type: ignore[operator]
 
 
-def test_what_does_not_end_is_left_after_a_while(desk: Desk) -> None:
+def test_what_does_not_end_is_left_after_a_while(desk: WaitingRequests) -> None:
     async def main() -> float:
-        made = outlet(desk, Told(), end_seconds=0.05)
+        made = group(desk, Told(), end_seconds=0.05)
         task = asyncio.ensure_future(all_of(made, lambda: asyncio.sleep(60)))
         await asyncio.sleep(0.01)
         started = time.monotonic()
@@ -172,8 +176,8 @@ def test_what_does_not_end_is_left_after_a_while(desk: Desk) -> None:
     assert asyncio.run(main()) < 30
 
 
-def arguments(given: object, *, finished: bool = True) -> Arguments:
-    return Arguments(Called("c1", "x", given), finished)
+def arguments(given: object, *, finished: bool = True) -> CallArguments:
+    return CallArguments(Called("c1", "x", given), finished)
 
 
 @pytest.mark.parametrize("given", [None, "", "  ", {}, "{}"])
@@ -225,11 +229,11 @@ SCHEMA = {
 def test_arguments_are_held_against_the_schema_of_the_host(
     given: dict[str, object], fault: str
 ) -> None:
-    assert unfit(given, SCHEMA) == fault
+    assert find_faults(given, SCHEMA) == fault
 
 
 @pytest.mark.parametrize(
     "schema", [{}, {"properties": 3, "required": "of"}, {"properties": {"of": True}}]
 )
 def test_an_odd_schema_takes_everything(schema: dict[str, object]) -> None:
-    assert unfit({"of": 1}, schema) == ""
+    assert find_faults({"of": 1}, schema) == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from skillbelt import Runtime
 from skillbelt.agent import Agent, Called, HostTool
-from skillbelt.agent.tool_results import Job, Repeats
+from skillbelt.agent.tool_calls import PendingCall, Repeats
 from skillbelt.agent.transaction import Journal
 from skillbelt.store import SessionKey
 from skillbelt.store.memory import MemoryStore
@@ -12,9 +12,9 @@ from skillbelt.tools.schema import ToolResult
 from tests.agent.scripted import Scripted, called, final, play, results, said
 
 
-def job(result: str = "", name: str = "x", arguments: object = None) -> Job:
-    page = Journal(MemoryStore(), SessionKey("a", "b", "c")).page()
-    made = Job(Called("c1", name, arguments), page)
+def job(result: str = "", name: str = "x", arguments: object = None) -> PendingCall:
+    writes = Journal(MemoryStore(), SessionKey("a", "b", "c")).new_writes()
+    made = PendingCall(Called("c1", name, arguments), writes)
     made.result = ToolResult(result)
     return made
 

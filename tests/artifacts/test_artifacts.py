@@ -16,6 +16,7 @@ from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.artifacts.objects import ObjectArtifacts
 from skillbelt.errors import ArtifactError, MissingExtra
 from skillbelt.store import SessionKey
+from tests.examples import examples
 from tests.tree import QUICK, Tree
 
 
@@ -109,7 +110,7 @@ def shown(store: ArtifactStore, key: SessionKey) -> object:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(STEPS)
 def test_all_stores_answer_alike(steps: list[Save | Delete]) -> None:
     with tempfile.TemporaryDirectory(dir=QUICK) as folder:

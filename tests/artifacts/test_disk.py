@@ -15,6 +15,7 @@ from skillbelt.artifacts import ArtifactStore, disk, read
 from skillbelt.artifacts.conformance import KEY, SAME_USER, ArtifactStoreConformance
 from skillbelt.artifacts.disk import DiskArtifacts
 from skillbelt.errors import ArtifactError
+from tests import warm
 from tests.tree import NOBODY, Tree
 
 
@@ -164,7 +165,7 @@ for turn in range(int(sys.argv[2])):
 
 
 def writer(folder: Path, turns: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+    return warm.Popen[bytes](
         [sys.executable, "-c", WRITER, str(folder), str(turns)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -276,4 +276,4 @@ def test_quoted_values_are_yaml(fields: dict[str, str]) -> None:
     if "put values in quotes" in done.done:
         assert found
         text = done.data[found.start : found.end].decode()
-        assert isinstance(yaml.load(text, Limits()), yaml.Loaded)
+        assert isinstance(yaml.load(text, Limits()), yaml.LoadedYaml)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from skillbelt.check import fix_files
-from skillbelt.check.fix import fix_bytes
-from skillbelt.check.fix_files import Fixed, diff, fix_file
+from skillbelt.check import fix
+from skillbelt.check.fix import Fixed, diff, fix_bytes, fix_file
 from skillbelt.format.frontmatter import MAX_CHECKED_BYTES
 from tests.tree import Tree
 
@@ -98,7 +97,7 @@ def test_a_file_that_becomes_a_link_meanwhile_is_not_written_through(
         file.symlink_to(outside)
         return fix_bytes(*given, **named)
 
-    monkeypatch.setattr(fix_files, "fix_bytes", swapped)
+    monkeypatch.setattr(fix, "fix_bytes", swapped)
     assert [one.code for one in fix_file(str(file)).diagnostics] == ["fix-dropped"]
     assert outside.read_text() == BROKEN
     assert os.listdir(tree.path("pdf")) == ["SKILL.md"]

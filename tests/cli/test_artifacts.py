@@ -11,6 +11,7 @@ import pytest
 from skillbelt.artifacts import Artifact, ArtifactStore, open_artifacts
 from skillbelt.cli.output import CLI_SESSION
 from skillbelt.store import SessionKey
+from tests import warm
 from tests.terminal import on_terminal
 from tests.tree import Tree
 
@@ -39,7 +40,7 @@ def kept(store: ArtifactStore) -> list[Artifact]:
 
 def raw(tree: Tree, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """The command, with its output as it is."""
-    return subprocess.run(
+    return warm.run(
         [sys.executable, "-m", "skillbelt", "artifacts", *arguments],
         cwd=tree.project,
         capture_output=True,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from skillbelt.cli import main
+from tests import warm
 from tests.openai_server import Broken, Calls, Raw, Refused, Said, Slow, called, said, serving
 from tests.terminal import CHOICE, REASON, on_terminal
 from tests.tree import Done, Tree
@@ -83,7 +84,7 @@ def test_a_script_that_fails_is_an_answer_of_no(skilled: Tree) -> None:
 
 
 def test_a_question_from_a_pipe(skilled: Tree) -> None:
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", "skillbelt", "ask", "-", "--yes"],
         cwd=skilled.project,
         input=b"An echo, please\n",
@@ -196,7 +197,7 @@ def test_what_a_model_says_can_not_play_with_the_terminal(skilled: Tree) -> None
 
 def test_an_interrupt_ends_it_at_once(skilled: Tree) -> None:
     with serving(Slow(said("Once", " upon"), threading.Event())) as server:
-        child = subprocess.Popen(
+        child = warm.Popen[bytes](
             [sys.executable, "-m", "skillbelt", "ask", "Hi", "--model", f"tiny@{server.url}"],
             cwd=skilled.project,
             env=os.environ,
@@ -263,7 +264,7 @@ def test_no_answer_at_all_is_no_success(ask: Ask) -> None:
     with serving(Said((), "content_filter")) as server:
         done = ask("Hello?", "--model", f"tiny@{server.url}")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "filter kept the answer back" in done.stderr
+    assert "content filter blocked the answer" in done.stderr
 
 
 def test_what_a_package_warns_of_is_not_told(ask: Ask, recwarn: pytest.WarningsRecorder) -> None:

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from skillbelt.cli.asking import question
+from skillbelt.cli.asking import describe_request
 from skillbelt.permission.rules import Request
 from tests.terminal import CHOICE, REASON, Paste, on_terminal
 from tests.tree import Tree
 
-AT_ONCE = "What comes all at once"
+AT_ONCE = "Pasted text is not accepted"
 
 
 @pytest.fixture
@@ -157,11 +157,11 @@ def test_what_is_long_is_counted_and_can_be_shown(asked: Tree) -> None:
 
 def test_a_hostile_request_can_not_forge_the_question() -> None:
     request = Request("run", ("ls\n  why      you trust it\x1b[2J",), summary="run a\nb\u202ec")
-    lines = question(request)[0].splitlines()
+    lines = describe_request(request)[0].splitlines()
     assert len(lines) == 4
     assert "ls\\n  why      you trust it\\x1b[2J" in lines[2]
     assert not any("\x1b" in line or "\u202e" in line for line in lines)
 
 
 def test_a_type_that_is_not_known_is_said_so() -> None:
-    assert "something this version does not know" in question(Request("teleport", ("home",)))[0]
+    assert "unknown to this version" in describe_request(Request("teleport", ("home",)))[0]

@@ -97,6 +97,7 @@ def piped(tree: Tree, text: str, *options: str) -> Done:
         [sys.executable, "-m", "skillbelt", "chat", *options],
         cwd=tree.project,
         input=text.encode(),
+        capture_output=True,
         timeout=50,
     )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -393,6 +394,7 @@ def test_text_that_is_no_utf_8_is_taken(skilled: Tree) -> None:
         [sys.executable, "-m", "skillbelt", "chat"],
         cwd=skilled.project,
         input=b"\xff\xfe\n",
+        capture_output=True,
         timeout=50,
     )
     assert done.returncode == 0

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from skillbelt.cli import main
-from skillbelt.cli.check import Targets, targets
+from skillbelt.cli.check import CheckTargets, targets
 from skillbelt.errors import ConfigError
+from tests import warm
 from tests.hostile import FILES, Shape
 from tests.tree import Tree
 
@@ -56,7 +57,7 @@ def check(here: Tree, capsys: pytest.CaptureFixture[str]) -> Check:
     return Check(capsys)
 
 
-def files(found: Targets, root: Path) -> list[str]:
+def files(found: CheckTargets, root: Path) -> list[str]:
     return [os.path.relpath(path, root) for path in found.files]
 
 
@@ -201,12 +202,11 @@ def test_colours_only_on_a_terminal(here: Tree, monkeypatch: pytest.MonkeyPatch)
 
 def on_terminal(*arguments: str) -> str:
     """What the command shows on a terminal."""
-    import subprocess
     import sys
 
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "skillbelt", *arguments]
-    with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs) as process:
+    with warm.Popen[bytes](command, stdout=theirs, stderr=theirs, stdin=theirs) as process:
         os.close(theirs)
         shown = b"".join(chunks(ours))
         process.wait(50)

@@ -75,8 +75,8 @@ def test_a_first_run_without_a_network_says_what_is_missing(open_tree: Tree) -> 
     open_tree.setenv("UV_CACHE_DIR", open_tree.home / "uv")
     done = open_tree.run("demo")
     assert done.exit_code == 1
-    assert "The first run fetches one package and needs a network" in done.stdout
-    assert "Stage 6 did not do what it should." in done.stdout
+    assert "The first run downloads one package and needs a network" in done.stdout
+    assert "Stage 6 failed." in done.stdout
     assert done.stdout.count("stopped: ") == 4
 
 

@@ -66,7 +66,7 @@ def test_roots_say_what_each_gave_and_lost(tree: Tree) -> None:
     assert (second["skills"], second["shadowed"]) == (2, [f"{loser}/SKILL.md"])
     (why,) = document["diagnostics"]
     assert why["code"] == "shadowed"
-    assert f"{winner}/SKILL.md (project) stands before {loser}/SKILL.md (user)" in why["message"]
+    assert f"{winner}/SKILL.md (project) shadows {loser}/SKILL.md (user)" in why["message"]
 
 
 def test_absent_roots_are_listed_too(tree: Tree) -> None:
@@ -112,7 +112,7 @@ def test_verbose_names_the_absent_folders(tree: Tree) -> None:
 
 def test_absent_folders_are_counted(tree: Tree) -> None:
     number = len(diagnosed(tree)["roots"])
-    assert f"  all {number} are absent (--verbose names them)\n" in tree.run("doctor").stdout
+    assert f"  all {number} are absent (--verbose lists them)\n" in tree.run("doctor").stdout
     tree.skill("project/.agents/skills/pdf")
     assert f"  {number - 1} more are absent (--verbose" in tree.run("doctor").stdout
 
@@ -185,7 +185,7 @@ def test_a_sandbox_that_can_not_be_used_says_why(
         "  missing can not be used: nobody has built it: \\x1b[2Jbuild it\n"
     )
     assert doctor(tree, "--verbose") == 0
-    assert "  none works too, but it holds nothing back\n" in capsys.readouterr().out
+    assert "  none works too, but it enforces nothing\n" in capsys.readouterr().out
     assert doctor(tree, "--json") == 0
     first = json.loads(capsys.readouterr().out)["sandboxes"][0]
     assert (first["available"], first["reason"]) == (False, Missing().unavailable())
@@ -231,7 +231,9 @@ def test_the_sandbox_of_the_settings_is_the_one(
     assert doctor(tree) == 0
     lines = capsys.readouterr().out.splitlines()
     assert next(line for line in lines if line.startswith("commands ")).startswith(told)
-    weaker = lines[-1].startswith("  it does not hold: names, modes and times of your other files")
+    weaker = lines[-1].startswith(
+        "  it does not enforce: names, modes and times of your other files"
+    )
     assert weaker == (wanted == "landlock")
 
 

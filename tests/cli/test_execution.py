@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.terminal import CHOICE, on_terminal
 from tests.tree import Done, Tree
 
@@ -69,7 +70,7 @@ def test_input_from_a_file(sums: Tree) -> None:
 
 
 def test_input_from_standard_input(sums: Tree) -> None:
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", "skillbelt", "exec", "sums", "--yes", "--input", "@-"],
         cwd=sums.project,
         input=json.dumps({"numbers": [1] * 200_000}).encode(),
@@ -167,7 +168,7 @@ def test_verbose_says_what_was_enforced(sums: Tree) -> None:
 
 def test_who_interrupts_it_leaves_nothing_running(sums: Tree) -> None:
     sums.write(f"{FOLDER}/scripts/slow6125.sh", "echo begun; while :; do :; done\n")
-    with subprocess.Popen(
+    with warm.Popen[bytes](
         [sys.executable, "-m", "skillbelt", "exec", "sums", "--yes", "--script", "slow6125"],
         cwd=sums.project,
         stdin=subprocess.DEVNULL,

@@ -10,14 +10,14 @@ import sys
 
 import pytest
 
-from skillbelt.cli.keyboard import _at_once, somebody_is_there
+from skillbelt.cli.keyboard import _is_burst, can_ask
 from tests.terminal import Paste, Screen, on_terminal
 from tests.tree import Tree
 
 ASKS = """
 import os, signal
-from skillbelt.cli.keyboard import Burst, Gone, Keyboard, somebody_is_there
-assert somebody_is_there()
+from skillbelt.cli.keyboard import Burst, Gone, Keyboard, can_ask
+assert can_ask()
 """
 
 
@@ -46,11 +46,11 @@ def program(tree: Tree, code: str, *answers: tuple[str, str], ahead: str = "") -
         (b"\x1b[201~\n", True),
     ],
 )
-def test_one_key_is_all_that_a_person_types_at_once(data: bytes, at_once: bool) -> None:
-    assert _at_once(data) is at_once
+def test_one_key_is_all_that_a_person_types_is_burst(data: bytes, at_once: bool) -> None:
+    assert _is_burst(data) is at_once
 
 
-def test_words_may_come_at_once_where_they_grant_nothing(tree: Tree) -> None:
+def test_words_may_come_is_burst_where_they_grant_nothing(tree: Tree) -> None:
     code = "with Keyboard() as keys: print('got', repr(keys.line('why? ', words=True)))"
     screen = program(tree, code, ("why? ", "\x1b[200~some\twords\x1b[2J\nand more\n\x1b[201~"))
     assert "got 'somewords'" in screen.lines
@@ -116,6 +116,6 @@ def test_a_pipe_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     read, write = os.pipe()
     with open(read) as pipe, open(write, "w"):
         monkeypatch.setattr(sys, "stdin", pipe)
-        assert not somebody_is_there()
+        assert not can_ask()
     monkeypatch.setattr(sys, "stdin", None)
-    assert not somebody_is_there()
+    assert not can_ask()

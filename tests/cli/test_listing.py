@@ -176,7 +176,7 @@ def test_no_skills_says_where_it_looked_and_how_to_make_one(tree: Tree) -> None:
 def test_no_folders_at_all(tree: Tree) -> None:
     done = tree.run("list")
     assert done.exit_code == 0
-    assert "None of the folders for skills exists yet." in done.stderr
+    assert "None of the skill folders exists yet." in done.stderr
 
 
 def test_no_skills_as_json(tree: Tree) -> None:

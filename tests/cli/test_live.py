@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.cli.live import Live
+from skillbelt.cli.live import LiveOutput
 from skillbelt.running.following import visible
 from tests.terminal import on_terminal
 from tests.tree import Tree
@@ -13,7 +13,7 @@ FOLDER = "project/.agents/skills/talk"
 
 
 def test_a_pipe_gets_the_very_bytes(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    live = Live()
+    live = LiveOutput()
     live("stdout", b"\x1b[2Ja\xff\r\n")
     live("stderr", b"b\0")
     assert capfdbinary.readouterr() == (b"\x1b[2Ja\xff\r\n", b"b\0")

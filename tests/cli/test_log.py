@@ -14,6 +14,7 @@ import pytest
 from skillbelt.cli.log import since
 from skillbelt.errors import ConfigError
 from skillbelt.permission.audit import AuditEvent, AuditLog, open_audit
+from tests import warm
 from tests.printing import Printing, printing
 from tests.terminal import on_terminal
 from tests.tree import Tree
@@ -67,7 +68,7 @@ def types(tree: Tree, *arguments: str) -> list[str]:
 
 
 def test_nothing_was_logged_yet(tree: Tree) -> None:
-    assert tree.run("log") == (0, "", "nothing was logged yet\n")
+    assert tree.run("log") == (0, "", "the log is empty\n")
     assert tree.run("log", "-q") == (0, "", "")
     assert tree.run("log", "--json").document == {"events": []}
     assert not tree.path("home/.local").exists()
@@ -163,14 +164,14 @@ def test_a_date_without_a_zone_is_by_this_machine_s_clock(monkeypatch: pytest.Mo
      "2h30m", "９h", "9999999999d", "10000-01-01", "\x1b[2J"],
 )  # fmt: skip
 def test_what_is_no_moment(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no time: give Unix seconds"):
+    with pytest.raises(ConfigError, match="is not a time: give Unix seconds"):
         since(text, NOW)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--since", "soon"], "--since 'soon' is no time"),
+        (["--since", "soon"], "--since 'soon' is not a time"),
         (["--type", "laod"], "--type must be one of decision, load, run"),
         (["--limit", "-1"], "--limit must be zero or more"),
         (["--limit", "many"], "invalid int value"),
@@ -268,7 +269,7 @@ def test_follow_ends_when_it_is_told(
 ) -> None:
     with following(tree) as follow:
         follow.line()
-        assert follow.end(number) == (code, "following the log; Ctrl-C ends\n")
+        assert follow.end(number) == (code, "following the log; Ctrl-C stops it\n")
 
 
 # The chain
@@ -277,13 +278,13 @@ def test_follow_ends_when_it_is_told(
 def test_verify_says_that_nothing_was_logged_yet(tree: Tree) -> None:
     done = tree.run("log", "--verify")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "nothing was logged yet" in done.stderr
+    assert "the log is empty" in done.stderr
 
 
 def test_verify_of_a_log_that_is_as_it_was_written(tree: Tree, log: AuditLog) -> None:
     done = tree.run("log", "--verify")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "all as they were written" in done.stderr
+    assert "none was changed" in done.stderr
     document = tree.run("log", "--verify", "--json").document
     assert (document["whole"], document["faults"]) == (True, [])
     assert document["records"] > 0
@@ -296,7 +297,7 @@ def test_verify_names_file_and_line(tree: Tree, log: AuditLog) -> None:
     done = tree.run("log", "--verify")
     assert done.exit_code == 1
     assert done.stdout.startswith(f"{file}:1: is not what was written")
-    assert "the log is not as it was written: 1 fault" in done.stderr
+    assert "the log was changed: 1 fault" in done.stderr
     found = tree.run("log", "--verify", "--json")
     assert found.exit_code == 1
     assert found.document["faults"][0]["line"] == 1
@@ -309,7 +310,7 @@ def test_verify_tells_what_it_does_not_check(tree: Tree) -> None:
     old.write_text('{"time":1.0,"type":"run"}\n')
     done = tree.run("log", "--verify")
     assert done.exit_code == 0
-    assert "1 older line not checked: from before there was a chain" in done.stderr
+    assert "1 older line not checked: written before the hash chain" in done.stderr
 
 
 def test_verify_is_of_the_whole_log(tree: Tree, log: AuditLog) -> None:
@@ -322,7 +323,7 @@ def into_a_closed_pipe(tree: Tree, *options: str) -> tuple[int, bytes]:
     read, write = os.pipe()
     os.close(read)
     with open(write, "wb") as closed:
-        done = subprocess.run(
+        done = warm.run(
             [sys.executable, "-m", "skillbelt", "log", *options],
             cwd=tree.project,
             stdout=closed,
@@ -338,7 +339,7 @@ def test_the_exit_code_of_verify_does_not_depend_on_who_reads(tree: Tree, log: A
     Path(log.folder, "log.jsonl").write_bytes(b"")
     assert into_a_closed_pipe(tree, "--verify", "--json") == (1, b"")
     assert into_a_closed_pipe(tree, "--verify")[0] == 1
-    assert into_a_closed_pipe(tree) == (0, b"nothing was logged yet\n")
+    assert into_a_closed_pipe(tree) == (0, b"the log is empty\n")
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -347,7 +348,7 @@ def test_a_pipe_that_is_closed_early_is_no_error(
 ) -> None:
     for number in range(2_000):
         log.append(AuditEvent(float(number), "run", data={"command": "x" * 200}))
-    child = subprocess.Popen(
+    child = warm.Popen[bytes](
         [sys.executable, "-m", "skillbelt", "log", *options],
         cwd=tree.project,
         stdout=subprocess.PIPE,

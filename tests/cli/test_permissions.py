@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from skillbelt import Request, Runtime
+from tests import warm
 from tests.terminal import CHOICE, on_terminal
 from tests.tree import Tree
 
@@ -157,7 +158,7 @@ def test_nobody_waits(tree: Tree) -> None:
 def test_another_process_is_told_and_answers(rules: Tree) -> None:
     rules.setenv("SKILLBELT_TRUST_PROJECT", "ask")
     command = [sys.executable, "-m", "skillbelt", "permissions", "watch", "--json"]
-    watcher = subprocess.Popen(
+    watcher = warm.Popen[str](
         command, cwd=rules.project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert watcher.stdout is not None
@@ -168,7 +169,7 @@ def test_another_process_is_told_and_answers(rules: Tree) -> None:
             "from skillbelt import Runtime\n"
             "print(Runtime('.').dispatch('skill_load', {'skill': 'pdf'}).error or 'loaded')"
         )
-        asker = subprocess.Popen(
+        asker = warm.Popen[str](
             [sys.executable, "-c", code], cwd=rules.project, stdout=subprocess.PIPE, text=True
         )
         pending = json.loads(watcher.stdout.readline())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES
 from skillbelt.sandbox.registry import sandboxes
+from tests import needs, warm
 from tests.benches import FOLDER, SKILL, Bench, alive
 from tests.terminal import CHOICE, REASON, on_terminal
 from tests.tree import Done, Tree
@@ -44,7 +44,7 @@ def document(tree: Tree, *arguments: str) -> Any:
 
 def piped(tree: Tree, data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """The same with something on standard input, and all output as bytes."""
-    return subprocess.run(
+    return warm.run(
         [sys.executable, "-m", "skillbelt", "run", SKILL, "--yes", *arguments],
         cwd=tree.project,
         input=data,
@@ -92,7 +92,7 @@ def test_yes_is_not_remembered(kit: Tree) -> None:
 def test_a_sandbox_that_can_not_be_used_here(kit: Tree) -> None:
     missing = [sandbox.name for sandbox in sandboxes() if sandbox.unavailable()]
     if not missing:
-        pytest.skip("every sandbox can be used here")
+        pytest.skip("needs a system on which one of the sandboxes cannot be used")
     done = run(kit, "--sandbox", missing[-1], "--", "touch", "out/ran")
     assert (done.exit_code, done.stdout) == (5, "")
     assert f"the sandbox {missing[-1]!r} can not be used" in done.stderr
@@ -149,7 +149,7 @@ def test_what_is_refused_is_told_and_nothing_runs(
 
 def test_that_nothing_holds_a_command_back_is_said(kit: Tree) -> None:
     done = run(kit, "--sandbox", "none", "--", "echo", "ran")
-    assert done == Done(0, "ran\n", "skillbelt: no sandbox held this back\n")
+    assert done == Done(0, "ran\n", "skillbelt: this ran without a sandbox\n")
 
 
 def test_who_takes_the_programs_away_is_told(kit: Tree) -> None:
@@ -364,7 +364,7 @@ def test_quiet_says_nothing_but_what_the_command_does(kit: Tree) -> None:
 def test_output_comes_while_the_command_runs_and_an_interrupt_ends_it(kit: Tree) -> None:
     mark = f"30.{uuid.uuid4().int % 10**12:012}"
     command = ["bash", "-c", f"echo begun; (setsid sleep {mark} &); sleep {mark}"]
-    child = subprocess.Popen(
+    child = warm.Popen[bytes](
         [sys.executable, "-m", "skillbelt", "run", SKILL, "--yes", "--", *command],
         cwd=kit.project,
         stdin=subprocess.DEVNULL,
@@ -398,12 +398,12 @@ def test_a_run_ends_when_nobody_reads_any_more(kit: Tree) -> None:
     assert alive(mark) == []
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+@needs.full_device
 @pytest.mark.parametrize("size", [1, 300_000])
 def test_output_that_can_not_be_written_is_told(kit: Tree, size: int) -> None:
     command = ["bash", "-c", f"head -c {size} /dev/zero"]
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
+        done = warm.run(
             [sys.executable, "-m", "skillbelt", "run", SKILL, "--yes", "--", *command],
             cwd=kit.project,
             stdin=subprocess.DEVNULL,

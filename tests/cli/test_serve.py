@@ -11,6 +11,7 @@ import sys
 import httpx2
 import pytest
 
+from tests import warm
 from tests.mcp.clients import SERVE
 from tests.tree import Tree
 
@@ -19,7 +20,7 @@ TOKEN = re.compile(r"Authorization: Bearer (\S+)\n")
 
 def begun(tree: Tree, *options: str) -> tuple[subprocess.Popen[str], str]:
     """A server over HTTP, and what it has said so far."""
-    process = subprocess.Popen(
+    process = warm.Popen[str](
         [sys.executable, *SERVE, "--http", "127.0.0.1:0", *options],
         cwd=tree.project,
         stdin=subprocess.DEVNULL,

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from skillbelt.events import NewEvent
-from skillbelt.permission.remembered import Ledger
+from skillbelt.permission.remembered import RememberedAnswers
 from skillbelt.permission.rules import Request
 from skillbelt.store import SessionKey, open_store
 from skillbelt.store.sqlite import SqliteStore
@@ -181,5 +181,5 @@ def test_state_dir_says_where(tree: Tree, store: SqliteStore) -> None:
 
 def test_what_permission_keeps_is_not_listed(tree: Tree, store: SqliteStore) -> None:
     request = Request("skill", ("pdf",), ("pdf",), skill="pdf", hash="sha256:1")
-    assert Ledger(store, str(tree.project)).remember(request)
+    assert RememberedAnswers(store, str(tree.project)).remember(request)
     assert tree.run("sessions", "list", "--json").document == {"sessions": []}

@@ -84,7 +84,7 @@ def test_what_list_trusts_is_no_longer_marked(tree: Tree) -> None:
 def test_removing_what_is_not_there(tree: Tree, more: list[str]) -> None:
     done = tree.run("trust", "remove", URL, *more)
     assert (done.exit_code, done.stdout) == (1, "")
-    expected = f"skillbelt: {URL} was not trusted; `skillbelt trust list` shows what is\n"
+    expected = f"skillbelt: {URL} was not trusted; `skillbelt trust list` lists what is\n"
     assert done.stderr == expected
     assert logged(tree) == []
 

@@ -29,7 +29,7 @@ def watching(
 def test_changes_are_printed_as_they_happen(tree: Tree, mode: str) -> None:
     folder = tree.skill("project/.agents/skills/pdf")
     with watching(tree, mode) as watch:
-        assert watch.begun() == "watching 1 skill; Ctrl-C ends\n"
+        assert watch.begun() == "watching 1 skill; Ctrl-C stops it\n"
         text = tree.skill("project/.agents/skills/text", description="Reads text.")
         assert watch.line() == "added text: Reads text."
         tree.skill(folder, description="Reads PDF files.")
@@ -49,7 +49,7 @@ def test_json_is_a_document_a_line(tree: Tree, mode: str) -> None:
 @every_mode
 def test_a_folder_that_did_not_exist_is_found(tree: Tree, mode: str) -> None:
     with watching(tree, mode) as watch:
-        assert watch.begun() == "watching 0 skills; Ctrl-C ends\n"
+        assert watch.begun() == "watching 0 skills; Ctrl-C stops it\n"
         tree.skill("home/.claude/skills/pdf")
         assert watch.line() == "added pdf: Does a thing."
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
+from tests import warm
 from tests.terminal import on_terminal
 from tests.tree import Tree
 
@@ -31,7 +31,7 @@ def test_the_folder_goes_by_the_name_not_by_the_folders_name(tree: Tree) -> None
 def test_a_script_gets_the_very_bytes_of_the_path(tree: Tree) -> None:
     name = os.fsdecode(b"p df\xff\x1b[1m")
     folder = tree.skill(f"project/.agents/skills/{name}", name="pdf", text="Text.\n")
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", "skillbelt", "where", "pdf"],
         cwd=tree.project,
         capture_output=True,

@@ -34,6 +34,7 @@ from skillbelt.format.arguments import substitute
 from skillbelt.format.skill import Skill
 from skillbelt.values import Limits, Origin
 from tests.bounds import bounds
+from tests.examples import examples
 from tests.tree import Tree
 
 FOLDER = "project/.agents/skills/pdf"
@@ -411,9 +412,7 @@ def test_a_pipe_named_as_text_is_refused_at_once(tree: Tree) -> None:
         load_resource(skill, "a.md")
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
 @given(
     st.one_of(st.text(), st.lists(st.sampled_from(["..", ".", "", "a.md", "references", "/"]))),
     st.one_of(st.none(), st.text()),
@@ -434,7 +433,7 @@ def test_nothing_from_outside_raises_anything_else(
     assert "inside".startswith(loaded.text)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=300))
 def test_any_bytes_are_given_or_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.md").write_bytes(data)

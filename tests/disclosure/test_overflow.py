@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from skillbelt import Page
 from skillbelt.disclosure.overflow import Storage
 from skillbelt.errors import FileUnreadable, PathEscape
+from tests.examples import examples
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def test_a_line_too_long_for_any_page_is_passed(storage: Storage) -> None:
     assert storage.read(ref, page.next_line, chars=10).text == "b\n"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50))
 @given(st.text(alphabet="ab日\n\ud800", max_size=200).filter(bool), st.integers(10, 40))
 def test_following_the_pages_gives_every_line(storage: Storage, text: str, chars: int) -> None:
     text = "\n".join(row[: chars - 1] for row in text.split("\n"))

@@ -31,6 +31,7 @@ from skillbelt.disclosure.overview import (
 from skillbelt.settings import CHOICES
 from skillbelt.text import hidden, one_line, tokens, xml
 from tests.bounds import bounds
+from tests.examples import examples
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 TEXT = st.text(st.characters(codec=None), max_size=80)
@@ -294,7 +295,7 @@ def test_only_the_last_one_does_not_fit() -> None:
     assert (made.shown, made.names_only, made.omitted) == (0, 3, 1)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(SKILLS, st.sampled_from(FORMATS), st.integers(0, 400), st.none() | st.integers(0, 8))
 def test_never_above_the_budget(
     skills: list[Skill], format: Format, budget: int, most: int | None
@@ -310,7 +311,7 @@ def test_never_above_the_budget(
 # What a skill says can do no harm
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(SKILLS)
 @example([skill(HOSTILE, HOSTILE, HOSTILE, HOSTILE)])
 def test_xml_gives_back_what_was_written(skills: list[Skill]) -> None:
@@ -325,7 +326,7 @@ def test_xml_gives_back_what_was_written(skills: list[Skill]) -> None:
     assert len(made.text.splitlines()) == 4 + 5 * len(skills)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(SKILLS, st.sampled_from(("markdown", "plain")), st.integers(0, 8))
 @example([skill(HOSTILE, HOSTILE), skill("b", HOSTILE)], "plain", 1)
 def test_no_skill_opens_a_line_or_forges_a_header(
@@ -343,7 +344,7 @@ def test_no_skill_opens_a_line_or_forges_a_header(
     assert all(line.startswith(start) for line, start in zip(lines, starts, strict=True))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(SKILLS, st.integers(0, 8))
 @example([skill(HOSTILE, HOSTILE, HOSTILE, HOSTILE)], 1)
 def test_json_loses_nothing(skills: list[Skill], most: int) -> None:
@@ -359,7 +360,7 @@ def test_json_loses_nothing(skills: list[Skill], most: int) -> None:
     assert len(made.text.split("\n")) == len(made.text.splitlines())
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(SKILLS, st.sampled_from(FORMATS), st.integers(0, 300))
 @example([skill(HOSTILE, HOSTILE, HOSTILE, HOSTILE)], "plain", 300)
 def test_nothing_hidden_and_no_tag_of_a_skill_in_any_format(
@@ -377,7 +378,7 @@ def test_ordinary_signs_stay_as_they_are_in_a_line() -> None:
     assert overview([skill("a", about)], format="plain", guidance="").text.endswith(about)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(SKILLS, st.sampled_from(FORMATS), st.integers(0, 300), st.randoms(use_true_random=False))
 def test_the_same_bytes_in_whatever_order(
     skills: list[Skill], format: Format, budget: int, chance: random.Random

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.discovery.index import Entry, Index, MemoryIndex, SqliteIndex
+from tests import warm
 from tests.tree import Tree
 
 
@@ -204,7 +205,7 @@ def test_one_that_another_process_holds_is_done_without(tree: Tree) -> None:
     catalog = tree.catalog()
     assert list(catalog) == ["a", "b"]
     [file] = (tree.home / ".cache/skillbelt").glob("*.sqlite3")
-    with subprocess.Popen(
+    with warm.Popen[str](
         [sys.executable, "-c", LOCK, str(file)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -244,7 +245,7 @@ def test_eight_processes_share_one_index(tree: Tree) -> None:
 def together(tree: Tree, count: int) -> list[tuple[str, str]]:
     command = [sys.executable, "-c", SCAN, str(tree.project)]
     started = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        warm.Popen[str](command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(count)
     ]
     outputs = [process.communicate(timeout=50) for process in started]

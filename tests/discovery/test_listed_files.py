@@ -120,7 +120,7 @@ def test_its_documents_are_known_from_its_list(mcp: McpServer, belt: Open) -> No
         (TEXT.replace(b"body", b"soul"), "is not what its server listed"),
         (TEXT + b"more", "is not what its server listed"),
         (b"", "is not what its server listed"),
-        (None, "can not be fetched: "),
+        (None, "cannot be fetched: "),
     ],
     ids=["changed", "longer", "empty", "gone"],
 )
@@ -167,7 +167,7 @@ def test_offline_what_was_read_before_can_be_read(mcp: McpServer, belt: Open) ->
     belt().load("docs.pdf")
     runtime = belt(offline=True)
     assert "The body of pdf." in runtime.load("docs.pdf").text
-    with pytest.raises(FileUnreadable, match="may not be asked now"):
+    with pytest.raises(FileUnreadable, match="may not be contacted now"):
         runtime.load_resource("docs.pdf", "guide.md")
 
 

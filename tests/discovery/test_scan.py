@@ -344,7 +344,7 @@ def mounted(tree: Tree, kind: str, *folders: str) -> dict[str, Any]:
     paths = [str(tree.path(folder)) for folder in folders]
     done = tree.python(str(Path(mounts.__file__)), kind, str(tree.project), *paths)
     if done.exit_code == mounts.IMPOSSIBLE:
-        pytest.skip(f"mounting is not possible here: {done.stderr.strip()}")
+        pytest.skip(f"needs the right to mount (sudo make test): {done.stderr.strip()}")
     assert done.exit_code == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     return result

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from skillbelt.errors import PathEscape
 from skillbelt.files import contain
+from tests import needs
 
 BAD = {
     "": "empty",
@@ -152,7 +153,7 @@ def test_no_path_leads_out(folder: int, way: str, path: str) -> None:
         contain.open_beneath(folder, path, os.O_RDONLY)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="openat2 is of Linux")
+@needs.linux
 def test_a_link_that_stays_below_is_followed(folder: int, tmp_path: Path) -> None:
     (tmp_path / "inside" / "a.md").write_text("text")
     (tmp_path / "inside" / "link").symlink_to("a.md")

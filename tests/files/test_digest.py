@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from skillbelt import Manifest, Skill, build_manifest
 from skillbelt.files.manifest import PARTIAL, LocalFiles, is_complete
+from tests.examples import examples
 from tests.tree import QUICK, Tree
 
 OLD = 1_600_000_000
@@ -305,7 +306,7 @@ def build(folder: Path, content: Files) -> Files:
 
 
 @given(files, files)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_two_skills_have_one_fingerprint_if_and_only_if_they_are_equal(
     scratch: Path, one: Files, other: Files
 ) -> None:
@@ -315,7 +316,7 @@ def test_two_skills_have_one_fingerprint_if_and_only_if_they_are_equal(
 
 
 @given(files, st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_any_step_away_changes_it_and_the_step_back_restores_it(
     scratch: Path, content: Files, data: st.DataObject
 ) -> None:

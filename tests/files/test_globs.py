@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillbelt.files.globs import MAX_ALTERNATIVES, MAX_GLOB_CHARS, MAX_GLOBS, Globs, alternatives
+from tests.examples import examples
 
 
 def matching(globs: list[str], path: str) -> set[int]:
@@ -175,13 +176,13 @@ GLOBS = st.lists(PARTS, min_size=1, max_size=5).map("/".join)
 PATHS = st.lists(st.text("ab.", min_size=1, max_size=4), min_size=1, max_size=5).map("/".join)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500))
 @given(GLOBS, PATHS)
 def test_it_matches_what_the_reference_matches(glob: str, path: str) -> None:
     assert matches(glob, path) == reference(glob, path)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.text(max_size=40), st.text(max_size=20))
 def test_any_text_is_a_pattern_or_refused(glob: str, path: str) -> None:
     try:
@@ -192,7 +193,7 @@ def test_any_text_is_a_pattern_or_refused(glob: str, path: str) -> None:
         assert found <= {0}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(st.text("ab./-é ", min_size=1, max_size=6), min_size=1, max_size=3).map("/".join))
 def test_plain_text_matches_itself_alone(path: str) -> None:
     names = [name for name in path.split("/") if name not in ("", ".")]

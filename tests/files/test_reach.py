@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from skillbelt import Catalog, build_manifest, load_resource, load_skill_body
 from skillbelt.check.check import check_all
-from skillbelt.check.fix_files import fix_file
+from skillbelt.check.fix import fix_file
 from skillbelt.cli import main
 from skillbelt.disclosure.body import read_file, walk
 from skillbelt.errors import PathEscape, SkillbeltError
@@ -25,6 +25,7 @@ from skillbelt.files.contain import Fence, open_dir, open_file, read_handle
 from skillbelt.format.skill import Skill
 from skillbelt.search.text import parts_of
 from skillbelt.values import Limits
+from tests.examples import examples
 from tests.tree import Tree, codes
 
 SKILLS = "project/.agents/skills"
@@ -450,7 +451,7 @@ def read_skill(skill: Skill) -> Iterator[object]:
             yield load_resource(skill, name)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_nothing_outside_is_ever_read(tree: Tree, seed: int) -> None:
     tree.setenv("HELD", MARK)

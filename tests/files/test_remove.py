@@ -190,7 +190,7 @@ def test_another_file_system_is_not_entered(tmp_path: Path, kind: str, place: st
         check=False,
     )
     if done.returncode == 77 or "unshare:" in done.stderr:
-        pytest.skip(f"no mount here: {done.stderr}")
+        pytest.skip(f"needs the right to mount (sudo make test): {done.stderr}")
     said, kept = done.stdout.splitlines()
     assert "busy" in said.lower() or "cross-device" in said.lower()
     assert kept == "2"  # the one outside, and the same or another through the mount

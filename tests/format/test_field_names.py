@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillbelt.format.field_names import KNOWN, resembled, respelled
+from skillbelt.format.fields import KNOWN, closest_field, correct_spelling
 from skillbelt.values import Frontmatter
 
 
@@ -25,13 +25,13 @@ from skillbelt.values import Frontmatter
     ],
 )
 def test_other_spellings(key: str, known: str) -> None:
-    assert respelled(key, ()) == known
+    assert correct_spelling(key, ()) == known
 
 
 @pytest.mark.parametrize("key", KNOWN)
 def test_a_known_field_is_spelled_right(key: str) -> None:
-    assert respelled(key, ()) == ""
-    assert resembled(key, ()) == ""
+    assert correct_spelling(key, ()) == ""
+    assert closest_field(key, ()) == ""
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_a_known_field_is_spelled_right(key: str) -> None:
     ],
 )
 def test_slips(key: str, known: str) -> None:
-    assert resembled(key, ()) == known
+    assert closest_field(key, ()) == known
 
 
 def test_a_field_that_stands_there_is_not_suggested_again() -> None:
-    assert respelled("allowed_tools", {"allowed-tools"}) == ""
-    assert resembled("desciption", {"description"}) == ""
+    assert correct_spelling("allowed_tools", {"allowed-tools"}) == ""
+    assert closest_field("desciption", {"description"}) == ""
 
 
 def test_every_known_field_is_a_field_of_the_frontmatter() -> None:

@@ -11,6 +11,7 @@ from skillbelt.format import fields, frontmatter, yaml_repair
 from skillbelt.format import yaml as strict
 from skillbelt.values import Limits
 from tests.bounds import bounds
+from tests.examples import examples
 from tests.tree import codes
 
 LIMITS = Limits()
@@ -314,7 +315,7 @@ DOCUMENTS = st.dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(DOCUMENTS)
 def test_printing_and_parsing_again_is_stable(document: dict[str, object]) -> None:
     first = block(yaml.safe_dump(document, allow_unicode=True))
@@ -324,14 +325,14 @@ def test_printing_and_parsing_again_is_stable(document: dict[str, object]) -> No
     assert fields.to_frontmatter(again.fields) == fields.to_frontmatter(first.fields)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(DOCUMENTS)
 def test_a_valid_document_is_the_same_with_and_without_the_repair(
     document: dict[str, object],
 ) -> None:
     text = yaml.safe_dump(document, allow_unicode=True)
     loaded = strict.load(text, LIMITS)
-    assert isinstance(loaded, strict.Loaded)
+    assert isinstance(loaded, strict.LoadedYaml)
     assert yaml_repair.read(text, LIMITS).fields == loaded.fields
     assert block(text).state == "strict"
 
@@ -346,7 +347,7 @@ SOUP = st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000))
 @given(SOUP, st.booleans())
 def test_no_bytes_raise(data: bytes, derive: bool) -> None:
     parsed = read(data, derive=derive)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from skillbelt.format.head import read_card, read_head
+from skillbelt.format.frontmatter import read_card, read_head
 from tests.bounds import bounds
 from tests.tree import Tree
 

@@ -13,13 +13,14 @@ from skillbelt.format import yaml as strict
 from skillbelt.format import yaml_fast
 from skillbelt.values import Limits
 from tests.bounds import bounds
+from tests.examples import examples
 
 LIMITS = Limits()
 
 
-def loaded(text: str) -> strict.Loaded:
+def loaded(text: str) -> strict.LoadedYaml:
     result = strict.full(text, LIMITS)
-    assert isinstance(result, strict.Loaded), result
+    assert isinstance(result, strict.LoadedYaml), result
     return result
 
 
@@ -31,9 +32,9 @@ def fields(text: str) -> dict[str, object]:
     return result
 
 
-def broken(text: str, limits: Limits = LIMITS) -> strict.Broken:
+def broken(text: str, limits: Limits = LIMITS) -> strict.BrokenYaml:
     result = strict.load(text, limits)
-    assert isinstance(result, strict.Broken), result
+    assert isinstance(result, strict.BrokenYaml), result
     return result
 
 
@@ -50,7 +51,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.dictionaries(st.text("abcdefxyz-", min_size=2, max_size=9), JSON, min_size=1))
 def test_what_a_dumper_wrote_is_read_back(value: dict[str, object]) -> None:
     text = yaml.safe_dump(value, allow_unicode=True)
@@ -152,7 +153,7 @@ def test_deep_nesting_is_refused_before_it_is_composed(text: str) -> None:
 
 def test_the_depth_is_a_limit() -> None:
     text = "a: [[[1]]]\n"
-    assert isinstance(strict.load(text, bounds(LIMITS, max_yaml_depth=4)), strict.Loaded)
+    assert isinstance(strict.load(text, bounds(LIMITS, max_yaml_depth=4)), strict.LoadedYaml)
     assert broken(text, bounds(LIMITS, max_yaml_depth=3)).guard
 
 
@@ -188,16 +189,16 @@ def test_without_libyaml_the_answers_are_of_the_same_kind(
 ) -> None:
     monkeypatch.delattr(yaml, "CSafeLoader")
     result = strict.load(text, LIMITS)
-    if isinstance(result, strict.Loaded):
+    if isinstance(result, strict.LoadedYaml):
         json.dumps(result.fields, ensure_ascii=False).encode()
     else:
         assert result.guard == (text != "a: 1: 2\n")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.text(max_size=200))
 def test_no_text_raises(text: str) -> None:
-    assert isinstance(strict.load(text, LIMITS), strict.Loaded | strict.Broken)
+    assert isinstance(strict.load(text, LIMITS), strict.LoadedYaml | strict.BrokenYaml)
 
 
 def test_most_files_never_import_yaml() -> None:

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from skillbelt.format import yaml, yaml_fast
 from skillbelt.values import Limits
+from tests.examples import examples
 
 
-def loaded(text: str) -> yaml.Loaded:
+def loaded(text: str) -> yaml.LoadedYaml:
     result = yaml.full(text, Limits())
-    assert isinstance(result, yaml.Loaded), result
+    assert isinstance(result, yaml.LoadedYaml), result
     return result
 
 
@@ -152,7 +153,7 @@ DOCUMENTS = st.lists(st.tuples(KEYS, VALUE, ENDS), min_size=1, max_size=4).map(
 )
 
 
-@settings(max_examples=2500, deadline=None)
+@settings(max_examples=examples(2500))
 @given(DOCUMENTS)
 @example('tags: "a\\\n  "\n')
 @example("n: >\n  \n  b\n")
@@ -172,7 +173,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600))
 @given(KEYS, st.dictionaries(PIECE, JSON, min_size=1), st.sampled_from([(",", ":"), (", ", ": ")]))
 @example("metadata", {"a": {"b": ["c"], "<<": {}}}, (",", ":"))
 @example("description", {"a": {"b": 1}}, (",", ":"))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from skillbelt.format import yaml as strict
 from skillbelt.format import yaml_repair
 from skillbelt.values import Limits
+from tests.examples import examples
 
 LIMITS = Limits()
 
@@ -195,16 +196,16 @@ VALUES = st.recursive(
 KEYS = st.sampled_from(["name", "description", "tags", "metadata", "k", "user-invocable"])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(st.dictionaries(KEYS, VALUES, min_size=1))
 def test_a_valid_document_reads_the_same_line_by_line(value: dict[str, object]) -> None:
     text = yaml.safe_dump(value, allow_unicode=True, sort_keys=False)
     whole = strict.load(text, LIMITS)
-    assert isinstance(whole, strict.Loaded)
+    assert isinstance(whole, strict.LoadedYaml)
     assert read(text) == whole.fields
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(st.text(max_size=300))
 def test_no_text_raises(text: str) -> None:
     for offered in (text, f"---\n{text}", f"name: a\n{text}", f"```\nname: {text}"):

@@ -44,7 +44,7 @@ def agree(text: str) -> None:
     fast = yaml_fast.read(text)
     if fast is not None:
         full = yaml.full(text, LIMITS)
-        assert isinstance(full, yaml.Loaded), full
+        assert isinstance(full, yaml.LoadedYaml), full
         assert repr(full.fields) == repr(fast), (full.fields, fast)
 
 

@@ -12,7 +12,7 @@ import pytest
 from skillbelt.mcp.requests import REQUEST_ID, ProgressOutput, Question, RunningRequest
 from skillbelt.permission.gate import ASKER
 from skillbelt.permission.rules import Answer, Request
-from skillbelt.permission.waiting_store import Pending
+from skillbelt.permission.waiting import Pending
 from skillbelt.running.following import Watch
 
 pytestmark = pytest.mark.anyio

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from tests import needs
 from tests.mcp.clients import SERVE, Http
 from tests.tree import Tree
 
@@ -35,7 +36,7 @@ PDF = ["SKILL.md", "forms/a%20b.md", "guide.md", "logo.png", "scripts/say.sh"]
 def clients() -> Path:
     """A folder with the clients; whichever worker comes first installs them."""
     if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("there is no Node here to run clients from npm with")
+        needs.not_run("needs Node.js and npm: apt install nodejs npm")
     mark = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in FILES)).hexdigest()
     folder = Path(tempfile.gettempdir()) / f"skillbelt-npm-{os.getuid()}-{mark[:16]}"
     folder.mkdir(mode=0o700, exist_ok=True)

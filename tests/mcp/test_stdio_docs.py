@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from mcp import Client, StdioServerParameters
+from tests import warm
 from tests.tree import Tree
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ async def test_the_command_of_the_page_serves(skills: Tree) -> None:
 @pytest.mark.parametrize("script", sorted((ROOT / "examples" / "mcp").glob("*.py")), ids=str)
 def test_every_example_runs(script: Path, tree: Tree) -> None:
     shutil.copytree(ROOT / "examples" / "skills", tree.project / ".agents" / "skills")
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, str(script)],
         cwd=tree.project,
         capture_output=True,

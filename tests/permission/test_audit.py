@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 
 from skillbelt.errors import ConfigError
 from skillbelt.permission.audit import TYPES, AuditEvent, AuditLog, open_audit, user_name
+from tests import needs, warm
+from tests.examples import examples
 from tests.tree import Tree
 
 BOUND = len('"seq":1,"prev":"",') + 64  # what binds a record to the one before
@@ -74,7 +76,7 @@ def file(log: AuditLog, name: str = "log.jsonl") -> Path:
 
 
 def start(log: AuditLog, name: str, count: int, max_bytes: int = 2**30) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+    return warm.Popen[bytes](
         [sys.executable, "-c", APPENDS, log.folder, name, str(count), str(max_bytes)],
         stdout=subprocess.PIPE,
     )
@@ -211,7 +213,7 @@ def test_filters_and_limit(tmp_path: Path, wanted: dict[str, object], limit: int
 
 
 @given(st.lists(st.integers(0, 200_000), max_size=6), st.integers(0, 8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_lines_of_any_length_are_read_backward_too(sizes: list[int], limit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         log = AuditLog(folder)
@@ -275,7 +277,7 @@ try:
 except ConfigError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = warm.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "File too large" in done.stdout
     assert file(log).read_bytes() == whole
 
@@ -559,7 +561,7 @@ def test_following_a_log_that_outran_the_follower(log: AuditLog) -> None:
     following.close()
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="nobody counts handles here")
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc to count open files")
 def test_following_leaves_no_handle_open(log: AuditLog) -> None:
     fill(log, *events(1))
     before = os.listdir("/proc/self/fd")
@@ -583,7 +585,7 @@ def test_the_user_has_a_name() -> None:
     assert user_name() == pwd.getpwuid(os.getuid()).pw_name
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody unknown")
+@needs.root
 def test_a_user_without_a_name_is_a_number(open_tree: Tree) -> None:
     code = "import os, pwd; from skillbelt.permission.audit import user_name; os.setuid(54321)\n"
     assert open_tree.python("-c", f"{code}print(user_name())").stdout == "54321\n"

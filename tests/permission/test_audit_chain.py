@@ -25,6 +25,7 @@ from skillbelt.permission.audit_chain import (
     link_of,
     read_head,
 )
+from tests import warm
 
 PATIENCE = 50
 APPENDS = """
@@ -75,7 +76,7 @@ def faults(log: AuditLog) -> list[tuple[int, str]]:
 
 def start(log: AuditLog, count: int, max_bytes: int, files: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", APPENDS, log.folder, *map(str, (count, max_bytes, files))]
-    return subprocess.Popen(command, stdout=subprocess.PIPE)
+    return warm.Popen[bytes](command, stdout=subprocess.PIPE)
 
 
 # What shows
@@ -310,7 +311,7 @@ from skillbelt.permission.audit import AuditEvent, AuditLog
 resource.setrlimit(resource.RLIMIT_FSIZE, ({size + 40}, {resource.RLIM_INFINITY}))
 AuditLog({log.folder!r}).append(AuditEvent(1.0, "run", data={{"a": "x" * 500}}))
 """
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert "ConfigError" in done.stderr

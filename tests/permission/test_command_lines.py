@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from skillbelt.permission.command_lines import WHOLE, simple_commands
 from skillbelt.permission.rules import DEFAULT_RULES, Request, Rule, RuleSet
+from tests.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def bash_ran(command: str, folder: Path) -> list[list[str]]:
     return ran
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(400), suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=9).map("".join))
 def test_bash_runs_nothing_but_what_a_line_was_taken_apart_into(
     tmp_path_factory: pytest.TempPathFactory, command: str

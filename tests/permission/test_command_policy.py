@@ -23,6 +23,7 @@ from skillbelt.permission.command_policy import (
     split_words,
 )
 from skillbelt.settings import COMMAND_LISTS, load_settings
+from tests.examples import examples
 
 ECHO = CommandPolicy(allowed=("echo",))
 
@@ -172,7 +173,7 @@ def test_quotes_are_read_as_a_shell_reads_them(command: str, words: list[str]) -
 ALPHABET = "ab '\"\\$`|&;<>(){}[]*?~#=!:+-\n\r\t%^,/."
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.lists(st.text(ALPHABET, max_size=24), min_size=1, max_size=40))
 @example(["a 'b' \"c\" \\d", "a\\'b", '"\\\\"', "a!b", "a=b:c", "--x=y"])
 def test_what_passes_means_the_same_to_bash(texts: list[str]) -> None:
@@ -369,7 +370,7 @@ def test_a_link_outside_the_system_to_a_denied_program_is_refused(tmp_path: Path
 def test_a_wrapper_can_not_smuggle_a_denied_program(command: str) -> None:
     word = command.split()[0]
     if not (os.path.exists(word) if "/" in word else shutil.which(word, path="/usr/bin:/bin")):
-        pytest.skip(f"{word} is not on this machine")
+        pytest.skip(f"needs {word}, which is not installed")
     said = refused(command, CommandPolicy(denied=("rm",)))
     assert said.endswith("; it runs only when allowed_commands names it")
 

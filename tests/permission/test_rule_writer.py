@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillbelt.errors import ConfigError
-from skillbelt.permission.rule_files import read_policy
-from skillbelt.permission.rule_writer import add_rule, remove_rules, rulebook_file
+from skillbelt.permission.rule_files import add_rule, read_policy, remove_rules, rulebook_file
 from skillbelt.permission.rules import Rule
 from skillbelt.settings import load_settings
 from tests.tree import Tree

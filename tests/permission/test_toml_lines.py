@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.permission.toml_lines import Key, key_lines
+from skillbelt.permission.rule_files import Key, key_lines
 
 NAMES = st.text(string.ascii_letters + "-_.*# =[]{}\"'\\é\t", max_size=5)
 VALUES = st.recursive(

@@ -9,9 +9,9 @@ import pytest
 
 from skillbelt.errors import ConfigError
 from skillbelt.events import Event, NewEvent
-from skillbelt.permission.remembered import APP, Ledger
+from skillbelt.permission.remembered import APP, RememberedAnswers
 from skillbelt.permission.rules import Answer, Request
-from skillbelt.permission.waiting import Desk, Pending, Settled
+from skillbelt.permission.waiting import NotAnswered, Pending, Settled, WaitingRequests
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.protocol import NO_CHANGE, SessionKey
 from tests.desks import (
@@ -35,22 +35,22 @@ def no_thread_is_left() -> Iterator[None]:
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger(MemoryStore(), "/p")
+def ledger() -> RememberedAnswers:
+    return RememberedAnswers(MemoryStore(), "/p")
 
 
 @pytest.fixture
-def desk(ledger: Ledger) -> Iterator[Desk]:
-    with closing(Desk(ledger)) as desk:
+def desk(ledger: RememberedAnswers) -> Iterator[WaitingRequests]:
+    with closing(WaitingRequests(ledger)) as desk:
         yield desk
 
 
 @pytest.fixture
-def listener(desk: Desk) -> Listener:
+def listener(desk: WaitingRequests) -> Listener:
     return Listener(desk)
 
 
-def waiting(desk: Desk, listener: Listener, *requests: Request) -> list[Future[Settled]]:
+def waiting(desk: WaitingRequests, listener: Listener, *requests: Request) -> list[Future[Settled]]:
     """Each request asked for and published, one after the other."""
     futures = []
     for request in requests:
@@ -59,7 +59,9 @@ def waiting(desk: Desk, listener: Listener, *requests: Request) -> list[Future[S
     return futures
 
 
-def test_once_settles_one_request_and_the_next_asks_again(desk: Desk, listener: Listener) -> None:
+def test_once_settles_one_request_and_the_next_asks_again(
+    desk: WaitingRequests, listener: Listener
+) -> None:
     """Case 87."""
     first = asked(desk, PDF)
     assert desk.answer(listener.next().id, ONCE)
@@ -69,7 +71,7 @@ def test_once_settles_one_request_and_the_next_asks_again(desk: Desk, listener: 
     assert not second.done()
 
 
-def test_once_leaves_others_waiting(desk: Desk, listener: Listener) -> None:
+def test_once_leaves_others_waiting(desk: WaitingRequests, listener: Listener) -> None:
     first, second = waiting(desk, listener, PDF, PDF)
     desk.answer(desk.pending()[0].id, ONCE)
     assert result(first) == Settled(ONCE, "once")
@@ -77,7 +79,7 @@ def test_once_leaves_others_waiting(desk: Desk, listener: Listener) -> None:
 
 
 def test_always_is_remembered_before_the_asker_goes_on(
-    desk: Desk, listener: Listener, ledger: Ledger
+    desk: WaitingRequests, listener: Listener, ledger: RememberedAnswers
 ) -> None:
     """Case 87."""
     known: list[object] = []
@@ -95,7 +97,9 @@ def test_always_is_remembered_before_the_asker_goes_on(
     assert entry.by == "ada"
 
 
-def test_always_settles_what_waits_and_is_covered(desk: Desk, listener: Listener) -> None:
+def test_always_settles_what_waits_and_is_covered(
+    desk: WaitingRequests, listener: Listener
+) -> None:
     """Case 87."""
     futures = waiting(desk, listener, PDF, PDF._replace(session="s2", agent="other"))
     desk.answer(desk.pending()[0].id, ALWAYS)
@@ -116,7 +120,7 @@ def test_always_settles_what_waits_and_is_covered(desk: Desk, listener: Listener
     ids=lambda change: next(iter(change)),
 )
 def test_always_leaves_what_it_does_not_cover(
-    desk: Desk, listener: Listener, change: dict[str, object]
+    desk: WaitingRequests, listener: Listener, change: dict[str, object]
 ) -> None:
     other = PDF._replace(**change)  # type: ignore[arg-type]
     first, second = waiting(desk, listener, PDF, other)
@@ -127,7 +131,7 @@ def test_always_leaves_what_it_does_not_cover(
 
 
 def test_always_for_a_skill_of_unknown_content_settles_only_itself(
-    desk: Desk, listener: Listener
+    desk: WaitingRequests, listener: Listener
 ) -> None:
     unknown = PDF._replace(hash="")
     first, second = waiting(desk, listener, unknown, unknown)
@@ -137,7 +141,7 @@ def test_always_for_a_skill_of_unknown_content_settles_only_itself(
 
 
 def test_always_settles_what_is_covered_together_with_earlier_answers(
-    desk: Desk, listener: Listener, ledger: Ledger
+    desk: WaitingRequests, listener: Listener, ledger: RememberedAnswers
 ) -> None:
     ledger.remember(PDF._replace(always=("docx",)))
     futures = waiting(desk, listener, PDF, PDF._replace(always=("pdf", "docx")))
@@ -146,21 +150,23 @@ def test_always_settles_what_is_covered_together_with_earlier_answers(
 
 
 def test_always_settles_what_is_covered_without_a_ledger() -> None:
-    with closing(Desk()) as desk:
+    with closing(WaitingRequests()) as desk:
         futures = waiting(desk, Listener(desk), PDF, PDF)
         desk.answer(desk.pending()[0].id, ALWAYS)
         assert [result(one).by for one in futures] == ["always", "always"]
 
 
 def test_what_was_remembered_while_it_was_on_its_way_is_not_asked_for(
-    desk: Desk, listener: Listener, ledger: Ledger
+    desk: WaitingRequests, listener: Listener, ledger: RememberedAnswers
 ) -> None:
     ledger.remember(PDF, "ada")
     assert desk.ask(PDF) == Settled(Answer("always", by="ada"), "always")
     assert listener.told.empty()
 
 
-def test_reject_rejects_all_that_waits_in_the_session(desk: Desk, listener: Listener) -> None:
+def test_reject_rejects_all_that_waits_in_the_session(
+    desk: WaitingRequests, listener: Listener
+) -> None:
     """Case 87."""
     run = PDF._replace(type="run", skill="docx")
     futures = waiting(desk, listener, PDF, run, PDF._replace(session="s2"))
@@ -170,7 +176,9 @@ def test_reject_rejects_all_that_waits_in_the_session(desk: Desk, listener: List
     assert not futures[2].done()
 
 
-def test_reject_without_a_session_rejects_only_itself(desk: Desk, listener: Listener) -> None:
+def test_reject_without_a_session_rejects_only_itself(
+    desk: WaitingRequests, listener: Listener
+) -> None:
     first, second = waiting(desk, listener, PDF._replace(session=""), PDF._replace(session=""))
     desk.answer(desk.pending()[0].id, REJECT)
     assert result(first).by == "rejected"
@@ -178,7 +186,7 @@ def test_reject_without_a_session_rejects_only_itself(desk: Desk, listener: List
 
 
 def test_nothing_is_remembered_of_once_and_reject(
-    desk: Desk, listener: Listener, ledger: Ledger
+    desk: WaitingRequests, listener: Listener, ledger: RememberedAnswers
 ) -> None:
     for answer in (ONCE, REJECT):
         future = asked(desk, PDF)
@@ -187,7 +195,7 @@ def test_nothing_is_remembered_of_once_and_reject(
     assert ledger.all() == []
 
 
-def test_the_first_answer_counts(desk: Desk, listener: Listener) -> None:
+def test_the_first_answer_counts(desk: WaitingRequests, listener: Listener) -> None:
     future = asked(desk, PDF)
     pending = listener.next()
     assert desk.answer(pending.id, ONCE)
@@ -195,12 +203,14 @@ def test_the_first_answer_counts(desk: Desk, listener: Listener) -> None:
     assert result(future) == Settled(ONCE, "once")
 
 
-def test_an_answer_to_what_nobody_asked_is_told_so(desk: Desk) -> None:
+def test_an_answer_to_what_nobody_asked_is_told_so(desk: WaitingRequests) -> None:
     assert not desk.answer("", ONCE)
     assert not desk.answer("0123456789abcdef", ALWAYS)
 
 
-def test_of_many_answers_at_once_exactly_one_counts(desk: Desk, listener: Listener) -> None:
+def test_of_many_answers_at_once_exactly_one_counts(
+    desk: WaitingRequests, listener: Listener
+) -> None:
     future = asked(desk, PDF)
     pending = listener.next()
     begin = threading.Barrier(8)
@@ -220,35 +230,37 @@ def test_of_many_answers_at_once_exactly_one_counts(desk: Desk, listener: Listen
     assert settled.answer and counted == [settled.answer.message]
 
 
-def test_the_time_out_denies_and_leaves_nothing(desk: Desk, listener: Listener) -> None:
+def test_the_time_out_denies_and_leaves_nothing(desk: WaitingRequests, listener: Listener) -> None:
     assert desk.ask(PDF, timeout_seconds=0.05) == Settled(None, "timeout")
     assert desk.pending() == []
     assert not desk.answer(listener.next().id, ONCE)
 
 
 def test_a_desk_has_a_time_out_of_its_own() -> None:
-    with closing(Desk(timeout_seconds=0.05)) as desk:
+    with closing(WaitingRequests(timeout_seconds=0.05)) as desk:
         Listener(desk)
         assert desk.ask(PDF).by == "timeout"
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.0])
-def test_no_time_at_all_is_a_time_out(desk: Desk, listener: Listener, seconds: float) -> None:
+def test_no_time_at_all_is_a_time_out(
+    desk: WaitingRequests, listener: Listener, seconds: float
+) -> None:
     assert desk.ask(PDF, seconds).by == "timeout"
 
 
-def test_a_wait_may_be_without_end(desk: Desk, listener: Listener) -> None:
+def test_a_wait_may_be_without_end(desk: WaitingRequests, listener: Listener) -> None:
     future = asked(desk, PDF, float("inf"))
     desk.answer(listener.next().id, ONCE)
     assert result(future).by == "once"
 
 
-def test_nobody_listening_settles_at_once(desk: Desk) -> None:
+def test_nobody_listening_settles_at_once(desk: WaitingRequests) -> None:
     assert desk.ask(PDF) == Settled(None, "nobody")
     assert desk.pending() == []
 
 
-def test_closing_rejects_all_that_waits(desk: Desk, listener: Listener) -> None:
+def test_closing_rejects_all_that_waits(desk: WaitingRequests, listener: Listener) -> None:
     """Case 90."""
     futures = waiting(desk, listener, PDF, PDF._replace(session="s2"))
     ids = [one.id for one in desk.pending()]
@@ -258,7 +270,7 @@ def test_closing_rejects_all_that_waits(desk: Desk, listener: Listener) -> None:
     assert not any(desk.answer(id, ONCE) for id in ids)
 
 
-def test_a_closed_desk_refuses_at_once(desk: Desk, listener: Listener) -> None:
+def test_a_closed_desk_refuses_at_once(desk: WaitingRequests, listener: Listener) -> None:
     desk.close()
     desk.close()
     assert desk.ask(PDF) == Settled(None, "disposed")
@@ -266,7 +278,9 @@ def test_a_closed_desk_refuses_at_once(desk: Desk, listener: Listener) -> None:
     assert desk.ask(PDF) == Settled(None, "disposed")
 
 
-def test_a_request_of_a_type_nobody_knows_is_published(desk: Desk, listener: Listener) -> None:
+def test_a_request_of_a_type_nobody_knows_is_published(
+    desk: WaitingRequests, listener: Listener
+) -> None:
     future = asked(desk, PDF._replace(type="teleport"))
     pending = listener.next()
     assert pending.request.type == "teleport"
@@ -275,7 +289,7 @@ def test_a_request_of_a_type_nobody_knows_is_published(desk: Desk, listener: Lis
 
 
 def test_what_is_published_is_what_waits() -> None:
-    with closing(Desk(project="/p")) as desk:
+    with closing(WaitingRequests(project="/p")) as desk:
         listener = Listener(desk)
         asked(desk, PDF)
         pending = listener.next()
@@ -284,18 +298,20 @@ def test_what_is_published_is_what_waits() -> None:
         assert pending.project == "/p"
 
 
-def test_every_listener_is_told(desk: Desk, listener: Listener) -> None:
+def test_every_listener_is_told(desk: WaitingRequests, listener: Listener) -> None:
     other = Listener(desk)
     asked(desk, PDF)
     assert listener.next() == other.next()
 
 
-def test_a_listener_is_told_of_what_waits_already(desk: Desk, listener: Listener) -> None:
+def test_a_listener_is_told_of_what_waits_already(
+    desk: WaitingRequests, listener: Listener
+) -> None:
     asked(desk, PDF)
     assert listener.next() == Listener(desk).next()
 
 
-def test_who_has_ended_is_told_nothing(desk: Desk, listener: Listener) -> None:
+def test_who_has_ended_is_told_nothing(desk: WaitingRequests, listener: Listener) -> None:
     other = Listener(desk)
     other.end()
     other.end()
@@ -305,7 +321,9 @@ def test_who_has_ended_is_told_nothing(desk: Desk, listener: Listener) -> None:
     assert other.told.empty()
 
 
-def test_when_the_last_listener_ends_nobody_is_left(desk: Desk, listener: Listener) -> None:
+def test_when_the_last_listener_ends_nobody_is_left(
+    desk: WaitingRequests, listener: Listener
+) -> None:
     other = Listener(desk)
     [future] = waiting(desk, listener, PDF)
     other.end()
@@ -316,7 +334,7 @@ def test_when_the_last_listener_ends_nobody_is_left(desk: Desk, listener: Listen
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit, KeyboardInterrupt])
 def test_a_listener_that_raises_has_not_taken_the_request(
-    desk: Desk, error: type[BaseException]
+    desk: WaitingRequests, error: type[BaseException]
 ) -> None:
     def fail(_: Pending) -> None:
         raise error("no")
@@ -326,7 +344,9 @@ def test_a_listener_that_raises_has_not_taken_the_request(
     assert desk.pending() == []
 
 
-def test_a_listener_that_raises_does_not_stop_the_others(desk: Desk, listener: Listener) -> None:
+def test_a_listener_that_raises_does_not_stop_the_others(
+    desk: WaitingRequests, listener: Listener
+) -> None:
     raised = threading.Event()
 
     def fail(_: Pending) -> None:
@@ -342,7 +362,9 @@ def test_a_listener_that_raises_does_not_stop_the_others(desk: Desk, listener: L
     assert result(future).by == "once"
 
 
-def test_a_listener_that_blocks_does_not_keep_the_asker(desk: Desk, listener: Listener) -> None:
+def test_a_listener_that_blocks_does_not_keep_the_asker(
+    desk: WaitingRequests, listener: Listener
+) -> None:
     free = threading.Event()
     desk.listen(lambda _: free.wait(HANG_SECONDS))
     future = asked(desk, PDF)
@@ -352,12 +374,12 @@ def test_a_listener_that_blocks_does_not_keep_the_asker(desk: Desk, listener: Li
     free.set()
 
 
-def test_a_listener_may_answer_itself(desk: Desk) -> None:
+def test_a_listener_may_answer_itself(desk: WaitingRequests) -> None:
     desk.listen(lambda pending: desk.answer(pending.id, ALWAYS))
     assert desk.ask(PDF) == Settled(ALWAYS, "always")
 
 
-def test_a_listener_may_ask_and_close(desk: Desk) -> None:
+def test_a_listener_may_ask_and_close(desk: WaitingRequests) -> None:
     inner: list[Settled] = []
 
     def told(pending: Pending) -> None:
@@ -370,7 +392,7 @@ def test_a_listener_may_ask_and_close(desk: Desk) -> None:
     assert inner == [Settled(None, "timeout")]
 
 
-def test_pending_requests_come_oldest_first(desk: Desk, listener: Listener) -> None:
+def test_pending_requests_come_oldest_first(desk: WaitingRequests, listener: Listener) -> None:
     names = ["c", "a", "b"]
     waiting(desk, listener, *(PDF._replace(skill=name) for name in names))
     assert [one.request.skill for one in desk.pending()] == names
@@ -389,7 +411,7 @@ class FullStore(MemoryStore):
 
 
 def test_an_always_that_can_not_be_written_down_counts_for_now_and_says_so() -> None:
-    with closing(Desk(Ledger(FullStore(), "/p"))) as desk:
+    with closing(WaitingRequests(RememberedAnswers(FullStore(), "/p"))) as desk:
         listener = Listener(desk)
         future = asked(desk, PDF)
         with pytest.raises(ConfigError, match="full"):
@@ -429,7 +451,7 @@ def test_an_answer_that_is_being_remembered_was_first() -> None:
         written.wait(HANG_SECONDS)
 
     store.before_write = write
-    with closing(Desk(Ledger(store, "/p"))) as desk:
+    with closing(WaitingRequests(RememberedAnswers(store, "/p"))) as desk:
         listener = Listener(desk)
         future = asked(desk, PDF, timeout_seconds=0.5)
         id = listener.next().id
@@ -444,7 +466,7 @@ def test_an_answer_that_is_being_remembered_was_first() -> None:
 
 def test_who_ends_before_a_request_is_published_is_not_told() -> None:
     store = HookedStore()
-    with closing(Desk(Ledger(store, "/p"))) as desk:
+    with closing(WaitingRequests(RememberedAnswers(store, "/p"))) as desk:
         listener = Listener(desk)
         store.before_read = listener.end
         assert desk.ask(PDF) == Settled(None, "nobody")
@@ -453,14 +475,16 @@ def test_who_ends_before_a_request_is_published_is_not_told() -> None:
 
 
 def test_a_store_that_can_not_be_written_to_is_no_reason_not_to_listen_here() -> None:
-    with closing(Desk(store=FullStore(), project="/p")) as desk:
+    with closing(WaitingRequests(store=FullStore(), project="/p")) as desk:
         listener = Listener(desk)
         future = asked(desk, PDF)
         desk.answer(listener.next().id, ONCE)
         assert result(future).by == "once"
 
 
-def test_an_answer_of_no_known_kind_changes_nothing(desk: Desk, listener: Listener) -> None:
+def test_an_answer_of_no_known_kind_changes_nothing(
+    desk: WaitingRequests, listener: Listener
+) -> None:
     future = asked(desk, PDF)
     pending = listener.next()
     with pytest.raises(KeyError):
@@ -471,7 +495,7 @@ def test_an_answer_of_no_known_kind_changes_nothing(desk: Desk, listener: Listen
 
 def test_nothing_of_a_request_is_written_to_the_store_while_somebody_listens_here() -> None:
     store = MemoryStore()
-    with closing(Desk(store=store, project="/p")) as desk:
+    with closing(WaitingRequests(store=store, project="/p")) as desk:
         waiting(desk, Listener(desk), PDF)
         assert [info.key.session for info in store.sessions(APP)] == ["desk"]
     assert store.state(SessionKey(APP, "/p", "desk")) == {}
@@ -479,8 +503,33 @@ def test_nothing_of_a_request_is_written_to_the_store_while_somebody_listens_her
 
 def test_who_listens_here_alone_is_not_asked_by_others() -> None:
     store = MemoryStore()
-    here, there = Desk(store=store, project="/p"), Desk(store=store, project="/p")
+    here, there = (
+        WaitingRequests(store=store, project="/p"),
+        WaitingRequests(store=store, project="/p"),
+    )
     with closing(here), closing(there):
         here.listen(lambda pending: here.answer(pending.id, ONCE) and None, elsewhere=False)
         assert here.ask(PDF) == Settled(ONCE, "once")
         assert there.ask(PDF).by == "nobody"
+
+
+def test_a_mistake_in_a_callback_is_logged_with_its_traceback(
+    desk: WaitingRequests, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.listen(lambda pending: pending.reqest)  # type: ignore[attr-defined]
+    assert result(asked(desk, PDF)).by == "nobody"
+    until(lambda: not ours())
+    [record] = caplog.records
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], AttributeError)
+
+
+def test_a_callback_that_declines_is_not_logged(
+    desk: WaitingRequests, caplog: pytest.LogCaptureFixture
+) -> None:
+    def decline(_pending: Pending) -> None:
+        raise NotAnswered("not mine")
+
+    desk.listen(decline)
+    assert result(asked(desk, PDF)).by == "nobody"
+    assert not caplog.records

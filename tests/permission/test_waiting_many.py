@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from skillbelt.permission.rules import Answer, AnswerKind, Request
-from skillbelt.permission.waiting import Desk, Pending, Settled
+from skillbelt.permission.waiting import Pending, Settled, WaitingRequests
 from tests.desks import HANG_SECONDS, PDF, Listener, asked, ours, result, until
 
 MANY = 10_000
@@ -28,13 +28,13 @@ def small_stacks() -> Iterator[None]:
     threading.stack_size(before)
 
 
-def held(desk: Desk) -> int:
+def held(desk: WaitingRequests) -> int:
     """How much a desk keeps in mind, all in all."""
     return sum(len(value) for value in vars(desk).values() if isinstance(value, dict))
 
 
 def test_ten_thousand_requests_settle_as_they_are_answered(small_stacks: None) -> None:
-    with closing(Desk()) as desk:
+    with closing(WaitingRequests()) as desk:
         listener = Listener(desk)
         alone = held(desk)
         futures = {}
@@ -83,7 +83,7 @@ class Model:
 def test_any_steps_end_as_the_model_says(seed: int) -> None:
     chance = random.Random(seed)
     model, futures, ids = Model(), {}, {}
-    desk = Desk()
+    desk = WaitingRequests()
     listener = Listener(desk)
     for number in range(60):
         skill, session = chance.choice("abcd"), chance.choice(["", "s1", "s2", "s3"])
@@ -105,7 +105,7 @@ def test_any_steps_end_as_the_model_says(seed: int) -> None:
 class Crowd:
     """Askers, answers and time-outs all at once; who was given which answer is written down."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: WaitingRequests) -> None:
         self.desk = desk
         self.told: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
         self.counted: dict[str, AnswerKind] = {}
@@ -142,7 +142,7 @@ class Crowd:
 
 def test_askers_answers_and_time_outs_at_once_all_end() -> None:
     """Every answer that counted is somebody's outcome; the rest were reached, or out of time."""
-    desk = Desk()
+    desk = WaitingRequests()
     crowd = Crowd(desk)
     crowd.run()
     assert len(crowd.outcomes) == 8 * 40

@@ -11,24 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from skillbelt.permission.remembered import APP, Ledger
+from skillbelt.permission.remembered import APP, RememberedAnswers
 from skillbelt.permission.rules import Answer
-from skillbelt.permission.waiting import Desk, Pending, Settled
+from skillbelt.permission.waiting import Pending, Settled, WaitingRequests
 from skillbelt.store.protocol import SessionKey
 from skillbelt.store.sqlite import SqliteStore
+from tests import warm
 from tests.desks import ALWAYS, ONCE, PDF, REJECT, Listener, asked, result, until
 
 DESK = SessionKey(APP, "/p", "desk")
 ROUNDS = 10
 BEGIN = """
 import json, sys, threading, time
-from skillbelt.permission.waiting import Desk
-from skillbelt.permission.remembered import Ledger
+from skillbelt.permission.waiting import WaitingRequests
+from skillbelt.permission.remembered import RememberedAnswers
 from skillbelt.permission.rules import Answer, Request
 from skillbelt.store.sqlite import SqliteStore
 store = SqliteStore(sys.argv[1])
-ledger = Ledger(store, "/p")
-desk = Desk(ledger, store=store, project="/p", poll_seconds=0.05)
+ledger = RememberedAnswers(store, "/p")
+desk = WaitingRequests(ledger, store=store, project="/p", poll_seconds=0.05)
 PDF = Request("skill", ("pdf",), ("pdf",), skill="pdf", hash="h1", origin="local", session="s1")
 def say(*values):
     sys.stdout.write(json.dumps(values) + "\\n")
@@ -41,7 +42,7 @@ class Child:
     """A process with a desk of the project; it is killed when it is not over by the end."""
 
     def __init__(self, path: Path, code: str, *arguments: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = warm.Popen[str](
             [sys.executable, "-W", "error", "-c", BEGIN + code, str(path), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -73,8 +74,8 @@ class Family:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.store = SqliteStore(str(path))
-        self.desk = Desk(
-            Ledger(self.store, "/p"), store=self.store, project="/p", poll_seconds=0.05
+        self.desk = WaitingRequests(
+            RememberedAnswers(self.store, "/p"), store=self.store, project="/p", poll_seconds=0.05
         )
         self.children: list[Child] = []
 

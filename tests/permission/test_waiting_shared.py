@@ -7,10 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from skillbelt.permission.remembered import APP, Ledger
+from skillbelt.permission.remembered import APP, RememberedAnswers
 from skillbelt.permission.rules import Answer
-from skillbelt.permission.waiting import Desk, Pending, Settled
-from skillbelt.permission.waiting_store import Board
+from skillbelt.permission.waiting import Pending, Settled, SharedRequests, WaitingRequests
 from skillbelt.store.protocol import SessionKey, Store
 from tests.desks import (
     ALWAYS,
@@ -38,29 +37,31 @@ def store(store: Store) -> Iterator[Store]:
     assert [key for key in store.state(DESK) if not key.startswith("user:")] == []
 
 
-def desk_on(store: Store, ledger: bool = True) -> Desk:
-    made = Ledger(store, "/p") if ledger else None
-    return Desk(made, store=store, project="/p", poll_seconds=POLL_SECONDS)
+def desk_on(store: Store, ledger: bool = True) -> WaitingRequests:
+    made = RememberedAnswers(store, "/p") if ledger else None
+    return WaitingRequests(made, store=store, project="/p", poll_seconds=POLL_SECONDS)
 
 
 @pytest.fixture
-def asker(store: Store) -> Iterator[Desk]:
+def asker(store: Store) -> Iterator[WaitingRequests]:
     with closing(desk_on(store)) as desk:
         yield desk
 
 
 @pytest.fixture
-def other(store: Store) -> Iterator[Desk]:
+def other(store: Store) -> Iterator[WaitingRequests]:
     with closing(desk_on(store)) as desk:
         yield desk
 
 
 @pytest.fixture
-def listener(other: Desk) -> Listener:
+def listener(other: WaitingRequests) -> Listener:
     return Listener(other)
 
 
-def test_another_desk_is_told_what_is_asked(asker: Desk, other: Desk, listener: Listener) -> None:
+def test_another_desk_is_told_what_is_asked(
+    asker: WaitingRequests, other: WaitingRequests, listener: Listener
+) -> None:
     future = asked(asker, PDF._replace(metadata={"cwd": "/x"}))
     pending = listener.next()
     assert pending.request == PDF._replace(metadata={"cwd": "/x"})
@@ -76,7 +77,7 @@ def test_another_desk_is_told_what_is_asked(asker: Desk, other: Desk, listener: 
     ids=["once", "always", "reject"],
 )
 def test_another_desk_answers(
-    asker: Desk, other: Desk, listener: Listener, answer: Answer, by: str
+    asker: WaitingRequests, other: WaitingRequests, listener: Listener, answer: Answer, by: str
 ) -> None:
     future = asked(asker, PDF)
     pending = listener.next()
@@ -87,7 +88,7 @@ def test_another_desk_answers(
 
 
 def test_always_from_elsewhere_is_remembered_before_the_asker_goes_on(store: Store) -> None:
-    ledger = Ledger(store, "/p")
+    ledger = RememberedAnswers(store, "/p")
     with closing(desk_on(store)) as asker, closing(desk_on(store, ledger=False)) as other:
         other.listen(lambda pending: other.answer(pending.id, ALWAYS))
         assert asker.ask(PDF).by == "always"
@@ -95,7 +96,7 @@ def test_always_from_elsewhere_is_remembered_before_the_asker_goes_on(store: Sto
 
 
 def test_always_is_remembered_by_who_answers_if_the_asker_has_no_ledger(store: Store) -> None:
-    ledger = Ledger(store, "/p")
+    ledger = RememberedAnswers(store, "/p")
     with closing(desk_on(store, ledger=False)) as asker, closing(desk_on(store)) as other:
         other.listen(lambda pending: other.answer(pending.id, ALWAYS))
         assert asker.ask(PDF).by == "always"
@@ -103,7 +104,7 @@ def test_always_is_remembered_by_who_answers_if_the_asker_has_no_ledger(store: S
 
 
 def test_always_settles_what_waits_at_other_desks(
-    asker: Desk, other: Desk, listener: Listener, store: Store
+    asker: WaitingRequests, other: WaitingRequests, listener: Listener, store: Store
 ) -> None:
     with closing(desk_on(store, ledger=False)) as third:
         docx = PDF._replace(skill="docx")
@@ -117,7 +118,7 @@ def test_always_settles_what_waits_at_other_desks(
 
 
 def test_reject_settles_what_waits_at_other_desks(
-    asker: Desk, other: Desk, listener: Listener, store: Store
+    asker: WaitingRequests, other: WaitingRequests, listener: Listener, store: Store
 ) -> None:
     with closing(desk_on(store)) as third:
         futures = [asked(asker, PDF), asked(third, PDF), asked(other, PDF)]
@@ -127,7 +128,7 @@ def test_reject_settles_what_waits_at_other_desks(
 
 
 def test_an_answer_here_settles_what_waits_at_other_desks(
-    asker: Desk, other: Desk, listener: Listener
+    asker: WaitingRequests, other: WaitingRequests, listener: Listener
 ) -> None:
     here, there = asked(other, PDF), asked(asker, PDF)
     told = [listener.next(), listener.next()]
@@ -137,7 +138,7 @@ def test_an_answer_here_settles_what_waits_at_other_desks(
 
 
 def test_an_answer_from_elsewhere_reaches_what_waits_here(
-    asker: Desk, other: Desk, listener: Listener
+    asker: WaitingRequests, other: WaitingRequests, listener: Listener
 ) -> None:
     posted = asked(asker, PDF)
     pending = listener.next()
@@ -149,7 +150,9 @@ def test_an_answer_from_elsewhere_reaches_what_waits_here(
     assert [result(posted), result(local)] == [Settled(REJECT, "rejected")] * 2
 
 
-def test_who_does_not_listen_may_answer_too(asker: Desk, listener: Listener, store: Store) -> None:
+def test_who_does_not_listen_may_answer_too(
+    asker: WaitingRequests, listener: Listener, store: Store
+) -> None:
     future = asked(asker, PDF)
     listener.next()
     with closing(desk_on(store)) as third:
@@ -158,13 +161,15 @@ def test_who_does_not_listen_may_answer_too(asker: Desk, listener: Listener, sto
     assert result(future).by == "once"
 
 
-def test_the_asking_desk_itself_may_answer(asker: Desk, listener: Listener) -> None:
+def test_the_asking_desk_itself_may_answer(asker: WaitingRequests, listener: Listener) -> None:
     future = asked(asker, PDF)
     assert asker.answer(listener.next().id, ONCE)
     assert result(future).by == "once"
 
 
-def test_who_begins_to_listen_at_the_asking_desk_is_told(asker: Desk, listener: Listener) -> None:
+def test_who_begins_to_listen_at_the_asking_desk_is_told(
+    asker: WaitingRequests, listener: Listener
+) -> None:
     future = asked(asker, PDF)
     pending = listener.next()
     late = Listener(asker)
@@ -175,7 +180,7 @@ def test_who_begins_to_listen_at_the_asking_desk_is_told(asker: Desk, listener: 
 
 
 def test_who_begins_to_listen_elsewhere_is_told(
-    asker: Desk, other: Desk, listener: Listener
+    asker: WaitingRequests, other: WaitingRequests, listener: Listener
 ) -> None:
     future = asked(asker, PDF)
     pending = listener.next()
@@ -184,11 +189,11 @@ def test_who_begins_to_listen_elsewhere_is_told(
     result(future)
 
 
-def test_of_two_desks_that_answer_at_once_one_counts(asker: Desk, store: Store) -> None:
+def test_of_two_desks_that_answer_at_once_one_counts(asker: WaitingRequests, store: Store) -> None:
     counted: list[str] = []
     both = threading.Barrier(2)
 
-    def answers(desk: Desk, name: str) -> None:
+    def answers(desk: WaitingRequests, name: str) -> None:
         def told(pending: Pending) -> None:
             both.wait(HANG_SECONDS)
             if desk.answer(pending.id, Answer("once", name)):
@@ -204,13 +209,17 @@ def test_of_two_desks_that_answer_at_once_one_counts(asker: Desk, store: Store) 
     assert [one.answer.message for one in settled if one.answer] == counted
 
 
-def test_the_time_out_takes_the_request_away(asker: Desk, other: Desk, listener: Listener) -> None:
+def test_the_time_out_takes_the_request_away(
+    asker: WaitingRequests, other: WaitingRequests, listener: Listener
+) -> None:
     assert asker.ask(PDF, timeout_seconds=1.0).by == "timeout"
     assert not other.answer(listener.next().id, ONCE)
     assert other.pending() == []
 
 
-def test_closing_takes_the_request_away(asker: Desk, other: Desk, listener: Listener) -> None:
+def test_closing_takes_the_request_away(
+    asker: WaitingRequests, other: WaitingRequests, listener: Listener
+) -> None:
     """Case 90."""
     future = asked(asker, PDF)
     pending = listener.next()
@@ -220,7 +229,7 @@ def test_closing_takes_the_request_away(asker: Desk, other: Desk, listener: List
 
 
 def test_closing_where_somebody_listens_does_not_decide_for_others(
-    asker: Desk, other: Desk, listener: Listener, store: Store
+    asker: WaitingRequests, other: WaitingRequests, listener: Listener, store: Store
 ) -> None:
     with closing(desk_on(store)) as third:
         left = Listener(third)
@@ -232,7 +241,7 @@ def test_closing_where_somebody_listens_does_not_decide_for_others(
 
 
 def test_when_the_last_who_listened_elsewhere_ends_nobody_is_left(
-    asker: Desk, listener: Listener
+    asker: WaitingRequests, listener: Listener
 ) -> None:
     future = asked(asker, PDF)
     listener.next()
@@ -242,7 +251,7 @@ def test_when_the_last_who_listened_elsewhere_ends_nobody_is_left(
 
 
 def test_a_request_that_every_listener_elsewhere_failed_on_is_settled(
-    asker: Desk, other: Desk
+    asker: WaitingRequests, other: WaitingRequests
 ) -> None:
     def fail(_: Pending) -> None:
         raise RuntimeError("no")
@@ -252,7 +261,7 @@ def test_a_request_that_every_listener_elsewhere_failed_on_is_settled(
 
 
 def test_a_request_that_every_listener_here_failed_on_is_asked_for_elsewhere(
-    asker: Desk, other: Desk, listener: Listener
+    asker: WaitingRequests, other: WaitingRequests, listener: Listener
 ) -> None:
     told: list[Pending] = []
 
@@ -270,7 +279,7 @@ def test_a_request_that_every_listener_here_failed_on_is_asked_for_elsewhere(
 
 
 def test_a_request_that_every_listener_here_and_elsewhere_failed_on_is_settled(
-    asker: Desk, other: Desk
+    asker: WaitingRequests, other: WaitingRequests
 ) -> None:
     def fail(_: Pending) -> None:
         raise RuntimeError("no")
@@ -281,7 +290,7 @@ def test_a_request_that_every_listener_here_and_elsewhere_failed_on_is_settled(
 
 
 def test_when_the_last_listener_here_ends_those_elsewhere_are_asked(
-    asker: Desk, other: Desk, listener: Listener
+    asker: WaitingRequests, other: WaitingRequests, listener: Listener
 ) -> None:
     here = Listener(asker)
     future = asked(asker, PDF)
@@ -293,7 +302,7 @@ def test_when_the_last_listener_here_ends_those_elsewhere_are_asked(
 
 
 def test_a_request_that_vanishes_from_the_store_is_settled(
-    asker: Desk, listener: Listener, store: Store
+    asker: WaitingRequests, listener: Listener, store: Store
 ) -> None:
     future = asked(asker, PDF)
     pending = listener.next()
@@ -302,45 +311,47 @@ def test_a_request_that_vanishes_from_the_store_is_settled(
 
 
 def test_what_was_remembered_meanwhile_is_not_asked_for(
-    asker: Desk, listener: Listener, store: Store
+    asker: WaitingRequests, listener: Listener, store: Store
 ) -> None:
-    Ledger(store, "/p").remember(PDF, "ada")
+    RememberedAnswers(store, "/p").remember(PDF, "ada")
     assert asker.ask(PDF) == Settled(Answer("always", by="ada"), "always")
 
 
-def test_a_desk_of_another_project_hears_nothing(asker: Desk, store: Store) -> None:
-    with closing(Desk(store=store, project="/q")) as stranger:
+def test_a_desk_of_another_project_hears_nothing(asker: WaitingRequests, store: Store) -> None:
+    with closing(WaitingRequests(store=store, project="/q")) as stranger:
         Listener(stranger)
         assert asker.ask(PDF) == Settled(None, "nobody")
 
 
-def test_who_listens_says_so_again_and_again(other: Desk, listener: Listener, store: Store) -> None:
+def test_who_listens_says_so_again_and_again(
+    other: WaitingRequests, listener: Listener, store: Store
+) -> None:
     [first] = store.state(DESK).values()
     until(lambda: list(store.state(DESK).values()) != [first])
-    assert Board(store, "/p").elsewhere()
+    assert SharedRequests(store, "/p").elsewhere()
 
 
 def test_a_desk_looks_into_the_store_with_one_thread_and_only_while_needed(
-    asker: Desk, other: Desk
+    asker: WaitingRequests, other: WaitingRequests
 ) -> None:
     assert ours() == []
     listeners = [Listener(other), Listener(other)]
-    assert ours() == ["skillbelt-desk"]
+    assert ours() == ["skillbelt-waiting"]
     futures = [asked(asker, PDF._replace(skill=str(number))) for number in range(3)]
     told = [listeners[0].next() for _ in futures]
-    until(lambda: ours() == ["skillbelt-desk"] * 2)
+    until(lambda: ours() == ["skillbelt-waiting"] * 2)
     for pending in told:
         other.answer(pending.id, ONCE)
     for future in futures:
         result(future)
-    until(lambda: ours() == ["skillbelt-desk"])
+    until(lambda: ours() == ["skillbelt-waiting"])
     for listener in listeners:
         listener.end()
     until(lambda: ours() == [])
 
 
 def test_many_requests_from_elsewhere_are_answered_in_any_order(
-    asker: Desk, other: Desk, listener: Listener
+    asker: WaitingRequests, other: WaitingRequests, listener: Listener
 ) -> None:
     futures = {str(n): asked(asker, PDF._replace(skill=str(n), session="")) for n in range(60)}
     told = sorted((listener.next() for _ in futures), key=lambda one: one.id)
@@ -351,8 +362,8 @@ def test_many_requests_from_elsewhere_are_answered_in_any_order(
 
 
 def test_what_a_crashed_asker_left_is_not_published(
-    other: Desk, listener: Listener, store: Store
+    other: WaitingRequests, listener: Listener, store: Store
 ) -> None:
-    Board(store, "/p").post(Pending("0" * 16, PDF, time.time() - 600, "/p"), -300)
+    SharedRequests(store, "/p").post(Pending("0" * 16, PDF, time.time() - 600, "/p"), -300)
     until(lambda: [info.key for info in store.sessions(APP)] == [DESK])
     assert listener.told.empty()

@@ -8,16 +8,16 @@ import pytest
 from skillbelt.events import NewEvent
 from skillbelt.permission.remembered import APP
 from skillbelt.permission.rules import Answer, Request
-from skillbelt.permission.waiting_store import (
+from skillbelt.permission.waiting import (
     GRACE_SECONDS,
     LEFT_SECONDS,
     NOBODY,
     STALE_SECONDS,
     TIMEOUT,
-    Board,
     Pending,
     Posted,
     Settled,
+    SharedRequests,
 )
 from skillbelt.store.protocol import SessionKey, Store
 from tests.desks import HANG_SECONDS
@@ -42,11 +42,11 @@ ONCE = Settled(Answer("once", "fine", "ada"), "once")
 
 
 @pytest.fixture
-def board(store: Store) -> Board:
-    return Board(store, "/p")
+def board(store: Store) -> SharedRequests:
+    return SharedRequests(store, "/p")
 
 
-def waiting(board: Board) -> dict[str, Posted]:
+def waiting(board: SharedRequests) -> dict[str, Posted]:
     return board.waiting(board.listing(), {})
 
 
@@ -54,22 +54,22 @@ def logs(store: Store) -> list[str]:
     return [info.key.session for info in store.sessions(APP) if info.key != DESK]
 
 
-def test_what_is_posted_is_found_by_others(board: Board, store: Store) -> None:
+def test_what_is_posted_is_found_by_others(board: SharedRequests, store: Store) -> None:
     board.post(PENDING, 60)
-    other = Board(store, "/p")
+    other = SharedRequests(store, "/p")
     posted = other.find(PENDING.id)
     assert posted and posted.pending == PENDING
-    assert posted.desk == board.id
+    assert posted.asker == board.id
     assert waiting(other) == {PENDING.id: posted}
 
 
-def test_another_project_does_not_see_it(board: Board, store: Store) -> None:
+def test_another_project_does_not_see_it(board: SharedRequests, store: Store) -> None:
     board.post(PENDING, 60)
-    assert waiting(Board(store, "/q")) == {}
-    assert Board(store, "/q").find(PENDING.id) is None
+    assert waiting(SharedRequests(store, "/q")) == {}
+    assert SharedRequests(store, "/q").find(PENDING.id) is None
 
 
-def test_metadata_that_is_no_json_is_posted_as_text(board: Board) -> None:
+def test_metadata_that_is_no_json_is_posted_as_text(board: SharedRequests) -> None:
     loop: list[object] = []
     loop.append(loop)
     for odd in ({"a": object}, {"a": float("nan")}, {"a": loop}):
@@ -79,7 +79,7 @@ def test_metadata_that_is_no_json_is_posted_as_text(board: Board) -> None:
         assert posted and isinstance(posted.pending.request.metadata["a"], str)
 
 
-def test_the_first_outcome_counts(board: Board) -> None:
+def test_the_first_outcome_counts(board: SharedRequests) -> None:
     board.post(PENDING, 60)
     assert board.outcome(PENDING.id) is None
     assert board.settle(PENDING.id, ONCE)
@@ -87,7 +87,7 @@ def test_the_first_outcome_counts(board: Board) -> None:
     assert board.outcome(PENDING.id) == ONCE
 
 
-def test_of_many_outcomes_at_once_one_counts(board: Board) -> None:
+def test_of_many_outcomes_at_once_one_counts(board: SharedRequests) -> None:
     board.post(PENDING, 60)
     begin = threading.Barrier(6)
     won = []
@@ -107,20 +107,20 @@ def test_of_many_outcomes_at_once_one_counts(board: Board) -> None:
 
 
 @pytest.mark.parametrize("by", ["timeout", "nobody", "disposed"])
-def test_an_outcome_may_be_no_answer(board: Board, by: str) -> None:
+def test_an_outcome_may_be_no_answer(board: SharedRequests, by: str) -> None:
     board.post(PENDING, 60)
     board.settle(PENDING.id, Settled(None, by))
     assert board.outcome(PENDING.id) == Settled(None, by)
 
 
-def test_what_is_settled_waits_no_more(board: Board) -> None:
+def test_what_is_settled_waits_no_more(board: SharedRequests) -> None:
     board.post(PENDING, 60)
     board.settle(PENDING.id, ONCE)
     assert board.find(PENDING.id) is None
     assert waiting(board) == {}
 
 
-def test_an_answer_that_comes_too_late_leaves_nothing(board: Board, store: Store) -> None:
+def test_an_answer_that_comes_too_late_leaves_nothing(board: SharedRequests, store: Store) -> None:
     board.post(PENDING, 60)
     board.remove(PENDING.id)
     assert not board.settle(PENDING.id, ONCE)
@@ -128,19 +128,19 @@ def test_an_answer_that_comes_too_late_leaves_nothing(board: Board, store: Store
 
 
 def test_what_is_past_its_deadline_is_removed_by_whoever_lists_it(
-    board: Board, store: Store
+    board: SharedRequests, store: Store
 ) -> None:
     board.post(PENDING, -GRACE_SECONDS - 1)
     assert waiting(board) == {}
     assert logs(store) == []
 
 
-def test_a_slow_asker_is_left_a_moment(board: Board, store: Store) -> None:
+def test_a_slow_asker_is_left_a_moment(board: SharedRequests, store: Store) -> None:
     board.post(PENDING, -1)
     assert list(waiting(board)) == [PENDING.id]
 
 
-def test_what_was_settled_and_never_fetched_is_removed(board: Board, store: Store) -> None:
+def test_what_was_settled_and_never_fetched_is_removed(board: SharedRequests, store: Store) -> None:
     board.post(PENDING, 600)
     board.settle(PENDING.id, ONCE)
     old = {id: info._replace(updated=1.0) for id, info in board.listing().items()}
@@ -166,7 +166,7 @@ def test_what_was_settled_and_never_fetched_is_removed(board: Board, store: Stor
     ids=range(8),
 )
 def test_what_is_no_request_is_neither_listed_nor_kept(
-    board: Board, store: Store, data: dict[str, object]
+    board: SharedRequests, store: Store, data: dict[str, object]
 ) -> None:
     store.append(SessionKey(APP, "/p", "desk:odd"), [NewEvent("asked", data=data)])
     assert board.find("odd") is None
@@ -188,7 +188,7 @@ def test_what_is_no_request_is_neither_listed_nor_kept(
     ids=range(6),
 )
 def test_an_outcome_that_can_not_be_read_allows_nothing(
-    board: Board, store: Store, data: dict[str, object]
+    board: SharedRequests, store: Store, data: dict[str, object]
 ) -> None:
     board.post(PENDING, 60)
     place = SessionKey(APP, "/p", f"desk:{PENDING.id}")
@@ -196,31 +196,33 @@ def test_an_outcome_that_can_not_be_read_allows_nothing(
     assert board.outcome(PENDING.id) == NOBODY
 
 
-def test_who_listens_is_seen_by_others_and_not_by_itself(board: Board, store: Store) -> None:
-    other = Board(store, "/p")
+def test_who_listens_is_seen_by_others_and_not_by_itself(
+    board: SharedRequests, store: Store
+) -> None:
+    other = SharedRequests(store, "/p")
     assert not other.elsewhere()
     board.beat(True)
     assert other.elsewhere()
     assert not board.elsewhere()
-    assert not Board(store, "/q").elsewhere()
+    assert not SharedRequests(store, "/q").elsewhere()
 
 
-def test_who_no_longer_listens_leaves_nothing(board: Board, store: Store) -> None:
+def test_who_no_longer_listens_leaves_nothing(board: SharedRequests, store: Store) -> None:
     board.beat(True)
     board.beat(False)
-    assert not Board(store, "/p").elsewhere()
+    assert not SharedRequests(store, "/p").elsewhere()
     assert store.state(DESK) == {}
 
 
 @pytest.mark.parametrize("value", ["", "now", "nan", "inf", "1.5", "9e9"])
 def test_who_was_not_heard_of_lately_does_not_listen(
-    board: Board, store: Store, value: str
+    board: SharedRequests, store: Store, value: str
 ) -> None:
     store.append(DESK, [], {"listener:gone": value})
     assert not board.elsewhere()
 
 
-def test_who_was_not_heard_of_lately_is_forgotten(board: Board, store: Store) -> None:
+def test_who_was_not_heard_of_lately_is_forgotten(board: SharedRequests, store: Store) -> None:
     old = repr(time.time() - STALE_SECONDS - 1)
     store.append(DESK, [], {"listener:gone": old, "user:else": "1", "else": "1"})
     board.beat(True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,11 +26,12 @@ from skillbelt.running.background import (
 from skillbelt.running.call import RunCall
 from skillbelt.running.run import Asker
 from skillbelt.store import SessionKey
+from tests import needs
 from tests.bench import KEY, ME, Bench
 from tests.bounds import bounds
 from tests.tree import Tree
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
+linux = needs.linux
 OTHER = SessionKey("app", "me", "two")
 
 

@@ -137,9 +137,9 @@ INSTALL = """
 import os, sys
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.packages.environments import provision
-from skillbelt.running.packages.confined import SandboxedRooms
-provision(Needs("python", (), "r"), sys.argv[1], environ=dict(os.environ), rooms=SandboxedRooms(),
-          uv_path=sys.argv[2])
+from skillbelt.running.packages.install_sandbox import NativeSandboxes
+provision(Needs("python", (), "r"), sys.argv[1], environ=dict(os.environ), uv_path=sys.argv[2],
+          sandboxes=NativeSandboxes())
 """
 
 

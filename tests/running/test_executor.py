@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -24,10 +23,11 @@ from skillbelt.running.run import Asker
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.registry import choose
 from skillbelt.store import SessionKey
+from tests import needs
 from tests.bench import KEY, ME, Bench
 from tests.tree import Tree
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
+pytestmark = needs.linux
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ from skillbelt.running.call import RunCall
 from skillbelt.running.facts import facts
 from skillbelt.running.run import Asker
 from skillbelt.sandbox.protocol import Job
-from skillbelt.sandbox.registry import sandboxes
 from skillbelt.store import SessionKey
 from tests.bench import ASK_ALL, Bench
-from tests.benches import GUARDING
+from tests.benches import GUARDING, need
+from tests.examples import examples
 from tests.tree import Tree
 
 COMMAND = "python3 scripts/report.py"
@@ -127,9 +127,7 @@ def test_the_copy_that_was_asked_for_runs_whatever_another_call_staged(
 
 @pytest.mark.parametrize("name", GUARDING)
 def test_no_sandbox_runs_what_another_call_staged(echo: Bench, name: str) -> None:
-    (sandbox,) = (one for one in sandboxes() if one.name == name)
-    if sandbox.unavailable():
-        pytest.skip(str(sandbox.unavailable()))
+    need(name)
     with Swap(echo, back=True).open(sandbox=name) as belt:
         assert by_run(belt) == "first\n"
 
@@ -181,7 +179,7 @@ def test_copies_that_nobody_needs_go_when_nobody_uses_the_workspace(echo: Bench)
     assert echo.run(COMMAND, bench=bench).stdout == "2\n"
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.tuples(st.sampled_from(["a", "b"]), st.booleans(), st.sampled_from(["x", "y", ""])),

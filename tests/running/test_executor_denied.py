@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,10 +9,11 @@ import pytest
 from skillbelt import Answer, PermissionDenied, Rule, Runtime
 from skillbelt.errors import RunRefused
 from skillbelt.permission.rules import Action
+from tests import needs
 from tests.bench import ME, Bench
 from tests.tree import Tree
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
+pytestmark = needs.linux
 
 RUN = Rule("run", "*", "allow")
 DENIED = (Rule("skill", "*", "allow"), Rule("skill", "echo", "deny"), RUN)

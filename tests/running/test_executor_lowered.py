@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
+from tests import needs
 from tests.benches import Bench
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a matter of Linux")
+pytestmark = needs.linux
 REASON = "user namespaces are off here"
 
 

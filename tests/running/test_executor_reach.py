@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from skillbelt import PermissionDenied, Rule
-from skillbelt.cli.asking import question
+from skillbelt.cli.asking import describe_request
 from skillbelt.errors import RunRefused
 from skillbelt.running.call import RunCall
 from skillbelt.running.following import Watch
 from skillbelt.running.questions import another
+from tests import needs
 from tests.bench import KEY, ME, Bench
 from tests.bounds import bounds
 from tests.discovery.sources.server import running
@@ -27,7 +27,7 @@ from tests.running.test_packages_environments import GREET
 from tests.sandbox.proxied import plain_server
 from tests.tree import Tree
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
+pytestmark = needs.linux
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_what_a_script_declares_is_installed_once_it_is_allowed(packages: Bench)
         "install 1 Python package: greet (from scripts/a.py) for the skill echo; "
         "in all 1: greet==1.0"
     )
-    assert text in question(request)[0]
+    assert text in describe_request(request)[0]
     assert packages.run("python3 scripts/a.py", bench=bench).stdout == "hello\n"
     assert len([text for text in said if text.startswith("installing")]) == 1
 
@@ -175,7 +175,7 @@ def test_they_are_there_for_a_script_with_a_blank_in_its_name(packages: Bench) -
     assert packages.run('cd scripts && python3 "my script.py"').stdout == "hello\n"
 
 
-@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not on this machine")
+@needs.npm
 def test_packages_for_node_are_found_by_import_and_by_require(echo: Bench) -> None:
     echo.write("package.json", '{"dependencies": {"greet": "^1.3.0"}}')
     echo.write("scripts/a.mjs", "import greet from 'greet'; console.log(greet());")
@@ -221,7 +221,7 @@ def test_what_comes_with_a_package_is_asked_for_and_an_answer_covers_no_more(
     (request,) = (one.request for one in packages.asked)
     names = [text.partition(" ")[0] for text in request.patterns]
     assert names == ["greet==1.0", "inner-one==1.0"]
-    assert all(text in question(request)[0] for text in request.patterns)
+    assert all(text in describe_request(request)[0] for text in request.patterns)
     # "always" for this list is not one for a part of it, nor for the same with another file.
     assert bench.gate.ledger.remember(request)
     assert bench.gate.ledger.covering(request)
@@ -271,7 +271,7 @@ def test_no_folder_that_a_run_can_write_is_on_the_path(packages: Bench) -> None:
     assert packages.run("ls SKILL.md").stdout == "SKILL.md\n"
 
 
-@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not on this machine")
+@needs.npm
 def test_neither_a_configuration_nor_a_program_of_a_skill_leads_npm_astray(echo: Bench) -> None:
     echo.write("package.json", '{"dependencies": {"greet": "^1.3.0"}}')
     echo.write("scripts/b.cjs", "console.log(require('greet')());")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -11,10 +10,11 @@ from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.running.background import Background
 from skillbelt.running.call import RunCall
 from skillbelt.running.following import Watch
+from tests import needs
 from tests.bench import KEY, ME, Bench
 from tests.tree import Tree
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
+pytestmark = needs.linux
 SECRET = "s3cr3t-value"
 ENV = {"MY_TOKEN": SECRET}
 IN_PIECES = 'printf "a ${MY_TOKEN:0:5}"; sleep 0.2; printf "${MY_TOKEN:5} b s3cr"'

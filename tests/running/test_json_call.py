@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from shutil import which
 from typing import Any, NamedTuple
 
 import pytest
@@ -27,6 +26,7 @@ from skillbelt.running.json_call import MAX_VARIABLE_BYTES, Execution, ExitStatu
 from skillbelt.running.run import Asker
 from skillbelt.sandbox.registry import choose
 from skillbelt.store import SessionKey
+from tests import needs
 from tests.bounds import bounds
 from tests.registries import wheel
 from tests.sandbox.ordinary import USER
@@ -36,7 +36,7 @@ FOLDER = "project/.agents/skills/tool"
 ECHO = "import json, sys\njson.dump(json.load(sys.stdin), sys.stdout)\n"
 WHO = Asker(SessionKey("tests", "somebody", "one"), "user")
 RUN = Rule("run", "*", "allow")
-NODE = pytest.mark.skipif(not which("node", path="/usr/bin:/bin"), reason="needs Node.js")
+NODE = needs.node
 
 
 class Kit(NamedTuple):

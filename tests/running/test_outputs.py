@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -27,7 +26,9 @@ from skillbelt.running.outputs import (
     primary,
 )
 from skillbelt.values import Limits
+from tests import needs, warm
 from tests.bounds import bounds
+from tests.examples import examples
 from tests.outputs import ALL, PNG, names, saving, sh
 from tests.tree import Tree
 
@@ -166,7 +167,7 @@ def test_a_name_that_is_not_plain_text_is_left_out(workspace: Path, name: bytes)
     assert found.warnings[0].isprintable()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.sets(st.text(max_size=12), max_size=5))
 def test_any_name_is_collected_or_told(given: set[str]) -> None:
     import tempfile
@@ -221,7 +222,7 @@ def test_unreadable_files_and_folders_are_told(open_tree: Tree) -> None:
     ]
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root reads what belongs to others")
+@needs.root
 def test_root_collects_what_belongs_to_another_user(workspace: Path) -> None:
     sh(workspace, "echo x > out/a.txt; chmod 0 out/a.txt; chown -R 12345 out; chmod 0 out")
     assert names(collect(str(workspace), ALL)) == ["out/a.txt"]
@@ -400,7 +401,7 @@ def test_a_huge_file_is_not_read_whole(workspace: Path) -> None:
 def meanwhile(code: str, workspace: Path) -> Iterator[None]:
     """Code that runs over and over in another process."""
     program = f"import os, sys\nos.chdir(sys.argv[1])\nwhile True:\n{code}"
-    with subprocess.Popen([sys.executable, "-c", program, str(workspace)]) as process:
+    with warm.Popen[bytes]([sys.executable, "-c", program, str(workspace)]) as process:
         try:
             time.sleep(0.2)
             yield

@@ -199,7 +199,7 @@ def test_a_project_without_dependencies_declares_nothing(tmp_path: Path, text: s
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[project]\ndynamic = ["dependencies"]\n', "leaves its dependencies to a build"),
+        ('[project]\ndynamic = ["dependencies"]\n', "declares its dependencies as dynamic"),
         ('[project]\ndependencies = ["x @ file:///x"]\n', "a place to fetch from"),
         ('[project]\ndependencies = ["x"]\n[tool.uv.sources]\nx = {git = "y"}\n', "tool.uv"),
         ("[project", "is not valid TOML"),

@@ -17,18 +17,19 @@ import pytest
 
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Environment
-from skillbelt.running.packages.confined import SandboxedRooms
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.packages.environments import can_be_written, fits, provision, remove
+from skillbelt.running.packages.install_sandbox import NativeSandboxes
 from skillbelt.running.packages.installers import find_uv
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.protocol import Job, Mount, run
+from tests import needs
 from tests.discovery.sources.server import eventually, running
 from tests.registries import publish, wheel
 from tests.tree import NOBODY, Tree
 
 ROOT = Path(__file__).parents[2]
-ROOMS = SandboxedRooms()
+ROOMS = NativeSandboxes()
 PYTHON = ROOMS.python if sys.platform == "linux" else sys.executable
 GREET = {
     "greet.py": "word = 'hello'\ndef main():\n    print(word)\n",
@@ -67,7 +68,7 @@ class Shop:
 
     def provision(self, *requirements: str, **options: object) -> Environment:
         needs = Needs("python", requirements, "requirements.txt")
-        given = {"environ": self.environ, "python": PYTHON, "rooms": ROOMS, **options}
+        given = {"environ": self.environ, "python": PYTHON, "sandboxes": ROOMS, **options}
         return provision(needs, self.cache, **given)
 
     def refusal(self, *requirements: str, **options: object) -> str:
@@ -180,9 +181,9 @@ import os, sys
 sys.path.insert(0, {str(ROOT / "src")!r})
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.packages.environments import provision, remove
-from skillbelt.running.packages.confined import SandboxedRooms
+from skillbelt.running.packages.install_sandbox import NativeSandboxes
 made = provision(Needs("python", ("greet",), "r"), {shop.cache!r}, environ=dict(os.environ),
-                 rooms=SandboxedRooms(), uv_path={find_uv("", os.environ)!r})
+                 sandboxes=NativeSandboxes(), uv_path={find_uv("", os.environ)!r})
 print(os.getuid(), made.installed)
 remove(made.path)
 print(os.path.exists(made.path))
@@ -292,18 +293,18 @@ def test_offline_an_environment_that_is_there_is_used(shop: Shop) -> None:
 def test_without_uv_the_remedy_is_named(shop: Shop) -> None:
     said = shop.refusal("greet", uv_path="/none/uv")
     assert said == (
-        "/none/uv can not be run, and Python packages are installed with it: pip install uv"
+        "/none/uv cannot be run, and Python packages are installed with it: pip install uv"
     )
 
 
 def test_a_python_that_does_not_fit_is_refused(shop: Shop) -> None:
     needs = Needs("python", ("greet",), "run.py", ">=4")
     with pytest.raises(RunRefused, match=r"run\.py: needs Python >=4, and .* is CPython 3\."):
-        provision(needs, shop.cache, environ=shop.environ, python=PYTHON, rooms=ROOMS)
+        provision(needs, shop.cache, environ=shop.environ, python=PYTHON, sandboxes=ROOMS)
 
 
 def test_a_python_that_is_none_is_refused(shop: Shop) -> None:
-    assert "/none can not be run" in shop.refusal("greet", python="/none")
+    assert "/none cannot be run" in shop.refusal("greet", python="/none")
 
 
 def test_an_installer_that_does_not_end_is_killed(shop: Shop, tmp_path: Path) -> None:
@@ -387,20 +388,19 @@ def test_a_range_of_versions(wanted: str, fitting: bool) -> None:
 # --- Node.js -------------------------------------------------------------------------------------
 
 
+@needs.npm
 def test_packages_for_node_are_installed_without_their_scripts(tmp_path: Path) -> None:
-    if not shutil.which("npm"):
-        pytest.skip("npm is not on this machine")
-    needs = Needs("node", ("greet@^1.3.0",), "package.json")
+    wanted = Needs("node", ("greet@^1.3.0",), "package.json")
     environ = {**os.environ, "npm_config_ignore_scripts": "false"}
     with running() as server:
         environ["npm_config_registry"] = server.url
         publish(server, "greet", f"touch {tmp_path}/ran")
-        made = provision(needs, str(tmp_path / "one"), environ=environ, rooms=ROOMS)
+        made = provision(wanted, str(tmp_path / "one"), environ=environ, sandboxes=ROOMS)
     assert made.installed == (("greet", "1.3.0"),)
     assert made.bin == f"{made.path}/node_modules/.bin"
     assert node(made, "require('greet')()") == "hello\n"
     assert not (tmp_path / "ran").exists()
-    again = provision(needs, str(tmp_path / "one"), environ=environ, offline=True, rooms=ROOMS)
+    again = provision(wanted, str(tmp_path / "one"), environ=environ, offline=True, sandboxes=ROOMS)
     assert again == made
 
 

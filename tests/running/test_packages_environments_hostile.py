@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,19 +12,20 @@ import pytest
 
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Environment
-from skillbelt.running.packages.confined import SandboxedRooms
 from skillbelt.running.packages.declared import Needs
-from skillbelt.running.packages.environments import Plan, plan, provide
+from skillbelt.running.packages.environments import EnvironmentPlan, plan, provide
+from skillbelt.running.packages.install_sandbox import NativeSandboxes
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
+from tests import needs
 from tests.discovery.sources.server import Server, running
 from tests.registries import integrity, list_wheel, publish, tarball, wheel_bytes
 from tests.running.test_packages_environments import _made_removable as _made_removable
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="installs in the sandbox for Linux"),
+    needs.linux,
     pytest.mark.timeout(180),
 ]
-npm = pytest.mark.skipif(not shutil.which("npm"), reason="npm is not on this machine")
+npm = needs.npm
 
 
 class Market:
@@ -41,9 +40,9 @@ class Market:
             "UV_NO_CONFIG": "1",
         }
 
-    def plan(self, kind: str, *requirements: str, **options: object) -> Plan:
+    def plan(self, kind: str, *requirements: str, **options: object) -> EnvironmentPlan:
         needs = Needs(kind, requirements, "listed")  # type: ignore[arg-type]
-        given = {"environ": self.environ, "rooms": SandboxedRooms(), **options}
+        given = {"environ": self.environ, "sandboxes": NativeSandboxes(), **options}
         return plan(needs, str(self.root / "cache"), **given)  # type: ignore[arg-type]
 
     def provision(self, kind: str, *requirements: str, **options: object) -> Environment:
@@ -86,7 +85,7 @@ def test_a_git_dependency_deep_down_runs_nothing(market: Market, tmp_path: Path)
     publish(market.index, "nicepkg", about={"dependencies": {"middle": "^1.3.0"}})
     publish(market.index, "middle", about={"dependencies": {"deep": f"git+file://{scratch}"}})
     said = market.refusal("node", "nicepkg@1.3.0")
-    assert said.startswith("middle@1.3.0 is not installed: it wants deep from git+file://")
+    assert said.startswith("middle@1.3.0 is not installed: it requires deep from git+file://")
     assert not marker.exists()
 
 
@@ -99,7 +98,7 @@ def test_a_dependency_from_elsewhere_is_refused_by_name(
     wanted = where.format(url=market.other.url)
     publish(market.index, "nicepkg", about={key: {"inner": wanted}})
     said = market.refusal("node", "nicepkg@1.3.0")
-    assert f"nicepkg@1.3.0 is not installed: it wants inner from {wanted}" in said
+    assert f"nicepkg@1.3.0 is not installed: it requires inner from {wanted}" in said
 
 
 @npm
@@ -117,7 +116,7 @@ def test_a_list_that_a_package_brings_is_not_followed(market: Market, told: bool
     publish(market.index, "nicepkg", about={**about, "dependencies": {"inner": "*"}}, files=files)
     if told:
         said = market.refusal("node", "nicepkg@1.3.0")
-        assert "nicepkg@1.3.0 is not installed: it brings a list of its own" in said
+        assert "nicepkg@1.3.0 is not installed: it has its own lock file" in said
     else:
         made = market.provision("node", "nicepkg@1.3.0")
         assert dict(made.installed)["inner"] == "1.3.0"
@@ -130,7 +129,7 @@ def test_files_come_from_the_registry_and_from_hosts_that_are_set(market: Market
     publish(market.index, "greet", dist={"tarball": elsewhere})
     host = market.other.url.removeprefix("http://")
     said = market.refusal("node", "greet@1.3.0")
-    assert "127.0.0.1 is not your package index; if it hands out files from there, set" in said
+    assert "127.0.0.1 is not your package index; if that serves files from there, set" in said
     market.other.pages["/greet.tgz"] = market.index.pages["/greet.tgz"]
     assert market.provision("node", "greet@1.3.0", hosts=(host,)).installed
 
@@ -143,7 +142,7 @@ def test_a_package_without_a_strong_hash_is_refused(
     market: Market, dist: dict[str, str | None]
 ) -> None:
     publish(market.index, "greet", dist=dist)
-    assert "greet@1.3.0 is not installed: the registry gives no hash" in market.refusal(
+    assert "greet@1.3.0 is not installed: the registry has no hash" in market.refusal(
         "node", "greet@1.3.0"
     )
 
@@ -228,7 +227,7 @@ def test_a_program_of_a_package_is_not_the_interpreter(market: Market) -> None:
         assert "python3" in str(refused)
         return
     for folder in (made.bin, made.interpreter):
-        assert os.path.realpath(f"{folder}/python3") == os.path.realpath(SandboxedRooms().python)
+        assert os.path.realpath(f"{folder}/python3") == os.path.realpath(NativeSandboxes().python)
     assert sorted(os.listdir(made.interpreter))[0] == "python"
     assert "ls" not in os.listdir(made.interpreter)
 
@@ -290,6 +289,6 @@ def test_without_a_sandbox_nothing_is_installed_and_it_is_said_what_is_missing(
 ) -> None:
     monkeypatch.setattr(LinuxSandbox, "unavailable", lambda _: "install the package 'bubblewrap'")
     said = market.refusal("python", "greet")
-    assert "packages are installed inside bubblewrap, whatever the setting `sandbox` is" in said
+    assert "packages are installed inside bubblewrap, independent of the setting `sandbox`" in said
     assert said.endswith("install the package 'bubblewrap'")
     assert market.index.requests == []

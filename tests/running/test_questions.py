@@ -14,10 +14,11 @@ from skillbelt import Answer, Pending, PermissionDenied, Request, Rule
 from skillbelt.errors import RunRefused
 from skillbelt.running.call import RunCall
 from skillbelt.running.questions import call_facts
+from tests import needs
 from tests.bench import ME, Bench
 from tests.tree import Tree
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
+pytestmark = needs.linux
 
 REPORT = "import sys; print('report', *sys.argv[1:])\n"
 CALL = "python3 scripts/report.py a"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +13,11 @@ from skillbelt.running import quota
 from skillbelt.running.executor import Workbench
 from skillbelt.running.run import Asker
 from skillbelt.sandbox.process.usage import Space
+from tests import needs
 from tests.bench import KEY, Bench
 from tests.tree import Tree
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs in the sandbox for Linux")
+pytestmark = needs.linux
 LIMITS: dict[str, Any] = {"max_workspace_bytes": 4 * 2**20, "max_workspace_files": 400}
 
 

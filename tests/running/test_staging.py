@@ -276,7 +276,7 @@ def device(path: Path) -> None:
     try:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
     except PermissionError:
-        pytest.skip("only root makes devices")
+        pytest.skip("needs root to make a device: sudo make test")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from skillbelt.running import staging
 from skillbelt.running.staging import Staged
 from skillbelt.running.workspace import Workspace, open_workspace
 from skillbelt.store import SessionKey
+from tests import warm
 from tests.running.test_staging import SECRET, make_skill, settle, staged, texts
 from tests.running.test_workspace import KEY, PRELUDE, RUNNER, as_user, mode, needs_root
 from tests.tree import Tree
@@ -246,7 +247,7 @@ def test_another_user_keeps_the_files_a_run_started_with(open_tree: Tree) -> Non
         root = staged(workspace, source).path
         command = [sys.executable, "-c", PRELUDE + code, root]
         pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        with warm.Popen[str](command, stdin=pipe, stdout=pipe, text=True) as process:
             assert process.stdout is not None
             process.stdout.readline()
             change_text(source)
@@ -376,7 +377,7 @@ with open_workspace({state!r}, {tuple(KEY)!r}) as workspace:
         stage(workspace, skill)
 """
     for tenth in range(5):
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        process = warm.Popen[bytes]([sys.executable, "-c", code], stdout=subprocess.PIPE)
         with process:
             assert process.stdout is not None
             process.stdout.readline()

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 import sys
 import threading
 import time
@@ -17,12 +16,13 @@ from skillbelt.errors import ConfigError, PathEscape, RunRefused, SandboxUnavail
 from skillbelt.running.cleanup import clean_orphans
 from skillbelt.running.workspace import Pin, Workspace, expanded, open_workspace, place_of, plain
 from skillbelt.store import SessionKey
+from tests import needs, warm
 from tests.tree import NOBODY, Tree
 
 KEY = SessionKey("desk", "ada", "one")
 HOMES = {"pdf": "skills-1/pdf"}
 RUNNER = (NOBODY, NOBODY)
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs commands as another")
+needs_root = needs.root
 # The interpreter may lie where only root can read, so everything is imported before root is left.
 PRELUDE = f"""
 import ctypes, errno, fcntl, hashlib, json, os, stat, sys, threading, time
@@ -47,7 +47,7 @@ KEY = SessionKey("desk", "ada", "one")
 
 def as_user(code: str, *arguments: object, timeout: float = 50) -> str:
     """What the code prints, run by somebody without privileges."""
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-c", PRELUDE + code, *map(str, arguments)],
         capture_output=True,
         text=True,
@@ -55,7 +55,7 @@ def as_user(code: str, *arguments: object, timeout: float = 50) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return str(done.stdout)
 
 
 def mode(path: str | Path) -> int:

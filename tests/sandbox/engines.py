@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import pytest
 
@@ -27,10 +27,10 @@ from skillbelt.sandbox.container.engine import LABEL
 from skillbelt.sandbox.linux.identity import current_identity
 from skillbelt.sandbox.protocol import Outcome
 from skillbelt.testing.sandbox_suite import Place
+from tests.needs import not_run
 
 NAMES = ("docker", "podman")
 START_SECONDS, STOP_SECONDS = 30.0, 15.0
-REQUIRED = "REQUIRE_ENGINES"
 OTHER_RUNTIME = "another"
 USER_PROCESSES, OPEN_FILES = 32_768, 1_024
 
@@ -55,22 +55,15 @@ def any_engine(tmp_path_factory: pytest.TempPathFactory) -> str:
     for one in found.values():
         if one.url:
             return one.url
-    _not_run("; ".join(f"{name}: {one.reason}" for name, one in found.items()))
+    not_run("; ".join(f"{name}: {one.reason}" for name, one in found.items()))
 
 
 def url_of(name: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The URL of the engine of that name, or the test is skipped with the reason."""
     found = started(tmp_path_factory)[name]
     if found.reason:
-        _not_run(f"{name}: {found.reason}")
+        not_run(f"{name}: {found.reason}")
     return found.url
-
-
-def _not_run(reason: str) -> NoReturn:
-    """Say that the test is not run; where engines must be there, that is a failure."""
-    if os.environ.get(REQUIRED):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 def started(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Started]:

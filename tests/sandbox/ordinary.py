@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 
 from tests import warm
@@ -36,6 +37,8 @@ def as_user(code: str, timeout: float = 280) -> object:
         [sys.executable, "-c", _CHILD + code],
         cwd="/",
         env={**os.environ, "HOME": "/"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
         timeout=timeout,
     )
     assert done.returncode == 0, done.stderr.decode()

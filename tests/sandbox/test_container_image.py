@@ -19,6 +19,7 @@ from skillbelt.sandbox.linux.identity import interpreter, trusted_program
 from skillbelt.sandbox.protocol import run
 from skillbelt.settings import Settings
 from skillbelt.testing.sandbox_suite import Place
+from tests import needs
 from tests.sandbox.engines import any_engine as any_engine
 from tests.sandbox.engines import engine as engine
 from tests.sandbox.engines import place as place
@@ -110,7 +111,7 @@ def python_archive() -> bytes:
     """The system's Python and what it cannot start without, as an image somebody else made."""
     found = trusted_program("python3")
     if found is None:
-        pytest.skip("the system has no Python")
+        needs.not_run("needs a Python of the system: apt install python3")
     libraries = subprocess.run(["ldd", found], capture_output=True, check=True, text=True).stdout
     paths = [word for word in libraries.split() if word.startswith("/")]
     version = Path(found).resolve().name

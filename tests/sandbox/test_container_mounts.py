@@ -59,7 +59,7 @@ def test_a_mount_in_a_writable_one_could_be_moved(tmp_path: Path) -> None:
 def mounted(tmp_path: Path) -> Iterator[Path]:
     """A folder with a mount below it, in a place with a blank in its name."""
     if os.getuid() != 0:
-        pytest.skip("only root can mount")
+        pytest.skip("needs root to mount: sudo make test")
     below = tmp_path / "a b" / "below"
     below.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "none", below], check=True)

@@ -20,6 +20,7 @@ from skillbelt.sandbox.protocol import Mount, run
 from skillbelt.settings import Settings
 from skillbelt.testing.sandbox_suite import PATH, Place
 from skillbelt.values import Capabilities
+from tests import needs
 from tests.benches import SKILL, Bench
 from tests.bounds import bounds
 from tests.sandbox.engines import any_engine as any_engine
@@ -207,7 +208,7 @@ def test_a_link_that_is_made_in_time_is_seen(
         run(sandbox, place.job("true", mounts=mounts))
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs a folder that the run's user can not pass")
+@needs.root
 def test_a_folder_that_is_closed_to_commands_is_not_opened_by_the_engine(
     sandbox: ContainerSandbox, place: Place, tmp_path: Path
 ) -> None:

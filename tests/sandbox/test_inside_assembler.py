@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import struct
 import subprocess
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from skillbelt.sandbox.inside.assembler import (
 )
 from skillbelt.sandbox.inside.entry import program
 from skillbelt.sandbox.linux import seccomp
+from tests import needs
 
 AT = 0x10000108
 HEADERS = 64 + 3 * 56
@@ -127,7 +127,7 @@ def test_each_instruction_is_encoded(
     assert (written(X86Assembler, write), written(ArmAssembler, write)) == (x86, arm)
 
 
-@pytest.mark.skipif(shutil.which("llvm-mc") is None, reason="needs llvm-mc")
+@needs.llvm_mc
 @pytest.mark.parametrize(("_write", "x86_text", "x86", "arm_text", "arm"), CASES)
 def test_the_encodings_are_those_of_llvm(
     _write: Write, x86_text: str, x86: str, arm_text: str, arm: str

@@ -18,6 +18,7 @@ from skillbelt.sandbox.inside.container import HEADER, START, Command, Unstartab
 from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.identity import trusted_program
+from tests import needs
 
 HANG_SECONDS = 20.0
 TEXT = source_of("container").encode()
@@ -30,7 +31,7 @@ class First:
     def __init__(self, *places: str) -> None:
         bwrap = trusted_program("bwrap")
         if bwrap is None:
-            pytest.skip("bubblewrap is not installed")
+            needs.not_run("needs bubblewrap: apt install bubblewrap")
         self._process = subprocess.Popen(
             [
                 *(bwrap, "--unshare-pid", "--as-pid-1", "--die-with-parent", "--bind", "/", "/"),
@@ -254,7 +255,7 @@ def test_nothing_is_removed_where_something_of_the_host_is(tmp_path: Path) -> No
 
 def test_what_is_mounted_below_is_left_alone(tmp_path: Path) -> None:
     if os.getuid() != 0:
-        pytest.skip("only root can mount")
+        pytest.skip("needs root to mount: sudo make test")
     place = tmp_path / "around" / "mounted"
     place.mkdir(parents=True)
     os.chown(tmp_path / "around", 12345, -1)

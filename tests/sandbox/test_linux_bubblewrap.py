@@ -18,6 +18,7 @@ from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Mount, Outcome, run
 from skillbelt.testing.sandbox_suite import PATH, Place, SandboxConformance
 from skillbelt.values import Capabilities, Limits
+from tests import needs
 from tests.bounds import bounds
 from tests.sandbox.ordinary import conformance_as_user
 from tests.sandbox.outside import THROUGH_THE_PROXY_ALONE, tried
@@ -123,7 +124,7 @@ def test_a_name_that_is_none_is_refused(place: Place, name: str) -> None:
 
 @pytest.mark.parametrize("target", ["/", "/../", "relative", ""])
 def test_a_place_that_is_none_is_refused(place: Place, target: str) -> None:
-    with pytest.raises(RunRefused, match="can not be a place for a mount"):
+    with pytest.raises(RunRefused, match="cannot be a place for a mount"):
         inside(place, ":", mounts=(Mount(place.folder, target),))
 
 
@@ -133,7 +134,7 @@ def test_a_mount_that_is_not_there_is_told(place: Place) -> None:
         inside(place, ":", mounts=(Mount(missing, missing),))
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs a folder that the run's user can not pass")
+@needs.root
 def test_a_mount_that_can_not_be_reached_is_told(place: Place, tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     closed = str(tmp_path / "inner")

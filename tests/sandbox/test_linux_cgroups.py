@@ -16,7 +16,9 @@ from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Limits
 from tests.sandbox.ordinary import as_user
 
-needs_groups = pytest.mark.skipif(hierarchy() is None, reason="no control group can be made here")
+needs_groups = pytest.mark.skipif(
+    hierarchy() is None, reason="needs control groups that can be written: sudo make test"
+)
 
 
 def groups() -> list[str]:
@@ -196,12 +198,12 @@ def handed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(cgroups, "MOUNT", str(folder))
     monkeypatch.setattr(cgroups, "_own_groups", lambda: {"": "/run.scope"})
     # Who is in it can not hand down.
-    real = cgroups._told_to_hand_down
+    real = cgroups._delegate_controllers
 
     def told(group: str) -> bool:
         return os.path.isdir(f"{group}/{cgroups._OWN}") and real(group)
 
-    monkeypatch.setattr(cgroups, "_told_to_hand_down", told)
+    monkeypatch.setattr(cgroups, "_delegate_controllers", told)
     return own
 
 
@@ -228,14 +230,14 @@ def test_where_nobody_marks_groups_ours_begin_where_our_rights_do(
     monkeypatch.setattr(os, "access", lambda path, _: path != str(tmp_path))
     assert cgroups._second_version() == Hierarchy(2, (str(own),))
     monkeypatch.setattr(os, "access", lambda *_: True)
-    assert not cgroups._given(str(own))
+    assert not cgroups._is_delegated(str(own))
 
 
 def test_room_that_does_not_help_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = handed_over(tmp_path, monkeypatch)
-    monkeypatch.setattr(cgroups, "_told_to_hand_down", lambda _: False)
+    monkeypatch.setattr(cgroups, "_delegate_controllers", lambda _: False)
     monkeypatch.setattr(os, "getxattr", lambda *_: b"1")
     assert cgroups._second_version() is None
     assert not (own / cgroups._OWN).exists()
@@ -246,7 +248,7 @@ UNIFIED = "/sys/fs/cgroup/unified" if os.path.isdir("/sys/fs/cgroup/unified") el
 
 @pytest.mark.skipif(
     not os.path.exists(f"{UNIFIED}/cgroup.controllers") or not os.access(UNIFIED, os.W_OK),
-    reason="there are no control groups of the second version to write to",
+    reason="needs cgroup v2: boot with systemd.unified_cgroup_hierarchy=1",
 )
 def test_all_processes_of_a_group_move_into_another() -> None:
     source, target = (f"{UNIFIED}/skillbelt-test-{os.getpid()}{end}" for end in "ab")

@@ -19,10 +19,11 @@ from skillbelt.sandbox.linux.identity import (
 )
 from skillbelt.sandbox.protocol import Mount, run
 from skillbelt.testing.sandbox_suite import Place
+from tests import needs
 from tests.sandbox.ordinary import USER, as_user
 
 STRANGER = Identity(61_000, 61_000)
-root_only = pytest.mark.skipif(os.getuid() != 0, reason="changes owners")
+root_only = needs.root
 
 
 @root_only

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import RunRefused
-from skillbelt.running.packages.confined import SandboxedRooms
+from skillbelt.running.packages.install_sandbox import NativeSandboxes
 from skillbelt.sandbox.linux import identity
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.linux.identity import interpreter
@@ -17,6 +17,7 @@ from skillbelt.sandbox.linux.landlock import LandlockSandbox
 from skillbelt.sandbox.linux.prefixes import shown_of
 from skillbelt.sandbox.protocol import Mount, Sandbox, run
 from skillbelt.testing.sandbox_suite import Place
+from tests.needs import not_run
 
 VERSION = "python3.99"
 
@@ -78,8 +79,8 @@ def test_what_holds_private_folders_is_not_shown_at_all(
     assert set(shown_of(program, str(prefix))) == needed(prefix)
     monkeypatch.setenv(name, str(prefix / "lib" / VERSION / "deep"))
     assert shown_of(program, str(prefix)) == ()
-    with pytest.raises(RunRefused, match="lies among private files; use the system's python3"):
-        SandboxedRooms().folders_of(program)
+    with pytest.raises(RunRefused, match="are among private files; use the system's python3"):
+        NativeSandboxes().folders_of(program)
     monkeypatch.setattr("sys.executable", program)
     monkeypatch.setattr("sys.base_prefix", str(prefix))
     found = interpreter.__wrapped__()
@@ -101,7 +102,7 @@ def test_a_python_in_the_home_shows_nothing_else_of_it(
     place: Place, home: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, where: str
 ) -> None:
     if reason := sandbox.unavailable():
-        pytest.skip(reason)
+        not_run(reason)
     prefix = (home / where).resolve()
     program = install(prefix)
     (prefix / "share").mkdir()

@@ -227,7 +227,7 @@ def test_every_path_is_the_one_the_system_uses(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/", "//", "/w/../..", "a\0b"])
 def test_not_everything_can_be_granted(path: str) -> None:
-    with pytest.raises(RunRefused, match="can not be a place"):
+    with pytest.raises(RunRefused, match="cannot be a place"):
         canonical(job(capabilities=Capabilities(write=(path,))))
 
 
@@ -269,7 +269,9 @@ def test_a_profile_is_a_file_of_its_own() -> None:
         os.unlink(second)
 
 
-@pytest.mark.skipif(sys.platform == "darwin", reason="this is macOS")
+@pytest.mark.skipif(
+    sys.platform == "darwin", reason="needs a system without Seatbelt, so not macOS"
+)
 def test_it_is_for_macos_alone() -> None:
     assert SeatbeltSandbox().unavailable() == "this system is not macOS"
     with pytest.raises(SandboxUnavailable, match="not macOS"):
@@ -332,7 +334,7 @@ class TestTheWayOfACommand(SandboxConformance):
         assert len(os.listdir("/proc/self/fd")) <= before
 
     def test_a_terminal_on_request(self, sandbox: Sandbox, place: Place) -> None:
-        with pytest.raises(RunRefused, match="can not give a command a terminal"):
+        with pytest.raises(RunRefused, match="cannot give a command a terminal"):
             sandbox.start(place.job("true", terminal=True))
 
 

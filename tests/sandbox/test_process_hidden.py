@@ -20,6 +20,7 @@ from skillbelt.sandbox.process.limits import counted_enforced
 from skillbelt.sandbox.protocol import Sandbox, run
 from skillbelt.testing.sandbox_suite import PATH, Place
 from skillbelt.values import Limits
+from tests import needs
 from tests.sandbox.ordinary import as_user
 
 MIB = 2**20
@@ -252,7 +253,7 @@ def test_what_can_not_be_seen_is_named() -> None:
     assert grouped["memory beside processes"] == grouped["kernel memory"] == "cgroup v2"
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="takes a right from root")
+@needs.root
 def test_root_without_the_right_to_look_does_not_guess(tmp_path: Path) -> None:
     """It would be wrong about every run, not only about those that hide something."""
     setpriv = shutil.which("setpriv")
@@ -317,7 +318,7 @@ def test_ordinary_programs_of_an_ordinary_user_are_left_alone(make: str) -> None
 
 def test_a_program_without_a_name_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It can take itself out of its own memory, and is kept nevertheless."""
-    monkeypatch.setattr(hidden, "_told_maps", lambda _pid: b"")
+    monkeypatch.setattr(hidden, "_read_maps", lambda _pid: b"")
     program = shutil.copy(shutil.which("sleep") or "/bin/sleep", tmp_path / "sleep")
     with open(program, "ab") as file:
         file.write(bytes(MIB))

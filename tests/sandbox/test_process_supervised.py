@@ -3,12 +3,11 @@ from __future__ import annotations
 import os
 import sys
 
-import pytest
-
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.process.supervised import launcher_python, supervised_plan
 from skillbelt.sandbox.protocol import run
 from skillbelt.testing.sandbox_suite import Place
+from tests import needs
 from tests.sandbox.ordinary import as_user
 
 
@@ -30,7 +29,7 @@ def test_the_launcher_runs_in_our_own_python() -> None:
     assert launcher_python() == sys.executable
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs a Python that only root can read")
+@needs.root
 def test_a_python_that_can_not_be_read_is_not_taken() -> None:
     found = as_user("json.dump(supervised.launcher_python(), sys.stdout)")
     assert isinstance(found, str)

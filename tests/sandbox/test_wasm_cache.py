@@ -18,6 +18,7 @@ from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
 from skillbelt.testing.sandbox_suite import Place
 from skillbelt.values import Limits
+from tests import needs
 from tests.sandbox import guests
 
 KEY = "a" * 64
@@ -90,9 +91,7 @@ def _other_owner(path: Path) -> None:
         lambda path: (path.unlink(), path.mkdir()),
         _pipe,
         _link,
-        pytest.param(
-            _other_owner, marks=pytest.mark.skipif(os.getuid() != 0, reason="needs root to give")
-        ),
+        pytest.param(_other_owner, marks=needs.root),
     ],
 )
 def test_what_was_tampered_with_is_not_used(shelf: Shelf, spoil: Callable[[Path], object]) -> None:
@@ -118,7 +117,7 @@ def test_a_folder_that_is_a_link_is_not_used(shelf: Shelf, tmp_path: Path) -> No
     assert shelf.told
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root to give")
+@needs.root
 def test_a_folder_of_somebody_else_is_not_used(shelf: Shelf) -> None:
     shelf.add()
     os.chown(shelf.folder, 61_999, 61_999)

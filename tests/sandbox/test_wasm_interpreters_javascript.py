@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
 import pytest
 
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.testing.sandbox_suite import Place
+from tests import needs
 from tests.sandbox.wasm_guests.conftest import place as place
 from tests.sandbox.wasm_guests.conftest import sandbox as sandbox
 from tests.sandbox.wasm_guests.running import said, script
@@ -186,7 +186,7 @@ console.table([{ a: 1, b: "x" }, { a: 2 }]); console.group("in"); console.log("s
 """
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="there is no node to compare with")
+@needs.node
 def test_values_are_shown_as_node_shows_them(sandbox: WasmSandbox, place: Place) -> None:
     node = subprocess.run(
         ["node", "-e", SHOWN], capture_output=True, text=True, timeout=50, check=True

@@ -147,7 +147,7 @@ def test_handles_are_bounded_and_given_back(compiler: Compiler, module: Path) ->
 def test_a_worker_is_held_to_the_limits() -> None:
     import resource
 
-    found = dict(worker_limits(bounds(max_open_files=7)))
+    found = dict(worker_limits(bounds(Limits(max_cpu_seconds=77), max_open_files=7)))
     assert found[resource.RLIMIT_NOFILE] == (7, 7)
     assert found[resource.RLIMIT_CORE] == (0, 0)
     assert resource.RLIMIT_NPROC not in found

@@ -20,6 +20,7 @@ from skillbelt.sandbox.wasm import pool as wasm_pool
 from skillbelt.sandbox.wasm.engine import EngineProcess
 from skillbelt.sandbox.wasm.pool import WasmPool
 from skillbelt.values import Limits
+from tests import needs
 from tests.bounds import bounds
 
 
@@ -81,7 +82,7 @@ def test_an_engine_that_can_not_start_leaves_nothing(monkeypatch: pytest.MonkeyP
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs a folder that the run's user can not pass")
+@needs.root
 def test_the_engine_may_lie_where_only_root_can_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -173,13 +173,13 @@ def test_a_worker_that_was_ended_while_it_waited_is_not_missed(
 
 # The system has no room for another process, as far as one engine process is concerned.
 _NO_ROOM = """
-_plain = Engine._fork
+_plain = EngineServer._fork
 def _failing(self, keep, work):
     with suppress(FileNotFoundError), open(os.path.dirname(__file__) + "/full") as file:
         if int(file.read()) == os.getpid():
             raise OSError(11, "no room")
     return _plain(self, keep, work)
-Engine._fork = _failing
+EngineServer._fork = _failing
 """
 
 

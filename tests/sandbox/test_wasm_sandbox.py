@@ -16,6 +16,7 @@ from skillbelt.sandbox.wasm import sandbox as wasm
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.testing.sandbox_suite import HANG_SECONDS, Place, refused
 from skillbelt.values import Limits
+from tests import needs
 from tests.bounds import bounds
 from tests.sandbox import guests
 from tests.sandbox.guests import ECHO, SLEEP, SPIN, WORDS
@@ -249,7 +250,7 @@ def test_a_read_only_folder_in_a_writable_one_is_refused(
         run(sandbox, place.job("x.wasm", mounts=mounts))
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs a folder that the run's user can not pass")
+@needs.root
 def test_a_folder_that_can_not_be_reached_is_told(sandbox: WasmSandbox, place: Place) -> None:
     closed = os.path.join(place.beside("closed"), "inner")
     os.mkdir(closed)

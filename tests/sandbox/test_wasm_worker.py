@@ -20,6 +20,7 @@ from skillbelt.sandbox.wasm import engine
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
 from skillbelt.testing.sandbox_suite import Place
+from tests import needs
 from tests.bounds import bounds
 from tests.sandbox import guests
 
@@ -97,7 +98,9 @@ def test_it_is_never_root_and_gains_nothing(broken: Broken) -> None:
         assert broken.says("os.getgroups()") == "[]"
 
 
-@pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
+@needs.needs(
+    landlock.version() > 0, "needs Landlock: boot a Linux of 5.13 or newer with lsm=landlock"
+)
 @pytest.mark.parametrize(
     "expression",
     [
@@ -143,7 +146,7 @@ def test_there_are_no_processes_and_no_network(broken: Broken, expression: str) 
     assert broken.says(f"fails(lambda: {expression})") == "shut"
 
 
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of system calls of x86-64")
+@needs.x86_64
 @pytest.mark.parametrize(
     "call",
     [
@@ -160,7 +163,9 @@ def test_doors_into_the_kernel_are_shut(broken: Broken, call: str) -> None:
     assert broken.says(f"fails(lambda: {call})") == "shut"
 
 
-@pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
+@needs.needs(
+    landlock.version() > 0, "needs Landlock: boot a Linux of 5.13 or newer with lsm=landlock"
+)
 def test_what_others_load_can_not_be_touched(broken: Broken) -> None:
     """Attack 60: not by its name; that no handle of it is left open is seen below."""
     broken.says("1")

@@ -79,13 +79,13 @@ def test_both_forms_of_a_labelled_set(tree: Tree, form: str) -> None:
     ("text", "said"),
     [
         ("", "no request"),
-        ("{", "can not be read"),
-        ("[" * 100_000, "can not be read"),
+        ("{", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
         ("[1]", "entry 1 is not of the form"),
         ('{"query": "x"}', "entry 1 is not of the form"),
         ('{"query": "x", "relevant": []}', "entry 1 is not of the form"),
         ('{"query": "x", "relevant": [1]}', "list of names"),
-        ("\udcff", "can not be read"),
+        ("\udcff", "cannot be read"),
     ],
 )
 def test_a_set_that_is_none_is_said(tree: Tree, text: str, said: str) -> None:
@@ -95,5 +95,5 @@ def test_a_set_that_is_none_is_said(tree: Tree, text: str, said: str) -> None:
 
 
 def test_a_set_that_is_not_there_is_said(tree: Tree) -> None:
-    with pytest.raises(ConfigError, match="can not be read"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         read_labelled(str(tree.path("none.jsonl")))

@@ -23,6 +23,7 @@ from skillbelt.events import NewEvent
 from skillbelt.store import SessionKey, Store
 from skillbelt.store.sqlite import SqliteStore
 from skillbelt.testing.suites import StoreConformance
+from tests import warm
 
 KEY = SessionKey("app", "ada", "chat")
 PROCESSES = 8
@@ -59,7 +60,7 @@ def child(code: str, path: Path, *arguments: str) -> subprocess.Popen[bytes]:
         "store = SqliteStore(sys.argv[1])\n"
         "sys.stdin.readline()\n"
     )
-    return subprocess.Popen(
+    return warm.Popen[bytes](
         [sys.executable, "-W", "error", "-c", begin + code, str(path), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

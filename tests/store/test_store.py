@@ -12,6 +12,7 @@ from skillbelt.events import NewEvent
 from skillbelt.store import SessionKey, Store, open_store
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.sqlite import SqliteStore
+from tests.examples import examples
 from tests.tree import QUICK, Tree
 
 
@@ -91,7 +92,7 @@ def shown(store: Store, keys: list[SessionKey]) -> object:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(STEPS)
 def test_both_stores_answer_alike(steps: list[Step]) -> None:
     keys = [step.key for step in steps if isinstance(step, Append | Delete)]

@@ -276,6 +276,6 @@ def test_a_process_that_can_not_be_found_is_not_answered(
     assert LinuxSandbox().unavailable() is None
     monkeypatch.setattr(process, "children", lambda pid: [])
     job: Job = place.shell("echo > made")
-    with pytest.raises(SandboxUnavailable, match="can not be found"):
+    with pytest.raises(SandboxUnavailable, match="cannot be found"):
         LinuxSandbox().start(job)
     assert os.listdir(place.folder) == []

@@ -18,6 +18,7 @@ from skillbelt.tools.definitions import DEFINITIONS, SEARCH
 from skillbelt.tools.handlers import HANDLERS, MAX_MISSES, dispatch
 from tests.benches import FOLDER, SKILL, Bench
 from tests.bounds import bounds
+from tests.examples import examples
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"
@@ -342,9 +343,7 @@ NAMED = st.sampled_from(
 
 
 @given(data=st.data())
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_arguments_raise(tree: Tree, data: st.DataObject) -> None:
     session = conversation(tree, rescan_seconds=3600.0)
     tool = data.draw(st.sampled_from(list(DEFINITIONS)))

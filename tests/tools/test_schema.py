@@ -14,19 +14,20 @@ from jsonschema import Draft202012Validator
 from skillbelt import ConfigError
 from skillbelt.tools.caller import Call
 from skillbelt.tools.definitions import DEFINITIONS, PROFILES, SEARCH
+from skillbelt.tools.handlers import check_arguments
 from skillbelt.tools.schema import (
     FORMATS,
     Tool,
     ToolFormat,
     ToolResult,
     build,
-    check_arguments,
     choose,
     guidance,
     offered_names,
     render,
     schema_of,
 )
+from tests.examples import examples
 
 KINDS = tuple(DEFINITIONS)
 
@@ -293,7 +294,7 @@ KEYS = st.sampled_from(
 
 
 @given(kind=st.sampled_from(KINDS), arguments=JSON | st.dictionaries(KEYS, JSON))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_what_passes_is_what_the_schema_allows(kind: str, arguments: object) -> None:
     checked = check_arguments(kind, arguments)
     if not checked.fault:

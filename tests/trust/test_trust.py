@@ -17,6 +17,7 @@ from skillbelt.errors import ConfigError
 from skillbelt.settings import load_settings
 from skillbelt.trust import FILE, Trust, TrustEntry, normal_url
 from skillbelt.values import Origin
+from tests import needs, warm
 from tests.tree import Tree
 
 BASE = "https://a.example/x"
@@ -406,7 +407,7 @@ def test_a_file_that_others_may_write_is_not_believed(trust: Trust, mode: int) -
     assert trust.diagnostics == ()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+@needs.root
 def test_a_file_of_another_user_is_not_believed(trust: Trust) -> None:
     write(trust, document(PROJECT))
     os.chown(trust.path, 12345, 12345)
@@ -437,7 +438,7 @@ def test_a_killed_writer_leaves_a_whole_file(trust: Trust, tmp_path: Path) -> No
     trust.add(BASE)
     for lines in (1, 2, 5):
         command = [sys.executable, "-c", ADDS, os.path.dirname(trust.path), *names]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        with warm.Popen[bytes](command, stdout=subprocess.PIPE) as child:
             assert child.stdout
             for _ in range(lines):
                 child.stdout.readline()
@@ -452,7 +453,7 @@ def test_a_killed_writer_leaves_a_whole_file(trust: Trust, tmp_path: Path) -> No
 def test_a_reader_sees_the_old_file_or_the_new_one(trust: Trust, tmp_path: Path) -> None:
     trust.add(BASE)
     command = [sys.executable, "-c", ADDS, os.path.dirname(trust.path), str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+    with warm.Popen[bytes](command, stdout=subprocess.PIPE) as child:
         assert child.stdout
         for _ in range(20):
             child.stdout.readline()
@@ -464,7 +465,7 @@ def test_many_processes_lose_nothing(trust: Trust, tmp_path: Path) -> None:
     code = "import sys; from skillbelt.trust import Trust\n"
     code += "for n in range(10): Trust(sys.argv[1]).add(f'https://{sys.argv[2]}.example/{n}')"
     state = os.path.dirname(trust.path)
-    children = [subprocess.Popen([sys.executable, "-c", code, state, name]) for name in "abcd"]
+    children = [warm.Popen[bytes]([sys.executable, "-c", code, state, name]) for name in "abcd"]
     assert [child.wait(50) for child in children] == [0] * 4
     wanted = {f"https://{name}.example/{number}" for name in "abcd" for number in range(10)}
     assert {entry.value for entry in trust.entries()} == wanted

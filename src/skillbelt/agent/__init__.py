@@ -1,4 +1,4 @@
-"""An agent around a model: what it is told, what its calls give, what is kept of it."""
+"""Run an agent around a model, or without one."""
 
 from skillbelt.agent.agents import Agent, HostTool
 from skillbelt.agent.events import (

@@ -1,4 +1,4 @@
-"""An agent as a value: a runtime, a model, what it is told, and how far it may go."""
+"""An agent as a value: a runtime, a model, instructions, tools and limits."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class HostTool(NamedTuple):
-    """A tool of the host's own, beside those for skills.
+    """A tool of the host, beside the tools for skills.
 
-    The function is called in a thread of its own, with an object for arguments. What it raises is
-    told to the model.
+    The function is called in a thread with a dict of arguments. The model sees its exceptions as
+    failed calls.
     """
 
     name: str
@@ -35,23 +35,23 @@ class HostTool(NamedTuple):
     schema: Schema = _NO_ARGUMENTS
 
     def offered(self) -> Tool:
-        """The tool as a model is told of it."""
+        """Return the tool as a model is offered it."""
         return Tool(
             name=self.name,
             description=self.description,
             schema=self.schema,
-            handler=runner_only,
+            handler=refuse_direct_call,
             kind="",
         )
 
 
 class Agent(NamedTuple):
-    """Who works on a conversation, and how far.
+    """An agent for conversations.
 
-    `model` is a name (`skillbelt.agent.models.provided` says which), a model of pydantic-ai, or
-    anything that can be asked as one. `agents` work on the skills that name one of them. `settings`
-    are for the model. With `run_code`, fenced code of an answer is run. `rules` and `visible` hold
-    for its conversations. `max_steps` is the setting of that name, unless the agent has its own.
+    `model` is a name (see `skillbelt.agent.provider.model_by_name`), a model of pydantic-ai, or a
+    `Model`. `agents` run the skills that name them. `settings` go to the model. With `run_code`,
+    fenced code in answers is run. `rules` and `visible` apply to its conversations.
+    `max_steps` overrides the setting of that name.
     """
 
     runtime: Runtime
@@ -82,6 +82,6 @@ class Agent(NamedTuple):
         return limits if self.max_steps is None else limits._replace(max_steps=self.max_steps)
 
 
-def runner_only(_call: object) -> ToolResult:
-    """What a tool of the runner's own answers to anybody else."""
-    return failed("only the runner of an agent carries out this tool")
+def refuse_direct_call(_call: object) -> ToolResult:
+    """Refuse the call: only the runner of an agent can run this tool."""
+    return failed("only the runner of an agent can run this tool")

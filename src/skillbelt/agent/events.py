@@ -1,4 +1,4 @@
-"""What a run of an agent tells whoever follows it, as values."""
+"""The events of an agent run, as values."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from skillbelt.permission.waiting import Pending
 from skillbelt.running.facts import facts
 from skillbelt.sandbox.protocol import Stream
 
-# Why a run ended: with an answer, because it was bounded, or because the model could not be used.
-# One that is cancelled tells nobody any more.
+# Why a run ended: an answer, a limit, or a model that failed. A cancelled run has no last event.
 Reason = Literal["answer", "max_steps", "loop", "error"]
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _NO_CHANGE: Mapping[str, str | None] = MappingProxyType({})
@@ -24,13 +23,13 @@ class TextDelta(NamedTuple):
 
 
 class ThinkingDelta(NamedTuple):
-    """More of what the model thinks on its way, where it tells."""
+    """More of the model's reasoning, where the provider shows it."""
 
     text: str
 
 
 class ToolCall(NamedTuple):
-    """A call that is whole and about to be carried out. `arguments` are as the model wrote them."""
+    """A complete call, about to run. `arguments` are as the model wrote them."""
 
     id: str
     name: str
@@ -38,9 +37,9 @@ class ToolCall(NamedTuple):
 
 
 class ToolResponse(NamedTuple):
-    """What a call gave, and what it changed in the state of the session; None is a deleted key.
+    """The result of a call, and its changes to the state of the session; None deletes a key.
 
-    It was kept before it is told.
+    It is stored before this event is sent.
     """
 
     id: str
@@ -52,13 +51,13 @@ class ToolResponse(NamedTuple):
 
 
 class PermissionRequest(NamedTuple):
-    """Somebody is asked. `Runner.answer` with the id of `pending` answers it."""
+    """A permission request. `Runner.answer` with the id of `pending` answers it."""
 
     pending: Pending
 
 
 class RunOutput(NamedTuple):
-    """What the command of a call prints, while it prints it."""
+    """Output of a command while it runs."""
 
     call_id: str
     stream: Stream
@@ -66,9 +65,9 @@ class RunOutput(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """The tokens of one request, as the model's provider counts them.
+    """The tokens of one request, as the provider counts them.
 
-    `cached_tokens` of the input were served from its cache, `cache_write_tokens` were put there.
+    `cached_tokens` of the input were read from its cache, `cache_write_tokens` written to it.
     """
 
     input_tokens: int = 0
@@ -78,27 +77,27 @@ class Usage(NamedTuple):
     requests: int = 1
 
     def plus(self, other: Usage) -> Usage:
-        """Both together."""
+        """Return the sum."""
         return Usage(*(one + two for one, two in zip(self, other, strict=True)))
 
 
 class Retry(NamedTuple):
-    """The request is made again, for that reason; the text of this step so far does not count."""
+    """The request is repeated for this reason; discard the text of this step so far."""
 
     reason: str
 
 
 class Compaction(NamedTuple):
-    """The history grew too long: so many messages are told in short from now on."""
+    """The history was too long: this many messages were replaced by the summary."""
 
     messages: int
     summary: str
 
 
 class Final(NamedTuple):
-    """The end. `text` is the whole last answer, `usage` what all requests took together.
+    """The end of a run. `text` is the whole last answer, `usage` the sum of all requests.
 
-    `error` says what went wrong where `reason` is not `answer`; of an answer, why it is not whole.
+    `error` is the failure when `reason` is not `answer`, else why the answer is incomplete.
     """
 
     text: str
@@ -134,7 +133,7 @@ _TYPES: Mapping[type, str] = {
 
 
 def document(event: AgentEvent) -> dict[str, object]:
-    """The event as JSON has it, with its `type`."""
+    """Return the event as a JSON document with its `type`."""
     fields: dict[str, object] = event._asdict()
     match event:
         case RunOutput():
@@ -142,8 +141,8 @@ def document(event: AgentEvent) -> dict[str, object]:
         case PermissionRequest():
             request: dict[str, object] = event.pending.request._asdict()
             request["metadata"] = dict(event.pending.request.metadata)
-            told = [fact._asdict() for fact in facts(event.pending.request)]
-            fields = {"id": event.pending.id, "request": request, "facts": told}
+            details = [fact._asdict() for fact in facts(event.pending.request)]
+            fields = {"id": event.pending.id, "request": request, "facts": details}
         case ToolResponse():
             fields |= {"data": dict(event.data), "state_delta": dict(event.state_delta)}
         case Final():

@@ -1,4 +1,4 @@
-"""Files that come with a message: told of in its text, and open to the runs that it leads to."""
+"""Files attached to a message: shown in its text, and readable by the runs it causes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from skillbelt.permission.rules import Rule
 from skillbelt.text import one_line, xml
 from skillbelt.values import Limits
 
-_WILD = "*?"  # what is no letter in a rule
+_WILDCARDS = "*?"
 
 
-class Attached(NamedTuple):
-    """A file of the host's that somebody gave. `text` is its beginning, "" when it is no text."""
+class AttachedFile(NamedTuple):
+    """A file of the host. `text` is its beginning, "" when it is not text."""
 
     path: str
     size: int
@@ -26,33 +26,33 @@ class Attached(NamedTuple):
     whole: bool = False
 
 
-def attached(paths: Iterable[str | os.PathLike[str]], limits: Limits) -> list[Attached]:
-    """The files, in their order; ConfigError for what is not there or is no file."""
-    return [_attached(os.path.abspath(path), limits.max_resource_excerpt_chars) for path in paths]
+def attach_files(paths: Iterable[str | os.PathLike[str]], limits: Limits) -> list[AttachedFile]:
+    """Read the files in order; ConfigError for a missing path or one that is not a file."""
+    return [_attach(os.path.abspath(path), limits.max_resource_excerpt_chars) for path in paths]
 
 
-def _attached(path: str, most: int) -> Attached:
+def _attach(path: str, most: int) -> AttachedFile:
     try:
-        # Not waiting for what is no file: a pipe that nobody writes to would never open.
+        # Without blocking: opening a named pipe would wait for a writer.
         handle = os.open(path, FOLLOW_FILE)
         with open(handle, "rb") as file:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
-                raise ConfigError(f"{one_line(path)} is not a file that can be given")
+                raise ConfigError(f"{one_line(path)} is not a regular file")
             data = file.read(4 * most)
     except OSError as error:
-        raise ConfigError(f"{one_line(path)} can not be read: {error.strerror}") from error
+        raise ConfigError(f"{one_line(path)} cannot be read: {error.strerror}") from error
     text = "" if b"\0" in data else data.decode("utf-8", "ignore")
-    if len(text.encode()) < len(data) - 3:  # more than a character that was cut
+    if len(text.encode()) < len(data) - 3:  # not just a cut character at the end
         text = ""
-    return Attached(path, found.st_size, text[:most], bool(text) and len(data) == found.st_size)
+    return AttachedFile(path, found.st_size, text[:most], bool(text) and len(data) == found.st_size)
 
 
-def message_with(text: str, files: Sequence[Attached]) -> Message:
-    """The user's message, with what a model has to know of the files."""
+def message_with(text: str, files: Sequence[AttachedFile]) -> Message:
+    """Return the user message with the files in it."""
     if not files:
         return {"role": "user", "content": text}
-    blocks = "\n".join(map(_block, files))
+    blocks = "\n".join(map(_format_file, files))
     return {
         "role": "user",
         "content": f"{text}\n\n{blocks}",
@@ -61,21 +61,21 @@ def message_with(text: str, files: Sequence[Attached]) -> Message:
     }
 
 
-def _block(file: Attached) -> str:
-    # A file that closes the block would speak as the user from there on.
+def _format_file(file: AttachedFile) -> str:
+    # A file must not close the block: the rest of it would look like the user's words.
     shown = file.text.replace("</attached_file", "<\\/attached_file")
     if not shown:
-        shown = "(not text; a run can have it as an input)"
+        shown = "(not text; a run can take it as an input)"
     elif not file.whole:
-        shown = f"{shown}\n(cut; a run can have all of it as an input)"
-    name, place = xml(os.path.basename(file.path)), xml(f"host://{file.path}")
-    head = f'<attached_file name="{name}" input="{place}" bytes="{file.size}">'
+        shown = f"{shown}\n(truncated; a run can take the whole file as an input)"
+    name, uri = xml(os.path.basename(file.path)), xml(f"host://{file.path}")
+    head = f'<attached_file name="{name}" input="{uri}" bytes="{file.size}">'
     return f"{head}\n{shown}\n</attached_file>"
 
 
-def rules_for(files: Iterable[Attached]) -> tuple[Rule, ...]:
-    """Whoever gives a file lets runs of that conversation have it."""
+def rules_for(files: Iterable[AttachedFile]) -> tuple[Rule, ...]:
+    """Return rules that let runs of the conversation read the attached files."""
     paths = [os.path.realpath(one.path) for one in files]
     return tuple(
-        Rule("host_file", path, "allow") for path in paths if not set(_WILD).intersection(path)
+        Rule("host_file", path, "allow") for path in paths if not set(_WILDCARDS).intersection(path)
     )

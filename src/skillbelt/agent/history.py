@@ -1,4 +1,4 @@
-"""An agent in a session: the conversation, its messages, and where a step writes."""
+"""An agent in a session: its history, its requests to the model, and what a step stores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from skillbelt.agent import compaction
 from skillbelt.agent.agents import Agent
 from skillbelt.agent.models import NONE, Called, Prompt, Reply
-from skillbelt.agent.transaction import Journal, Page
+from skillbelt.agent.transaction import Journal, StepWrites
 from skillbelt.conversation.messages import Message
 from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill
@@ -19,19 +19,19 @@ from skillbelt.store import SessionKey, Store
 from skillbelt.text import shorten
 from skillbelt.tools.schema import Tool
 
-KEPT = "response"  # where a message holds what its provider wants to see again
+KEPT = "response"  # the key of what the provider wants back with the next request
 INTERRUPTED = (
-    "This call was interrupted before its result was known, so it may have run in part. Look at "
-    "what is there before you make it again."
+    "This call was interrupted before its result was known, so it may have run in part. Check the "
+    "current state before you repeat it."
 )
-_ODD = 2_000  # characters that are kept of arguments that are no JSON
+_MAX_ARGUMENT_CHARS = 2_000  # of arguments that are not JSON
 CANCELLED = "This call was cancelled by the user."
 
 
-class Place:
-    """Whatever is asked and written here is of one agent in one session.
+class AgentContext:
+    """One agent in one session.
 
-    `depth` counts the forks around it, and `skill` is the one that it was forked for.
+    `depth` counts the enclosing forks; `skill` is the one that it was forked for.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Place:
         self.agent, self.store, self.key, self.depth, self.skill = agent, store, key, depth, skill
         self.limits = agent.limits
         self.journal = Journal(store, key)
-        self.page = self.journal.page()
+        self.writes = self.journal.new_writes()
         self.session: RuntimeSession = agent.runtime.session(
             key.user,
             key.session,
@@ -48,7 +48,7 @@ class Place:
             app=key.app,
             visible=agent.visible,
             rules=agent.rules,
-            store=self.page,
+            store=self.writes,
         )
         self.history: list[Message] = []
         self._tools: tuple[Mapping[str, Skill] | None, list[Tool]] = (None, [])
@@ -58,17 +58,17 @@ class Place:
         """The settings of the runtime."""
         return self.agent.runtime.settings
 
-    def on(self, page: Page) -> RuntimeSession:
-        """The conversation, with another part of the step to write to."""
+    def session_for(self, writes: StepWrites) -> RuntimeSession:
+        """Return the conversation with another store for its writes."""
         session = copy.copy(self.session)
         session.session = copy.copy(session.session)
-        session.session.store = page
+        session.session.store = writes
         return session
 
-    # What is kept
+    # Stored history
 
     def read(self) -> None:
-        """Take the history from the store."""
+        """Read the history from the store."""
         self.history = []
         for event in self.journal.events():
             if event.agent != self.agent.name:
@@ -76,76 +76,76 @@ class Place:
             if event.type == "message":
                 self.history.append(dict(event.data))
             elif event.type == compaction.EVENT:
-                self.history = compaction.shortened(self.history, event.data)
-        self.history = mended(self.history)
+                self.history = compaction.apply_compaction(self.history, event.data)
+        self.history = repair_history(self.history)
 
     def commit(
         self,
         messages: Sequence[Message],
         events: Sequence[NewEvent] = (),
-        parts: Sequence[Page] | None = None,
+        parts: Sequence[StepWrites] | None = None,
     ) -> None:
-        """Keep the messages, after the events, and what the parts of the step have changed.
+        """Store the events, the messages, and the writes of the given parts of the step.
 
-        Without `parts` that is all that was written on the page of the place, events too.
+        Without `parts`, store the writes and events of the context itself.
         """
         if parts is None:
-            events, parts = [*self.page.written, *events], (self.page,)
+            events, parts = [*self.writes.events_written, *events], (self.writes,)
         said = [NewEvent("message", self.agent.name, message) for message in messages]
         if self.journal.commit([*events, *said], parts):
             self.history += messages
-            self._turn_page()
+            self._begin_step()
 
     def drop(self) -> None:
-        """Forget what was written since the last step that was kept."""
+        """Discard the writes since the last stored step."""
         self.journal.drop()
-        self._turn_page()
+        self._begin_step()
 
-    def _turn_page(self) -> None:
-        self.page = self.session.session.store = self.journal.page()
+    def _begin_step(self) -> None:
+        self.writes = self.session.session.store = self.journal.new_writes()
 
-    def shorten(self, kept: int, summary: str, lost: Sequence[str] = ()) -> None:
-        """Keep the last messages as they are from now on, and the rest in short.
+    def compact(self, kept: int, summary: str, dropped: Sequence[str] = ()) -> None:
+        """Keep the last messages and replace the others by the summary.
 
-        The `lost` skills are loaded, so that their text does not go with the rest.
+        Load the `dropped` skills, whose text would be lost with the other messages.
         """
         data = {"kept": kept, "summary": summary}
         self.drop()
-        for name in lost:
+        for name in dropped:
             self.session.session.load(name)
-        told = NewEvent(compaction.EVENT, self.agent.name, data)
-        if self.journal.commit([*self.page.written, told], [self.page]):
-            self.history = compaction.shortened(self.history, data)
-            self._turn_page()
+        event = NewEvent(compaction.EVENT, self.agent.name, data)
+        if self.journal.commit([*self.writes.events_written, event], [self.writes]):
+            self.history = compaction.apply_compaction(self.history, data)
+            self._begin_step()
 
-    # What a model gets
+    # Requests to the model
 
     def prompt(self, more: Sequence[Tool] = ()) -> Prompt:
-        """The next request, with the tools of the host beside those for skills."""
+        """Build the next request, with the tools of the host beside those for skills."""
         system = self.agent.instructions
         first: list[Message] = [{"role": "system", "content": system}] if system else []
-        # An answer means that the turn has begun, whatever was written since.
-        sent = self.session.request([*first, *self.history], new_turn=self._begins)
-        return Prompt(sent, (*self._offered(), *more), "/".join(self.key))
+        # After an answer the turn has begun.
+        sent = self.session.request([*first, *self.history], new_turn=self._is_new_turn)
+        return Prompt(sent, (*self._skill_tools(), *more), "/".join(self.key))
 
     @property
-    def _begins(self) -> bool:
+    def _is_new_turn(self) -> bool:
         last = self.history[-1] if self.history else {}
         return last.get("role") == "user" and not last.get("goes_on")
 
-    def _offered(self) -> list[Tool]:
+    def _skill_tools(self) -> list[Tool]:
         skills = self.session.skills()
         if self._tools[0] is not skills:
             self._tools = (skills, self.session.tools())
         return self._tools[1]
 
-    # What is said
+    # Answers and questions
 
-    def answered(self, reply: Reply) -> None:
-        """Keep an answer, with what the request for it changed."""
+    def store_reply(self, reply: Reply) -> None:
+        """Store an answer with the changes that its request made."""
         message: Message = {"role": "assistant", "content": reply.text}
         if reply.calls:
-            message["tool_calls"] = [_kept_call(call) for call in reply.calls]
+            message["tool_calls"] = [_storable_call(call) for call in reply.calls]
         if reply.kept is not None:
             message[KEPT] = dict(reply.kept)
         usage: dict[str, object] = reply.usage._asdict()
@@ -153,26 +153,26 @@ class Place:
         self.commit([message], counted)
 
     def pending(self) -> list[Called]:
-        """The calls that have no answer: the run that made them was ended before."""
+        """Return the calls without a result, left by an interrupted run."""
         calls = self.history[-1].get("tool_calls") if self.history else None
-        return [_called(call) for call in calls or ()]
+        return [_parse_call(call) for call in calls or ()]
 
     def question(self) -> Message:
-        """The message with what the user wants now."""
+        """Return the last message of the user."""
         said = [one for one in self.history if one["role"] == "user" and not one.get("goes_on")]
         return said[-1] if said else {"role": "user", "content": ""}
 
-    def asked(self) -> str:
-        """What the user wants now, in their words."""
+    def question_text(self) -> str:
+        """Return the last message of the user as typed."""
         last = self.question()
         return str(last.get("said") or last.get("content") or "")
 
 
-def mended(messages: Sequence[Message]) -> list[Message]:
-    """The history with an answer to each call and none without one, as every provider wants it.
+def repair_history(messages: Sequence[Message]) -> list[Message]:
+    """Return the history with one result for each call, as every provider requires.
 
-    Two programs that go on with one session at the same time may leave it otherwise. The calls of
-    the last answer may still be open.
+    Two programs that use one session at the same time may leave it otherwise. The calls of the last
+    answer may still be open.
     """
     made: list[Message] = []
     waiting: list[Called] = []
@@ -183,29 +183,29 @@ def mended(messages: Sequence[Message]) -> list[Message]:
                 waiting.remove(found[0])
                 made.append(message)
             continue
-        made += [answer_to(call, INTERRUPTED, INTERRUPTED) for call in waiting]
-        waiting = [_called(call) for call in message.get("tool_calls") or ()]
+        made += [result_message(call, INTERRUPTED, INTERRUPTED) for call in waiting]
+        waiting = [_parse_call(call) for call in message.get("tool_calls") or ()]
         made.append(message)
     if waiting and made[-1]["role"] == "tool":
-        made += [answer_to(call, INTERRUPTED, INTERRUPTED) for call in waiting]
+        made += [result_message(call, INTERRUPTED, INTERRUPTED) for call in waiting]
     return made
 
 
-def _kept_call(call: Called) -> dict[str, object]:
-    """A call as JSON can hold it, whatever its arguments are."""
+def _storable_call(call: Called) -> dict[str, object]:
+    """Return a call as JSON; arguments that are not JSON become text."""
     given = call.arguments
     try:
         json.dumps(given, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        given = shorten(str(given), _ODD)
+        given = shorten(str(given), _MAX_ARGUMENT_CHARS)
     return {"id": call.id, "name": call.name, "arguments": given}
 
 
-def _called(call: Mapping[str, object]) -> Called:
+def _parse_call(call: Mapping[str, object]) -> Called:
     return Called(str(call["id"]), str(call["name"]), call["arguments"])
 
 
-def answer_to(call: Called, text: str, error: str = "") -> Message:
-    """The message with the result of a call."""
+def result_message(call: Called, text: str, error: str = "") -> Message:
+    """Return the message with the result of a call."""
     message: Message = {"role": "tool", "tool_call_id": call.id, "content": text}
     return message | {"error": True} if error else message

@@ -1,7 +1,7 @@
-"""One run of an agent in one session: ask the model, carry out its calls, keep both, until done.
+"""One run of an agent in one session: ask the model, run its calls, store both, repeat.
 
-Each step is kept whole: what a request changes with the answer to it, what calls change with their
-results. Whatever ends a run, the session is as after its last whole step.
+Each step is stored atomically: the changes of a request with its answer, those of calls with their
+results. However a run ends, the session is as after its last complete step.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from skillbelt.agent.events import (
     ToolCall,
     Usage,
 )
-from skillbelt.agent.forks import Fork, Relay, fork, forks, returned
-from skillbelt.agent.history import CANCELLED, INTERRUPTED, Place, answer_to
+from skillbelt.agent.forks import Fork, ForkSink, fork_result, open_fork, wants_fork
+from skillbelt.agent.history import CANCELLED, INTERRUPTED, AgentContext, result_message
 from skillbelt.agent.models import (
     NONE,
     Called,
@@ -33,12 +33,17 @@ from skillbelt.agent.models import (
     ModelFailure,
     Prompt,
     Reply,
-    asking,
-    keepable,
+    ask_model,
+    make_storable,
 )
-from skillbelt.agent.stream import Listening
-from skillbelt.agent.tool_calls import Outlet
-from skillbelt.agent.tool_results import MAX_ANSWER_CALLS, Job, Own, Workshop
+from skillbelt.agent.stream import EventSink
+from skillbelt.agent.tool_calls import (
+    MAX_ANSWER_CALLS,
+    CallGroup,
+    HostHandler,
+    PendingCall,
+    ToolRunner,
+)
 from skillbelt.conversation.messages import Message
 from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.format.skill import Skill
@@ -60,17 +65,17 @@ CANCEL_TIMEOUT_SECONDS = 10.0
 # Fenced blocks of one answer that are run, when the agent has `run_code`.
 MAX_CODE_BLOCKS = 8
 
-_RUNS = ("skill_run",)  # what is not done twice without anybody having seen how the first ended
-_SHOWN = 300
-_FLOOD = 16  # times as many calls as are carried out: each of them must be answered
+_RUNS = ("skill_run",)  # never repeated when the outcome of the first call is unknown
+_MAX_ERROR_CHARS = 300
+_FLOOD = 16  # an answer with this many times the allowed calls is an error
 _EMPTY = "the model gave no answer"
 
-# A model for a place, and its tools beside those for skills.
-Outfit = Callable[[Place], tuple[Model, Mapping[str, tuple[Tool, Own]]]]
+# Returns the model of a context, and its tools beside those for skills.
+Equip = Callable[[AgentContext], tuple[Model, Mapping[str, tuple[Tool, HostHandler]]]]
 
 
-def _open(model: Model) -> AbstractAsyncContextManager[object]:
-    """The model for as long as it is needed, if it wants to know."""
+def _enter(model: Model) -> AbstractAsyncContextManager[object]:
+    """Return the model if it is a context manager, else an empty one."""
     return model if isinstance(model, AbstractAsyncContextManager) else nullcontext()
 
 
@@ -79,225 +84,225 @@ def _is_command(message: Message) -> bool:
     return str(message["content"]).lstrip()[:1] in ("/", "$")
 
 
-class Budget:
-    """How many answers a run and its forks may take together."""
+class StepBudget:
+    """The number of answers that a run and its forks may take together."""
 
     def __init__(self, most: int) -> None:
         self.most = self._left = max(most, 1)
 
     def take(self) -> bool:
-        """Take one; whether there was one left."""
+        """Take one; return whether there was one left."""
         self._left -= 1
         return self._left >= 0
 
 
 class Turn:
-    """The run itself. `answered`: whoever is told answers requests for permission.
+    """One run. `answered` tells whether the receiver of events answers permission requests.
 
-    The `budget` is that of the run it was forked from, if it was.
+    A fork shares the `budget` of its parent.
     """
 
     def __init__(
         self,
-        place: Place,
-        outfit: Outfit,
-        told: Listening,
+        context: AgentContext,
+        equip: Equip,
+        sink: EventSink,
         *,
         answered: bool,
-        budget: Budget | None = None,
+        budget: StepBudget | None = None,
     ) -> None:
-        self._budget = budget or Budget(MAX_RUN_STEPS)
-        self.place, self.agent, self._told = place, place.agent, told
-        self._outfit, self._answered, self._limits = outfit, answered, place.limits
-        self.model, own = outfit(place)
+        self._budget = budget or StepBudget(MAX_RUN_STEPS)
+        self.context, self.agent, self._sink = context, context.agent, sink
+        self._equip, self._answered, self._limits = equip, answered, context.limits
+        self.model, own = equip(context)
         self._more = tuple(tool for tool, _ in own.values())
-        self._shop = Workshop(place, own, self._fork)
+        self._tools = ToolRunner(context, own, self._fork)
         self._usage, self._text = NONE, ""
-        self._ready: Prompt | None = None
-        self._fault, self._again, self._wait_seconds = "", False, 0.0
+        self._first_prompt: Prompt | None = None
+        self._error, self._may_retry, self._wait_seconds = "", False, 0.0
 
     @property
     def settings(self) -> Settings:
         """The settings of the runtime."""
-        return self.place.settings
+        return self.context.settings
 
-    async def play(self, message: Message | None) -> None:
-        """Go on from the message, or without one from where the last run was ended."""
+    async def run(self, message: Message | None) -> None:
+        """Answer the message, or without one resume the interrupted run."""
         try:
-            async with _open(self.model):
-                reason, error = await self._played(message)
-            await self._told.tell(Final(self._text, reason, error, self._usage))
+            async with _enter(self.model):
+                reason, error = await self._run_caught(message)
+            await self._sink.send(Final(self._text, reason, error, self._usage))
         finally:
-            self.place.drop()
+            self.context.drop()
 
-    async def _played(self, message: Message | None) -> tuple[Reason, str]:
-        """How it ended. What only a developer can mend is raised."""
+    async def _run_caught(self, message: Message | None) -> tuple[Reason, str]:
+        """Return how the run ended; ConfigError is for the developer and is raised."""
         try:
-            return await self._play(message)
+            return await self._run(message)
         except ConfigError:
             raise
         except SkillbeltError as error:
             return "error", one_line(str(error))
 
-    async def _tell(self, event: AgentEvent) -> None:
+    async def _send(self, event: AgentEvent) -> None:
         if isinstance(event, Usage):
             self._usage = self._usage.plus(event)
-        await self._told.tell(event)
+        await self._sink.send(event)
 
-    async def _said(self, text: str) -> None:
-        """Tell an answer that no model gives just now."""
+    async def _send_answer(self, text: str) -> None:
+        """Send an answer that does not come from a model request."""
         self._text = text
         if text:
-            await self._tell(TextDelta(text))
+            await self._send(TextDelta(text))
 
-    async def _tell_usage(self, usage: Usage) -> None:
+    async def _send_usage(self, usage: Usage) -> None:
         if usage != NONE:
-            await self._tell(usage)
+            await self._send(usage)
 
-    async def _play(self, message: Message | None) -> tuple[Reason, str]:
+    async def _run(self, message: Message | None) -> tuple[Reason, str]:
         plain = message is not None and not _is_command(message)
-        await self._open(message if plain else None)
+        await self._begin(message if plain else None)
         ended = None
         if message is None:
-            ended = await self._resumed()
+            ended = await self._resume()
         elif not plain:
-            ended = await self._commanded(message)
-        return ended or await self._steps()
+            ended = await self._run_command(message)
+        return ended or await self._run_steps()
 
-    # How it begins
+    # Begin
 
     @in_thread
-    def _open(self, message: Message | None) -> None:
-        """Take up the history; with a message, all up to the first request in one go."""
-        self.place.read()
+    def _begin(self, message: Message | None) -> None:
+        """Read the history; with a message, also store it and build the first request."""
+        self.context.read()
         if message is not None:
-            self._keep_said(message)
-            self._ready = self.place.prompt(self._more)
+            self._store_message_sync(message)
+            self._first_prompt = self.context.prompt(self._more)
 
-    def _keep_said(self, message: Message) -> None:
-        """Keep a message, and an answer to each call that an earlier run left open."""
-        place = self.place
-        left = [answer_to(call, INTERRUPTED, INTERRUPTED) for call in place.pending()]
-        place.commit([*left, message])
+    def _store_message_sync(self, message: Message) -> None:
+        """Store a message, after a result for each call that an earlier run left open."""
+        context = self.context
+        left = [result_message(call, INTERRUPTED, INTERRUPTED) for call in context.pending()]
+        context.commit([*left, message])
 
-    _say = in_thread(_keep_said)
+    _store_message = in_thread(_store_message_sync)
 
-    async def _commanded(self, message: Message) -> tuple[Reason, str] | None:
-        """Do what `/name arguments` asks for; how it ends, if no model is needed for that."""
+    async def _run_command(self, message: Message) -> tuple[Reason, str] | None:
+        """Handle `/name arguments`; return the outcome if no model is needed."""
         content = str(message["content"])
         said = str(message.get("said") or content)
-        command = await self._allowed(said)
+        command = await self._read_command(said)
         if command is None:
-            await self._say(message)
+            await self._store_message(message)
             return None
         if command.error:
             return "error", command.error
         files = content.removeprefix(said)
-        await self._say({**message, "content": f"{command.text}{files}", "said": said})
+        await self._store_message({**message, "content": f"{command.text}{files}", "said": said})
         skill = self.agent.runtime.get_skill(command.skill)
-        if not forks(self.place, skill):
+        if not wants_fork(self.context, skill):
             return None
-        return await self._forked_by_user(skill, command.text)
+        return await self._run_fork_for_user(skill, command.text)
 
-    async def _allowed(self, text: str) -> Command | None:
-        """The command, once it was asked for what must be."""
+    async def _read_command(self, text: str) -> Command | None:
+        """Return the command after its permission requests; None when it is none."""
         found: list[Command | None] = []
 
         async def work() -> None:
-            found.append(await self._command(text))
+            found.append(await self._parse_command(text))
 
-        await self._outlet().all([work()])
+        await self._new_group().run_all([work()])
         return found[0]
 
     @in_thread
-    def _command(self, text: str) -> Command | None:
-        return self.place.session.user_command(text)
+    def _parse_command(self, text: str) -> Command | None:
+        return self.context.session.user_command(text)
 
-    async def _resumed(self) -> tuple[Reason, str] | None:
-        """Carry out what an earlier run could not; how it ended, if there is nothing left."""
-        place = self.place
-        if not place.history:
-            return "error", "there is nothing to go on with in this session"
-        calls = place.pending()
+    async def _resume(self) -> tuple[Reason, str] | None:
+        """Run the calls that an earlier run left open; return the outcome if nothing is left."""
+        context = self.context
+        if not context.history:
+            return "error", "there is nothing to resume in this session"
+        calls = context.pending()
         if calls:
-            await self._carry_out(calls, again=True)
-        elif place.history[-1]["role"] == "assistant":
-            await self._said(str(place.history[-1]["content"]))
+            await self._run_calls(calls, repeated=True)
+        elif context.history[-1]["role"] == "assistant":
+            await self._send_answer(str(context.history[-1]["content"]))
             return "answer", ""
         return None
 
     # Steps
 
-    async def _steps(self) -> tuple[Reason, str]:
+    async def _run_steps(self) -> tuple[Reason, str]:
         most = max(self._limits.max_steps, 1)
         for _ in range(most):
             if not self._budget.take():
                 together = f"{self._budget.most} steps with its forks (max_run_steps)"
-                return "max_steps", f"the model wanted more than {together}"
-            reply = await self._asked()
+                return "max_steps", f"the model needs more than {together}"
+            reply = await self._ask()
             if reply is None:
-                return "error", self._fault
+                return "error", self._error
             self._text = reply.text
-            blocks = self._code(reply)
+            blocks = self._find_code(reply)
             if reply.calls:
-                await self._carry_out(reply.calls, reply.finished)
+                await self._run_calls(reply.calls, reply.finished)
             elif blocks:
-                await self._run(blocks)
+                await self._run_code(blocks)
             else:
                 return "answer", reply.fault or ("" if reply.text else _EMPTY)
-            if self._shop.repeats.endless:
-                return "loop", "the model made the same calls again and again"
-        return "max_steps", f"the model wanted more than {most} steps (max_steps)"
+            if self._tools.repeats.endless:
+                return "loop", "the model repeats the same calls"
+        return "max_steps", f"the model needs more than {most} steps (max_steps)"
 
-    def _code(self, reply: Reply) -> list[code.Block]:
-        """What of an answer is run: nothing, unless the host switched it on."""
+    def _find_code(self, reply: Reply) -> list[code.CodeBlock]:
+        """Return the code of an answer to run: nothing, unless the host enabled it."""
         if not self.agent.run_code or reply.calls:
             return []
-        return code.blocks(reply.text, MAX_CODE_BLOCKS)
+        return code.find_blocks(reply.text, MAX_CODE_BLOCKS)
 
-    async def _asked(self) -> Reply | None:
-        """One answer of the model, kept; None when it could not be had."""
+    async def _ask(self) -> Reply | None:
+        """Get and store one answer of the model, with retries; None when all fail."""
         most = max(self.agent.max_retries, 0)
         for attempt in range(most + 1):
             reply = await self._attempt()
             if reply is not None:
-                await self._tell_usage(reply.usage)
+                await self._send_usage(reply.usage)
                 return reply
-            if not self._again or attempt == most:
+            if not self._may_retry or attempt == most:
                 break
-            await self._tell(Retry(self._fault))
+            await self._send(Retry(self._error))
             await asyncio.sleep(self._wait_seconds * 2**attempt)
         return None
 
     async def _attempt(self) -> Reply | None:
-        ready, self._ready = self._ready, None
-        prompt = ready or await self._prompt()
+        first, self._first_prompt = self._first_prompt, None
+        prompt = first or await self._build_prompt()
         if self._is_long(prompt) and await self._compact():
-            prompt = await self._prompt()
+            prompt = await self._build_prompt()
         try:
-            found = await self._pieces(prompt)
+            reply = await self._stream_reply(prompt)
         except ModelFailure as failure:
-            self.place.drop()
-            self._fault = str(failure)
-            self._again = await self._compact() if failure.too_long else failure.again
+            self.context.drop()
+            self._error = str(failure)
+            self._may_retry = await self._compact() if failure.too_long else failure.again
             self._wait_seconds = 0.0 if failure.too_long else RETRY_WAIT_SECONDS
             return None
-        return await self._kept(found)
+        return await self._store_reply(reply)
 
-    async def _pieces(self, prompt: Prompt) -> Reply:
-        """Tell the pieces of an answer and give the whole; whatever a model raises is a failure."""
+    async def _stream_reply(self, prompt: Prompt) -> Reply:
+        """Send the deltas of an answer and return it; every error of a model is a ModelFailure."""
         found: Reply | None = None
         try:
-            async with asking(self.model, prompt) as pieces:
+            async with ask_model(self.model, prompt) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, Reply):
                         found = piece
                     else:
-                        await self._tell(piece)
+                        await self._send(piece)
         except (ModelFailure, ConfigError):
             raise
         except Exception as error:
-            reason = shorten(one_line(str(error)), _SHOWN)
+            reason = shorten(one_line(str(error)), _MAX_ERROR_CHARS)
             raise ModelFailure(f"{type(error).__name__}: {reason}", again=True) from error
         if found is None:
             raise ModelFailure(_EMPTY, again=True)
@@ -306,16 +311,16 @@ class Turn:
         return found
 
     @in_thread
-    def _prompt(self) -> Prompt:
-        return self.place.prompt(self._more)
+    def _build_prompt(self) -> Prompt:
+        return self.context.prompt(self._more)
 
     @in_thread
-    def _kept(self, reply: Reply) -> Reply:
-        reply = keepable(reply)
-        self.place.answered(reply)
+    def _store_reply(self, reply: Reply) -> Reply:
+        reply = make_storable(reply)
+        self.context.store_reply(reply)
         return reply
 
-    # What is too long
+    # Compaction
 
     @property
     def _window_tokens(self) -> int:
@@ -324,133 +329,135 @@ class Turn:
 
     def _is_long(self, prompt: Prompt) -> bool:
         most = self._window_tokens * self.agent.compact_share
-        size = compaction.size_of(prompt.messages)
-        if not most or size * 2 < most:  # where tools are most of it, a shorter history is no help
+        size = compaction.estimate_tokens(prompt.messages)
+        if not most or size * 2 < most:  # a shorter history does not help if tools are most of it
             return False
-        return size + compaction.size_of_tools(prompt.tools) > most
+        return size + compaction.estimate_tool_tokens(prompt.tools) > most
 
     async def _compact(self) -> bool:
-        """Tell the older part of the history in short from now on; whether there was one."""
-        history = self.place.history
-        start = compaction.kept_from(history, self._window_tokens, self._limits)
+        """Replace the older part of the history by a summary; return whether there was one."""
+        history = self.context.history
+        start = compaction.find_split(history, self._window_tokens, self._limits)
         if not start:
             return False
-        made = await compaction.summary_of(history[:start], self.model, self._window_tokens)
-        text = f"{made.text}{compaction.gone(history[:start])}"
-        await self._shorten(len(history) - start, text, self._lost(start))
-        await self._tell_usage(made.usage)
-        await self._tell(Compaction(start, text))
+        made = await compaction.summarize(history[:start], self.model, self._window_tokens)
+        text = f"{made.text}{compaction.describe_dropped(history[:start])}"
+        await self._store_summary(len(history) - start, text, self._find_dropped(start))
+        await self._send_usage(made.usage)
+        await self._send(Compaction(start, text))
         return True
 
-    def _lost(self, start: int) -> list[str]:
-        """The skills to bring back when what is before `start` is told in short."""
-        tool = self.place.agent.runtime.names.get("skill", "")
+    def _find_dropped(self, start: int) -> list[str]:
+        """Return the skills to load again when the messages before `start` are dropped."""
+        tool = self.context.agent.runtime.names.get("skill", "")
         room = self._window_tokens * COMPACT_KEPT_SHARE or float("inf")
-        return compaction.lost(self.place.history, start, tool, room)
+        return compaction.find_dropped_skills(self.context.history, start, tool, room)
 
     @in_thread
-    def _shorten(self, kept: int, summary: str, lost: Sequence[str]) -> None:
-        self.place.shorten(kept, summary, lost)
+    def _store_summary(self, kept: int, summary: str, dropped: Sequence[str]) -> None:
+        self.context.compact(kept, summary, dropped)
 
     # Calls
 
-    def _outlet(self) -> Outlet:
-        gate, session = self.place.session.gate, session_id(self.place.key)
-        seconds = CANCEL_TIMEOUT_SECONDS
-        return Outlet(
-            told=self._told,
+    def _new_group(self) -> CallGroup:
+        gate, session = self.context.session.gate, session_id(self.context.key)
+        return CallGroup(
+            sink=self._sink,
             desk=lambda: gate.desk,
             session=session,
             answered=self._answered,
-            end_seconds=seconds,
+            end_seconds=CANCEL_TIMEOUT_SECONDS,
         )
 
-    async def _carry_out(
-        self, calls: Sequence[Called], finished: bool = True, *, again: bool = False
+    async def _run_calls(
+        self, calls: Sequence[Called], finished: bool = True, *, repeated: bool = False
     ) -> None:
-        """Carry out the calls at the same time; their results are kept and told in their order.
+        """Run the calls at the same time; store and send their results in order.
 
-        What is done `again` after a crash may have been done before, so nothing is run twice.
+        Calls `repeated` after a crash may have run before, so commands are not run again.
         """
-        jobs, outlet = self._shop.jobs(calls, finished), self._outlet()
+        jobs, group = self._tools.prepare(calls, finished), self._new_group()
         for job in jobs:
-            await self._tell(ToolCall(job.call.id, job.call.name, job.call.arguments))
-            if again and self._shop.kind(job.call.name) in _RUNS:
+            await self._send(ToolCall(job.call.id, job.call.name, job.call.arguments))
+            if repeated and self._tools.kind(job.call.name) in _RUNS:
                 job.result = failed(INTERRUPTED)
         try:
-            await outlet.all(
+            await group.run_all(
                 [
-                    self._shop.carry_out(job, outlet, number)
+                    self._tools.run(job, group, number)
                     for number, job in enumerate(jobs)
                     if job.result is None
                 ]
             )
         except BaseException:
-            self._keep(jobs)
+            self._store_results_sync(jobs)
             raise
-        await self._keep_soon(jobs)
+        await self._store_results(jobs)
         for job in jobs:
-            self._shop.repeats.note(job)
-            await self._tell(job.response())
+            self._tools.repeats.note(job)
+            await self._send(job.response())
 
-    def _keep(self, jobs: Sequence[Job]) -> None:
-        """Keep what came of the jobs; those that were ended are answered, so that none is open."""
+    def _store_results_sync(self, jobs: Sequence[PendingCall]) -> None:
+        """Store the results; cancelled calls get one too, so that none stays open."""
         done = [job for job in jobs if job.result is not None]
-        events = [event for job in done for event in job.page.written]
+        events = [event for job in done for event in job.writes.events_written]
         results = [(job.call, job.result or failed(CANCELLED)) for job in jobs]
-        answers = [answer_to(call, result.text, result.error) for call, result in results]
-        self.place.commit(answers, events, [job.page for job in done])
+        answers = [result_message(call, result.text, result.error) for call, result in results]
+        self.context.commit(answers, events, [job.writes for job in done])
 
-    _keep_soon = in_thread(_keep)
+    _store_results = in_thread(_store_results_sync)
 
     # Code in answers
 
-    async def _run(self, blocks: Sequence[code.Block]) -> None:
-        """Run fenced code, one block after the other, and tell the model what came of it."""
+    async def _run_code(self, blocks: Sequence[code.CodeBlock]) -> None:
+        """Run fenced code block by block, and store the results as a message for the model."""
         results: list[ToolResult] = []
-        outlet = self._outlet()
+        group = self._new_group()
 
         async def work() -> None:
             for number, block in enumerate(blocks, 1):
-                results.append(await self._run_block(block, outlet.watch(f"code-{number}")))
+                results.append(await self._run_block(block, group.watch(f"code-{number}")))
 
-        await outlet.all([work()])
-        text = code.told(blocks, results)
-        await self._say({"role": "user", "content": text, "goes_on": True})
+        await group.run_all([work()])
+        text = code.describe_results(blocks, results)
+        await self._store_message({"role": "user", "content": text, "goes_on": True})
 
     @in_thread
-    def _run_block(self, block: code.Block, watch: Watch) -> ToolResult:
-        return code.run(self.place.session, block, watch)
+    def _run_block(self, block: code.CodeBlock, watch: Watch) -> ToolResult:
+        return code.run(self.context.session, block, watch)
 
     # Forks
 
-    async def _fork(self, skill: Skill, job: Job, outlet: Outlet, wanted: str = "") -> ToolResult:
-        """Work on the skill in a session of its own; only questions and the bill come through."""
-        made = await self._forked(skill, wanted)
-        relay = Relay(self._told)
-        turn = Turn(made.place, self._outfit, relay, answered=self._answered, budget=self._budget)
+    async def _fork(
+        self, skill: Skill, job: PendingCall, group: CallGroup, message: str = ""
+    ) -> ToolResult:
+        """Run the skill in a session of its own; pass on permission requests and usage."""
+        made = await self._open_fork(skill, message)
+        sink = ForkSink(self._sink)
+        turn = Turn(made.context, self._equip, sink, answered=self._answered, budget=self._budget)
         with CancelScope() as scope:
-            outlet.on_stop(scope.cancel)
-            await turn.play({"role": "user", "content": made.message})
-        self._usage = self._usage.plus(relay.usage)
-        result, noted = returned(made, skill, relay.final)
-        job.page.append(self.place.key, [noted._replace(agent=self.agent.name)])
+            group.on_stop(scope.cancel)
+            await turn.run({"role": "user", "content": made.message})
+        self._usage = self._usage.plus(sink.usage)
+        result, event = fork_result(made, skill, sink.final)
+        job.writes.append(self.context.key, [event._replace(agent=self.agent.name)])
         return result
 
     @in_thread
-    def _forked(self, skill: Skill, wanted: str) -> Fork:
-        return fork(self.place, skill, wanted)
+    def _open_fork(self, skill: Skill, message: str) -> Fork:
+        return open_fork(self.context, skill, message)
 
-    async def _forked_by_user(self, skill: Skill, wanted: str) -> tuple[Reason, str]:
-        """What a fork gives that the user asked for is the answer itself."""
-        job, outlet = Job(Called("", "fork", {}), self.place.journal.page()), self._outlet()
+    async def _run_fork_for_user(self, skill: Skill, message: str) -> tuple[Reason, str]:
+        """Fork a skill that the user called; its result is the answer."""
+        job = PendingCall(Called("", "fork", {}), self.context.journal.new_writes())
+        group = self._new_group()
 
         async def work() -> None:
-            job.result = await self._fork(skill, job, outlet, wanted)
+            job.result = await self._fork(skill, job, group, message)
 
-        await outlet.all([work()])
+        await group.run_all([work()])
         result = job.result or failed(CANCELLED)
         answer: Message = {"role": "assistant", "content": result.text}
-        self.place.commit([answer], job.page.written, [job.page])
-        await self._said("" if result.error else result.text)
+        self.context.commit([answer], job.writes.events_written, [job.writes])
+        await self._send_answer("" if result.error else result.text)
         return "error" if result.error else "answer", result.error

@@ -1,4 +1,4 @@
-"""Runs agents: a message goes in, events come out, the session remembers."""
+"""Run agents: take a message, yield events, store the session."""
 
 from __future__ import annotations
 
@@ -27,26 +27,28 @@ from anyio import CancelScope
 
 from skillbelt.agent.agents import Agent, HostTool
 from skillbelt.agent.events import AgentEvent, Final
-from skillbelt.agent.files import attached, message_with, rules_for
-from skillbelt.agent.history import Place
+from skillbelt.agent.files import attach_files, message_with, rules_for
+from skillbelt.agent.history import AgentContext
 from skillbelt.agent.loop import Turn
-from skillbelt.agent.models import OFFLINE, Model, Provided, provided
-from skillbelt.agent.stream import MAX_UNREAD_EVENTS, Channel, begun, settled
-from skillbelt.agent.tool_results import Own
+from skillbelt.agent.models import EXTRA, OFFLINE, Model
+from skillbelt.agent.offline import Offline
+from skillbelt.agent.stream import MAX_UNREAD_EVENTS, EventStream, start_task, wait_shielded
+from skillbelt.agent.tool_calls import HostHandler
 from skillbelt.conversation.messages import Message
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, MissingExtra
 from skillbelt.permission.rules import Answer, Rule
 from skillbelt.running.following import Watch
 from skillbelt.runtime.runtime import APP
 from skillbelt.store import SessionKey, Store
+from skillbelt.text import one_line
 from skillbelt.tools.schema import Tool, ToolResult
 
 _Given = ParamSpec("_Given")
-_BUSY = "another run goes on in this session; wait for its end, or end it"
+_BUSY = "another run is active in this session; wait for it to end, or cancel it"
 _END_SECONDS = 30.0
-_LOOK_SECONDS = 0.5
-_ROOM_SECONDS = 0.01  # between looks whether somebody has taken an event
-# The sessions that a run of this process writes to right now.
+_POLL_SECONDS = 0.5
+_FULL_POLL_SECONDS = 0.01  # while the queue of unread events is full
+# The sessions with an active run in this process.
 _ACTIVE: set[tuple[int, SessionKey]] = set()
 _LOCK = threading.Lock()
 
@@ -54,9 +56,9 @@ _LOCK = threading.Lock()
 def _in_thread(
     method: Callable[Concatenate[Runner, _Given], AsyncGenerator[AgentEvent, None]],
 ) -> Callable[Concatenate[Runner, _Given], Generator[AgentEvent, None, None]]:
-    """The method for code that has no event loop: one of the runner's own runs in a thread.
+    """Turn the method into a generator for code without an event loop: it runs in a thread.
 
-    Whoever stops iterating, or is interrupted, ends the run before they go on.
+    Closing the generator, or an interrupt, cancels the run and waits for its end.
     """
 
     @wraps(method)
@@ -64,30 +66,30 @@ def _in_thread(
         self: Runner, /, *args: _Given.args, **kwargs: _Given.kwargs
     ) -> Generator[AgentEvent, None, None]:
         found: queue.SimpleQueue[AgentEvent | None] = queue.SimpleQueue()
-        begins = threading.Event()
+        started = threading.Event()
         most = max(MAX_UNREAD_EVENTS, 1)
 
         async def pump() -> None:
-            begins.set()
+            started.set()
             try:
                 async with aclosing(method(self, *args, **kwargs)) as events:
                     async for event in events:
                         found.put(event)
                         while found.qsize() >= most:
-                            await asyncio.sleep(_ROOM_SECONDS)
+                            await asyncio.sleep(_FULL_POLL_SECONDS)
             finally:
                 found.put(None)
 
-        task, ended = self._loop().begin(pump()), False
+        task, ended = self._loop().start(pump()), False
         try:
             while (event := _next(found)) is not None:
                 yield event
             ended = True
             task.result()
         finally:
-            # Where the interpreter ends there is no thread any more that could answer.
+            # At interpreter shutdown the thread is gone and would not answer.
             if not ended and not sys.is_finalizing():
-                begins.wait(_END_SECONDS)
+                started.wait(_END_SECONDS)
                 task.cancel()
                 with suppress(queue.Empty):
                     while found.get(timeout=_END_SECONDS) is not None:
@@ -97,19 +99,19 @@ def _in_thread(
 
 
 def _next(found: queue.SimpleQueue[AgentEvent | None]) -> AgentEvent | None:
-    """The next event. An interrupt that comes just before the wait is seen soon as well."""
+    """Return the next event; poll, so that an interrupt just before the wait is seen."""
     while True:
         with suppress(queue.Empty):
-            return found.get(timeout=_LOOK_SECONDS)
+            return found.get(timeout=_POLL_SECONDS)
 
 
-class _Loop:
-    """An event loop in a thread that keeps no program from ending."""
+class _LoopThread:
+    """An event loop in a daemon thread."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
         self._running = self._runner.get_loop()
-        self._running.set_exception_handler(_reported)
+        self._running.set_exception_handler(_report)
         self.thread = threading.Thread(target=self._run, name="skillbelt-runner", daemon=True)
         self.thread.start()
 
@@ -117,27 +119,27 @@ class _Loop:
         with self._runner:
             self._running.run_forever()
 
-    def begin(self, work: Coroutine[object, object, None]) -> Future[None]:
-        """The work as a task there; cancelling what this gives cancels it."""
+    def start(self, work: Coroutine[object, object, None]) -> Future[None]:
+        """Start a task in the loop; cancelling the future cancels it."""
         return asyncio.run_coroutine_threadsafe(work, self._running)
 
     def stop(self) -> None:
-        """End what still goes on, and the thread."""
-        with suppress(RuntimeError):
+        """Cancel what runs, and end the thread."""
+        with suppress(RuntimeError):  # the loop is closed
             self._running.call_soon_threadsafe(self._running.stop)
 
 
-def _reported(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    """Say what went wrong unheard; not of streams that a provider's client left half read."""
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """Report unhandled errors, except for streams that a provider's client did not close."""
     if "asyncgen" not in context:
         loop.default_exception_handler(context)
 
 
 class Runner:
-    """Runs an agent in any number of sessions, which a store keeps; the runtime's own by default.
+    """Runs an agent in any number of sessions of a store, by default that of the runtime.
 
-    With `interactive`, requests for permission that no rule decides wait until they are answered
-    with `answer`; without, they are told, and whoever else may answer does.
+    With `interactive`, permission requests that no rule decides wait for `answer`; without, they
+    are only reported as events, and other listeners may answer them.
     """
 
     def __init__(
@@ -151,7 +153,7 @@ class Runner:
         self.agent, self.interactive, self._app = agent, interactive, app
         self.store: Store = agent.runtime.store if store is None else store
         self._models: dict[object, Model] = {}
-        self._own_loop: _Loop | None = None
+        self._own_loop: _LoopThread | None = None
 
     async def run(
         self,
@@ -161,20 +163,20 @@ class Runner:
         *,
         files: Sequence[str | os.PathLike[str]] = (),
     ) -> AsyncGenerator[AgentEvent, None]:
-        """What happens until the message is answered, as it happens; a Final comes last.
+        """Answer the message and yield the events; the last one is a Final.
 
-        What a model does wrong never raises. ConfigError: the model can not be used at all, or a
-        file is not there. Whoever stops iterating ends the run; what was whole by then is kept.
+        Mistakes of a model never raise. ConfigError: the model cannot be used, or a file is
+        missing. Closing the generator cancels the run; complete steps stay stored.
         """
-        given = attached(files, self.agent.runtime.settings.limits)
-        said = message_with(message, given)
-        async with aclosing(self._played(user, session, said, rules_for(given))) as events:
+        attached = attach_files(files, self.agent.runtime.settings.limits)
+        said = message_with(message, attached)
+        async with aclosing(self._run_turn(user, session, said, rules_for(attached))) as events:
             async for event in events:
                 yield event
 
     async def resume(self, user: str, session: str) -> AsyncGenerator[AgentEvent, None]:
-        """Go on where a run was cut off: by a crash, a limit, or a model that could not be had."""
-        async with aclosing(self._played(user, session, None, ())) as events:
+        """Resume a run that was interrupted by a crash, a limit or a model failure."""
+        async with aclosing(self._run_turn(user, session, None, ())) as events:
             async for event in events:
                 yield event
 
@@ -182,72 +184,64 @@ class Runner:
     resume_sync = _in_thread(resume)
 
     def answer(self, id: str, answer: Answer) -> bool:
-        """Answer a request for permission; False when it waits no more."""
+        """Answer a permission request; return False when it is not pending any more."""
         return self.agent.runtime.gate.desk.answer(id, answer)
 
-    async def _played(
+    async def _run_turn(
         self, user: str, session: str, message: Message | None, rules: Iterable[Rule]
     ) -> AsyncGenerator[AgentEvent, None]:
         key = SessionKey(self._app, user, session)
-        with _alone(self.store, key) as alone:
-            if not alone:
+        with _lock_session(self.store, key) as locked:
+            if not locked:
                 yield Final("", "error", _BUSY)
                 return
             agent = self.agent._replace(rules=(*self.agent.rules, *rules))
-            channel = Channel(agent.runtime.settings.limits)
+            stream = EventStream()
             turn = Turn(
-                Place(agent, self.store, key), self._outfit, channel, answered=self.interactive
+                AgentContext(agent, self.store, key), self._equip, stream, answered=self.interactive
             )
-            # Ended through a scope of its own, so that no thread is left in the middle of a write.
+            # Cancelled through its own scope, so that no thread is left in the middle of a write.
             scope = CancelScope()
-            task = begun(_ending(turn, message, channel, scope))
+            task = start_task(_run_in_scope(turn, message, stream, scope))
             try:
-                while (event := await channel.next()) is not None:
+                while (event := await stream.next()) is not None:
                     yield event
             finally:
                 if not task.done():
                     scope.cancel()
-                    await settled([task])
+                    await wait_shielded([task])
             task.result()
 
     # Models and tools
 
-    def _outfit(self, place: Place) -> tuple[Model, Mapping[str, tuple[Tool, Own]]]:
-        """What an agent works with in a place."""
-        agent = place.agent
+    def _equip(self, context: AgentContext) -> tuple[Model, Mapping[str, tuple[Tool, HostHandler]]]:
+        """Return the model and the host tools of an agent."""
+        agent = context.agent
         _check_names(agent)
         own = {tool.name: (tool.offered(), _host_tool(tool)) for tool in agent.tools}
         if agent.model == OFFLINE:
-            from skillbelt.agent.offline import Offline
-
-            model = Offline(place)
-            return model, {**own, **model.tools}
+            offline = Offline(context)
+            return offline, {**own, **offline.tools}
         return self._model(agent), own
 
     def _model(self, agent: Agent) -> Model:
-        """The model of an agent, made once."""
+        """Return the model of an agent, created once."""
         name = agent.model if isinstance(agent.model, str) else id(agent.model)
         key = (name, id(agent.settings))
         if key not in self._models:
-            wanted, limits = agent.model, agent.runtime.settings.limits
-            if isinstance(wanted, str):
-                self._models[key] = provided(wanted, agent.settings, limits)
-            elif hasattr(wanted, "ask"):
-                self._models[key] = cast(Model, wanted)
-            else:
-                self._models[key] = Provided(wanted, agent.settings, limits)
+            self._models[key] = _create_model(agent)
         return self._models[key]
 
-    # The loop of those who have none
+    # The loop for the synchronous methods
 
-    def _loop(self) -> _Loop:
+    def _loop(self) -> _LoopThread:
         if self._own_loop is None:
-            self._own_loop = made = _Loop()
+            self._own_loop = made = _LoopThread()
             weakref.finalize(self, made.stop).atexit = False
         return self._own_loop
 
     def close(self) -> None:
-        """Let go of what runs were made with; the runtime stays open."""
+        """Stop the thread of the synchronous methods; the runtime stays open."""
         if self._own_loop is not None:
             loop, self._own_loop = self._own_loop, None
             loop.stop()
@@ -260,40 +254,54 @@ class Runner:
         self.close()
 
 
-async def _ending(
-    turn: Turn, message: Message | None, channel: Channel, scope: CancelScope
+async def _run_in_scope(
+    turn: Turn, message: Message | None, stream: EventStream, scope: CancelScope
 ) -> None:
     try:
         with scope:
-            await turn.play(message)
+            await turn.run(message)
     finally:
-        channel.end()
+        stream.end()
 
 
 @contextmanager
-def _alone(store: Store, key: SessionKey) -> Iterator[bool]:
-    """Whether no other run of this process writes to the session; none does until this ends."""
+def _lock_session(store: Store, key: SessionKey) -> Iterator[bool]:
+    """Lock the session for a run of this process; yield False when another run has it."""
     mine = (id(store), key)
     with _LOCK:
-        alone = mine not in _ACTIVE
+        locked = mine not in _ACTIVE
         _ACTIVE.add(mine)
     try:
-        yield alone
+        yield locked
     finally:
-        if alone:
+        if locked:
             with _LOCK:
                 _ACTIVE.discard(mine)
 
 
+def _create_model(agent: Agent) -> Model:
+    wanted, limits = agent.model, agent.runtime.settings.limits
+    if hasattr(wanted, "ask"):
+        return cast(Model, wanted)
+    try:
+        from skillbelt.agent.provider import ProvidedModel, model_by_name  # extra: agent
+    except ImportError as error:
+        name = one_line(wanted) if isinstance(wanted, str) else type(wanted).__name__
+        raise MissingExtra(EXTRA, f"the model {name!r}") from error
+    if isinstance(wanted, str):
+        return model_by_name(wanted, agent.settings, limits)
+    return ProvidedModel(wanted, agent.settings, limits)
+
+
 def _check_names(agent: Agent) -> None:
-    """ConfigError when two tools would have one name."""
+    """Raise ConfigError when two tools have the same name."""
     names = [*agent.runtime.names.values(), *(tool.name for tool in agent.tools)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ConfigError(f"tools: there are two tools named {twice[0]!r}; name yours otherwise")
+        raise ConfigError(f"tools: there are two tools named {twice[0]!r}; rename yours")
 
 
-def _host_tool(tool: HostTool) -> Own:
+def _host_tool(tool: HostTool) -> HostHandler:
     def call(arguments: dict[str, object], _watch: Watch) -> ToolResult:
         return ToolResult(str(tool.function(arguments)))
 

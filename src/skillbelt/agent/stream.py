@@ -1,4 +1,4 @@
-"""From a run to whoever follows it: events in their order, from the run itself and from threads."""
+"""The stream of events from a run to its caller; events come from the loop and from threads."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Protocol
 
+from anyio import CancelScope
+
 from skillbelt.agent.events import AgentEvent, RunOutput
 from skillbelt.running.following import LoopQueue
-from skillbelt.values import Limits
 
 # Events that the caller has not taken; then the agent waits.
 MAX_UNREAD_EVENTS = 256
@@ -16,40 +17,40 @@ MAX_UNREAD_EVENTS = 256
 MAX_UNREAD_BYTES = 2**20
 
 
-class Listening(Protocol):
-    """Whoever is told."""
+class EventSink(Protocol):
+    """A receiver of events."""
 
-    async def tell(self, event: AgentEvent) -> None:
-        """Take an event, when there is room for it."""
+    async def send(self, event: AgentEvent) -> None:
+        """Take an event; wait while the stream is full."""
 
-    def emit(self, event: AgentEvent) -> None:
-        """Take an event from any thread, at once."""
+    def send_threadsafe(self, event: AgentEvent) -> None:
+        """Take an event from any thread without waiting."""
 
 
-class Channel:
-    """Events on their way to whoever iterates over them; a run waits when too many are unread.
+class EventStream:
+    """Events between a run and its caller; the run waits when too many are unread.
 
-    Output beyond its limit is left out; the result of its run has its beginning anyway.
+    Output above its limit is dropped; the result of the run has its beginning anyway.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self._most_events = max(MAX_UNREAD_EVENTS, 1)
+    def __init__(self) -> None:
+        self._max_events = max(MAX_UNREAD_EVENTS, 1)
         self._queue: LoopQueue[AgentEvent | None] = LoopQueue(MAX_UNREAD_BYTES)
         self._taken = asyncio.Event()
 
-    async def tell(self, event: AgentEvent) -> None:
-        """Add an event when there is room for it."""
-        while len(self._queue) >= self._most_events:
+    async def send(self, event: AgentEvent) -> None:
+        """Add an event; wait while the stream is full."""
+        while len(self._queue) >= self._max_events:
             self._taken.clear()
             await self._taken.wait()
         self._queue.put(event)
 
-    def emit(self, event: AgentEvent) -> None:
-        """Add an event from any thread; output is dropped when there is too much of it."""
+    def send_threadsafe(self, event: AgentEvent) -> None:
+        """Add an event from any thread without waiting; drop output above the limit."""
         self._queue.put(event, len(event.data) if isinstance(event, RunOutput) else 0)
 
     def end(self) -> None:
-        """Mark the end: no event comes after those so far."""
+        """Mark the end of the stream."""
         self._queue.put(None)
 
     async def next(self) -> AgentEvent | None:
@@ -59,14 +60,14 @@ class Channel:
         return event
 
 
-async def settled(tasks: Sequence[asyncio.Future[None]], seconds: float | None = None) -> None:
-    """Wait for tasks that are being ended, whatever else is cancelled meanwhile."""
-    from anyio import CancelScope
-
+async def wait_shielded(
+    tasks: Sequence[asyncio.Future[None]], seconds: float | None = None
+) -> None:
+    """Wait for cancelled tasks, even when this task is cancelled meanwhile."""
     with CancelScope(shield=True):
         await asyncio.wait(tasks, timeout=seconds)
 
 
-def begun(work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-    """The work as a task of this loop."""
+def start_task(work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    """Start a task in this loop."""
     return asyncio.get_running_loop().create_task(work)

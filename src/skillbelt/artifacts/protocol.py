@@ -12,6 +12,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 from skillbelt.errors import ArtifactError
 from skillbelt.store.protocol import SessionKey
+from skillbelt.untrusted_json import read_json
 
 SCHEME = "artifact://"
 USER_PREFIX = "user:"
@@ -186,11 +187,11 @@ def encoded(artifact: Artifact) -> bytes:
 def decoded(data: bytes) -> Artifact:
     """What `encoded` was given; ArtifactError when the record was damaged."""
     try:
-        found = Artifact(**json.loads(data))
+        found = Artifact(**read_json(data))
         # The hash becomes part of a path.
         if not _SHA256.fullmatch(found.sha256):
             raise ValueError("it holds no hash")
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError) as error:
         raise ArtifactError(f"the record of an artifact was damaged: {error}") from error
     return found
 

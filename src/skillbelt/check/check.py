@@ -16,9 +16,15 @@ from unicodedata import normalize
 from skillbelt.check.folder import UnusableFile, check_entries, read
 from skillbelt.check.rules import finding, harden
 from skillbelt.files.contain import inside
-from skillbelt.format import field_names, yaml_repair
 from skillbelt.format import yaml as strict
-from skillbelt.format.fields import skill_name
+from skillbelt.format import yaml_repair
+from skillbelt.format.fields import (
+    KNOWN,
+    SPECIFIED,
+    closest_field,
+    correct_spelling,
+    skill_name,
+)
 from skillbelt.format.frontmatter import (
     MAX_CHECKED_BYTES,
     MAX_FRONTMATTER_BYTES,
@@ -149,7 +155,7 @@ def raw_fields(data: bytes, limits: Limits = _LIMITS) -> dict[str, object]:
     loaded = strict.load(text, limits)
     return (
         loaded.fields
-        if isinstance(loaded, strict.Loaded)
+        if isinstance(loaded, strict.LoadedYaml)
         else yaml_repair.read(text, limits).fields
     )
 
@@ -340,13 +346,13 @@ def check_tools(subject: Subject) -> Iterator[Diagnostic]:
 
 def check_fields(subject: Subject) -> Iterator[Diagnostic]:
     """Every field is one the format has; in normal mode also one this runtime knows."""
-    known = field_names.SPECIFIED if subject.strict else field_names.KNOWN
+    known = SPECIFIED if subject.strict else KNOWN
     for key in subject.parsed.fields:
         if key in known:
             continue
         fields = subject.parsed.fields
-        meant = field_names.respelled(key, fields) or field_names.resembled(key, fields)
-        if meant and key not in field_names.KNOWN:
+        meant = correct_spelling(key, fields) or closest_field(key, fields)
+        if meant and key not in KNOWN:
             message = f"the field {_quote(key)} looks like `{meant}` spelled wrongly"
             yield subject.says("field-misspelled", key, message, f"write `{meant}`")
         else:

@@ -6,17 +6,24 @@ description, any other field or the body differs, the step is undone and reporte
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from skillbelt.check.check import MAX_NAME_CHARS
-from skillbelt.format import field_names, yaml_repair
+from skillbelt.check.rules import finding
+from skillbelt.errors import PathEscape
+from skillbelt.files.contain import READ_FILE, create_beneath, open_beneath, open_dir, read_handle
 from skillbelt.format import yaml as strict
-from skillbelt.format.fields import to_frontmatter
-from skillbelt.format.frontmatter import parse, split
+from skillbelt.format import yaml_repair
+from skillbelt.format.fields import correct_spelling, to_frontmatter
+from skillbelt.format.frontmatter import MAX_CHECKED_BYTES, parse, split
 from skillbelt.format.yaml_fast import TEXT_KEYS
-from skillbelt.values import Frontmatter, Limits
+from skillbelt.values import SKILL_FILE, Diagnostic, Frontmatter, Limits
 
 _LIMITS = Limits()
 _MARKS = re.compile(rb"\A(?:\xef\xbb\xbf)++")
@@ -131,7 +138,7 @@ def _meaning(data: bytes, folder: str, limits: Limits) -> Meaning:
     parsed = parse(data, path="", folder=folder, limits=limits)
     fields: dict[str, object] = {}
     for key, value in parsed.fields.items():
-        known = field_names.respelled(key, parsed.fields)
+        known = correct_spelling(key, parsed.fields)
         fields[key if not known or known in fields else known] = value
     fields["name"] = fields.get("name") or folder
     return Meaning(to_frontmatter(fields), _without_marks(data[parsed.body_offset :]))
@@ -173,7 +180,7 @@ def _eol(text: str) -> str:
 
 def _close_block(draft: Draft, limits: Limits) -> Draft:
     """Move the closing line to where the keys end, if a later `---` was mistaken for it."""
-    if isinstance(strict.load(draft.block, limits), strict.Loaded):
+    if isinstance(strict.load(draft.block, limits), strict.LoadedYaml):
         return draft
     ended = yaml_repair.inner_end(draft.block)
     if not ended:
@@ -229,13 +236,13 @@ def remove_controls(block: str, folder: str, limits: Limits) -> str:
 
 def quote_values(block: str, folder: str, limits: Limits) -> str:
     """Quote the values that keep the block from being YAML."""
-    if isinstance(strict.load(block, limits), strict.Loaded):
+    if isinstance(strict.load(block, limits), strict.LoadedYaml):
         return block
     lines: list[str] = []
     for entry in _entries(block):
         lines += entry.lines if _readable(entry, limits) else _rewrite(entry, limits)
     wanted = _join(lines)
-    return wanted if isinstance(strict.load(wanted, limits), strict.Loaded) else block
+    return wanted if isinstance(strict.load(wanted, limits), strict.LoadedYaml) else block
 
 
 def _readable(entry: KeyLines, limits: Limits) -> bool:
@@ -244,7 +251,7 @@ def _readable(entry: KeyLines, limits: Limits) -> bool:
     if any(line.startswith(("---", "...")) for line in entry.lines):
         return False
     alone = strict.load(_join(entry.lines), limits)
-    return isinstance(alone, strict.Loaded) and len(alone.fields) == 1
+    return isinstance(alone, strict.LoadedYaml) and len(alone.fields) == 1
 
 
 def _rewrite(entry: KeyLines, limits: Limits) -> list[str]:
@@ -269,7 +276,7 @@ def spell_keys(block: str, folder: str, limits: Limits) -> str:
     present = {entry.key for entry in entries}
     lines: list[str] = []
     for key, own in entries:
-        known = field_names.respelled(key, present) if key else ""
+        known = correct_spelling(key, present) if key else ""
         match = yaml_repair.KEY_LINE.match(own[0]) if known else None
         if match:
             present.add(known)
@@ -281,7 +288,7 @@ def spell_keys(block: str, folder: str, limits: Limits) -> str:
 def join_tools(block: str, folder: str, limits: Limits) -> str:
     """Write the allowed tools as one string, if no tool contains a blank."""
     loaded = strict.load(block, limits)
-    if not isinstance(loaded, strict.Loaded):
+    if not isinstance(loaded, strict.LoadedYaml):
         return block
     tools = to_frontmatter(loaded.fields).allowed_tools
     value = " ".join(tools)
@@ -299,7 +306,7 @@ def _has_commas(fields: dict[str, object]) -> bool:
 def add_name(block: str, folder: str, limits: Limits) -> str:
     """Add the folder's name as the name, if there is none and it is a valid one."""
     loaded = strict.load(block, limits)
-    if not isinstance(loaded, strict.Loaded) or loaded.fields.get("name"):
+    if not isinstance(loaded, strict.LoadedYaml) or loaded.fields.get("name"):
         return block
     if not _PLAIN_NAME.match(folder) or len(folder) > MAX_NAME_CHARS:
         return block
@@ -352,7 +359,7 @@ def _replace_value(block: str, key: str, value: str, limits: Limits) -> str:
 def _pair(key: str, value: object, limits: Limits) -> str:
     """Return the key and value in the plainest YAML that reads back the same; "" if none does."""
     for form in _forms(key, value):
-        if strict.load(form, limits) == strict.Loaded({key: value}):
+        if strict.load(form, limits) == strict.LoadedYaml({key: value}):
             return form
     return ""
 
@@ -380,3 +387,158 @@ def _dump(key: str, value: object) -> str:
     width = 2**20
     dumped: str = yaml.safe_dump({key: value}, allow_unicode=True, sort_keys=False, width=width)
     return dumped
+
+
+# --- files on disk --------------------------------------------------------------------------------
+
+
+class Fixed(NamedTuple):
+    """The result for one file on disk. `path` is its path now, `was` its path before."""
+
+    path: str
+    was: str
+    before: bytes
+    after: bytes
+    done: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def fix_file(
+    path: str, *, dry_run: bool = False, limits: Limits = _LIMITS, fence: str = ""
+) -> Fixed:
+    """Fix one SKILL.md in place, and correct its name. Never raises.
+
+    The file is replaced atomically, in a folder that was opened inside the fence, if there is one.
+    A link, anything but a regular file, and a file that changes meanwhile are left alone.
+    """
+    path = os.path.abspath(path)
+    try:
+        folder = open_dir(os.path.dirname(path), fence)
+    except (OSError, PathEscape):
+        return Fixed(path, path, b"", b"")
+    try:
+        return _fix(folder, path, dry_run, limits)
+    finally:
+        os.close(folder)
+
+
+def _fix(folder: int, path: str, dry_run: bool, limits: Limits) -> Fixed:
+    name = os.path.basename(path)
+    try:
+        data = _read(folder, name, MAX_CHECKED_BYTES + 1)
+    except PathEscape:
+        said = _dropped(path, "not fixed: the file is a link; fix the file it leads to")
+        return Fixed(path=path, was=path, before=b"", after=b"", done=(), diagnostics=(said,))
+    except OSError:
+        return Fixed(path, path, b"", b"")
+    if len(data) > MAX_CHECKED_BYTES:
+        data = data[:MAX_CHECKED_BYTES]
+        said = _dropped(path, f"not fixed: the file has more than {len(data):,} bytes")
+        return Fixed(path=path, was=path, before=data, after=data, done=(), diagnostics=(said,))
+    result = fix_bytes(data, folder=os.path.basename(os.path.dirname(path)), limits=limits)
+    dropped = [
+        _dropped(path, f"not done, as it would change the meaning: {t}") for t in result.dropped
+    ]
+    fixed = Fixed(
+        path=path,
+        was=path,
+        before=data,
+        after=result.data,
+        done=result.done,
+        diagnostics=tuple(dropped),
+    )
+    fixed = _correct_name(folder, fixed)
+    return fixed if dry_run else _write(folder, fixed)
+
+
+def _read(folder: int, name: str, most: int) -> bytes:
+    """Read the start of a regular file; PathEscape for a link, OSError for anything else."""
+    handle = open_beneath(folder, name, READ_FILE)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file", name)
+    return read_handle(handle, most)
+
+
+def _dropped(path: str, reason: str) -> Diagnostic:
+    return finding("fix-dropped", path, None, reason)
+
+
+def _correct_name(folder: int, fixed: Fixed) -> Fixed:
+    """Set the right name if the present one differs only in case and the right one is free."""
+    above, name = os.path.split(fixed.path)
+    if name == SKILL_FILE or name.lower() != SKILL_FILE.lower():
+        return fixed
+    if not _is_free(folder, name):
+        said = _dropped(fixed.path, f"not renamed: there is a {SKILL_FILE} beside it")
+        return fixed._replace(diagnostics=(*fixed.diagnostics, said))
+    right = os.path.join(above, SKILL_FILE)
+    return fixed._replace(path=right, done=(*fixed.done, f"renamed {name} to {SKILL_FILE}"))
+
+
+def _is_free(folder: int, name: str) -> bool:
+    """Whether the right name is free, or is this file on a disk that ignores case."""
+    try:
+        there = os.stat(SKILL_FILE, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return os.path.samestat(there, os.stat(name, dir_fd=folder, follow_symlinks=False))
+
+
+def _write(folder: int, fixed: Fixed) -> Fixed:
+    name, right = os.path.basename(fixed.was), os.path.basename(fixed.path)
+    try:
+        if fixed.after != fixed.before:
+            _replace(folder, name, fixed.before, fixed.after)
+        if right != name:
+            os.rename(name, right, src_dir_fd=folder, dst_dir_fd=folder)
+    except (OSError, PathEscape) as error:
+        said = (*fixed.diagnostics, _dropped(fixed.was, f"not fixed: {error}"))
+        return Fixed(
+            path=fixed.was,
+            was=fixed.was,
+            before=fixed.before,
+            after=fixed.before,
+            done=(),
+            diagnostics=said,
+        )
+    return fixed
+
+
+def _replace(folder: int, name: str, before: bytes, after: bytes) -> None:
+    """Replace the file atomically by one with the new bytes and the same mode and owner."""
+    info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    part = f".skillbelt-{os.urandom(8).hex()}"
+    try:
+        with open(create_beneath(folder, part), "wb") as file:
+            file.write(after)
+            file.flush()
+            with suppress(OSError):
+                os.fchown(file.fileno(), info.st_uid, info.st_gid)
+            os.fchmod(file.fileno(), stat.S_IMODE(info.st_mode))
+            os.fsync(file.fileno())
+        if _read(folder, name, len(before) + 1) != before:
+            raise OSError(errno.EBUSY, "the file was changed meanwhile")
+        os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part, dir_fd=folder)
+        raise
+
+
+def diff(fixed: Fixed, root: str) -> Iterator[str]:
+    """Yield the change as the lines of a unified diff, with paths relative to the root."""
+    from difflib import unified_diff  # cost: 3 ms, only for --fix
+
+    old, new = (os.path.relpath(path, root) for path in (fixed.was, fixed.path))
+    before, after = (_lines(data) for data in (fixed.before, fixed.after))
+    changed = list(unified_diff(before, after, f"a/{old}", f"b/{new}", n=2, lineterm=""))
+    if old != new:
+        yield from (f"rename from {old}", f"rename to {new}")
+    yield from changed
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode("utf-8", "replace").removesuffix("\n").split("\n")

@@ -1,133 +1,139 @@
 """The command line: parse arguments, call the library, print.
 
-Only the chosen command's module is imported, so that `skillbelt list` pays for nothing else.
+Only the module of the chosen command is imported, to keep the start-up of `skillbelt list` short.
 """
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
 
+from skillbelt import __version__
 from skillbelt.errors import SkillbeltError
 from skillbelt.text import one_line
 
 INTERRUPTED = 130
 
 
-class Command(NamedTuple):
-    """One command: its module, what it does in a line, and more for its help page."""
+class CliCommand(NamedTuple):
+    """A command: its module, a one-line summary, and details for its help page."""
 
     module: str
     summary: str
     details: str = ""
-    words: str = ""  # what may stand after `--`, taken as it is
+    words: str = ""  # metavar of the arguments after `--`, which are passed on unparsed
     json: str = "print one JSON document"
 
 
-# No module may be called `list`: it would hide the built-in in this one.
-COMMANDS: dict[str, Command] = {
-    "list": Command("listing", "list the skills that are found here"),
-    "show": Command("show", "show one skill: manifest, files, origin, problems, token cost"),
-    "where": Command("where", "print the folder of a skill"),
-    "search": Command(
+# No module may be called `list`: it would shadow the built-in here.
+COMMANDS: dict[str, CliCommand] = {
+    "list": CliCommand("listing", "list the available skills"),
+    "show": CliCommand("show", "show one skill: manifest, files, origin, problems, token cost"),
+    "where": CliCommand("where", "print the folder of a skill"),
+    "search": CliCommand(
         "search",
-        "find skills by their whole text",
-        "The query may be a few words or a page. Exit code 1: no skill fits.",
+        "search the full text of skills",
+        "The query may be a few words or a page of text. Exit code 1: no skill matches.",
     ),
-    "check": Command(
+    "check": CliCommand(
         "check",
-        "check skills against the format's rules",
+        "check skills against the rules of the format",
         "Exit code 0: no errors; 1: problems were found; 2: wrong usage.",
     ),
-    "prompt": Command("prompt", "print the overview of skills for a model's system prompt"),
-    "load": Command("load", "print a skill's instructions, with documents if asked for"),
-    "read": Command("read", "print a document of a skill, or a part of it"),
-    "run": Command(
+    "prompt": CliCommand("prompt", "print the overview of skills for a model's system prompt"),
+    "load": CliCommand("load", "print the instructions of a skill, and documents on request"),
+    "read": CliCommand("read", "print a document of a skill, or part of it"),
+    "run": CliCommand(
         "run",
         "run a command of a skill in a sandbox",
-        "Words after -- are one argument vector, not a shell string; use `bash -c` for a shell. "
-        "The exit code is the command's own; with --json it is 1 for any that is not 0, and 124 "
-        "when it took too long.",
+        "The arguments after -- are passed as they are, without a shell; use `bash -c` for a "
+        "shell. The exit code is that of the command; with --json it is 1 for any failure, and 124 "
+        "after a timeout.",
         "COMMAND...",
     ),
-    "exec": Command(
+    "exec": CliCommand(
         "execution",
-        "execute a skill on JSON: a script of it answers, in a sandbox",
-        "The exit code is the script's own; with --json it is 1 for any that is not 0.",
+        "call a skill with JSON input: its script runs in a sandbox and answers",
+        "The exit code is that of the script; with --json it is 1 for any failure.",
     ),
-    "ask": Command(
+    "ask": CliCommand(
         "ask",
-        "answer a question with the skills there are, by a model or without one",
-        "Without --model no language model is used: the skill whose words fit best is loaded, and "
-        "what it declares is run. A model needs its provider's key in the environment.",
+        "answer a question with the available skills, with or without a model",
+        "Without --model no language model is used: the best matching skill is loaded, and its "
+        "script is run. A model needs the API key of its provider in the environment.",
     ),
-    "chat": Command(
+    "chat": CliCommand(
         "chat",
-        "talk, with the skills at hand",
-        "/help lists what can be typed there.",
-        json="print each event as a line of JSON",
+        "chat with a model that can use the skills",
+        "/help lists the commands of the chat.",
+        json="print one line of JSON per event",
     ),
-    "demo": Command("demo", "show what skillbelt does, from discovery to result, with no key"),
-    "build": Command(
+    "demo": CliCommand(
+        "demo", "show what skillbelt does, from discovery to result; needs no API key"
+    ),
+    "build": CliCommand(
         "build",
-        "build a skill's source into a WASM module",
-        "TypeScript, JavaScript, Python, C and WAT can be built. With --check exit code 1 means "
-        "that the module is not what the source gives.",
+        "build the source of a skill into a WASM module",
+        "Builds TypeScript, JavaScript, Python, C and WAT. With --check exit code 1 means that the "
+        "module does not match the source.",
     ),
-    "sessions": Command("sessions", "list, show and delete the conversations that were kept"),
-    "artifacts": Command(
+    "sessions": CliCommand("sessions", "list, show and delete stored conversations"),
+    "artifacts": CliCommand(
         "artifacts",
-        "list the files that runs have kept, and get one",
-        "NAME@V is a version, NAME the newest one; `list NAME` shows every version of it. Without "
-        "--session they are those of runs from the command line.",
+        "list the files that runs saved, and get one",
+        "NAME@V is one version, NAME the newest; `list NAME` shows all versions. The default for "
+        "--session is the session of runs from the command line.",
     ),
-    "permissions": Command(
+    "permissions": CliCommand(
         "permissions",
-        "list, explain and change what is allowed, and answer who waits for permission",
-        "`why NAME` says which rule decides, from which file and line; allow, ask and deny add a "
-        "rule of the user's; revoke takes one back, or what was remembered; watch answers the "
-        "requests of other processes, pending lists them, and answer answers one.",
-        json="print one JSON document; with watch each request as a line",
+        "list, explain and change permissions, and answer pending permission requests",
+        "`why NAME` shows which rule decides, with its file and line; allow, ask and deny add a "
+        "user rule; revoke removes a rule or a remembered answer; watch answers the requests of "
+        "other processes, pending lists them, and answer answers one.",
+        json="print one JSON document; with watch one line per request",
     ),
-    "doctor": Command(
+    "doctor": CliCommand(
         "doctor",
-        "show where skills are looked for, what was found and what is wrong",
-        "With --sandbox exit code 1 means too that an attack was not stopped by a sandbox that "
-        "says it does, and 5 that there was no sandbox to attack.",
+        "show the skill folders, what was found there, and problems",
+        "With --sandbox exit code 1 also means that a sandbox did not stop an attack that it "
+        "claims to stop, and 5 that there was no sandbox to attack.",
     ),
-    "trust": Command("trust", "say which project folders and origins are trusted"),
-    "log": Command(
+    "trust": CliCommand("trust", "list and change the trusted project folders and origins"),
+    "log": CliCommand(
         "log",
-        "print what was decided, loaded and run, and why",
-        json="print one JSON document; with --follow each event as a line",
+        "print the audit log: decisions, loads and runs, with the reasons",
+        json="print one JSON document; with --follow one line per event",
     ),
-    "serve": Command(
+    "serve": CliCommand(
         "serve",
         "serve skills to MCP clients",
-        "Over standard input and output one client is served, which starts this program. Over HTTP "
-        "there may be many; each sends the token, which is printed to stderr when none is given.",
-        json="with --http: print where the server is, and its token, as one JSON document",
+        "Over standard input and output there is one client, which starts this program. Over HTTP "
+        "there may be many; each sends the token, which is printed to stderr unless you give one.",
+        json="with --http: print the URL of the server and its token as one JSON document",
     ),
-    "refresh": Command("refresh", "scan again, ask remote sources again, and say what changed"),
-    "watch": Command(
+    "refresh": CliCommand(
+        "refresh", "scan all folders and remote sources again, and print what changed"
+    ),
+    "watch": CliCommand(
         "watch",
-        "print changes of the catalogue as they happen, until interrupted",
-        json="print each change as a line of JSON",
+        "print changes of the catalogue until interrupted",
+        json="print one line of JSON per change",
     ),
-    "config": Command("config", "print the merged settings and where each came from"),
+    "config": CliCommand("config", "print the merged settings and the source of each"),
 }
 _EXIT_CODES = (
-    "Exit codes: 0 done, 1 the answer is no, 2 wrong usage or configuration, 3 no such skill, "
-    "4 denied, 5 sandbox unavailable, 124 timed out, 130 interrupted."
+    "Exit codes: 0 done, 1 failed or nothing found, 2 wrong usage or configuration, "
+    "3 no such skill, 4 denied, 5 sandbox unavailable, 124 timed out, 130 interrupted."
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code."""
+    """Run one command; return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    _tolerate_any_text()
+    _escape_unencodable()
     code = 0
     try:
         code = _dispatch(arguments)
@@ -137,35 +143,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"skillbelt: {one_line(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        # A library may pass on the interrupt that Python is about to raise as well: both are one.
+        # A second KeyboardInterrupt may arrive while the first is handled: treat both as one.
         try:
             return _interrupted()
         except KeyboardInterrupt:
             return _interrupted()
     except BrokenPipeError:
-        # Whoever reads has had enough; what is known of the outcome still counts.
-        _forget_output()
+        # The reader closed the pipe; the exit code stays the one that is known.
+        _discard_output()
         return code
     except OSError as error:
-        _forget_output()
+        _discard_output()
         print(f"skillbelt: {one_line(str(error))}", file=sys.stderr)
         return 1
 
 
 def _interrupted() -> int:
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return INTERRUPTED
 
 
-def _forget_output() -> None:
-    """Nobody takes what is left in the buffer, so Python shall not try again when it ends."""
+def _discard_output() -> None:
+    """Redirect stdout to /dev/null, so that Python does not flush to the closed pipe at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser(name: str) -> argparse.ArgumentParser:
-    """The parser of one command, with the options that every command has."""
+    """Return the parser of one command, with the common options."""
     command = COMMANDS[name]
     made = argparse.ArgumentParser(
         prog=f"skillbelt {name}",
@@ -176,9 +180,11 @@ def parser(name: str) -> argparse.ArgumentParser:
     )
     import_module(f"skillbelt.cli.{command.module}").configure(made)
     made.add_argument("--json", action="store_true", help=command.json)
-    made.add_argument("--project", metavar="DIR", help="the project folder (default: this one)")
     made.add_argument(
-        "--config", metavar="FILE", help="settings to use in place of the project's own"
+        "--project", metavar="DIR", help="the project folder (default: the current one)"
+    )
+    made.add_argument(
+        "--config", metavar="FILE", help="a settings file to use instead of the project's"
     )
     made.add_argument("-q", "--quiet", action="store_true", help="print no messages")
     made.add_argument("-v", "--verbose", action="store_true", help="print more")
@@ -189,7 +195,7 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """The usual one, told the width: it would import shutil to find it, for each option."""
+    """Return the default formatter with a fixed width: it would import shutil to find it."""
     try:
         width = os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):
@@ -198,7 +204,7 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 
 def usage() -> str:
-    """The overview of all commands."""
+    """Return the overview of all commands."""
     lines = [f"  {name:<11} {command.summary}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
@@ -209,7 +215,7 @@ def usage() -> str:
             "commands:",
             *lines,
             "",
-            "`skillbelt COMMAND --help` explains one. Every command takes --json.",
+            "`skillbelt COMMAND --help` explains a command. Every command takes --json.",
             _EXIT_CODES,
         ]
     )
@@ -221,14 +227,14 @@ def _dispatch(arguments: list[str]) -> int:
         print(usage())
         return 0 if arguments else 2
     if name in ("-V", "--version"):
-        from skillbelt import __version__
-
         print(f"skillbelt {__version__}")
         return 0
     if name not in COMMANDS:
-        return _unknown(name)
+        return _refuse_unknown(name)
     try:
-        options, words = _split(arguments[1:]) if COMMANDS[name].words else (arguments[1:], [])
+        options, words = (
+            _split_words(arguments[1:]) if COMMANDS[name].words else (arguments[1:], [])
+        )
         parsed = parser(name).parse_intermixed_args(options)
         parsed.words = words
     except SystemExit as stop:
@@ -237,25 +243,25 @@ def _dispatch(arguments: list[str]) -> int:
     return code
 
 
-def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """The options, and the words after the first `--`."""
+def _split_words(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Return the options, and the arguments after the first `--`."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:at], arguments[at + 1 :]
 
 
-def _unknown(name: str) -> int:
-    from difflib import get_close_matches
+def _refuse_unknown(name: str) -> int:
+    from difflib import get_close_matches  # cost: 2 ms, only for a typo
 
     close = get_close_matches(name, COMMANDS, n=1)
     hint = f"did you mean {close[0]!r}?" if close else "`skillbelt --help` lists them"
     if name.startswith("-"):
-        hint = "options stand after the command"
+        hint = "options come after the command"
     print(f"skillbelt: no command named {one_line(name)!r}; {hint}", file=sys.stderr)
     return 2
 
 
-def _tolerate_any_text() -> None:
-    """A name the terminal's encoding can not show is printed as an escape, not an exception."""
+def _escape_unencodable() -> None:
+    """Print characters that the terminal cannot encode as escapes instead of raising."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

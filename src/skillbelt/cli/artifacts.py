@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from difflib import get_close_matches
 
 from skillbelt.artifacts import (
     Artifact,
@@ -18,6 +19,7 @@ from skillbelt.cli.load import print_text
 from skillbelt.cli.output import CLI_SESSION, count, print_json, print_table, say
 from skillbelt.cli.sessions import parse_id, session_id
 from skillbelt.errors import ArtifactError, ConfigError
+from skillbelt.running.executor import NO_ARTIFACTS
 from skillbelt.settings import Settings, load_settings
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line
@@ -26,7 +28,7 @@ _SHOWN_VERSIONS = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `artifacts`."""
+    """Add the options of `artifacts`."""
     parser.add_argument(
         "action",
         nargs="?",
@@ -39,15 +41,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--session",
         metavar="ID",
         default=session_id(SessionKey(*CLI_SESSION)),
-        help="whose artifacts: app/user/session, as `skillbelt sessions list` prints it",
+        help="the session, as `skillbelt sessions list` prints it: app/user/session",
     )
     parser.add_argument(
-        "--output", metavar="FILE", help="with get: write the bytes to this file, not to stdout"
+        "--output", metavar="FILE", help="with get: write the bytes to this file instead of stdout"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """List what was kept, or give one version of it back."""
+    """List the saved artifacts, or print one version."""
     store = _open(load_settings(args.project, config=args.config))
     key = parse_id(args.session, "--session takes an ID")
     if args.action == "list":
@@ -58,10 +60,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _open(settings: Settings) -> ArtifactStore:
-    from skillbelt.running.executor import NO_ARTIFACTS
-
     if settings.artifacts_url == NO_ARTIFACTS:
-        raise ArtifactError("there is no store of artifacts: the setting artifacts_url says so")
+        raise ArtifactError("artifacts are turned off by the setting artifacts_url")
     return open_artifacts(settings, settings.artifacts_url)
 
 
@@ -72,7 +72,7 @@ def _list(store: ArtifactStore, key: SessionKey, args: argparse.Namespace) -> in
     if args.json:
         print_json({"artifacts": [artifact._asdict() for artifact in found]})
     elif found:
-        head = ("artifact", "version", "size", "kept", "type")
+        head = ("artifact", "version", "size", "saved", "type")
         print_table(head, [_row(artifact) for artifact in found])
     else:
         say(f"no artifacts in {session_id(key)}", args)
@@ -80,7 +80,7 @@ def _list(store: ArtifactStore, key: SessionKey, args: argparse.Namespace) -> in
 
 
 def _versions(store: ArtifactStore, key: SessionKey, text: str) -> list[Artifact]:
-    name, version = _parsed(text)
+    name, version = _parse(text)
     if version is not None:
         return [_find(store, key, name, version)]
     found = store.versions(key, name)
@@ -88,14 +88,14 @@ def _versions(store: ArtifactStore, key: SessionKey, text: str) -> list[Artifact
 
 
 def _row(artifact: Artifact) -> tuple[str, ...]:
-    kept = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(artifact.time))
-    return artifact.name, str(artifact.version), str(artifact.size), kept, artifact.mime
+    saved = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(artifact.time))
+    return artifact.name, str(artifact.version), str(artifact.size), saved, artifact.mime
 
 
 def _get(store: ArtifactStore, key: SessionKey, args: argparse.Namespace) -> int:
-    name, version = _parsed(args.name)
+    name, version = _parse(args.name)
     artifact = _find(store, key, name, version)
-    # The very version that was found: a newer one may have come meanwhile.
+    # Exactly the version that was found: a newer one may appear meanwhile.
     if args.output is not None:
         with open(args.output, "wb") as file:
             file.write(read(store, key, name, artifact.version)[1])
@@ -107,7 +107,7 @@ def _get(store: ArtifactStore, key: SessionKey, args: argparse.Namespace) -> int
 
 
 def _print(data: bytes, artifact: Artifact) -> None:
-    """The very bytes; a terminal gets text alone, with nothing in it that could play with it."""
+    """Write the exact bytes; a terminal gets text only, with control characters escaped."""
     if not sys.stdout.isatty():
         sys.stdout.buffer.write(data)
         return
@@ -121,7 +121,7 @@ def _print(data: bytes, artifact: Artifact) -> None:
     print_text(text)
 
 
-def _parsed(text: str) -> tuple[str, int | None]:
+def _parse(text: str) -> tuple[str, int | None]:
     return parse_reference(text if text.startswith(SCHEME) else f"{SCHEME}{text}")
 
 
@@ -133,9 +133,7 @@ def _find(store: ArtifactStore, key: SessionKey, name: str, version: int | None)
 
 
 def _hint(store: ArtifactStore, key: SessionKey, name: str) -> str:
-    """What somebody who asked for something that is not there may have meant."""
-    from difflib import get_close_matches
-
+    """Suggest versions or names for an artifact that does not exist."""
     known = [str(artifact.version) for artifact in store.versions(key, name)]
     if known:
         return f"there is version {', '.join(known[-_SHOWN_VERSIONS:])}"

@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
 
-from skillbelt.cli.keyboard import somebody_is_there
+from skillbelt.agent import (
+    Agent,
+    AgentEvent,
+    Final,
+    Retry,
+    Runner,
+    RunOutput,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+    ToolResponse,
+)
+from skillbelt.agent.models import OFFLINE, is_deep
+from skillbelt.cli.asking import ask
+from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import CLI_SESSION, print_json, say
 from skillbelt.errors import ConfigError
+from skillbelt.permission.rules import Answer
+from skillbelt.permission.waiting import Pending
 from skillbelt.running.following import visible
+from skillbelt.runtime.runtime import Runtime
+from skillbelt.settings import load_settings
 from skillbelt.text import one_line, shorten
-
-if TYPE_CHECKING:
-    from skillbelt.agent import AgentEvent, Final, Runner, ToolCall, ToolResponse
-    from skillbelt.permission.rules import Answer
-    from skillbelt.runtime.runtime import Runtime
+from skillbelt.untrusted_json import read_json
 
 USER = CLI_SESSION[1]
-OFFLINE = "offline"
-_LONG = 120  # characters of a call that are shown
+_MAX_CALL_CHARS = 120
 _LOADING = ("skill", "skill_load")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `ask`."""
-    parser.add_argument("text", metavar="TEXT", help="the question; - takes it from standard input")
+    """Add the options of `ask`."""
+    parser.add_argument("text", metavar="TEXT", help="the question; - reads it from standard input")
     parser.add_argument(
         "--file",
         metavar="F",
@@ -41,35 +55,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def model_options(parser: argparse.ArgumentParser) -> None:
-    """The options of whatever talks to a model."""
+    """Add the options of commands that use a model."""
     parser.add_argument(
         "--model",
         metavar="M",
-        help="the model: openai:..., anthropic:..., google:..., ollama:..., NAME@URL for a server "
-        "that speaks as OpenAI's, or offline, which uses none (default: the setting `model`)",
+        help="the model: openai:..., anthropic:..., google:..., ollama:..., NAME@URL for an "
+        "OpenAI-compatible server, or offline for none (default: the setting `model`)",
     )
-    parser.add_argument("--session", metavar="S", help="the conversation to go on with")
-    parser.add_argument("--yes", action="store_true", help="say yes to what is asked for")
+    parser.add_argument("--session", metavar="S", help="the conversation to continue")
+    parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask one question and print the answer as it comes."""
-    text = _question(args.text)
+    """Ask one question and stream the answer."""
+    text = _read_question(args.text)
     session = args.session or new_session("ask")
     with (
         open_runner(args) as runner,
         closing(runner.run_sync(USER, session, text, files=args.file)) as events,
     ):
-        told = list(_shown(events, args))
+        kept = list(_show(events, args))
         offline = runner.agent.model == OFFLINE
     if args.json:
-        print_json(document(told))
+        print_json(document(kept))
     else:
-        _tell(told, session, args)
-    return _exit_code(told, offline)
+        _print_summary(kept, session, args)
+    return _exit_code(kept, offline)
 
 
-def _question(text: str) -> str:
+def _read_question(text: str) -> str:
     if text == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not text.strip():
@@ -78,17 +92,15 @@ def _question(text: str) -> str:
 
 
 def new_session(kind: str) -> str:
-    """A name for a conversation that nobody has had before."""
+    """Return a new name for a conversation."""
     return f"{kind}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
 
 
 @contextmanager
 def open_runner(args: argparse.Namespace, *, interactive: bool = False) -> Iterator[Runner]:
-    """A runner for the model of the options; what is open at the end is closed."""
-    from skillbelt.agent import Agent, Runner
-
+    """Open a runner for the model of the options; closed at the end."""
     with (
-        _quiet(),
+        _ignore_warnings(),
         _open_runtime(args, interactive) as belt,
         Runner(
             Agent(belt, args.model or belt.settings.model or OFFLINE), interactive=interactive
@@ -98,10 +110,8 @@ def open_runner(args: argparse.Namespace, *, interactive: bool = False) -> Itera
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the warnings of what reads a provider's answers, unless Python is asked for them."""
-    import warnings
-
+def _ignore_warnings() -> Iterator[None]:
+    """Hide the warnings of provider libraries, unless Python was started with -W."""
     with warnings.catch_warnings():
         if not sys.warnoptions:
             warnings.simplefilter("ignore")
@@ -109,30 +119,23 @@ def _quiet() -> Iterator[None]:
 
 
 def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
-    """The runtime of the options: with `--yes` it says yes once, on a terminal it asks."""
-    from skillbelt.cli.asking import ask
-    from skillbelt.permission.rules import Answer
-    from skillbelt.permission.waiting import Pending
-    from skillbelt.runtime.runtime import Runtime
-    from skillbelt.settings import load_settings
+    """Open the runtime: --yes allows each request once, a terminal asks."""
 
     def answer(pending: Pending) -> Answer | None:
         return Answer("once", by="--yes") if args.yes else ask(pending, belt.gate.desk)
 
-    asks = args.yes or (not interactive and somebody_is_there())
+    asks = args.yes or (not interactive and can_ask())
     settings = load_settings(args.project, config=args.config)
     belt = Runtime(settings=settings, ask=answer if asks else None)
     return belt
 
 
-def _shown(events: Iterable[AgentEvent], args: argparse.Namespace) -> Iterator[AgentEvent]:
-    """The events, each shown as it comes; nothing but the document at the end with --json.
+def _show(events: Iterable[AgentEvent], args: argparse.Namespace) -> Iterator[AgentEvent]:
+    """Show each event, unless --json was given, and yield those that the summary needs.
 
-    Pieces are not given on: the end has the whole, and a command may print without an end.
+    Deltas are dropped: the final event has the whole text, and output may be endless.
     """
-    from skillbelt.agent import Retry, RunOutput, TextDelta, ThinkingDelta, ToolCall
-
-    text = Text()
+    text = AnswerPrinter()
     for event in events:
         if not isinstance(event, TextDelta | ThinkingDelta):
             text.end()
@@ -140,64 +143,56 @@ def _shown(events: Iterable[AgentEvent], args: argparse.Namespace) -> Iterator[A
             case TextDelta() if not args.json:
                 text.more(event.text)
             case ToolCall() if args.verbose:
-                say(f"skillbelt: {called(event)}", args)
+                say(f"skillbelt: {describe_call(event)}", args)
             case Retry():
                 say(f"skillbelt: asking again: {one_line(event.reason)}", args)
         if not isinstance(event, TextDelta | ThinkingDelta | RunOutput):
             yield event
 
 
-class Text:
-    """An answer on stdout, as it comes; what comes after it begins a line of its own."""
+class AnswerPrinter:
+    """Streams an answer to stdout; later output begins on a new line."""
 
     def __init__(self) -> None:
         self._open = False
 
     def more(self, text: str) -> None:
-        """Show more of it."""
+        """Print the next part."""
         print(plain(text), end="", flush=True)
         self._open = not text.endswith("\n") if text else self._open
 
     def end(self) -> None:
-        """Show no more of it."""
+        """End the line of the answer."""
         if self._open:
             print(flush=True)
         self._open = False
 
 
 def plain(text: str) -> str:
-    """Text of a model or a skill, with nothing in it that a terminal would act on."""
+    """Escape what a terminal would act on in the text of a model or a skill."""
     return visible(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def called(call: ToolCall) -> str:
-    """A call in a line."""
-    import json
-
+def describe_call(call: ToolCall) -> str:
+    """Return a call in one line."""
     given = call.arguments
     text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
-    return shorten(one_line(f"{call.name} {text}"), _LONG)
+    return shorten(one_line(f"{call.name} {text}"), _MAX_CALL_CHARS)
 
 
-def _final(told: Iterable[AgentEvent]) -> Final:
-    from skillbelt.agent import Final
-
-    return [event for event in told if isinstance(event, Final)][-1]
+def _final(kept: Iterable[AgentEvent]) -> Final:
+    return [event for event in kept if isinstance(event, Final)][-1]
 
 
-def _responses(told: Iterable[AgentEvent]) -> list[ToolResponse]:
-    from skillbelt.agent import ToolResponse
-
-    return [event for event in told if isinstance(event, ToolResponse)]
+def _responses(kept: Iterable[AgentEvent]) -> list[ToolResponse]:
+    return [event for event in kept if isinstance(event, ToolResponse)]
 
 
-def document(told: list[AgentEvent]) -> dict[str, object]:
-    """What happened, as JSON has it."""
-    from skillbelt.agent import ToolCall
-
-    final, responses = _final(told), _responses(told)
+def document(kept: list[AgentEvent]) -> dict[str, object]:
+    """Return the document for --json."""
+    final, responses = _final(kept), _responses(kept)
     errors = {one.id: one.error for one in responses}
-    calls = [event for event in told if isinstance(event, ToolCall)]
+    calls = [event for event in kept if isinstance(event, ToolCall)]
     found: dict[str, object] = {
         "answer": final.text,
         "skills": _skills(responses),
@@ -214,26 +209,22 @@ def document(told: list[AgentEvent]) -> dict[str, object]:
 
 
 def _arguments(call: ToolCall) -> object:
-    """The arguments as an object, where what the model wrote is one."""
-    import json
-
-    from skillbelt.agent.models import is_deep
-
+    """Return the arguments as an object if the model wrote one."""
     try:
-        found = json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
-    except (ValueError, RecursionError):
+        found = read_json(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    except ValueError:
         return call.arguments
     return call.arguments if is_deep(found) else found
 
 
 def _skills(responses: Iterable[ToolResponse]) -> list[str]:
-    """The skills that were loaded, in their order."""
+    """Return the loaded skills in order."""
     loaded = [one for one in responses if one.name in _LOADING and not one.error]
     return list(dict.fromkeys(str(one.data.get("name")) for one in loaded if "name" in one.data))
 
 
 def _files(responses: Iterable[ToolResponse]) -> list[object]:
-    """The files that runs gave back."""
+    """Return the output files of runs."""
     found: list[object] = []
     for one in responses:
         given = one.data.get("output_files")
@@ -241,9 +232,9 @@ def _files(responses: Iterable[ToolResponse]) -> list[object]:
     return found
 
 
-def _tell(told: list[AgentEvent], session: str, args: argparse.Namespace) -> None:
-    """What there is to say beside the answer."""
-    final = _final(told)
+def _print_summary(kept: list[AgentEvent], session: str, args: argparse.Namespace) -> None:
+    """Print the error, and with -v the session and its tokens."""
+    final = _final(kept)
     if final.error:
         say(f"skillbelt: {one_line(final.error)}", args)
     if args.verbose:
@@ -256,12 +247,12 @@ def _tell(told: list[AgentEvent], session: str, args: argparse.Namespace) -> Non
         )
 
 
-def _exit_code(told: list[AgentEvent], offline: bool) -> int:
-    """Whether there was an answer; without a model, whether the skill did its work."""
-    final = _final(told)
+def _exit_code(kept: list[AgentEvent], offline: bool) -> int:
+    """Return 0 for an answer; without a model only if the skill succeeded."""
+    final = _final(kept)
     if final.reason != "answer" or (final.error and not final.text):
         return 1
-    faults = [one for one in _responses(told) if one.error and offline]
+    faults = [one for one in _responses(kept) if one.error and offline]
     refused = [code for one in faults if isinstance(code := one.data.get("refused"), int)]
     if not faults:
         return 0

@@ -1,4 +1,4 @@
-"""How the command line asks a person for permission."""
+"""Ask for permission at the terminal."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 import threading
 from typing import Literal
 
-from skillbelt.cli.keyboard import Burst, Gone, Keyboard, somebody_is_there
+from skillbelt.cli.keyboard import Burst, Keyboard, NoLongerNeeded, can_ask
 from skillbelt.cli.output import show_progress
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.rules import TYPES, Answer, Request
-from skillbelt.permission.waiting import Desk, Pending
+from skillbelt.permission.waiting import Pending, WaitingRequests
 from skillbelt.running.facts import Fact, covered, facts, shown
 from skillbelt.settings import Settings
 from skillbelt.store import open_store
@@ -22,18 +22,18 @@ _ANSWERS: dict[str, _Choice] = {
     "o": "once", "once": "once", "y": "once", "yes": "once", "a": "always", "always": "always",
     "r": "reject", "reject": "reject", "n": "reject", "no": "reject", "s": "show", "show": "show",
 }  # fmt: skip
-_TRIES = 3
-_SHOWINGS = 20
-_AT_ONCE = "What comes all at once, as a paste does, is no answer. Type one letter.\n"
-# One question at a time, however many threads want something.
+_MAX_TRIES = 3
+_MAX_SHOWINGS = 20
+_PASTED = "Pasted text is not accepted as an answer. Type one letter.\n"
+# One question at a time, for all threads.
 _LOCK = threading.Lock()
 
 
 def open_gate(settings: Settings, args: argparse.Namespace) -> Gate:
-    """The gate of a command: with `--yes` it says yes once, on a terminal it asks."""
+    """Open the gate of a command: --yes allows each request once, a terminal asks."""
     if getattr(args, "yes", False):
         return Gate(settings, lambda: open_store(settings), ask=_yes)
-    if not somebody_is_there():
+    if not can_ask():
         return Gate(settings, lambda: open_store(settings))
     gate = Gate(settings, lambda: open_store(settings), ask=lambda one: ask(one, gate.desk))
     return gate
@@ -43,41 +43,41 @@ def _yes(_pending: Pending) -> Answer:
     return Answer("once", by="--yes")
 
 
-def ask(pending: Pending, desk: Desk) -> Answer | None:
-    """What the person at the terminal says; whoever ends the input says no.
+def ask(pending: Pending, desk: WaitingRequests) -> Answer | None:
+    """Ask at the terminal and return the answer; EOF means no.
 
-    None when the request was settled while another one was asked for, or before the answer.
+    None when the request was settled elsewhere meanwhile.
     """
 
-    def gone() -> bool:
+    def settled() -> bool:
         return pending.id not in {waiting.id for waiting in desk.pending()}
 
     with _LOCK:
-        if gone():
+        if settled():
             return None
         if sys.stderr.isatty():
             show_progress("")
         try:
-            with Keyboard(gone) as keyboard:
-                return _answer(keyboard, pending.request)
-        except Gone:
+            with Keyboard(settled) as keyboard:
+                return _read_answer(keyboard, pending.request)
+        except NoLongerNeeded:
             return None
         except EOFError:
             return Answer("reject", by="terminal")
 
 
-def _answer(keyboard: Keyboard, request: Request) -> Answer:
-    """What is said in so many tries; nothing that is clear is a no."""
-    text, hidden = question(request)
+def _read_answer(keyboard: Keyboard, request: Request) -> Answer:
+    """Ask until there is a clear answer; no clear answer after some tries means no."""
+    text, hidden = describe_request(request)
     keyboard.say(f"{text}\n")
     tries = showings = 0
-    while tries < _TRIES and showings < _SHOWINGS:
-        choice = _choice(keyboard, bool(request.always), hidden)
+    while tries < _MAX_TRIES and showings < _MAX_SHOWINGS:
+        choice = _read_choice(keyboard, bool(request.always), hidden)
         if choice == "show":
             showings += 1
-            keyboard.say(f"{question(request, whole=True)[0]}\n")
+            keyboard.say(f"{describe_request(request, whole=True)[0]}\n")
         elif choice == "reject":
-            return Answer("reject", _message(keyboard), "terminal")
+            return Answer("reject", _read_reason(keyboard), "terminal")
         elif choice == "enter":
             break
         elif choice in ("once", "always"):
@@ -87,16 +87,16 @@ def _answer(keyboard: Keyboard, request: Request) -> Answer:
     return Answer("reject", by="terminal")
 
 
-def question(request: Request, *, whole: bool = False) -> tuple[str, int]:
-    """What a person has to know, and how much of it is not shown whole."""
-    kind = TYPES.get(request.type, "something this version does not know")
-    told, hidden = (facts(request), 0) if whole else shown(facts(request))
-    told.append(Fact("why", f"{_why(request)} ({kind})"))
+def describe_request(request: Request, *, whole: bool = False) -> tuple[str, int]:
+    """Return the question, and how many of its facts are cut."""
+    kind = TYPES.get(request.type, "unknown to this version")
+    details, hidden = (facts(request), 0) if whole else shown(facts(request))
+    details.append(Fact("why", f"{_why(request)} ({kind})"))
     if always := covered(request, whole=whole):
-        told.append(Fact("always", always))
-    wide = max(len(fact.label) for fact in told)
+        details.append(Fact("always", always))
+    wide = max(len(fact.label) for fact in details)
     lines, before = ["Permission needed"], ""
-    for label, value in told:
+    for label, value in details:
         lines.append(f"  {'' if label == before else label:<{wide}}  {value}".rstrip())
         before = label
     return "\n".join(lines), hidden
@@ -109,23 +109,23 @@ def _why(request: Request) -> str:
     return f"{asked}, no rule allows it{origin}"
 
 
-def _choice(keyboard: Keyboard, can_be_remembered: bool, hidden: int) -> _Choice:
-    """The choice that was typed; Enter alone is a no."""
+def _read_choice(keyboard: Keyboard, can_be_remembered: bool, hidden: int) -> _Choice:
+    """Read one choice; Enter alone means no."""
     more = f"[s]how all ({hidden} cut), " if hidden else ""
     choices = "[o]nce, [a]lways" if can_be_remembered else "[o]nce"
     try:
         typed = keyboard.line(f"{more}{choices} or [r]eject (Enter)? ").strip().lower()
     except Burst:
-        keyboard.say(_AT_ONCE)
+        keyboard.say(_PASTED)
         return "none"
     choice = _ANSWERS.get(typed, "none") if typed else "enter"
     return "none" if choice == "always" and not can_be_remembered else choice
 
 
-def _message(keyboard: Keyboard) -> str:
+def _read_reason(keyboard: Keyboard) -> str:
     try:
         return keyboard.line(
-            "Why, in a word for whoever asked (Enter for none)? ", words=True
+            "The reason, for the one who asked (Enter for none)? ", words=True
         ).strip()
     except EOFError:
         return ""

@@ -16,22 +16,25 @@ from skillbelt.values import SKILL_FILE
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `build`."""
+    """Add the options of `build`."""
     parser.add_argument(
         "skill", metavar="SKILL", nargs="?", help="a skill, or its folder (default: this folder)"
     )
     parser.add_argument(
-        "--plugin", metavar="P", default="", help="which builder to use (default: by the source)"
+        "--plugin",
+        metavar="P",
+        default="",
+        help="the builder to use (default: chosen by the source)",
     )
     parser.add_argument(
-        "--check", action="store_true", help="only say whether wasm/skill.wasm is current"
+        "--check", action="store_true", help="only report whether wasm/skill.wasm is current"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Build the skill; with --check 1 when the component is not what the source gives."""
+    """Build the skill; with --check return 1 when the module does not match the source."""
     catalog = open_catalog(args)
-    skill = _skill(args, catalog)
+    skill = _find_skill(args, catalog)
     progress = show_progress if wants_progress(args) else None
     act = check if args.check else build
     done = act(skill, catalog.settings, plugin=args.plugin, progress=progress)
@@ -40,12 +43,12 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(done.document())
     else:
-        _tell(done, args)
+        _print_result(done, args)
     return 0 if done.current else 1
 
 
-def _skill(args: argparse.Namespace, catalog: Catalog) -> Skill:
-    """What is named: a folder when it is written like one, else a skill that was found."""
+def _find_skill(args: argparse.Namespace, catalog: Catalog) -> Skill:
+    """Return the skill of a folder when the argument looks like a path, else of that name."""
     wanted = args.skill or "."
     if "/" not in wanted and wanted not in (".", ".."):
         return catalog.find(wanted)
@@ -55,7 +58,7 @@ def _skill(args: argparse.Namespace, catalog: Catalog) -> Skill:
     return Skill.from_folder(folder)
 
 
-def _tell(done: Built, args: argparse.Namespace) -> None:
+def _print_result(done: Built, args: argparse.Namespace) -> None:
     if args.check:
         state = "current" if done.current else "not current: run `skillbelt build`"
         print(f"{one_line(done.output)}: {state}")

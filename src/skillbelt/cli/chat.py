@@ -7,64 +7,62 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from types import ModuleType
 
+from skillbelt import agent
+from skillbelt.agent import AgentEvent, PermissionRequest, Runner
+from skillbelt.agent.models import OFFLINE
 from skillbelt.cli.ask import (
-    OFFLINE,
     USER,
-    Text,
-    called,
+    AnswerPrinter,
+    describe_call,
     model_options,
     new_session,
     open_runner,
     plain,
 )
-from skillbelt.cli.keyboard import somebody_is_there
+from skillbelt.cli.asking import ask
+from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import CLI_SESSION, count, print_table
 from skillbelt.errors import SkillbeltError
 from skillbelt.files.private import create_file, make_folder
 from skillbelt.text import one_line, shorten
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from skillbelt.agent import AgentEvent, Runner
-
 PROMPT = "> "
-_HISTORY = 1_000  # lines that are remembered
-_PREVIEW = 60
+_MAX_HISTORY_LINES = 1_000
+_PREVIEW_CHARS = 60
 _HELP = """\
 /NAME ARGUMENTS  use a skill; Tab completes its name
-/reload          look for skills again
-/sessions        list the conversations so far
-/resume ID       go on with one of them
-/continue        go on with an answer that was cut off
-/new             begin another conversation
-/quit            end; so does Ctrl-D. Ctrl-C ends an answer"""
+/reload          scan for skills again
+/sessions        list the stored conversations
+/resume ID       switch to one of them
+/continue        continue an interrupted answer
+/new             start a new conversation
+/quit            quit, like Ctrl-D; Ctrl-C interrupts an answer"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `chat`."""
+    """Add the options of `chat`."""
     model_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Talk until the input ends. With --json, each event is a line of JSON."""
-    asks = not args.json and somebody_is_there()
+    """Chat until the input ends. With --json, print one line of JSON per event."""
+    asks = not args.json and can_ask()
     with open_runner(args, interactive=asks and not args.yes) as runner:
         chat = _Chat(runner, args)
-        with _Lines(chat) as lines:
-            chat.talk(lines)
+        with _InputLines(chat) as lines:
+            chat.run(lines)
     return 0
 
 
 class _Chat:
-    """One talk, which may go from one conversation to another."""
+    """A chat, which may switch between conversations."""
 
     def __init__(self, runner: Runner, args: argparse.Namespace) -> None:
-        self.runner, self.args, self._text = runner, args, Text()
+        self.runner, self.args, self._text = runner, args, AnswerPrinter()
         self.session: str = args.session or new_session("chat")
         self.commands: dict[str, Callable[[str], bool]] = {
             "help": self._help,
@@ -77,17 +75,17 @@ class _Chat:
             "exit": lambda _: False,
         }
 
-    def talk(self, lines: Iterator[str]) -> None:
+    def run(self, lines: Iterator[str]) -> None:
         """Answer line by line."""
-        self.runner.agent.runtime.look()  # so that names can be completed, and changes be told
+        self.runner.agent.runtime.look()  # for completion, and to report changes
         model = self.runner.agent.model
         self.say(f"model {model}; session {one_line(self.session)}; /help lists the commands")
         for line in lines:
-            if line.strip() and not self._taken(line):
+            if line.strip() and not self._handle(line):
                 return
 
-    def _taken(self, line: str) -> bool:
-        """Do what a line asks for; whether the talk goes on."""
+    def _handle(self, line: str) -> bool:
+        """Run a command or answer the line; False ends the chat."""
         name, _, rest = line.strip().removeprefix("/").partition(" ")
         if line.lstrip().startswith("/") and name in self.commands:
             return self.commands[name](rest.strip())
@@ -95,14 +93,14 @@ class _Chat:
         return True
 
     def say(self, text: str) -> None:
-        """Something that is not part of the answers."""
+        """Print a message that is not part of an answer to stderr."""
         if not self.args.quiet:
             print(text, file=sys.stderr, flush=True)
 
     # Answers
 
     def _answer(self, events: Generator[AgentEvent, None, None]) -> None:
-        """Show an answer as it comes; an interrupt ends the answer, not the talk."""
+        """Stream an answer; an interrupt ends the answer, not the chat."""
         try:
             with closing(events):
                 for event in events:
@@ -115,14 +113,12 @@ class _Chat:
             self._document("error", error=str(error))
 
     def _document(self, type: str, **fields: object) -> bool:
-        """With --json, print one that is no event of a run; whether it was wanted."""
+        """Print an own event with --json; return whether --json was given."""
         if self.args.json:
             print(json.dumps({"type": type, **fields}, default=str), flush=True)
         return bool(self.args.json)
 
     def _show(self, event: AgentEvent) -> None:
-        from skillbelt import agent
-
         if self.args.json:
             print(json.dumps(agent.document(event), default=str), flush=True)
             return
@@ -132,23 +128,19 @@ class _Chat:
             case agent.TextDelta():
                 self._text.more(event.text)
             case agent.ToolCall():
-                self.say(self._faint(called(event)))
+                self.say(self._faint(describe_call(event)))
             case agent.RunOutput() if self.runner.agent.model != OFFLINE:
                 self.say(self._faint(plain(event.data.decode("utf-8", "replace")).rstrip("\n")))
-            case agent.PermissionRequest():
+            case PermissionRequest():
                 self._ask(event)
             case agent.Retry():
                 self.say(f"asking again: {one_line(event.reason)}")
             case agent.Compaction():
-                self.say(f"({count(event.messages, 'message')} told in short from now on)")
+                self.say(f"({count(event.messages, 'message')} summarized)")
             case agent.Final() if event.error:
                 self.say(f"skillbelt: {one_line(event.error)}")
 
-    def _ask(self, event: object) -> None:
-        from skillbelt.agent import PermissionRequest
-        from skillbelt.cli.asking import ask
-
-        assert isinstance(event, PermissionRequest)
+    def _ask(self, event: PermissionRequest) -> None:
         if self.runner.interactive:
             answer = ask(event.pending, self.runner.agent.runtime.gate.desk)
             if answer is not None:
@@ -170,8 +162,10 @@ class _Chat:
         belt.look()
         if self._document("reloaded", **changes._asdict()):
             return True
-        told = [f"{kind}: {', '.join(names)}" for kind, names in changes._asdict().items() if names]
-        self.say("; ".join(map(one_line, told)) or "nothing changed")
+        lines = [
+            f"{kind}: {', '.join(names)}" for kind, names in changes._asdict().items() if names
+        ]
+        self.say("; ".join(map(one_line, lines)) or "nothing changed")
         return True
 
     def _new(self, _: str) -> bool:
@@ -193,7 +187,7 @@ class _Chat:
         return True
 
     def _known(self) -> list[tuple[str, float]]:
-        """The conversations from the command line, the last used first; not what forked off."""
+        """Return the conversations of the command line, newest first, without forks."""
         kept = self.runner.store.sessions(CLI_SESSION[0], USER)
         names = {info.key.session for info in kept}
         return [
@@ -209,7 +203,7 @@ class _Chat:
     def _preview(self, session: str) -> str:
         said = [one for one in self._messages(session) if one.get("role") == "user"]
         first = str(said[0].get("said") or said[0].get("content")) if said else ""
-        return shorten(one_line(first), _PREVIEW)
+        return shorten(one_line(first), _PREVIEW_CHARS)
 
     def _resume(self, wanted: str) -> bool:
         known = [name for name, _ in self._known()]
@@ -217,7 +211,7 @@ class _Chat:
             name for name in known if wanted and name.startswith(wanted)
         ]
         if len(found) != 1:
-            fault = "more than one conversation begins so" if found else "no such conversation"
+            fault = "several conversations begin with" if found else "no such conversation"
             self.say(f"{fault}: {one_line(wanted)!r}; /sessions lists them")
             return True
         self.session = found[0]
@@ -229,7 +223,7 @@ class _Chat:
         if whole and not self.args.json:
             print(plain(str(last["content"])), flush=True)
         elif said and not whole:
-            self.say("its last answer was cut off; /continue goes on with it")
+            self.say("its last answer was interrupted; /continue continues it")
         return True
 
     def _continue(self, _: str) -> bool:
@@ -237,7 +231,7 @@ class _Chat:
         return True
 
     def completions(self, text: str) -> list[str]:
-        """What a line that begins so may go on as."""
+        """Return the completions of a line."""
         if not text.startswith("/"):
             return []
         skills = self.runner.agent.runtime.skills().values()
@@ -256,58 +250,58 @@ def _dumb() -> bool:
 # Lines
 
 
-class _Lines:
-    """The lines somebody types, with history and completion; or those of a pipe, as they are."""
+class _InputLines:
+    """Lines typed with history and completion, or the plain lines of a pipe."""
 
     def __init__(self, chat: _Chat) -> None:
         self._chat = chat
         settings = chat.runner.agent.runtime.settings
         self._file = os.path.join(settings.state_dir, "chat_history")
         self._edited = sys.stdin.isatty() and sys.stdout.isatty() and not _dumb()
+        self._readline: ModuleType | None = None
 
     def __enter__(self) -> Iterator[str]:
         if self._edited:
-            self._prepare()
-        return self._typed() if sys.stdin.isatty() else self._piped()
+            self._set_up_editing()
+        return self._read_typed() if sys.stdin.isatty() else self._read_piped()
 
     def __exit__(self, *_: object) -> None:
-        if self._edited:
-            self._remember()
+        if self._readline is not None:
+            self._save_history(self._readline)
 
-    def _prepare(self) -> None:
-        import readline
+    def _set_up_editing(self) -> None:
+        import readline  # cost: changes what input() does, so only for a terminal
 
+        self._readline = readline
         readline.set_completer_delims(" ")
         readline.set_completer(self._complete)
         readline.parse_and_bind("tab: complete")
-        readline.set_history_length(_HISTORY)
-        with suppress(OSError):
+        readline.set_history_length(_MAX_HISTORY_LINES)
+        with suppress(OSError):  # there is no history yet
             readline.read_history_file(self._file)
 
     def _complete(self, text: str, number: int) -> str | None:
         found = self._chat.completions(text)
         return found[number] if number < len(found) else None
 
-    def _remember(self) -> None:
-        import readline
-
-        with suppress(OSError):
+    def _save_history(self, readline: ModuleType) -> None:
+        with suppress(OSError):  # a history that cannot be written must not break the exit
             make_folder(os.path.dirname(self._file))
             create_file(self._file)
             readline.write_history_file(self._file)
 
     @staticmethod
-    def _typed() -> Iterator[str]:
+    def _read_typed() -> Iterator[str]:
         while True:
             try:
                 yield input(PROMPT)
             except EOFError:
                 print(flush=True)
                 return
-            except KeyboardInterrupt:  # the line is given up, not the talk
+            except KeyboardInterrupt:  # drops the line, not the chat
                 print(flush=True)
 
     @staticmethod
-    def _piped() -> Iterator[str]:
+    def _read_piped() -> Iterator[str]:
         for line in sys.stdin.buffer:
             yield line.decode("utf-8", "replace").rstrip("\r\n")

@@ -11,21 +11,23 @@ from skillbelt.values import Limits
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """`config` has no options of its own."""
+    """Add no options: there are only the common ones."""
 
 
 def run(args: argparse.Namespace) -> int:
     """Print every setting, its value and its source."""
     settings = load_settings(args.project, config=args.config)
-    rows = [(key, _value(settings, key), settings.sources.get(key, "default")) for key in DEFAULTS]
+    rows = [
+        (key, _value_of(settings, key), settings.sources.get(key, "default")) for key in DEFAULTS
+    ]
     if args.json:
         print_json({key: {"value": value, "source": source} for key, value, source in rows})
     else:
         shown = [(key, json.dumps(value), source) for key, value, source in rows]
         print_table(("setting", "value", "from"), shown, wrap=True)
-        say(f"each setting is an environment variable too: {ENV_PREFIX}MAX_DEPTH=4", args)
+        say(f"each setting is also an environment variable: {ENV_PREFIX}MAX_DEPTH=4", args)
     return 0
 
 
-def _value(settings: Settings, key: str) -> object:
+def _value_of(settings: Settings, key: str) -> object:
     return getattr(settings.limits if key in Limits._fields else settings, key)

@@ -1,4 +1,7 @@
-"""`skillbelt demo`: skills from discovery to result, with no key and, after once, no network."""
+"""`skillbelt demo`: skills from discovery to result, without an API key.
+
+Only the first run needs a network.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from textwrap import wrap
 from typing import Any, NamedTuple
 
-from skillbelt.agent.ranking import ranked
+from skillbelt.agent.offline import rank_skills
 from skillbelt.cli.output import print_json, say, show_progress, wants_progress, width
 from skillbelt.errors import RunRefused, SkillbeltError
 from skillbelt.files.remove import remove_tree
@@ -32,7 +36,6 @@ _REVIEW = "Review app.py: is it safe to merge?"
 _PDF = "What does the PDF say about the lighthouse?"
 _CODE = """\
 import os
-from skillbelt.format.frontmatter import FIRST_READ_BYTES
 import subprocess
 
 API_KEY = "sk-live-4f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c"
@@ -46,11 +49,11 @@ def archive(name, rows):
         except:
             pass
 """
-_FIRST = "The first run fetches one package and needs a network; later ones do not."
+_FIRST = "The first run downloads one package and needs a network; later runs do not."
 _EXTRACT = "python3 scripts/extract.py inputs/lighthouse.pdf > out/lighthouse.txt"
 _SCRIPTED = "text-stats"  # needs no package
-_SECRET = "the key of somebody's house"
-# What a skill might try with the text of a manual in its hand.
+_SECRET = "a private key"
+# What a malicious skill might try.
 _FORBIDDEN = """
 try() { if $1 2>/dev/null; then echo "GOT IN: $2"; else echo "stopped: $2"; fi; }
 read_key() { cat "$PLACE" >/dev/null; }
@@ -62,12 +65,12 @@ try call_home "a connection to a server at 127.0.0.1"
 try plant "a change of the skill itself"
 try become_root "becoming root in a namespace of its own"
 """
-_HELD = ("files", "network", "system calls", "user", "memory", "time")
+_ENFORCED = ("files", "network", "system calls", "user", "memory", "time")
 _FINDINGS, _LINES, _WIDTH, _LONG = 5, 4, 96, 192
 
 
-class Stage(NamedTuple):
-    """What one stage did: lines for people, facts for programs."""
+class DemoStage(NamedTuple):
+    """The result of one stage: lines for people, facts for programs."""
 
     title: str
     lines: list[str]
@@ -75,11 +78,11 @@ class Stage(NamedTuple):
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """`demo` has no options of its own."""
+    """Add no options: there are only the common ones."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show each stage as it is done; 1 when one of them did not do what it should."""
+    """Show each stage when it is done; return 1 when one of them failed."""
     begun, shown = time.monotonic(), []
     with _project() as project, _belt(project, args) as belt:
         for number, stage in enumerate(_stages(belt, project), 1):
@@ -96,14 +99,14 @@ def run(args: argparse.Namespace) -> int:
     return 1 if faults else 0
 
 
-# What it works on
+# The project
 
 
 @contextmanager
 def _project() -> Iterator[str]:
-    """A project made for the occasion; gone afterwards."""
+    """Create a temporary project; removed afterwards."""
     folder = tempfile.mkdtemp(prefix="skillbelt-demo-")
-    os.chmod(folder, 0o755)  # as root, commands run as another user, who must get to their files
+    os.chmod(folder, 0o755)  # as root, commands run as another user, who must reach their files
     try:
         project = os.path.join(folder, "project")
         shutil.copytree(examples(), os.path.join(project, ".agents", "skills"))
@@ -120,7 +123,7 @@ def _project() -> Iterator[str]:
 
 
 def examples() -> str:
-    """The folder of the skills that come along: in the package, or beside a checkout of it."""
+    """Return the folder of the example skills: in the package, or in a checkout."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     checkout = os.path.join(os.path.dirname(os.path.dirname(here)), "examples", "skills")
     found = [path for path in (os.path.join(here, "examples"), checkout) if os.path.isdir(path)]
@@ -137,7 +140,7 @@ def _write(path: str, text: str) -> None:
 
 @contextmanager
 def _belt(project: str, args: argparse.Namespace) -> Iterator[Runtime]:
-    """A runtime for the project alone. What is built or installed is kept where it always is."""
+    """Open a runtime for this project only, with the usual cache."""
     folder = os.path.dirname(project)
     overrides: dict[str, object] = {
         "state_dir": os.path.join(folder, "state"),
@@ -148,7 +151,7 @@ def _belt(project: str, args: argparse.Namespace) -> Iterator[Runtime]:
     }
     settings = load_settings(project, overrides=overrides)._replace(skills_root="")
     if not can_be_written(settings.cache_dir):
-        say(f"skillbelt: {settings.cache_dir} can not be written to; nothing is kept", args)
+        say(f"skillbelt: {settings.cache_dir} cannot be written to; nothing is cached", args)
         settings = settings._replace(cache_dir=os.path.join(folder, "cache"))
     progress = show_progress if wants_progress(args) else None
     with Runtime(settings=settings, progress=progress, ask=_yes) as belt:
@@ -159,27 +162,27 @@ def _yes(pending: object) -> Answer:
     return Answer("once", by="the demo")
 
 
-# The stages
+# Stages
 
 
-def _stages(belt: Runtime, project: str) -> Iterator[Stage]:
+def _stages(belt: Runtime, project: str) -> Iterator[DemoStage]:
     yield _discover(belt)
-    yield _tell(belt)
+    yield _disclose(belt)
     yield from _review(belt)
     yield from _extract(belt, project)
     yield _forbid(belt, project)
 
 
-def _discover(belt: Runtime) -> Stage:
+def _discover(belt: Runtime) -> DemoStage:
     begun = time.monotonic()
     skills = belt.discover_skills()
     took = time.monotonic() - begun
     read = sum(min(_size(one), FIRST_READ_BYTES) for one in skills)
     names = ", ".join(skill.name for skill in skills)
-    return Stage(
+    return DemoStage(
         "Discover: which skills are there?",
         [f"{len(skills)} skills in {took * 1000:.0f} ms: {names}",
-         f"read: the heads of their SKILL.md, at most {read:,} bytes; no instructions yet"],
+         f"read: the frontmatter of each SKILL.md, at most {read:,} bytes; no instructions yet"],
         {"skills": [skill.name for skill in skills], "bytes_read": read},
     )  # fmt: skip
 
@@ -188,43 +191,45 @@ def _size(skill: Skill) -> int:
     return os.stat(skill.location).st_size
 
 
-def _tell(belt: Runtime) -> Stage:
-    told, whole = _costs(belt)
-    return Stage(
-        "Disclose: what is a model told?",
-        [f"names and descriptions: about {told:,} tokens",
-         f"every skill written out would be about {whole:,} ({whole / told:.1f} times as many)"],
-        {"overview_tokens": told, "full_tokens": whole},
+def _disclose(belt: Runtime) -> DemoStage:
+    overview, whole = _costs(belt)
+    return DemoStage(
+        "Disclose: what does a model see?",
+        [f"names and descriptions: about {overview:,} tokens",
+         f"all skills in full would be about {whole:,} ({whole / overview:.1f} times as many)"],
+        {"overview_tokens": overview, "full_tokens": whole},
     )  # fmt: skip
 
 
 def _costs(belt: Runtime) -> tuple[int, int]:
-    """The tokens of the overview, and of it with every skill written out."""
-    told = tokens(belt.overview().text)
-    return told, told + sum(tokens(belt.load(one.name).text) for one in belt.discover_skills())
+    """Return the tokens of the overview, and of the overview with all skills in full."""
+    overview = tokens(belt.overview().text)
+    return overview, overview + sum(
+        tokens(belt.load(one.name).text) for one in belt.discover_skills()
+    )
 
 
-def _review(belt: Runtime) -> Iterator[Stage]:
-    skill, stage = _matched(belt, _REVIEW)
+def _review(belt: Runtime) -> Iterator[DemoStage]:
+    skill, stage = _match(belt, _REVIEW)
     yield stage
     given = {"files": [{"path": "app.py", "content": _CODE}]}
     done = belt.execute_skill_sync(skill.name, given)
     output: Any = done.output if isinstance(done.output, dict) else {}
     findings = output.get("findings", [])
-    lines = [_finding(one) for one in findings[:_FINDINGS]] or [one_line(done.stderr)]
-    yield Stage(
+    lines = [_describe_finding(one) for one in findings[:_FINDINGS]] or [one_line(done.stderr)]
+    yield DemoStage(
         f"Execute: {skill.name} as a WASM module",
-        [*lines, *_held(done)],
+        [*lines, *_describe_sandbox(done)],
         {"ok": bool(findings), "skill": skill.name, **done.document()},
     )
 
 
-def _finding(one: dict[str, Any]) -> str:
+def _describe_finding(one: dict[str, Any]) -> str:
     return f"{one['severity']:>6}  app.py:{one['line']:<3} {one['rule']}: {one['message']}"
 
 
-def _extract(belt: Runtime, project: str) -> Iterator[Stage]:
-    skill, stage = _matched(belt, _PDF)
+def _extract(belt: Runtime, project: str) -> Iterator[DemoStage]:
+    skill, stage = _match(belt, _PDF)
     yield stage
     title = f"Run: {skill.name} in the native sandbox, with the package it declares (pypdf)"
     try:
@@ -237,52 +242,52 @@ def _extract(belt: Runtime, project: str) -> Iterator[Stage]:
         )
     except SkillbeltError as error:
         why = [_FIRST] if isinstance(error, RunRefused) else []
-        yield Stage(title, [str(error), *why], {"ok": False, "error": str(error)})
+        yield DemoStage(title, [str(error), *why], {"ok": False, "error": str(error)})
         return
     text = done.output_files[0].content if done.output_files else done.stderr
     files = [
         f"out: {one.name} ({one.mime_type}, {one.size_bytes} bytes)" for one in done.output_files
     ]
-    kept = [f"kept as the artifact {one.name}@{one.version}" for one in done.artifact_files]
-    yield Stage(
+    kept = [f"saved as the artifact {one.name}@{one.version}" for one in done.artifact_files]
+    yield DemoStage(
         title,
-        [*text.splitlines()[:_LINES], *files, *kept, *_held(done)],
+        [*text.splitlines()[:_LINES], *files, *kept, *_describe_sandbox(done)],
         {"ok": done.exit_code == 0 and bool(files), "skill": skill.name, **done.document()},
     )
 
 
-def _matched(belt: Runtime, question: str) -> tuple[Skill, Stage]:
-    """The skill that fits the question best, loaded."""
+def _match(belt: Runtime, question: str) -> tuple[Skill, DemoStage]:
+    """Find and load the skill that matches the question best."""
     session = belt.session("demo", "demo")
-    best = ranked(session, question)[0].skill
+    best = rank_skills(session, question)[0].skill
     loaded = belt.load(best.name)
-    cost, (told, whole) = tokens(loaded.text), _costs(belt)
-    stage = Stage(
+    cost, (overview, whole) = tokens(loaded.text), _costs(belt)
+    stage = DemoStage(
         f"Match and load: {question}",
-        [f"{best.name} fits best; no language model was asked",
+        [f"{best.name} matches best; no language model was used",
          f"its instructions: about {cost:,} tokens, {loaded.report.bytes_read:,} bytes read",
-         f"in all {told + cost:,} tokens, where every skill written out takes {whole:,}"],
+         f"in total {overview + cost:,} tokens; all skills in full take {whole:,}"],
         {"question": question, "skill": best.name, "tokens": cost,
-         "all_tokens": told + cost, "full_tokens": whole},
+         "all_tokens": overview + cost, "full_tokens": whole},
     )  # fmt: skip
     return best, stage
 
 
-def _forbid(belt: Runtime, project: str) -> Stage:
+def _forbid(belt: Runtime, project: str) -> DemoStage:
     folder = os.path.dirname(project)
     key = os.path.join(folder, "home", ".ssh", "id_ed25519")
-    with _server() as (port, visits):
-        readable, answers = _read(key) == _SECRET, _calls(port)
-        before = visits()
+    with _server() as (port, count_connections):
+        readable, answers = _read(key) == _SECRET, _can_connect(port)
+        before = count_connections()
         env = {"PLACE": key, "PORT": str(port)}
         done = belt.run_sync(_SCRIPTED, _FORBIDDEN, env=env, timeout_seconds=20)
-        inside = visits() - before
+        inside = count_connections() - before
     said = done.stdout.replace(folder, "~").splitlines()
     stopped = len(said) == 4 and all(line.startswith("stopped") for line in said)
     control = ["that file can be read"] * readable + ["that server answers"] * answers
     outside = [f"outside the sandbox {', and '.join(control)}"] if control else []
-    return Stage(
-        "Forbid: a script of a skill tries what it may not",
+    return DemoStage(
+        "Forbid: a script of a skill tries what is not allowed",
         [*(said or [one_line(done.stderr)]), *outside],
         {"ok": stopped and inside == 0, "attempts": said, "works_outside": readable and answers,
          "sandbox": done.sandbox},
@@ -291,24 +296,24 @@ def _forbid(belt: Runtime, project: str) -> Stage:
 
 @contextmanager
 def _server() -> Iterator[tuple[int, Callable[[], int]]]:
-    """A server on this machine for as long as it lasts: its port, and how often somebody came."""
-    came = 0
+    """Listen on a local port; yield it, and a function that counts the connections."""
+    connections = 0
 
-    def visits() -> int:
-        nonlocal came
+    def count_connections() -> int:
+        nonlocal connections
         with suppress(BlockingIOError):
             while True:
                 server.accept()[0].close()
-                came += 1
-        return came
+                connections += 1
+        return connections
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
-        yield server.getsockname()[1], visits
+        yield server.getsockname()[1], count_connections
 
 
-def _calls(port: int) -> bool:
-    """Whether the server answers whoever is in no sandbox."""
+def _can_connect(port: int) -> bool:
+    """Whether the server is reachable outside the sandbox."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2):
         return True
     return False
@@ -319,33 +324,31 @@ def _read(path: str) -> str:
         return file.read()
 
 
-def _held(done: Execution | RunResult) -> Iterable[str]:
-    yield f"took {done.duration_ms} ms in the sandbox {done.sandbox}, which held:"
-    for what in _HELD:
+def _describe_sandbox(done: Execution | RunResult) -> Iterable[str]:
+    yield f"took {done.duration_ms} ms in the sandbox {done.sandbox}, which enforced:"
+    for what in _ENFORCED:
         if what in done.enforced:
             yield f"  {what}: {done.enforced[what]}"
 
 
-# How it is shown
+# Output
 
 
-def _show(number: int, stage: Stage, args: argparse.Namespace) -> None:
+def _show(number: int, stage: DemoStage, args: argparse.Namespace) -> None:
     if wants_progress(args):
         show_progress("")
     bold: Callable[[str], str] = (
         (lambda text: f"\x1b[1m{text}\x1b[0m") if sys.stdout.isatty() else str
     )
-    for line in _wrapped(f"{number}. {stage.title}", ""):
+    for line in _wrap(f"{number}. {stage.title}", ""):
         print(bold(line))
     for line in stage.lines:
-        print("\n".join(_wrapped(line, "   ")))
+        print("\n".join(_wrap(line, "   ")))
     print(flush=True)
 
 
-def _wrapped(line: str, margin: str) -> list[str]:
-    """The line as the terminal has room for it; its own margin is kept."""
-    from textwrap import wrap
-
+def _wrap(line: str, margin: str) -> list[str]:
+    """Wrap the line to the terminal and keep its indentation."""
     margin += line[: len(line) - len(line.lstrip())]
     room = min(_WIDTH, max(width(sys.stdout) - 1, 20)) if sys.stdout.isatty() else _WIDTH
     text = shorten(one_line(line), _LONG)
@@ -353,15 +356,15 @@ def _wrapped(line: str, margin: str) -> list[str]:
 
 
 def _end(seconds: float, faults: list[int]) -> None:
-    said = [f"Stage {number} did not do what it should." for number in faults]
+    said = [f"Stage {number} failed." for number in faults]
     for line in [*said, f"Done in {seconds:.0f} s. Try next, in a project of yours:"]:
-        print("\n".join(_wrapped(line, "")))
+        print("\n".join(_wrap(line, "")))
     for command in _next():
         print(f"   {command}")
 
 
 def _next() -> tuple[str, ...]:
-    """What works in any folder, with the skills that the demo has shown."""
+    """Return commands that work in any folder with the skills of the demo."""
     return (
         f"mkdir -p .agents && cp -r {shlex.quote(examples())} .agents/skills && skillbelt list",
         'skillbelt ask "How long does it take to read this text?" --file README.md',

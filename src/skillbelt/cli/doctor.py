@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from skillbelt.cli.output import (
     count,
@@ -19,50 +19,50 @@ from skillbelt.cli.output import (
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.scan import Scan
 from skillbelt.errors import SkillbeltError
+from skillbelt.sandbox.linux.cgroups import HOW_TO_HAVE_ONE, hierarchy
+from skillbelt.sandbox.protocol import Sandbox
+from skillbelt.sandbox.registry import AUTO, auto_sandboxes, choose, not_held, sandboxes
+from skillbelt.settings import Settings
+from skillbelt.testing.attacks import AttackResult, run_attacks
+from skillbelt.testing.probes import PROBES, Probe
 from skillbelt.text import one_line
 from skillbelt.values import Diagnostic
 
-if TYPE_CHECKING:
-    from skillbelt.sandbox.protocol import Sandbox
-    from skillbelt.settings import Settings
-    from skillbelt.testing.attacks import AttackResult
-    from skillbelt.testing.probes import Probe
-
 UNAVAILABLE = 5
-# An attack that could not be carried out has shown nothing, so it is not taken for stopped.
+# An attack that could not run proves nothing, so it does not count as stopped.
 BAD = ("succeeded", "unclear")
 
 
-class State(NamedTuple):
-    """A sandbox, and why it can not be used here."""
+class SandboxState(NamedTuple):
+    """A sandbox, and why it cannot be used here; None when it can."""
 
     sandbox: Sandbox
     reason: str | None
 
     @property
-    def attacked(self) -> bool:
-        """Whether there is something to attack: it works, and it holds something back."""
+    def attackable(self) -> bool:
+        """Whether the sandbox works and enforces something."""
         return self.reason is None and self.sandbox.level > 0
 
 
-Matrix = dict[str, list["AttackResult"]]
+Matrix = dict[str, list[AttackResult]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `doctor`."""
+    """Add the options of `doctor`."""
     parser.add_argument(
         "--sandbox",
         action="store_true",
-        help="attack every sandbox of this machine for real, and show what held",
+        help="attack every sandbox of this machine, and show which attacks it stops",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the roots in order of precedence, what each gave, every problem, and the sandboxes."""
+    """Print the roots in order of precedence with their skills, the problems and the sandboxes."""
     catalog = open_catalog(args)
     settings = catalog.settings
     everything = args.json or args.verbose or args.sandbox
-    states = _states(settings) if everything else _until_used(settings)
+    states = _probe_all(settings) if everything else _probe_until_used(settings)
     if not args.json:
         _print_roots(catalog, args)
         _print_problems(catalog, args)
@@ -77,12 +77,14 @@ def run(args: argparse.Namespace) -> int:
     if args.sandbox and not matrix:
         return UNAVAILABLE
     broken = any(d.severity == "error" for d in catalog.diagnostics)
-    return 1 if broken or any(_bad(results) for results in matrix.values()) else 0
+    return 1 if broken or any(_not_stopped(results) for results in matrix.values()) else 0
 
 
-def _document(catalog: Catalog, states: Sequence[State], matrix: Matrix) -> dict[str, object]:
+def _document(
+    catalog: Catalog, states: Sequence[SandboxState], matrix: Matrix
+) -> dict[str, object]:
     return {
-        "roots": [_root_json(scan, _lost(scan, catalog)) for scan in catalog.scans],
+        "roots": [_root_json(scan, _shadowed(scan, catalog)) for scan in catalog.scans],
         "sandboxes": [_sandbox_json(state) for state in states],
         "matrix": [
             {"sandbox": name, **result._asdict()}
@@ -93,13 +95,13 @@ def _document(catalog: Catalog, states: Sequence[State], matrix: Matrix) -> dict
     }
 
 
-def _lost(scan: Scan, catalog: Catalog) -> list[str]:
-    """Where the root's skills lie that another one stands before."""
+def _shadowed(scan: Scan, catalog: Catalog) -> list[str]:
+    """Return the locations of the root's shadowed skills."""
     shadowed = {skill.location for skill in catalog.shadowed}
     return [skill.location for skill in scan.skills if skill.location in shadowed]
 
 
-def _root_json(scan: Scan, lost: list[str]) -> dict[str, object]:
+def _root_json(scan: Scan, shadowed: list[str]) -> dict[str, object]:
     root = scan.root
     return {
         "path": root.path,
@@ -108,7 +110,7 @@ def _root_json(scan: Scan, lost: list[str]) -> dict[str, object]:
         "origin": str(root.origin),
         "exists": scan.exists,
         "skills": len(scan.skills),
-        "shadowed": lost,
+        "shadowed": shadowed,
         "files_read": scan.files_read,
         "diagnostics": diagnostics_json(scan.diagnostics),
     }
@@ -117,7 +119,7 @@ def _root_json(scan: Scan, lost: list[str]) -> dict[str, object]:
 def _print_roots(catalog: Catalog, args: argparse.Namespace) -> None:
     settings = catalog.settings
     print(f"project {one_line(settings.project)}, worktree {one_line(settings.worktree)}")
-    print("skills are looked for in these folders, the strongest first:")
+    print("skill folders, highest precedence first:")
     absent = 0
     for scan in catalog.scans:
         if not scan.exists and not args.verbose and not scan.root.required:
@@ -126,7 +128,7 @@ def _print_roots(catalog: Catalog, args: argparse.Namespace) -> None:
         print(f"  {_state(scan, catalog):<22} {one_line(scan.root.path)} ({_label(scan)})")
     if absent:
         rest = f"{absent} more are" if absent < len(catalog.scans) else f"all {absent} are"
-        print(f"  {rest} absent (--verbose names them)")
+        print(f"  {rest} absent (--verbose lists them)")
     hidden = sum(skill.hidden for skill in catalog.values())
     found = count(len(catalog), "skill")
     print(f"{found}, {len(catalog.shadowed)} shadowed, {hidden} hidden")
@@ -137,8 +139,8 @@ def _state(scan: Scan, catalog: Catalog) -> str:
         return "stalled"
     if not scan.exists:
         return "absent"
-    lost = len(_lost(scan, catalog))
-    return count(len(scan.skills), "skill") + (f", {lost} shadowed" if lost else "")
+    shadowed = len(_shadowed(scan, catalog))
+    return count(len(scan.skills), "skill") + (f", {shadowed} shadowed" if shadowed else "")
 
 
 def _label(scan: Scan) -> str:
@@ -160,29 +162,25 @@ def _print_problems(catalog: Catalog, args: argparse.Namespace) -> None:
             print(f"    {one_line(diagnostic.remedy)}")
 
 
-def _states(settings: Settings) -> list[State]:
-    """Every sandbox there is, the strongest first; each is really tried."""
-    from skillbelt.sandbox.registry import sandboxes
-
-    return [State(sandbox, sandbox.unavailable()) for sandbox in sandboxes(settings)]
+def _probe_all(settings: Settings) -> list[SandboxState]:
+    """Try every sandbox, the strongest first."""
+    return [SandboxState(sandbox, sandbox.unavailable()) for sandbox in sandboxes(settings)]
 
 
-def _until_used(settings: Settings) -> list[State]:
-    """The sandbox that commands run in, after those that are stronger and do not work."""
-    from skillbelt.sandbox.registry import AUTO, auto_sandboxes, sandboxes
-
+def _probe_until_used(settings: Settings) -> list[SandboxState]:
+    """Try the sandboxes down to the one that commands run in."""
     if settings.sandbox != AUTO:
         named = [one for one in sandboxes(settings) if one.name == settings.sandbox]
-        return [State(sandbox, sandbox.unavailable()) for sandbox in named]
-    found: list[State] = []
+        return [SandboxState(sandbox, sandbox.unavailable()) for sandbox in named]
+    found: list[SandboxState] = []
     for sandbox in auto_sandboxes(settings):
-        found.append(State(sandbox, sandbox.unavailable()))
+        found.append(SandboxState(sandbox, sandbox.unavailable()))
         if found[-1].reason is None:
             break
     return found
 
 
-def _sandbox_json(state: State) -> dict[str, object]:
+def _sandbox_json(state: SandboxState) -> dict[str, object]:
     sandbox = state.sandbox
     return {
         "name": sandbox.name,
@@ -192,66 +190,57 @@ def _sandbox_json(state: State) -> dict[str, object]:
     }
 
 
-def _print_sandboxes(states: Sequence[State], settings: Settings) -> None:
-    from skillbelt.sandbox.registry import choose, not_held
-
+def _print_sandboxes(states: Sequence[SandboxState], settings: Settings) -> None:
     try:
         used = choose(settings.sandbox, settings)
     except SkillbeltError as error:
-        print(f"commands can not be run: {one_line(str(error))}")
+        print(f"commands cannot run: {one_line(str(error))}")
         return
     where = (
         f"in the sandbox {used.name}" if used.level else "without a sandbox, as the settings say"
     )
     print(f"commands run {where}")
     if not_held(used):
-        print(f"  it does not hold: {not_held(used)}")
+        print(f"  it does not enforce: {not_held(used)}")
     _print_groups()
     for state in states:
         name = state.sandbox.name
         if state.reason is not None:
-            print(f"  {name} can not be used: {one_line(state.reason)}")
+            print(f"  {name} cannot be used: {one_line(state.reason)}")
         elif name != used.name:
-            print(
-                f"  {name} works too{'' if state.sandbox.level else ', but it holds nothing back'}"
-            )
+            print(f"  {name} works too{'' if state.sandbox.level else ', but it enforces nothing'}")
 
 
 def _print_groups() -> None:
-    """Whether the kernel itself keeps the memory of a run, and how to have it do so."""
-    from skillbelt.sandbox.linux.cgroups import HOW_TO_HAVE_ONE, hierarchy
-
+    """Say whether the kernel limits the memory of a run, and how to enable that."""
     if sys.platform == "linux" and hierarchy() is None:
         print(
-            "  their memory is watched, and not kept by the kernel: no control group can be made "
-            f"here; where systemd runs, `{HOW_TO_HAVE_ONE} skillbelt ...` gives one"
+            "  memory is monitored, not limited by the kernel: there is no delegated cgroup here; "
+            f"with systemd, `{HOW_TO_HAVE_ONE} skillbelt ...` gets one"
         )
 
 
-def _attack(states: Sequence[State], args: argparse.Namespace) -> Matrix:
-    from skillbelt.testing.attacks import run_attacks
-    from skillbelt.testing.probes import PROBES
-
+def _attack(states: Sequence[SandboxState], args: argparse.Namespace) -> Matrix:
     wanted = wants_progress(args)
     matrix = {}
     for state in states:
-        if state.attacked:
+        if state.attackable:
             name = state.sandbox.name
-            probes = _counted(name, PROBES) if wanted else PROBES
+            probes = _show_each(name, PROBES) if wanted else PROBES
             matrix[name] = run_attacks(state.sandbox, probes)
     if wanted:
         show_progress("")
     return matrix
 
 
-def _counted(name: str, probes: Sequence[Probe]) -> Iterator[Probe]:
-    """The probes, each told of when its turn comes."""
+def _show_each(name: str, probes: Sequence[Probe]) -> Iterator[Probe]:
+    """Yield the probes and show the progress of each."""
     for number, probe in enumerate(probes, 1):
         show_progress(f"attacking {name}: {number} of {len(probes)}, {probe.name}")
         yield probe
 
 
-def _bad(results: Sequence[AttackResult]) -> list[AttackResult]:
+def _not_stopped(results: Sequence[AttackResult]) -> list[AttackResult]:
     return [result for result in results if result.outcome in BAD]
 
 
@@ -276,7 +265,7 @@ def _print_matrix(matrix: Matrix, args: argparse.Namespace) -> None:
 
 
 def _print_summary(name: str, results: Sequence[AttackResult], args: argparse.Namespace) -> None:
-    """How many attacks came to what, and why for each that was not stopped."""
+    """Print the number of attacks per outcome, and the reason for each that was not stopped."""
     by_attack = {result.attack: result for result in results}
     found = [result.outcome for result in by_attack.values()]
     parts = [f"{found.count(kind)} {kind}" for kind in dict.fromkeys(found)]

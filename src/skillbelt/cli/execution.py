@@ -3,58 +3,60 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
-from skillbelt.cli.live import Live
+from skillbelt.cli.live import LiveOutput
 from skillbelt.cli.output import SANDBOX_HELP, SESSION_HELP, open_catalog, print_json
-from skillbelt.cli.run import TIMED_OUT, open_workbench, tell_end, whose
+from skillbelt.cli.run import TIMED_OUT, asker_of, open_workbench, print_outcome
 from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.running.following import Watch
 from skillbelt.running.json_call import Execution, denied, execute
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `exec`."""
+    """Add the options of `exec`."""
     parser.add_argument("name", metavar="NAME", help="the skill")
     parser.add_argument(
         "--input",
         metavar="JSON",
         default="null",
-        help="what the script works on: JSON, @FILE, or @- for standard input",
+        help="the input of the script: JSON, @FILE, or @- for standard input",
     )
     parser.add_argument(
         "--script",
         metavar="S",
         default="",
-        help="which script or WASM module, by its path or its name (default: as the input's "
-        "action or the skill says)",
+        help="the script or WASM module, by path or name (default: chosen by the action in the "
+        "input, or by the skill)",
     )
     parser.add_argument(
         "--timeout-ms",
         metavar="N",
         type=int,
         default=0,
-        help="milliseconds at most (default: 30000)",
+        help="the timeout in milliseconds (default: 30000)",
     )
     parser.add_argument("--session", metavar="S", help=SESSION_HELP)
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
-    parser.add_argument("--yes", action="store_true", help="say yes to what this run asks for")
+    parser.add_argument(
+        "--yes", action="store_true", help="answer permission requests of this run with yes"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Execute the skill; the script's own exit code, or with --json whether it succeeded."""
-    given = _input(args.input)
+    """Execute the skill; return the exit code of the script, with --json 0 or 1."""
+    value = _parse_input(args.input)
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
     try:
-        with Live() as live, open_workbench(catalog, args, live) as bench:
+        with LiveOutput() as live, open_workbench(catalog, args, live) as bench:
             done = execute(
                 bench,
                 skill,
-                given,
-                who=whose(args),
+                value,
+                who=asker_of(args),
                 script=args.script,
                 timeout_ms=args.timeout_ms,
                 watch=Watch(None if args.json else live),
@@ -65,20 +67,20 @@ def run(args: argparse.Namespace) -> int:
         raise
     if args.json:
         print_json(done.document())
-    else:  # what the script printed was shown while it ran
-        tell_end(done.warnings, done, done.exit_status.kind == "timeout", args)
+    else:  # the output was shown while the script ran
+        print_outcome(done.warnings, done, done.exit_status.kind == "timeout", args)
     return _exit_code(done, args)
 
 
-def _input(text: str) -> object:
-    """The input that an argument stands for; ConfigError when it is none."""
+def _parse_input(text: str) -> object:
+    """Return the JSON value of --input; ConfigError when there is none."""
     source, content = "--input", text
     if text.startswith("@"):
         source = "standard input" if text == "@-" else text[1:]
         content = _read(text[1:])
     try:
-        value: object = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        value: object = read_json(content)
+    except ValueError as error:
         shown = f"{shorten(one_line(content), 40)!r} is not JSON" if content else "there is no JSON"
         raise ConfigError(f"{source}: {shown}: {error}") from error
     return value
@@ -93,7 +95,7 @@ def _read(path: str) -> str:
     except UnicodeDecodeError as error:
         raise ConfigError(f"--input: {path} is not UTF-8") from error
     except OSError as error:
-        raise ConfigError(f"--input: {path} can not be read: {error.strerror}") from error
+        raise ConfigError(f"--input: {path} cannot be read: {error.strerror}") from error
 
 
 def _exit_code(done: Execution, args: argparse.Namespace) -> int:

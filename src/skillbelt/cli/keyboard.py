@@ -1,6 +1,6 @@
-"""A person at the terminal: what they type to a question that is on the screen, and nothing else.
+"""Read the answer to a question from the terminal, typed by a person after it was shown.
 
-What was typed or pasted before the question is thrown away. What comes all at once is no answer.
+Input from before the question is discarded, and pasted text is not accepted as an answer.
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ from time import monotonic
 from types import FrameType
 from typing import Any, Self
 
-# No finger is as quick as that: what comes within it came at once.
-_AT_ONCE_SECONDS = 0.01
-# After a line end, so long that a second line of the same paste is there.
+# Keys within this time were not typed by hand.
+_BURST_SECONDS = 0.01
+# Time after a newline for a second line of the same paste to arrive.
 _AFTER_LINE_SECONDS = 0.03
-# Nobody has read a question and answered it within this time.
+# A person needs longer than this to read a question and answer it.
 _QUIET_SECONDS = 0.15
-_QUIET_AT_MOST_SECONDS = 3.0
-_LOOK_SECONDS = 0.5
-_MOST_CHARS = 1_000
+_MAX_QUIET_SECONDS = 3.0
+_POLL_SECONDS = 0.5
+_MAX_CHARS = 1_000
 _CHUNK = 4096
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _PASTE_BEGINS, _PASTE_ENDS = b"\x1b[200~", b"\x1b[201~"
-# An arrow or another key that is no letter.
+# The escape sequence of an arrow or function key.
 _KEY = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?", re.DOTALL)
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# Terminals whose state is not the one they were found in: their handle, that state, how to leave.
+# Terminals in raw mode: descriptor -> original state and the sequence that ends raw mode.
 _changed: dict[int, tuple[list[Any], bytes]] = {}
 
 
 class Burst(Exception):
-    """Several keys came at once: a paste, or something that types in somebody's place."""
+    """Several keys arrived at once: a paste, or a program that types."""
 
 
-class Gone(Exception):
+class NoLongerNeeded(Exception):
     """The question needs no answer any more."""
 
 
-def somebody_is_there() -> bool:
-    """Whether a person can be asked here; from then on the terminal is restored at the end.
+def can_ask() -> bool:
+    """Whether a person can be asked; from then on signals restore the terminal.
 
-    Input that a pipe feeds is nobody, even where there is a terminal beside it.
+    Piped standard input means no, even when there is a terminal.
     """
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     if threading.current_thread() is threading.main_thread():
         for number in _ENDING:
             if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, _end)
+                signal.signal(number, _restore_and_die)
     return True
 
 
-def _end(number: int, _: FrameType | None) -> None:
-    """End as the signal would have ended it, with the terminal as it was."""
+def _restore_and_die(number: int, _: FrameType | None) -> None:
+    """Restore the terminal, then end by the signal's default action."""
     _restore_all()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
@@ -77,22 +77,22 @@ def _restore(handle: int) -> None:
     state, leave = _changed.pop(handle, ([], b""))
     if state:
         try:
-            # What is left of a paste is nobody's answer either.
+            # Flush, so that the rest of a paste is not read as an answer.
             termios.tcsetattr(handle, termios.TCSAFLUSH, state)
             os.write(handle, leave)
         except (termios.error, OSError):
-            pass  # there is no such terminal any more
+            pass  # the terminal was closed
 
 
 class Keyboard:
-    """The terminal while questions are asked there; afterwards it is as it was.
+    """The terminal in raw mode while questions are asked; restored afterwards.
 
-    EOFError where there is none, or none any more.
+    EOFError when there is no terminal, or it was closed.
     """
 
-    def __init__(self, gone: Callable[[], bool] = lambda: False) -> None:
-        """`gone` says whether nobody waits for an answer any more."""
-        self._gone = gone
+    def __init__(self, settled: Callable[[], bool] = lambda: False) -> None:
+        """`settled` returns True once no answer is needed any more."""
+        self._settled = settled
 
     def __enter__(self) -> Self:
         try:
@@ -100,7 +100,7 @@ class Keyboard:
         except OSError as error:
             raise EOFError from error
         try:
-            self._take()
+            self._enter_raw_mode()
         except (termios.error, OSError) as error:
             os.close(self._handle)
             raise EOFError from error
@@ -110,8 +110,8 @@ class Keyboard:
         _restore(self._handle)
         os.close(self._handle)
 
-    def _take(self) -> None:
-        """Get each key as it comes. An interrupt stays one."""
+    def _enter_raw_mode(self) -> None:
+        """Receive each key at once; Ctrl-C still sends a signal."""
         state = termios.tcgetattr(self._handle)
         keys = [*state[:6], list(state[6])]
         keys[3] &= ~(termios.ICANON | termios.ECHO)
@@ -123,7 +123,7 @@ class Keyboard:
             self.say(_PASTE_ON)
 
     def say(self, text: str) -> None:
-        """Write on the terminal that the answer comes from."""
+        """Write to the terminal that the answer comes from."""
         encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
         left = memoryview(text.encode(encoding, "backslashreplace"))
         try:
@@ -133,36 +133,36 @@ class Keyboard:
             raise EOFError from error
 
     def line(self, prompt: str, *, words: bool = False) -> str:
-        """What is typed after the prompt. Burst, when keys come at once and it is no `words`.
+        """Read a line after the prompt. Burst when keys arrive at once, unless `words` are wanted.
 
-        EOFError at the end of the input, Gone when nobody waits for it any more.
+        EOFError at the end of the input, NoLongerNeeded when no answer is needed any more.
         """
-        self._settle()
+        self._discard_input()
         self.say(prompt)
         typed, decoder = "", codecs.getincrementaldecoder("utf-8")("replace")
         while True:
-            data = self._keys()
-            if not words and _at_once(data):
-                self._settle()
+            data = self._read_keys()
+            if not words and _is_burst(data):
+                self._discard_input()
                 self.say("\n")
                 raise Burst
             data = data.replace(_PASTE_BEGINS, b"").replace(_PASTE_ENDS, b"")
             for char in decoder.decode(_KEY.sub(b"", data)):
                 if char in "\r\n":
-                    return self._ended(typed, words)
-                typed = self._typed(typed, char)
+                    return self._end_line(typed, words)
+                typed = self._type(typed, char)
 
-    def _ended(self, typed: str, words: bool) -> str:
-        """The line, unless another one came along with it."""
+    def _end_line(self, typed: str, words: bool) -> str:
+        """Return the line; Burst when more input follows at once."""
         more = bool(select.select([self._handle], [], [], _AFTER_LINE_SECONDS)[0])
-        self._settle() if more else None
+        self._discard_input() if more else None
         self.say("\n")
         if more and not words:
             raise Burst
         return typed
 
-    def _typed(self, typed: str, char: str) -> str:
-        """The line with one key more, and the screen too."""
+    def _type(self, typed: str, char: str) -> str:
+        """Apply one key to the line and to the screen."""
         if char in "\x7f\b":
             self.say("\b \b" if typed else "")
             return typed[:-1]
@@ -172,19 +172,19 @@ class Keyboard:
         if char == "\x04" and not typed:
             self.say("\n")
             raise EOFError
-        if not char.isprintable() or len(typed) >= _MOST_CHARS:
+        if not char.isprintable() or len(typed) >= _MAX_CHARS:
             return typed
         self.say(char)
         return typed + char
 
-    def _keys(self) -> bytes:
-        """The next keys: all that come at once."""
-        while not select.select([self._handle], [], [], _LOOK_SECONDS)[0]:
-            if self._gone():
+    def _read_keys(self) -> bytes:
+        """Read the next keys: all that arrive at once."""
+        while not select.select([self._handle], [], [], _POLL_SECONDS)[0]:
+            if self._settled():
                 self.say("\n")
-                raise Gone
+                raise NoLongerNeeded
         data = self._read()
-        while select.select([self._handle], [], [], _AT_ONCE_SECONDS)[0] and len(data) < _CHUNK:
+        while select.select([self._handle], [], [], _BURST_SECONDS)[0] and len(data) < _CHUNK:
             data += self._read()
         return data
 
@@ -197,9 +197,9 @@ class Keyboard:
             raise EOFError
         return data
 
-    def _settle(self) -> None:
-        """Throw away what comes until nothing does; what goes on for long is no person."""
-        until = monotonic() + _QUIET_AT_MOST_SECONDS
+    def _discard_input(self) -> None:
+        """Discard input until it pauses, for a limited time."""
+        until = monotonic() + _MAX_QUIET_SECONDS
         while monotonic() < until:
             if not select.select([self._handle], [], [], _QUIET_SECONDS)[0]:
                 break
@@ -211,16 +211,16 @@ class Keyboard:
 
 
 def _terminal() -> int:
-    """A handle of the terminal that standard input is, of our own where it is ours alone."""
+    """Open the terminal of standard input; a new descriptor if it is the controlling one."""
     try:
-        os.tcgetpgrp(0)  # fails unless it is the one that controls this process
+        os.tcgetpgrp(0)  # fails unless standard input is the controlling terminal
         return os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return os.dup(0)
 
 
-def _at_once(data: bytes) -> bool:
-    """Whether it is more than one key: a letter with its Enter comes from no finger."""
+def _is_burst(data: bytes) -> bool:
+    """Whether this is more than one key; a letter and Enter at once are not typed by hand."""
     if _PASTE_BEGINS in data or _PASTE_ENDS in data:
         return True
     if _KEY.fullmatch(data):

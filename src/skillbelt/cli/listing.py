@@ -21,15 +21,15 @@ from skillbelt.values import SCOPES
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `list`."""
-    parser.add_argument("--all", action="store_true", help="hidden and shadowed skills too")
+    """Add the options of `list`."""
+    parser.add_argument("--all", action="store_true", help="include hidden and shadowed skills")
     parser.add_argument("--scope", choices=SCOPES, help="only the skills of one scope")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the skills."""
     catalog = open_catalog(args)
-    skills = _chosen(catalog, args)
+    skills = _select(catalog, args)
     if args.json:
         print_json(
             {
@@ -39,16 +39,16 @@ def run(args: argparse.Namespace) -> int:
         )
     elif skills:
         shadowed = {skill.location for skill in catalog.shadowed}
-        rows = [(s.name, _scope(s, shadowed), s.description) for s in skills]
+        rows = [(s.name, _describe_scope(s, shadowed), s.description) for s in skills]
         print_table(("name", "scope", "description"), rows)
-        _summary(catalog, skills, args)
+        _print_summary(catalog, skills, args)
     else:
-        say(_nothing(catalog), args)
-        _summary(catalog, skills, args)
+        say(_explain_empty(catalog), args)
+        _print_summary(catalog, skills, args)
     return 0
 
 
-def _chosen(catalog: Catalog, args: argparse.Namespace) -> list[Skill]:
+def _select(catalog: Catalog, args: argparse.Namespace) -> list[Skill]:
     skills = list(catalog.values())
     if args.all:
         skills = sorted([*skills, *catalog.shadowed], key=lambda s: s.name)
@@ -57,7 +57,7 @@ def _chosen(catalog: Catalog, args: argparse.Namespace) -> list[Skill]:
     return [skill for skill in skills if args.scope in (None, skill.scope)]
 
 
-def _scope(skill: Skill, shadowed: Collection[str]) -> str:
+def _describe_scope(skill: Skill, shadowed: Collection[str]) -> str:
     marks: list[str] = [skill.scope]
     if skill.location in shadowed:
         marks.append("shadowed")
@@ -70,22 +70,22 @@ def _scope(skill: Skill, shadowed: Collection[str]) -> str:
     return ", ".join(marks)
 
 
-def _summary(catalog: Catalog, skills: list[Skill], args: argparse.Namespace) -> None:
+def _print_summary(catalog: Catalog, skills: list[Skill], args: argparse.Namespace) -> None:
     problems = len(catalog.problems)
     if problems:
         found, wrong = count(len(skills), "skill"), count(problems, "problem")
         say(f"{found}; {wrong}: `skillbelt doctor` shows more", args)
 
 
-def _nothing(catalog: Catalog) -> str:
+def _explain_empty(catalog: Catalog) -> str:
     looked = [scan.root for scan in catalog.scans if scan.exists]
     where = "\n".join(f"  {one_line(root.path)} ({root.scope})" for root in looked)
     project = one_line(catalog.settings.project)
     return (
         f"No skills found for {project}.\n"
-        + (f"Looked in:\n{where}\n" if where else "None of the folders for skills exists yet.\n")
-        + f"To make one, write {project}/.agents/skills/NAME/SKILL.md:\n"
+        + (f"Looked in:\n{where}\n" if where else "None of the skill folders exists yet.\n")
+        + f"To create one, write {project}/.agents/skills/NAME/SKILL.md:\n"
         "  ---\n  name: NAME\n  description: What it does and when to use it.\n  ---\n"
         "  The instructions.\n"
-        "`skillbelt doctor --verbose` lists every folder that is looked in."
+        "`skillbelt doctor --verbose` lists every skill folder."
     )

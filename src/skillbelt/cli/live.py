@@ -1,4 +1,4 @@
-"""Shows the output of a run while it lasts, and before that its progress."""
+"""Show the output of a run while it runs, and its progress before that."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from skillbelt.running.following import TerminalOutput
 from skillbelt.sandbox.protocol import Stream
 
 
-class Live:
-    """A listener for a run. As a context it ends the run when its output cannot be written.
+class LiveOutput:
+    """A listener for a run. As a context manager it ends the run when writing fails.
 
-    The OSError of that write is raised then.
+    The OSError of that write is raised at the end.
     """
 
     def __init__(self) -> None:
         self._output = TerminalOutput()
-        self._begun = self._said = False
+        self._begun = self._showing = False
         self._fault: OSError | None = None
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> LiveOutput:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._wipe()
+        self._clear_progress()
         if kind in (None, KeyboardInterrupt) and self._fault is not None:
             raise self._fault
 
     def progress(self, text: str) -> None:
-        """Say what goes on, as long as there is nothing else to show."""
+        """Show progress, until there is output."""
         if not self._begun:
-            self._said = True
+            self._showing = True
             show_progress(text)
 
-    def _wipe(self) -> None:
-        if self._said:
+    def _clear_progress(self) -> None:
+        if self._showing:
             show_progress("")
-        self._said = False
+        self._showing = False
 
     def __call__(self, stream: Stream, data: bytes) -> None:
         """Show more of a stream."""
         if self._fault is not None:
             return
         self._begun = True
-        self._wipe()
+        self._clear_progress()
         try:
             self._output(stream, data)
         except OSError as fault:
             self._fault = fault
-            # Whoever waits for the run is another thread, which only a signal can reach.
+            # The main thread waits for the run; only a signal reaches it.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

@@ -28,14 +28,14 @@ _REPORTED = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `load`."""
+    """Add the options of `load`."""
     parser.add_argument("name", metavar="NAME", help="the skill")
-    parser.add_argument("--docs", metavar="A,B", default="", help="documents to load with it")
-    parser.add_argument("--all-docs", action="store_true", help="load every document with it")
+    parser.add_argument("--docs", metavar="A,B", default="", help="documents to print with it")
+    parser.add_argument("--all-docs", action="store_true", help="print every document with it")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the body of a skill, and the documents that were asked for."""
+    """Print the body of a skill and the requested documents."""
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
     settings = catalog.settings
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         if path.strip()
     ]
     if args.all_docs:
-        docs += _others(skill, {doc.path for doc in docs}, settings, storage, args)
+        docs += _load_others(skill, {doc.path for doc in docs}, settings, storage, args)
     if args.json:
         print_json(_document(body, docs))
     else:
@@ -59,21 +59,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def open_storage(settings: Settings) -> Storage:
-    """Where texts that are too long to print are kept whole."""
+    """Open the storage for the full text of what is cut."""
     return Storage(os.path.join(settings.state_dir, "texts"))
 
 
-def _others(
+def _load_others(
     skill: Skill, had: set[str], settings: Settings, storage: Storage, args: argparse.Namespace
 ) -> list[Loaded]:
-    """Every other document; one that can not be given is told and does not keep the rest back."""
+    """Load every other document; report those that cannot be loaded and go on."""
     limits, loaded = settings.limits, []
     for path in list_docs(skill, limits):
         if path not in had:
             try:
                 loaded.append(load_resource(skill, path, limits=limits, full=True, storage=storage))
             except (LoadError, PathEscape) as error:
-                say(f"skillbelt: left out: {one_line(str(error))}", args)
+                say(f"skillbelt: skipped: {one_line(str(error))}", args)
     return loaded
 
 
@@ -87,30 +87,30 @@ def _document(body: Loaded, docs: list[Loaded]) -> object:
 
 
 def report_json(report: Report) -> dict[str, object]:
-    """A report as `load` and `read` print it."""
+    """Return a report as `load` and `read` print it."""
     fields = report._asdict()
     return {key: fields[key] for key in _REPORTED}
 
 
 def _print(body: Loaded, docs: list[Loaded], args: argparse.Namespace) -> None:
     print_text(body.text)
-    tell_cut(body, args)
+    print_truncation(body, args)
     for doc in docs:
         print(f"\n[Doc] {one_line(doc.path)}\n")
         print_text(doc.text)
-        tell_cut(doc, args)
+        print_truncation(doc, args)
 
 
 def print_text(text: str) -> None:
-    """The text as it is; on a terminal with whatever could move the cursor or hide words shown."""
+    """Print the text; on a terminal escape what could move the cursor or hide text."""
     if sys.stdout.isatty():
         for mark in {*hidden(text), "\r"}:
             text = text.replace(mark, one_line(f"a{mark}b")[1:-1].strip())
     print(text, end="" if text.endswith("\n") or not text else "\n")
 
 
-def tell_cut(loaded: Loaded, args: argparse.Namespace) -> None:
-    """Say on stderr that there is more, and where."""
+def print_truncation(loaded: Loaded, args: argparse.Namespace) -> None:
+    """Say on stderr that the text was cut, and where the full text is."""
     report = loaded.report
     if report.truncated:
         where = f"; all of it: {one_line(report.storage_ref)}" if report.storage_ref else ""

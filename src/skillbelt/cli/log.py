@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import signal
 import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 
 from skillbelt.cli.output import count, print_json, print_table, say
 from skillbelt.errors import ConfigError
@@ -21,35 +23,35 @@ _AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _HEAD = ("time", "type", "who", "what", "outcome", "why")
 _CHANGES = {"add": "added", "remove": "removed"}
-# Where events of other types say what it was about, and how it ended.
+# Keys of events of other types for the subject and the outcome.
 _WHAT = ("command", "patterns", "path", "value")
 _OUTCOME = ("outcome", "status", "exit_code")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `log`."""
-    parser.add_argument("--session", metavar="S", help="only of this session")
-    parser.add_argument("--type", metavar="T", help=f"only of this type: {', '.join(TYPES)}")
-    parser.add_argument("--skill", metavar="NAME", help="only about this skill")
+    """Add the options of `log`."""
+    parser.add_argument("--session", metavar="S", help="only events of this session")
+    parser.add_argument("--type", metavar="T", help=f"only events of this type: {', '.join(TYPES)}")
+    parser.add_argument("--skill", metavar="NAME", help="only events about this skill")
     parser.add_argument(
         "--since",
         metavar="T",
-        help="only from then on: Unix seconds, a date and time (ISO 8601), or an age such as 2h",
+        help="only events since then: Unix seconds, an ISO 8601 time, or an age such as 2h",
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="only the newest N")
+    parser.add_argument("--limit", type=int, metavar="N", help="only the newest N events")
     parser.add_argument(
-        "--follow", action="store_true", help="go on with new events until interrupted"
+        "--follow", action="store_true", help="keep printing new events until interrupted"
     )
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="check that no record was changed, removed, added or moved; exit 1 if one was",
+        help="verify that no record was changed, removed, added or moved; exit 1 if one was",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the events, oldest first."""
-    wanted = _wanted(args)
+    wanted = _filters_of(args)
     log = open_audit(load_settings(args.project, config=args.config))
     if args.verify:
         return _verify(log, wanted, args)
@@ -61,25 +63,25 @@ def run(args: argparse.Namespace) -> int:
     elif events:
         print_table(_HEAD, [_row(event) for event in events], wrap=True)
     else:
-        say("no such events", args) if _narrowed(wanted) else say("nothing was logged yet", args)
+        say("no such events", args) if _is_filtered(wanted) else say("the log is empty", args)
     return 0
 
 
 def _verify(log: AuditLog, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
-    if args.follow or _narrowed(wanted):
-        raise ConfigError("--verify checks the whole log: leave --follow and what narrows it out")
+    if args.follow or _is_filtered(wanted):
+        raise ConfigError("--verify checks the whole log: remove --follow and the filters")
     found = log.verify()
-    # Whoever reads no further still gets the exit code.
+    # A reader that closed the pipe still gets the exit code.
     with suppress(BrokenPipeError):
         if args.json:
             faults = [fault._asdict() for fault in found.faults]
             print_json({"whole": not found.broken, **found._asdict(), "faults": faults})
         else:
-            _tell(found, args)
+            _print_verified(found, args)
     return 1 if found.broken else 0
 
 
-def _tell(found: Verified, args: argparse.Namespace) -> None:
+def _print_verified(found: Verified, args: argparse.Namespace) -> None:
     for fault in found.faults:
         place = f"{fault.path}:{fault.line}" if fault.line else fault.path
         print(f"{one_line(place)}: {one_line(fault.message)}")
@@ -87,21 +89,19 @@ def _tell(found: Verified, args: argparse.Namespace) -> None:
         print(f"and {found.broken - len(found.faults)} more")
     if found.unbound:
         say(
-            f"{count(found.unbound, 'older line')} not checked: from before there was a chain", args
+            f"{count(found.unbound, 'older line')} not checked: written before the hash chain", args
         )
     if found.broken:
-        print(f"skillbelt: the log is not as it was written: {count(found.broken, 'fault')}",
+        print(f"skillbelt: the log was changed: {count(found.broken, 'fault')}",
               file=sys.stderr)  # fmt: skip
     elif found.records:
-        say(f"{count(found.records, 'record')}, all as they were written", args)
+        say(f"{count(found.records, 'record')}, none was changed", args)
     elif not found.unbound:
-        say("nothing was logged yet", args)
+        say("the log is empty", args)
 
 
 def since(text: str, now: float) -> float:
-    """A moment as `--since` takes it, in Unix seconds; ConfigError when it is none."""
-    from datetime import datetime
-
+    """Parse the value of `--since` into Unix seconds; ConfigError when it is not a time."""
     age = _AGE.fullmatch(text.strip())
     try:
         if age:
@@ -109,19 +109,19 @@ def since(text: str, now: float) -> float:
         try:
             moment = float(text)
         except ValueError:
-            # Without a zone it is the time on this machine's clock.
+            # Without a time zone it is local time.
             moment = datetime.fromisoformat(text.strip()).timestamp()
         if abs(moment) < float("inf"):
             return moment
     except (ValueError, OverflowError, OSError):
         pass
     raise ConfigError(
-        f"--since {text!r} is no time: give Unix seconds, a date such as 2026-03-01 or "
+        f"--since {text!r} is not a time: give Unix seconds, a date such as 2026-03-01 or "
         "2026-03-01T09:30, or an age such as 30m, 2h or 7d"
     )
 
 
-def _wanted(args: argparse.Namespace) -> dict[str, object]:
+def _filters_of(args: argparse.Namespace) -> dict[str, object]:
     if args.type is not None and args.type not in TYPES:
         raise ConfigError(f"--type must be one of {', '.join(TYPES)}, not {args.type!r}")
     if args.limit is not None and args.limit < 0:
@@ -135,16 +135,14 @@ def _wanted(args: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def _narrowed(wanted: Mapping[str, object]) -> bool:
+def _is_filtered(wanted: Mapping[str, object]) -> bool:
     return any(value is not None for value in wanted.values())
 
 
 def _follow(log: AuditLog, wanted: Mapping[str, object], args: argparse.Namespace) -> int:
-    import json
-
-    # Not by an event: whoever waits for one may hold its lock when the signal comes.
+    # Not with an event: the waiting thread may hold its lock when the signal arrives.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    say("following the log; Ctrl-C ends", args)
+    say("following the log; Ctrl-C stops it", args)
     between = "  " if sys.stdout.isatty() else "\t"
     for event in log.follow(**wanted):  # type: ignore[arg-type]
         cells = between.join(one_line(cell) for cell in _row(event))
@@ -199,7 +197,7 @@ def _why(event: AuditEvent) -> str:
 
 
 def _rule(rule: object) -> str:
-    """A rule on a line: what it says, and where it is written."""
+    """Return a rule and its location in one line."""
     if not isinstance(rule, Mapping):
         return _text(rule)
     said = " ".join(_text(rule.get(key)) for key in ("type", "pattern", "action"))

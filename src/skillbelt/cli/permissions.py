@@ -11,7 +11,7 @@ import time
 from typing import get_args
 
 from skillbelt.cli.asking import ask
-from skillbelt.cli.keyboard import somebody_is_there
+from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import (
     diagnostics_json,
     open_catalog,
@@ -25,7 +25,7 @@ from skillbelt.errors import ConfigError
 from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.gate import Explanation, Gate, rule_json
 from skillbelt.permission.remembered import Remembered
-from skillbelt.permission.rule_writer import add_rule, remove_rules, rulebook_file
+from skillbelt.permission.rule_files import add_rule, remove_rules, rulebook_file
 from skillbelt.permission.rules import (
     SHELL_TOOLS,
     TYPES,
@@ -42,13 +42,13 @@ from skillbelt.settings import load_settings
 from skillbelt.store import open_store
 from skillbelt.text import one_line
 
-_HASH = 19  # characters of a hash that a person is shown
+_HASH_CHARS = 19  # shown of a hash
 _INITIATORS: tuple[Initiator, ...] = get_args(Initiator)
 _ANSWERS: tuple[AnswerKind, ...] = get_args(AnswerKind)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `permissions`."""
+    """Add the options of `permissions`."""
     actions = ("list", "why", "allow", "ask", "deny", "revoke", "watch", "pending", "answer")
     parser.add_argument(
         "action", choices=actions, nargs="?", default="list", help="what to do (default: list)"
@@ -57,8 +57,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "subject",
         metavar="SUBJECT",
         nargs="?",
-        help="a skill, a command or another text; a pattern to allow, ask or deny; what to revoke; "
-        "the ID of a request to answer",
+        help="for why: a skill, command or other text; for allow, ask, deny: a pattern; for "
+        "revoke: a pattern, skill or ID; for answer: the ID of a request",
     )
     parser.add_argument(
         "answer",
@@ -71,17 +71,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--type",
         choices=tuple(TYPES),
         default="skill",
-        help="what it is the permission for (default: skill)",
+        help="the type of the permission (default: skill)",
     )
     parser.add_argument("--agent", metavar="A", default="", help="only for this agent")
-    parser.add_argument("--initiator", choices=_INITIATORS, help="only when asked for by this one")
     parser.add_argument(
-        "--message", metavar="TEXT", default="", help="with `answer`: a word for the model"
+        "--initiator", choices=_INITIATORS, help="only for requests of this initiator"
+    )
+    parser.add_argument(
+        "--message", metavar="TEXT", default="", help="with `answer`: a message for the model"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the rules, explain one decision, change a rule, or answer who waits."""
+    """List or change rules, explain a decision, or answer pending requests."""
     if args.action == "list":
         return _list(_gate(args), args)
     if args.action == "pending":
@@ -115,10 +117,12 @@ def _list(gate: Gate, args: argparse.Namespace) -> int:
             }
         )
         return 0
-    rows = [(rule.action, rule.type, rule.pattern, _only(rule), _where(rule)) for rule in rules]
+    rows = [
+        (rule.action, rule.type, rule.pattern, _conditions(rule), _location(rule)) for rule in rules
+    ]
     print_table(("action", "type", "pattern", "only", "where"), rows)
     if remembered:
-        print("remembered")
+        print("remembered answers")
         print_table(
             ("id", "type", "text", "skill", "version", "since"), list(map(_row, remembered))
         )
@@ -128,10 +132,10 @@ def _list(gate: Gate, args: argparse.Namespace) -> int:
 
 def _row(one: Remembered) -> tuple[str, ...]:
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.time))
-    return (one.id, one.type, one.pattern, one.skill, one.hash[:_HASH], since)
+    return (one.id, one.type, one.pattern, one.skill, one.hash[:_HASH_CHARS], since)
 
 
-def _only(rule: Rule) -> str:
+def _conditions(rule: Rule) -> str:
     conditions = [
         rule.agent and f"agent {rule.agent}",
         rule.initiator and f"asked for by the {rule.initiator}",
@@ -140,7 +144,7 @@ def _only(rule: Rule) -> str:
     return ", ".join(filter(None, conditions)) or "-"
 
 
-def _where(rule: Rule) -> str:
+def _location(rule: Rule) -> str:
     place = f" {rule.path}:{rule.line}" if rule.path else ""
     return "built in" if rule.source == "default" else f"{rule.source}{place}"
 
@@ -183,8 +187,8 @@ def _outcome(one: Explanation) -> str:
 
 
 def _because(one: Explanation) -> str:
-    rule = f"{one.rule.type} {one.rule.pattern!r} {one.rule.action}, {_where(one.rule)}"
-    only = "" if _only(one.rule) == "-" else f" (for {_only(one.rule)})"
+    rule = f"{one.rule.type} {one.rule.pattern!r} {one.rule.action}, {_location(one.rule)}"
+    only = "" if _conditions(one.rule) == "-" else f" (for {_conditions(one.rule)})"
     said = f"; remembered as {one.remembered.id}" if one.remembered else ""
     return f"{rule}{only}{said}"
 
@@ -205,7 +209,7 @@ def _add(gate: Gate, args: argparse.Namespace) -> int:
     if args.json:
         print_json(rule_json(written))
     else:
-        say(f"{args.action} {args.type} {one_line(args.subject)!r}: {_where(written)}", args)
+        say(f"{args.action} {args.type} {one_line(args.subject)!r}: {_location(written)}", args)
     return 0
 
 
@@ -231,9 +235,9 @@ def _revoke(gate: Gate, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"rules": rules, "remembered": [one._asdict() for one in taken]})
     elif rules or taken:
-        say(f"revoked: {rules} of the rules, {len(taken)} of what was remembered", args)
+        say(f"revoked: {rules} rules, {len(taken)} remembered answers", args)
     if not rules and not taken:
-        hint = "`skillbelt permissions list` shows what there is"
+        hint = "`skillbelt permissions list` shows all"
         print(
             f"skillbelt: nothing to revoke for {one_line(args.subject)!r}; {hint}", file=sys.stderr
         )
@@ -241,8 +245,8 @@ def _revoke(gate: Gate, args: argparse.Namespace) -> int:
 
 
 def _watch(gate: Gate, args: argparse.Namespace) -> int:
-    """Answer the requests of other processes here, or print them for whoever answers."""
-    on_terminal = not args.json and somebody_is_there()
+    """Answer the requests of other processes on a terminal, or print them."""
+    on_terminal = not args.json and can_ask()
 
     def listener(pending: Pending) -> None:
         if not on_terminal:
@@ -251,7 +255,7 @@ def _watch(gate: Gate, args: argparse.Namespace) -> int:
             gate.desk.answer(pending.id, answer)
 
     stop = gate.desk.listen(listener)
-    say("waiting for requests in this project; interrupt to end", args)
+    say("waiting for requests in this project; Ctrl-C stops it", args)
     try:
         threading.Event().wait()
     finally:
@@ -263,10 +267,10 @@ def _watch(gate: Gate, args: argparse.Namespace) -> int:
 def _pending_json(pending: Pending) -> dict[str, object]:
     request = pending.request
     carried = {**request._asdict(), "metadata": dict(request.metadata)}
-    return {"id": pending.id, "time": pending.time, **carried, "facts": _told(request)}
+    return {"id": pending.id, "time": pending.time, **carried, "facts": _facts_json(request)}
 
 
-def _told(request: Request) -> list[dict[str, str]]:
+def _facts_json(request: Request) -> list[dict[str, str]]:
     return [fact._asdict() for fact in facts(request)]
 
 
@@ -278,7 +282,7 @@ def _pending(gate: Gate, args: argparse.Namespace) -> int:
         rows = [(p.id, p.request.type, p.request.session, p.request.summary) for p in waiting]
         print_table(("id", "type", "session", "what"), rows)
     else:
-        say("nobody waits for permission", args)
+        say("no pending requests", args)
     return 0
 
 
@@ -289,5 +293,5 @@ def _answer(gate: Gate, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"id": args.subject, "answered": done})
     elif not done:
-        print(f"skillbelt: nothing waits as {one_line(args.subject)!r}", file=sys.stderr)
+        print(f"skillbelt: no pending request {one_line(args.subject)!r}", file=sys.stderr)
     return 0 if done else 1

@@ -12,23 +12,23 @@ from skillbelt.store import open_store
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `prompt`."""
+    """Add the options of `prompt`."""
     parser.add_argument(
         "--format",
         choices=CHOICES["overview_format"],
-        help="how the list is written (default: the setting overview_format)",
+        help="the format of the list (default: the setting overview_format)",
     )
     parser.add_argument(
         "--budget",
         type=_count,
         metavar="TOKENS",
-        help="the most it may take (default: a share of the context window; see Configuration)",
+        help="the token budget (default: a share of the context window; see Configuration)",
     )
-    parser.add_argument("--agent", metavar="A", help="only what this agent may use")
+    parser.add_argument("--agent", metavar="A", help="only skills that this agent may use")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what a model is told of the skills; nothing when there is nothing to tell."""
+    """Print the overview of skills for a model; nothing when there are none."""
     catalog = open_catalog(args)
     settings = catalog.settings
     budget = default_budget(settings) if args.budget is None else args.budget

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from skillbelt.cli.asking import open_gate
-from skillbelt.cli.load import open_storage, print_text, report_json, tell_cut
+from skillbelt.cli.load import open_storage, print_text, print_truncation, report_json
 from skillbelt.cli.output import open_catalog, print_json, say
 from skillbelt.disclosure.body import Loaded, load_resource
 from skillbelt.errors import ConfigError
@@ -13,18 +13,18 @@ from skillbelt.text import one_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `read`."""
+    """Add the options of `read`."""
     parser.add_argument("name", metavar="NAME", help="the skill")
-    parser.add_argument("path", metavar="PATH", help="a text file of the skill, below its folder")
+    parser.add_argument("path", metavar="PATH", help="a text file in the folder of the skill")
     parser.add_argument("--section", metavar="S", help="only the section under this heading")
     parser.add_argument("--start", metavar="N", type=_positive, help="the first line to print")
     parser.add_argument("--lines", metavar="N", type=_positive, help="how many lines to print")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a file of a skill, a section or some lines of it."""
+    """Print a file of a skill, or a section or some lines of it."""
     if args.section and (args.start or args.lines):
-        raise ConfigError("--section gives a whole section: leave out --start and --lines")
+        raise ConfigError("--section prints a whole section: remove --start and --lines")
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
     gate = open_gate(catalog.settings, args)
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(_document(loaded))
     else:
         print_text(loaded.text)
-        _tell(loaded, args)
+        _print_notes(loaded, args)
     return 0
 
 
@@ -54,7 +54,7 @@ def _positive(text: str) -> int:
     return number
 
 
-_positive.__name__ = "line number"  # argparse puts it into its message
+_positive.__name__ = "line number"  # argparse shows it in its message
 
 
 def _document(loaded: Loaded) -> object:
@@ -63,8 +63,8 @@ def _document(loaded: Loaded) -> object:
     return {"name": loaded.name, "path": loaded.path, "text": loaded.text, "report": report}
 
 
-def _tell(loaded: Loaded, args: argparse.Namespace) -> None:
+def _print_notes(loaded: Loaded, args: argparse.Namespace) -> None:
     if loaded.report.section_missed:
         wanted = one_line(args.section)
         say(f"skillbelt: no heading matches {wanted!r}; this is the beginning of the file", args)
-    tell_cut(loaded, args)
+    print_truncation(loaded, args)

@@ -14,11 +14,11 @@ from skillbelt.cli.output import (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """`refresh` has no options of its own."""
+    """Add no options: there are only the common ones."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Scan every folder and ask every remote source again, now."""
+    """Scan every folder and fetch every remote source again."""
     catalog = open_catalog(args, refresh=True)
     read = sum(scan.files_read for scan in catalog.scans)
     gone = sum(scan.files_gone for scan in catalog.scans)

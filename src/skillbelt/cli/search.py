@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from skillbelt.cli.output import (
     open_catalog,
@@ -18,54 +17,55 @@ from skillbelt.cli.output import (
 from skillbelt.discovery.catalog import Catalog, Filters
 from skillbelt.errors import ConfigError
 from skillbelt.permission.gate import Gate
+from skillbelt.search.evaluate import DEPTH, Report, evaluate, read_labelled
+from skillbelt.search.protocol import Result
 from skillbelt.search.query import MAX_QUERY_CHARS
 from skillbelt.store import open_store
 from skillbelt.text import one_line
-
-if TYPE_CHECKING:
-    from skillbelt.search.evaluate import Report
-    from skillbelt.search.protocol import Result
 
 _LIMIT = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `search`."""
+    """Add the options of `search`."""
     parser.add_argument(
-        "query", nargs="?", metavar="QUERY", help="what is to be done; - reads it from stdin"
+        "query", nargs="?", metavar="QUERY", help="the task; - reads it from standard input"
     )
     parser.add_argument(
-        "--limit", type=positive, default=_LIMIT, metavar="N", help="how many at most (default: 10)"
+        "--limit",
+        type=positive,
+        default=_LIMIT,
+        metavar="N",
+        help="the maximum number of results (default: 10)",
     )
-    parser.add_argument("--agent", metavar="A", help="only what a model as this agent may use")
+    parser.add_argument("--agent", metavar="A", help="only skills that this agent may use")
     parser.add_argument(
         "--eval",
         metavar="FILE",
-        help="measure the search with requests whose right answers are known: JSON lines with "
-        "query and relevant, a list of names",
+        help="measure the search with labelled requests: JSON lines with query and relevant, a "
+        "list of names",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the skills that fit best; 1 when none does."""
+    """Print the best matching skills; return 1 when there is none."""
     if (args.query is None) == (args.eval is None):
         raise ConfigError("search: give a query, or --eval FILE")
     catalog = open_catalog(args)
-    filters = _filters(catalog, args)
+    filters = _filters_of(catalog, args)
     catalog.index_for_search()
     if wants_progress(args):
         show_progress("")
     if args.eval:
         return _evaluate(catalog, filters, args)
-    most = MAX_QUERY_CHARS
-    text = sys.stdin.read(most) if args.query == "-" else args.query
+    text = sys.stdin.read(MAX_QUERY_CHARS) if args.query == "-" else args.query
     found = catalog.search(text, args.limit, filters)
     _print(found, args)
     return 0 if found else 1
 
 
-def _filters(catalog: Catalog, args: argparse.Namespace) -> Filters:
-    """What the rules deny is not there."""
+def _filters_of(catalog: Catalog, args: argparse.Namespace) -> Filters:
+    """Return filters that hide skills which the rules deny."""
     settings = catalog.settings
     gate = Gate(settings, lambda: open_store(settings))
     if not gate.hides_skills:
@@ -77,13 +77,13 @@ def _print(found: list[Result], args: argparse.Namespace) -> None:
     if args.json:
         print_json({"results": [_result_json(one) for one in found]})
     elif found:
-        rows = [(one.skill.name, one.field, _why(one)) for one in found]
+        rows = [(one.skill.name, one.field, _describe_match(one)) for one in found]
         print_table(("name", "found in", "why"), rows)
     else:
-        say("No skill fits. `skillbelt list` shows all there are.", args)
+        say("No skill matches. `skillbelt list` shows all skills.", args)
 
 
-def _why(result: Result) -> str:
+def _describe_match(result: Result) -> str:
     copies = len(result.variants)
     more = f" (and {copies} like it)" if copies else ""
     return f"{result.snippet or result.skill.description}{more}"
@@ -102,8 +102,6 @@ def _result_json(result: Result) -> dict[str, object]:
 
 
 def _evaluate(catalog: Catalog, filters: Filters, args: argparse.Namespace) -> int:
-    from skillbelt.search.evaluate import DEPTH, evaluate, read_labelled
-
     labelled = read_labelled(args.eval)
     names = {skill.location: skill.name for skill in (*catalog.values(), *catalog.shadowed)}
 

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from contextlib import closing
+from difflib import get_close_matches
 from urllib.parse import quote, unquote
 
 from skillbelt.cli.output import print_json, print_table, say
@@ -20,7 +21,7 @@ NOT_FOUND = 3
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `sessions`."""
+    """Add the options of `sessions`."""
     parser.add_argument(
         "action",
         nargs="?",
@@ -34,21 +35,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the sessions there are, show one with its events, or delete one."""
+    """List the sessions, show one with its events, or delete one."""
     with closing(open_store(load_settings(args.project, config=args.config))) as store:
         if args.action == "list":
             return _list(store, args)
         key = parse_id(args.id or "", f"sessions {args.action} needs an ID")
         found = [info for info in store.sessions(key.app, key.user) if info.key == key]
         if not found:
-            return _missing(store, key)
+            return _report_missing(store, key)
         if args.action == "show":
             return _show(store, found[0], args)
         return _delete(store, key, args)
 
 
 def parse_id(text: str, need: str) -> SessionKey:
-    """The session of an ID as `list` prints it; else a ConfigError that begins with the need."""
+    """Parse an ID as `list` prints it; a ConfigError begins with `need`."""
     try:
         app, user, session = (unquote(part, errors="surrogatepass") for part in text.split("/"))
     except ValueError as error:
@@ -58,12 +59,12 @@ def parse_id(text: str, need: str) -> SessionKey:
 
 
 def session_id(key: SessionKey) -> str:
-    """The text that `parse_id` reads."""
-    return "/".join(_part(part) for part in key)
+    """Return the text that `parse_id` reads."""
+    return "/".join(_escape(part) for part in key)
 
 
-def _part(text: str) -> str:
-    """The text as a part of an ID: what would break the ID or can not be seen is %-escaped."""
+def _escape(text: str) -> str:
+    """%-escape what would break an ID or is invisible."""
     return "".join(
         quote(char, safe="", errors="surrogatepass")
         if char in "%/" or one_line(char) != char
@@ -72,9 +73,7 @@ def _part(text: str) -> str:
     )
 
 
-def _missing(store: Store, key: SessionKey) -> int:
-    from difflib import get_close_matches
-
+def _report_missing(store: Store, key: SessionKey) -> int:
     close = get_close_matches(
         session_id(key), [session_id(info.key) for info in store.sessions()], n=3
     )
@@ -86,11 +85,11 @@ def _missing(store: Store, key: SessionKey) -> int:
 def _list(store: Store, args: argparse.Namespace) -> int:
     if args.id is not None:
         raise ConfigError("sessions list takes no ID; `sessions show ID` shows one")
-    # What permission keeps in the store is no conversation.
+    # The entries of the permission system are not conversations.
     kept = [info for info in store.sessions() if info.key.app != PERMISSIONS]
     found = sorted(kept, key=lambda info: -info.updated)
     if args.json:
-        print_json({"sessions": [_info(info) for info in found]})
+        print_json({"sessions": [_info_json(info) for info in found]})
     elif found:
         rows = [(session_id(info.key), str(info.events), _time(info.updated)) for info in found]
         print_table(("session", "events", "last used"), rows)
@@ -99,7 +98,7 @@ def _list(store: Store, args: argparse.Namespace) -> int:
     return 0
 
 
-def _info(info: SessionInfo) -> dict[str, object]:
+def _info_json(info: SessionInfo) -> dict[str, object]:
     return {
         "id": session_id(info.key),
         **info.key._asdict(),
@@ -113,7 +112,7 @@ def _show(store: Store, info: SessionInfo, args: argparse.Namespace) -> int:
     state, events = store.state(info.key), store.events(info.key)
     if args.json:
         log = [event._asdict() for event in events]
-        print_json({**_info(info), "state": state, "log": log})
+        print_json({**_info_json(info), "state": state, "log": log})
         return 0
     facts = {
         "id": session_id(info.key),
@@ -136,7 +135,7 @@ def _show(store: Store, info: SessionInfo, args: argparse.Namespace) -> int:
 
 def _delete(store: Store, key: SessionKey, args: argparse.Namespace) -> int:
     if not store.delete(key):
-        return _missing(store, key)
+        return _report_missing(store, key)
     if args.json:
         print_json({"deleted": session_id(key)})
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from skillbelt.check.check import check_file
 from skillbelt.cli.output import (
@@ -21,17 +22,17 @@ _DOCUMENTS = (".md", ".txt")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `show`."""
+    """Add the options of `show`."""
     parser.add_argument("name", metavar="NAME", help="the skill")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print all that is known of one skill."""
+    """Print everything about one skill."""
     catalog = open_catalog(args)
     skill = catalog.find(args.name)
     limits = catalog.settings.limits
     listing = skill.files.manifest()
-    # Of a skill of another server there is a head here, and no text to be checked.
+    # A skill of an MCP server has only its frontmatter here, so there is nothing to check.
     foreign = skill.origin.kind == "mcp"
     checked = (
         () if foreign else check_file(skill.location, limits=limits, fence=skill.fence).diagnostics
@@ -54,13 +55,13 @@ def _document(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) ->
         "files": [entry._asdict() for entry in listing.files],
         "requires": skill.requirements._asdict(),
         "hash": listing.hash,
-        "tokens": _tokens(skill, listing),
+        "tokens": _estimate_tokens(skill, listing),
         "diagnostics": diagnostics_json(diagnostics),
     }
 
 
-def _tokens(skill: Skill, listing: Manifest) -> dict[str, int]:
-    """About what the skill costs in a prompt: always, when loaded, with every document."""
+def _estimate_tokens(skill: Skill, listing: Manifest) -> dict[str, int]:
+    """Estimate the tokens of the skill: in the overview, its body, its documents."""
     sizes = {entry.path: entry.size for entry in listing.files}
     body = max(sizes.pop(SKILL_FILE, 0) - skill.body_offset, 0)
     documents = sum(n for path, n in sizes.items() if path.lower().endswith(_DOCUMENTS))
@@ -72,7 +73,7 @@ def _tokens(skill: Skill, listing: Manifest) -> dict[str, int]:
 
 
 def _print(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> None:
-    cost = _tokens(skill, listing)
+    cost = _estimate_tokens(skill, listing)
     facts = {
         "name": skill.name,
         "title": skill.title if skill.title != skill.name else "",
@@ -82,10 +83,10 @@ def _print(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> No
         "origin": f"{skill.origin}, {'trusted' if skill.trusted else 'not trusted'}",
         "for the model": "yes" if skill.model_visible else "no",
         "for the user": "yes" if skill.user_invocable else "no",
-        "requires": _needs(skill),
+        "requires": _describe_requirements(skill),
         "hash": listing.hash,
         "tokens": ", ".join(f"{count} {part}" for part, count in cost.items()),
-        "stands before": ", ".join(skill.shadows),
+        "shadows": ", ".join(skill.shadows),
     }
     print_table(("", ""), [(key, value) for key, value in facts.items() if value], wrap=True)
     _print_fields(skill)
@@ -98,7 +99,7 @@ def _print(skill: Skill, listing: Manifest, diagnostics: list[Diagnostic]) -> No
         print(f"  {one_line(str(diagnostic))}")
 
 
-def _needs(skill: Skill) -> str:
+def _describe_requirements(skill: Skill) -> str:
     needs = skill.requirements._asdict().items()
     return "; ".join(
         f"{kind.replace('_', ' ')} {', '.join(words)}" for kind, words in needs if words
@@ -106,8 +107,6 @@ def _needs(skill: Skill) -> str:
 
 
 def _print_fields(skill: Skill) -> None:
-    import json
-
     rest = {k: v for k, v in skill.fields.items() if k not in ("name", "description")}
     if rest:
         print("frontmatter")

@@ -15,7 +15,7 @@ from skillbelt.trust import Record, Trust, TrustEntry
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `trust`."""
+    """Add the options of `trust`."""
     parser.add_argument(
         "action",
         nargs="?",
@@ -27,13 +27,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "value",
         nargs="?",
         metavar="PATH|ORIGIN",
-        help="a folder, or the URL that skills come from (default: this project)",
+        help="a folder, or the URL of a skill source (default: this project)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """List what is trusted, add to it, or take from it."""
-    # The project may be one that is not taken as the user's own until this says so.
+    """List what is trusted, add to it, or remove from it."""
+    # The settings of the project are ignored unless it is already trusted.
     settings = load_settings(args.project, config=args.config, leave_strangers=True)
     trust = Trust(settings.state_dir)
     if args.action == "list":
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         return _print(trust.add(value, record), args)
     gone = trust.remove(value, record)
     if gone is None:
-        print(f"skillbelt: {one_line(value)} {_not_listed(trust, value)}", file=sys.stderr)
+        print(f"skillbelt: {one_line(value)} {_explain_unlisted(trust, value)}", file=sys.stderr)
         return 1
     above = trust.covering(value)
     if above is not None:
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _recorder(action: str, settings: Settings) -> Record:
-    """What writes the change into the audit log before it is made."""
+    """Return a callback that writes the change to the audit log before it is made."""
 
     def record(entry: TrustEntry) -> None:
         data = {"action": action, "kind": entry.kind, "value": entry.value}
@@ -65,10 +65,10 @@ def _recorder(action: str, settings: Settings) -> Record:
     return record
 
 
-def _not_listed(trust: Trust, value: str) -> str:
+def _explain_unlisted(trust: Trust, value: str) -> str:
     above = trust.covering(value)
     if above is None:
-        return "was not trusted; `skillbelt trust list` shows what is"
+        return "was not trusted; `skillbelt trust list` lists what is"
     return f"is trusted only because {one_line(above.value)} is; remove that one"
 
 

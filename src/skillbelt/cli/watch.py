@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import threading
 
@@ -12,16 +13,16 @@ from skillbelt.text import one_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `watch`."""
+    """Add the options of `watch`."""
     parser.add_argument("--count", type=positive, metavar="N", help="stop after N changes")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print changes until interrupted, a line (with --json a document) each."""
+    """Print changes until interrupted, one line each."""
     catalog = open_catalog(args)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    say(f"watching {count(len(catalog), 'skill')}; Ctrl-C ends", args)
+    say(f"watching {count(len(catalog), 'skill')}; Ctrl-C stops it", args)
     for seen, changes in enumerate(catalog.watch(stop), 1):
         _print(catalog, changes, args)
         if args.count and seen >= args.count:
@@ -31,8 +32,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(catalog: Catalog, changes: Changes, args: argparse.Namespace) -> None:
     if args.json:
-        import json
-
         print(json.dumps(changes._asdict()), flush=True)
         return
     for word, names in changes._asdict().items():

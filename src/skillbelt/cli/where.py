@@ -11,7 +11,7 @@ from skillbelt.text import one_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `where`."""
+    """Add the options of `where`."""
     parser.add_argument("name", metavar="NAME", help="the skill")
 
 
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     elif sys.stdout.isatty():
         print(one_line(skill.dir))
     else:
-        # A script wants the very path, whatever bytes a folder's name has.
+        # A script needs the exact bytes of the path.
         sys.stdout.flush()
         sys.stdout.buffer.write(os.fsencode(skill.dir) + b"\n")
     return 0

@@ -1,4 +1,4 @@
-"""Where a turn of a conversation begins, and what the model was told of the catalogue, and when.
+"""Where a turn of a conversation begins, and the notes about changes of the catalogue.
 
 Pure. What is remembered is short text that a session's state can hold, so that another process can
 go on with the conversation.
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from skillbelt.conversation.messages import Message
 from skillbelt.disclosure.overview import changes_note
 from skillbelt.format.skill import Skill
+from skillbelt.untrusted_json import read_json
 
 MAX_REMEMBERED = 2_000  # skills; of more, only that something changed is known afterwards
 CHANGED = (
@@ -33,31 +34,31 @@ class Mark(NamedTuple):
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> Mark:
-        """The mark of a request."""
+        """Return the mark of a request."""
         said = [message for message in messages if _by_user(message)]
-        return cls(len(said), _digest(_said(said[-1]) if said else ""))
+        return cls(len(said), _digest(_content_text(said[-1]) if said else ""))
 
     @classmethod
     def read(cls, text: str) -> Mark | None:
-        """The mark that was written down; None where there is none."""
+        """Parse a mark; None if the text is not one."""
         count, _, digest = text.partition(":")
         return cls(int(count), digest) if count.isdecimal() and digest else None
 
     def follows(self, before: Mark | None) -> bool:
-        """Whether a user spoke since. A history that was cut has fewer messages, not a new one."""
+        """Return whether a user message came since. A history that was cut has no new one."""
         return before is None or self.digest != before.digest or self.number > before.number
 
 
 class Note(NamedTuple):
-    """What a user message was told along with."""
+    """A note that goes with a user message."""
 
     mark: Mark
     text: str
 
 
 def read_notes(text: str) -> list[Note]:
-    """The notes as they were written down; none where something else is."""
-    found = _parsed(text)
+    """Parse notes; none if the text is something else."""
+    found = _parse(text)
     if not isinstance(found, list):
         return []
     pairs = [one for one in found if isinstance(one, list) and len(one) == 2]
@@ -66,12 +67,12 @@ def read_notes(text: str) -> list[Note]:
 
 
 def write_notes(notes: Sequence[Note]) -> str:
-    """The notes as text."""
+    """Return the notes as text."""
     return json.dumps([[str(note.mark), note.text] for note in notes], ensure_ascii=False)
 
 
 def with_notes(messages: Sequence[Message], notes: Sequence[Note]) -> list[Message]:
-    """The messages with each note before the text it came with, so that none ever moves.
+    """Put each note before the text of its message, so that none ever moves.
 
     The nearest message of that text has it, should the history have been cut before it.
     """
@@ -81,7 +82,7 @@ def with_notes(messages: Sequence[Message], notes: Sequence[Note]) -> list[Messa
         same = [
             (abs(place - note.mark.number), index)
             for place, index in enumerate(said, 1)
-            if _digest(_said(messages[index])) == note.mark.digest
+            if _digest(_content_text(messages[index])) == note.mark.digest
         ]
         if same:
             index = min(same)[1]
@@ -97,8 +98,8 @@ def _before(message: Message, note: str) -> object:
 
 
 def remember(skills: Mapping[str, Skill]) -> str:
-    """What a model was shown, as text that `changes_since` compares."""
-    prints = {name: _print(skill) for name, skill in skills.items()}
+    """Return what a model was shown, as text that `changes_since` compares."""
+    prints = {name: _fingerprint(skill) for name, skill in skills.items()}
     whole = _digest("\n".join(f"{name} {prints[name]}" for name in sorted(prints)))
     return json.dumps([whole, prints if len(prints) <= MAX_REMEMBERED else None])
 
@@ -106,38 +107,38 @@ def remember(skills: Mapping[str, Skill]) -> str:
 def changes_since(
     before: str, after: Mapping[str, Skill], *, now: str = "", search: str = ""
 ) -> str:
-    """What to tell a model that was shown what `before` remembers; empty when it is the same."""
+    """Return the note on what changed since `before` was remembered; empty when nothing did."""
     now = now or remember(after)
     if not before or before == now:
         return ""
-    found = _parsed(before)
+    found = _parse(before)
     prints = found[1] if isinstance(found, list) and len(found) == 2 else None
     if not isinstance(prints, dict):
         return f"{CHANGED} Call {search} to see them." if search else CHANGED
-    old = {name: _as_it_was(name, prints[name], after.get(name)) for name in prints}
+    old = {name: _previous(name, prints[name], after.get(name)) for name in prints}
     return changes_note(old, after, search=search)
 
 
-def _as_it_was(name: str, known: object, now: Skill | None) -> Skill:
-    """The skill as far as it matters: the same as now, or another."""
-    if now is not None and _print(now) == known:
+def _previous(name: str, known: object, now: Skill | None) -> Skill:
+    """Return the skill as far as it matters: the one of now, or a different one."""
+    if now is not None and _fingerprint(now) == known:
         return now
     return Skill(name, name, "as it was before", now.location if now else "")
 
 
-def _print(skill: Skill) -> str:
+def _fingerprint(skill: Skill) -> str:
     return _digest("\0".join((skill.description, skill.when_to_use, skill.location)))
 
 
 def _by_user(message: Message) -> bool:
-    """Whether a user speaks; some histories have the answers of tools in such messages too."""
+    """Return whether it is the user's; some histories use that role for tool results too."""
     content = message.get("content")
     parts = content if isinstance(content, list) else []
     answers = [isinstance(one, dict) and one.get("type") == "tool_result" for one in parts]
     return message.get("role") == "user" and not (answers and all(answers))
 
 
-def _said(message: Message) -> str:
+def _content_text(message: Message) -> str:
     content = message.get("content") or ""
     return content if isinstance(content, str) else json.dumps(content, sort_keys=True, default=str)
 
@@ -146,8 +147,8 @@ def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def _parsed(text: str) -> object:
+def _parse(text: str) -> object:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return read_json(text)
+    except ValueError:
         return None

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from skillbelt.disclosure.overview import Overview, merge
 from skillbelt.text import one_line
+from skillbelt.untrusted_json import read_json
 
 Message = dict[str, Any]
 Placement = Literal["tool", "system"]
@@ -43,7 +44,7 @@ class Material(_Texts):
 
     @cached_property
     def text(self) -> str:
-        """All of it as a model reads it. It can not change, so it is made once."""
+        """The whole block as a model reads it; it cannot change, so it is made once."""
         return _block(*self)
 
 
@@ -54,7 +55,7 @@ class _Calls(NamedTuple):
     others: dict[str, int]
 
     def answer(self, call: str, skill: str) -> int | None:
-        """The answer to a call that loaded the skill. Some hosts use an id more than once."""
+        """Return the answer to a call that loaded the skill. Some hosts reuse ids."""
         found = self.loading.get((call, skill))
         return self.others.get(call) if found is None else found
 
@@ -68,7 +69,7 @@ def materialize(
     note: str = "",
     landed: Mapping[str, str] = _NONE,
 ) -> list[Message]:
-    """The messages to send. The input stays as it is; untouched messages are shared with it.
+    """Return the messages to send. The input is not changed; unchanged messages are shared.
 
     `landed` names the tool call whose answer first held a skill's body (`name`), one of its
     documents (`name#path`) or all of them (`name#*`); an empty id means that no answer did. A
@@ -88,7 +89,7 @@ def materialize(
     if len(taken) == len(materials) and "#" not in "".join(landed):
         left = _put_alone(result, materials, homes)
     places = _places(left, homes, _calls(found, result, landed), landed) if left else {}
-    _tell_unloaded(result, skills, homes, taken.union(places), landed)
+    _mark_unloaded(result, skills, homes, taken.union(places), landed)
     _put_blocks(result, places)
     _put_note(result, note)
     context = "\n\n".join(map(block, materials)) if in_system else ""
@@ -98,7 +99,7 @@ def materialize(
 
 
 def block(material: Material) -> str:
-    """A skill as a model reads it: its name, its body, the documents with it."""
+    """Return a skill as a model reads it: its name, its body, its documents."""
     return material.text
 
 
@@ -107,12 +108,12 @@ def _block(name: str, body: str, docs: Sequence[tuple[str, str]]) -> str:
 
 
 def _with_documents(parts: list[str], docs: Sequence[tuple[str, str]]) -> str:
-    """The parts and the documents as one text; the last part is to name the documents."""
+    """Join the parts and the documents; the last part is replaced by the documents' names."""
     if not docs:
         return "\n\n".join(parts)
     named, paths = len(parts) - 1, []
     for path, text in docs:
-        # A file may be named with a line break in it; its name must not forge a line of its own.
+        # A file name may contain a line break; it must not forge a line of its own.
         path = _line(path)
         paths.append(path)
         parts += ("[Doc] " + path, text)
@@ -125,12 +126,12 @@ def _is_stub(line: str, names: Container[str]) -> bool:
 
 
 def unloaded_line(name: str) -> str:
-    """What the answer that once held a skill says when the skill is no longer loaded."""
+    """Return the text that replaces a skill in its answer once it is unloaded."""
     return f"unloaded since: {name} (load it again if it is needed)"
 
 
 def _without_ours(messages: Sequence[Message]) -> list[Message]:
-    """The history without a fallback message of an earlier request, should it have been kept."""
+    """Remove a fallback message of an earlier request, if the host kept it."""
     result = list(messages)
     for index in range(_head(result) - 1, -1, -1):
         if _is_ours(result[index]):
@@ -139,7 +140,7 @@ def _without_ours(messages: Sequence[Message]) -> list[Message]:
 
 
 def _head(messages: Sequence[Message]) -> int:
-    """How many system messages the history begins with."""
+    """Return how many system messages the history begins with."""
     for index, message in enumerate(messages):
         if message.get("role") not in _SYSTEM:
             return index
@@ -157,11 +158,11 @@ def _answers(
     homes: dict[str, int | None],
     landed: Mapping[str, str],
 ) -> dict[int, str]:
-    """The skill of each answer to a loading call, by its index; where each landed goes to homes."""
+    """Return the skill of each answer to a loading call, by index; fill in the homes."""
     skills: dict[int, str] = {}
     count = len(messages)
     for index, call, skill in found:
-        # Most calls are answered right behind them.
+        # Most answers directly follow their call.
         if not (call and index < count and messages[index].get("tool_call_id") == call):
             index = _answer(messages, index, call)
         if index and skill and type(skill) is str:
@@ -172,7 +173,7 @@ def _answers(
 
 
 def _loading_calls(messages: Sequence[Message]) -> list[_Found]:
-    """The calls that load: the index of the message behind each, its id, the skill it names.
+    """Return the calls that load: the index of the message after each, its id, its skill.
 
     Every request looks at every call, and this is most of its time. So the usual history, with one
     plain call in a message, comes first, and how far it got is asked only where a call was found.
@@ -198,9 +199,9 @@ def _loading_calls(messages: Sequence[Message]) -> list[_Found]:
 
 
 def _answer(messages: Sequence[Message], index: int, call: object) -> int:
-    """The answer to a call, 0 without one.
+    """Return the index of the answer to a call, 0 without one.
 
-    An id may be used again later, so it is looked for right behind the call.
+    An id may be used again later, so only the answers right after the call are searched.
     """
     count = len(messages)
     while call and index < count and "tool_call_id" in (message := messages[index]):
@@ -213,7 +214,7 @@ def _answer(messages: Sequence[Message], index: int, call: object) -> int:
 def _calls(
     found: Sequence[_Found], messages: Sequence[Message], landed: Mapping[str, str]
 ) -> _Calls:
-    """Answers by their calls. Of one that did not load, or was cut, the id alone is known."""
+    """Index answers by their calls; for one that did not load, or was cut, by id alone."""
     loading = {
         (call, skill): index
         for after, call, skill in found
@@ -229,13 +230,11 @@ def _calls(
 
 
 def _skill(arguments: object) -> str:
-    """The skill that the arguments of a call name, empty when they name none."""
+    """Return the skill that the arguments of a call name, or ""."""
     if isinstance(arguments, str):
-        import json
-
         try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
+            arguments = read_json(arguments)
+        except ValueError:
             return ""
     if not isinstance(arguments, Mapping):
         return ""
@@ -252,7 +251,7 @@ def _find_homes(
     skills: Mapping[int, str],
     landed: Mapping[str, str],
 ) -> None:
-    """Look elsewhere for the answers that are to hold the bodies without a home."""
+    """Find the answers for the bodies that have none yet."""
     for name, home in homes.items():
         if home is None:
             homes[name] = _home(name, messages, skills, calls, landed)
@@ -276,9 +275,9 @@ def _home(
 def _put_alone(
     messages: list[Message], materials: Sequence[Material], homes: Mapping[str, int | None]
 ) -> list[Material]:
-    """Put each skill whose answer is its stub and nothing else there; those that are left.
+    """Replace each answer that is only a stub by its skill; return the skills that are left.
 
-    Nearly every skill is put so, unless two share an answer or documents lie apart from a body.
+    This is the usual case, unless two skills share an answer or documents have another one.
     """
     left = []
     for material in materials:
@@ -298,7 +297,7 @@ def _places(
     calls: _Calls,
     landed: Mapping[str, str],
 ) -> dict[int, dict[str, str]]:
-    """The block of each skill in each answer, by its index; without one, under `_FALLBACK`."""
+    """Return the block of each skill by the index of its answer; `_FALLBACK` without one."""
     places: dict[int, dict[str, str]] = {}
     apart = {key.partition("#")[0] for key in landed if "#" in key}
     for material in materials:
@@ -314,7 +313,7 @@ def _places(
 def _split(
     material: Material, home: int, calls: _Calls, landed: Mapping[str, str]
 ) -> dict[int, str]:
-    """The text of a skill whose documents landed in other answers than its body, by answer."""
+    """Return the text of a skill by answer, when its documents landed apart from its body."""
     name, body, all_docs = material
     docs: dict[int, list[tuple[str, str]]] = {home: []}
     for doc in all_docs:
@@ -339,14 +338,14 @@ def _doc_home(name: str, path: str, body: int, calls: _Calls, landed: Mapping[st
     return _FALLBACK if found is None else found
 
 
-def _tell_unloaded(
+def _mark_unloaded(
     messages: list[Message],
     skills: Mapping[int, str],
     homes: Mapping[str, int | None],
     taken: Iterable[int | None],
     landed: Mapping[str, str],
 ) -> None:
-    """Let every answer whose skill has gone since say so, for good.
+    """Mark every answer whose skill was unloaded since, permanently.
 
     Answers before the one where a skill lies now are of an earlier load. They must not turn back
     into `loaded`: that would change a request's beginning once more.

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, cast
 from skillbelt.errors import SkillNotFound
 from skillbelt.events import Event, NewEvent
 from skillbelt.store.protocol import SessionKey, Store
+from skillbelt.untrusted_json import read_json
 
 LoadMode = Literal["turn", "once", "session"]
 DocsMode = Literal["add", "replace", "clear"]
@@ -40,7 +41,7 @@ class LoadRequest(NamedTuple):
 
 
 class SelectedDocs(NamedTuple):
-    """What is selected after a selection; `selected_docs` is empty when all are."""
+    """The selection after a change; `selected_docs` is empty when all are selected."""
 
     skill: str
     selected_docs: tuple[str, ...]
@@ -51,7 +52,7 @@ class SelectedDocs(NamedTuple):
 class Session:
     """One agent's view of a conversation. Agents that share a session do not share what is loaded.
 
-    A mode that is not known works as `turn`. `max_loaded` 0 means no cap. Methods that take a
+    An unknown mode works as `turn`. `max_loaded` 0 means no cap. Methods that take a
     `state` use it in place of reading the store, when the caller has just done so.
     """
 
@@ -68,20 +69,20 @@ class Session:
         self.mode: LoadMode = cast(LoadMode, mode) if mode in ("once", "session") else "turn"
 
     def state(self) -> dict[str, str]:
-        """Everything the store holds for this conversation, of all agents."""
+        """Read everything the store holds for this conversation, of all agents."""
         return self.store.state(self.key)
 
     def events(self, after: int = 0) -> list[Event]:
-        """The log, of all agents."""
+        """Read the log, of all agents."""
         return self.store.events(self.key, after)
 
     def loaded(self, state: Mapping[str, str] | None = None) -> list[LoadedSkill]:
-        """What is loaded now, in name order."""
+        """Return what is loaded now, in name order."""
         draft = self._draft(state)
         return [LoadedSkill(name, *draft.docs(name)) for name in sorted(draft.names("loaded"))]
 
     def landed(self, state: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The tool call in whose answer each text first landed, as `materialize` takes it."""
+        """Return the call in whose answer each text first landed, as `materialize` takes it."""
         draft = self._draft(state)
         return {
             f"{name}#{part}" if part else name: call
@@ -99,7 +100,7 @@ class Session:
         known: Container[str] | None = None,
         state: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
-        """Load a skill, or change the documents of one that is; the names it pushed out.
+        """Load a skill, or change the documents of a loaded one; return the names it pushed out.
 
         Without `docs` and `all_docs` the selection stays as it is. A name that is not among the
         `known` raises SkillNotFound, counts as a miss and changes no state.
@@ -114,7 +115,7 @@ class Session:
     def load_all(
         self, requests: Iterable[LoadRequest], known: Container[str] | None = None
     ) -> tuple[str, ...]:
-        """Load all or none: one name that is not among the `known` raises and nothing changes."""
+        """Load all or none: a name that is not among the `known` raises, and nothing changes."""
         wanted = list(requests)
         for request in wanted:
             if not _is_name(request.name) or (known is not None and request.name not in known):
@@ -134,7 +135,7 @@ class Session:
         *,
         state: Mapping[str, str] | None = None,
     ) -> SelectedDocs:
-        """Change which documents come with a skill. A mode that is not known works as `replace`.
+        """Change which documents come with a skill. An unknown mode works as `replace`.
 
         Once all are selected, only `clear` selects fewer.
         """
@@ -155,13 +156,13 @@ class Session:
         return SelectedDocs(name, after or (), after is None, chosen)
 
     def touch(self, name: str) -> None:
-        """Count the skill as just used, so that others are pushed out before it."""
+        """Mark the skill as just used, so that others are pushed out before it."""
         draft = self._draft()
         draft.touch(name)
         self._save(draft)
 
     def unload(self, name: str, *, state: Mapping[str, str] | None = None) -> bool:
-        """Forget that the skill is loaded; whether it was."""
+        """Unload the skill; return whether it was loaded."""
         draft = self._draft(state)
         was = draft.is_loaded(name)
         draft.unload(name, "asked")
@@ -169,9 +170,9 @@ class Session:
         return was
 
     def start_run(self, note: str = "") -> None:
-        """A new user message: in `turn` mode nothing is loaded any more.
+        """Begin a run with a new user message; in `turn` mode this unloads everything.
 
-        The note is what to tell the model with this message; `note()` gives it until the next run.
+        The note goes to the model with this message; `note()` returns it until the next run.
         """
         draft = self._draft()
         if self.mode == "turn":
@@ -183,11 +184,11 @@ class Session:
         self._save(draft)
 
     def note(self) -> str:
-        """What to tell the model with the message of this run."""
+        """Return the note for the message of this run."""
         return self._draft().get("note")
 
     def after_request(self) -> None:
-        """A request went out: in `once` mode nothing is loaded any more."""
+        """Note that a request was made; in `once` mode this unloads everything."""
         if self.mode == "once":
             draft = self._draft()
             draft.clear("once")
@@ -200,12 +201,12 @@ class Session:
         self._save(draft)
 
     def missed(self, name: str) -> int:
-        """Note that the name is no skill's; how many misses there are now."""
+        """Record a name that is no skill; return how many there are now."""
         self.store.append(self.key, [NewEvent("skill_missed", self.agent, {"name": name})])
         return self.misses()
 
     def misses(self) -> int:
-        """How many names were no skill's since the last load that worked, in this run."""
+        """Return how many names were no skill since the last successful load in this run."""
         count = 0
         for event in reversed(self.events()):
             if event.agent == self.agent and event.type in ("run_started", "skill_loaded"):
@@ -214,11 +215,11 @@ class Session:
         return count
 
     def record(self, message: Mapping[str, object]) -> None:
-        """Keep a message of the conversation, as the host has it."""
+        """Store a message of the conversation, as the host has it."""
         self.store.append(self.key, [NewEvent("message", self.agent, message)])
 
     def messages(self) -> list[dict[str, object]]:
-        """The messages kept, of this agent."""
+        """Return the stored messages of this agent."""
         return [
             dict(event.data)
             for event in self.events()
@@ -255,7 +256,7 @@ class _Draft:
         self._order: list[str] | None = None
 
     def delta(self) -> dict[str, str | None]:
-        """What differs from the state as it was read."""
+        """Return what differs from the state as it was read."""
         keys = self.before.keys() | self.after.keys()
         changed = {key: self.after.get(key) for key in sorted(keys)}
         return {key: value for key, value in changed.items() if value != self.before.get(key)}
@@ -264,30 +265,30 @@ class _Draft:
         self.events.append(NewEvent(kind, self.agent, data))
 
     def get(self, kind: str) -> str:
-        """A value of the agent itself: `order` or `note`."""
+        """Return a value of the agent itself: `order` or `note`."""
         return self.after.get(self._own(kind), "")
 
     def put(self, kind: str, value: str | None) -> None:
         self._set(self._own(kind), value)
 
     def names(self, kind: str) -> list[str]:
-        """The skills of this agent that have a `loaded`, `docs` or `landed` entry."""
+        """Return the skills of this agent that have a `loaded`, `docs` or `landed` entry."""
         start = self._key(kind, "")
         found = [key.removeprefix(start) for key in self.after if key.startswith(start)]
         return [name for name in found if _is_name(name)]
 
     def docs(self, name: str) -> tuple[tuple[str, ...], bool]:
-        """The documents selected, and whether all are."""
+        """Return the selected documents, and whether all are."""
         text = self.after.get(self._key("docs", name), "")
         return ((), True) if text == ALL else (_strings(text), False)
 
     def landed(self, name: str) -> dict[str, str]:
-        """The call in whose answer the body and each document landed."""
-        found = _parsed(self.after.get(self._key("landed", name), ""))
+        """Return the call in whose answer the body and each document landed."""
+        found = _decode(self.after.get(self._key("landed", name), ""))
         return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
     def order(self) -> list[str]:
-        """The skills loaded, the one not touched for longest first."""
+        """Return the loaded skills, the least recently used first."""
         if self._order is None:
             loaded = set(self.names("loaded"))
             kept = _unique(name for name in _strings(self.get("order")) if name in loaded)
@@ -302,7 +303,7 @@ class _Draft:
         if name in order:
             order.remove(name)
             order.append(name)
-            self.put("order", _dumped(order))
+            self.put("order", _encode(order))
 
     def load(self, request: LoadRequest) -> None:
         name, call = request.name, request.call_id
@@ -313,25 +314,25 @@ class _Draft:
                 self.select(name, docs, call, "replace")
         else:
             if given:
-                self._set(self._key("docs", name), ALL if docs is None else _dumped(docs))
+                self._set(self._key("docs", name), ALL if docs is None else _encode(docs))
             self.order().append(name)
             self._set(self._key("loaded", name), "1")
-            self._set(self._key("landed", name), _dumped({_BODY: call}))
-            self.log("skill_loaded", {"name": name, "docs": self._told(name), "call_id": call})
+            self._set(self._key("landed", name), _encode({_BODY: call}))
+            self.log("skill_loaded", {"name": name, "docs": self._selected(name), "call_id": call})
         self.touch(name)
 
     def select(self, name: str, docs: tuple[str, ...] | None, call: str, mode: DocsMode) -> None:
         """Select these documents, or all for None. What is new lands in the call's answer."""
         before = self.docs(name)
         key = self._key("docs", name)
-        self._set(key, ALL if docs is None else _dumped(docs))
+        self._set(key, ALL if docs is None else _encode(docs))
         if self.docs(name) == before:
             return
         if self.is_loaded(name):
             landed = self._landed_with(name, before, docs, call)
-            self._set(self._key("landed", name), _dumped(landed))
-        told = {"name": name, "docs": self._told(name), "mode": mode, "call_id": call}
-        self.log("docs_selected", told)
+            self._set(self._key("landed", name), _encode(landed))
+        data = {"name": name, "docs": self._selected(name), "mode": mode, "call_id": call}
+        self.log("docs_selected", data)
 
     def unload(self, name: str, reason: str) -> None:
         order = self.order()
@@ -340,7 +341,7 @@ class _Draft:
             self.log("skill_unloaded", {"name": name, "reason": reason})
         for kind in ("loaded", "docs", "landed"):
             self._set(self._key(kind, name), None)
-        self.put("order", _dumped(order) if order else None)
+        self.put("order", _encode(order) if order else None)
 
     def clear(self, reason: str) -> None:
         for name in sorted({*self.names("loaded"), *self.names("docs")}):
@@ -353,7 +354,7 @@ class _Draft:
         docs: tuple[str, ...] | None,
         call: str,
     ) -> dict[str, str]:
-        """Where everything landed once `docs` are selected; what stays selected stays there."""
+        """Return where everything lands once `docs` are selected; selected ones stay in place."""
         old, (selected, every) = self.landed(name), before
         body = old.get(_BODY, "")
         whole = old.get(ALL, body)
@@ -362,7 +363,7 @@ class _Draft:
         stay = {doc: old.get(doc, whole) for doc in docs if every or doc in selected}
         return {_BODY: body, **{doc: stay.get(doc, call) for doc in docs}}
 
-    def _told(self, name: str) -> object:
+    def _selected(self, name: str) -> object:
         docs, every = self.docs(name)
         return ALL if every else list(docs)
 
@@ -380,7 +381,7 @@ class _Draft:
 
 
 def _is_name(name: str) -> bool:
-    """Whether it can be a skill's id: with a slash it would be another agent's key."""
+    """Return whether it can be a skill's id: with a slash it would be another agent's key."""
     return bool(name) and "/" not in name
 
 
@@ -392,17 +393,17 @@ def _unique(docs: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(docs))
 
 
-_dumped = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def _parsed(text: str) -> object:
-    """A value of the state; None when something else wrote there what is no JSON."""
+def _decode(text: str) -> object:
+    """Parse a value of the state; None when it is not JSON."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return read_json(text)
+    except ValueError:
         return None
 
 
 def _strings(text: str) -> tuple[str, ...]:
-    found = _parsed(text)
+    found = _decode(text)
     return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()

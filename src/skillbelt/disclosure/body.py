@@ -57,7 +57,7 @@ _MOST_TITLES = 10
 
 
 class Report(NamedTuple):
-    """What was read and what of it was given.
+    """What was read, and which part of it was given.
 
     `sha256` is that of the whole file, `excerpt_sha256` that of the text given. `truncated` says
     that a limit left something out; `storage_ref` is then where the whole text was kept, if it was.
@@ -77,7 +77,7 @@ class Report(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A text for a model, and the report on how it was come by. `path` is below the folder."""
+    """A text for a model, and the report on how it was read. `path` is below the folder."""
 
     name: str
     path: str
@@ -104,28 +104,28 @@ def load_skill_body(
     arguments: str | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """The text of a SKILL.md without its frontmatter, cut to the limits or refused beyond them.
+    """Return the text of a SKILL.md without its frontmatter, cut to the limits or refused.
 
     With `arguments` or `variables` the placeholders in it are filled. Raises LoadError or
     PathEscape when there is no text to give.
     """
     data = _body_data(skill)
-    parsed = _parsed(skill, data, limits)
+    parsed = _parse(skill, data, limits)
     path = os.path.basename(skill.location)
-    body = _decoded(data[parsed.body_offset :], path)
+    body = _decode(data[parsed.body_offset :], path)
     if overflow == "refuse" and _over(body, limits):
         raise _refusal(path, body, limits)
-    text, tail = _filled(body, parsed, arguments, variables or {})
+    text, tail = _fill(body, parsed, arguments, variables or {})
     if not _over(text + tail, limits):
-        return _loaded(skill, path, data, _Chosen(text + tail, "whole", False), limits)
-    ref = _kept(storage, text + tail)
-    return _loaded(skill, path, data, _cut(text, tail, ref, limits), limits, ref)
+        return _make_loaded(skill, path, data, _Chosen(text + tail, "whole", False), limits)
+    ref = _store(storage, text + tail)
+    return _make_loaded(skill, path, data, _cut(text, tail, ref, limits), limits, ref)
 
 
-def _filled(
+def _fill(
     body: str, parsed: Parsed, arguments: str | None, variables: Mapping[str, str]
 ) -> tuple[str, str]:
-    """The body with its placeholders filled, and what was added at its end."""
+    """Return the body with its placeholders filled, and what was added at its end."""
     if arguments is None and (not variables or "$" not in body):
         return body, ""
     names = to_frontmatter(parsed.fields).arguments if arguments is not None else ()
@@ -143,13 +143,13 @@ def _body_data(skill: Skill) -> bytes:
     return data
 
 
-def _parsed(skill: Skill, data: bytes, limits: Limits) -> Parsed:
-    """The frontmatter as the catalogue read it, though the file may have changed since."""
+def _parse(skill: Skill, data: bytes, limits: Limits) -> Parsed:
+    """Parse the frontmatter as the catalogue does; the file may have changed since."""
     parsed = _parse_head(data[: MAX_FRONTMATTER_BYTES + _SLACK], skill.location, limits)
     if parsed.state == "skipped":
         reasons = [one.message for one in parsed.diagnostics if one.severity == "error"]
-        reason = "; ".join(reasons) or "the frontmatter can not be read"
-        raise InvalidFrontmatter(os.path.basename(skill.location), f"{reason}; mend the file")
+        reason = "; ".join(reasons) or "the frontmatter cannot be read"
+        raise InvalidFrontmatter(os.path.basename(skill.location), f"{reason}; fix the file")
     return parsed
 
 
@@ -182,7 +182,7 @@ def _refusal(path: str, body: str, limits: Limits) -> FileTooLarge:
 
 
 def _cut(text: str, tail: str, ref: str, limits: Limits) -> _Chosen:
-    """The text without its least needed sections; arguments are kept up to half of the limit."""
+    """Leave out the least needed sections; arguments may take up to half of the limit."""
     rows, chars = limits.max_skill_body_lines, limits.max_skill_body_chars
     tail = head(pages(tail, 1, rows // 2), chars // 2)
     rest = f"The whole text is stored: {one_line(ref)}" if ref else ""
@@ -206,18 +206,18 @@ def load_resource(
     storage: Storage | None = None,
     endings: Sequence[str] = RESOURCE_ENDINGS,
 ) -> Loaded:
-    """One text file of a skill: all of a short one, an excerpt of a long one.
+    """Return one text file of a skill: all of a short one, an excerpt of a long one.
 
     A `section_hint` gives that section (see `sections.find`), `start_line` and `lines` a range,
     `full` the beginning up to the limit of a body. A hint that no heading answers gives what no
     hint would, and says so in the report; with `strict_section` it is SectionNotFound. Raises
-    PathEscape for a path that leads out and LoadError for a file that can not be given.
+    PathEscape for a path that leads out and LoadError for a file that cannot be given.
     """
     path = check_relative(relative_path, skill.dir)
     _check_ending(path, endings)
     data = read_file(skill, path, limits.max_resource_file_bytes)
     _check_kind(path, data)
-    text = _decoded(data, path)
+    text = _decode(data, path)
     if start_line is not None or lines is not None:
         wanted = pages(text, start_line or 1, lines)
         chosen = _excerpt(wanted, "lines", limits.max_resource_excerpt_chars)
@@ -225,8 +225,8 @@ def load_resource(
         chosen = _section(text, path, section_hint, strict_section, limits)
     else:
         chosen = _opening(text, limits, full)
-    ref = _kept(storage, text) if chosen.truncated else ""
-    return _loaded(skill, path, data, chosen, limits, ref)
+    ref = _store(storage, text) if chosen.truncated else ""
+    return _make_loaded(skill, path, data, chosen, limits, ref)
 
 
 def _excerpt(wanted: str, strategy: Strategy, most: int) -> _Chosen:
@@ -247,7 +247,7 @@ def _section(text: str, path: str, hint: str, strict: bool, limits: Limits) -> _
 
 
 def _opening(text: str, limits: Limits, full: bool) -> _Chosen:
-    """The beginning; or the table of contents, where the beginning would not hold it."""
+    """Return the beginning; or the table of contents, if the beginning does not include it."""
     most = limits.max_skill_body_chars if full else limits.max_resource_excerpt_chars
     if len(text) <= most:
         return _Chosen(text, "whole", truncated=False)
@@ -266,15 +266,15 @@ def _check_ending(path: str, endings: Sequence[str]) -> None:
 
 
 def _check_kind(path: str, data: bytes) -> None:
-    """The name promises text; the content decides."""
+    """Refuse a file whose content is not text, even if its name says so."""
     kind = kind_of("", data[:_SNIFFED])
     if kind != "text/plain":
-        raise FileTypeRefused(path, f"its content is {kind}, whatever its name says")
+        raise FileTypeRefused(path, f"its content is {kind}, though its name says text")
     if b"\0" in data:
         raise FileTypeRefused(path, "it is binary: it holds NUL bytes; save it as UTF-8 text")
 
 
-def _decoded(data: bytes, path: str) -> str:
+def _decode(data: bytes, path: str) -> str:
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -283,7 +283,7 @@ def _decoded(data: bytes, path: str) -> str:
         raise FileUnreadable(path, reason) from error
 
 
-# --- files
+# --- files ---------------------------------------------------------------------------------------
 
 
 def read_file(skill: Skill, path: str, most: int) -> bytes:
@@ -336,32 +336,32 @@ def _explain(skill: Skill, path: str, error: OSError) -> str:
     return f"{reason}; closest: {', '.join(known)}" if known else reason
 
 
-# --- what is there -------------------------------------------------------------------------------
+# --- lists ---------------------------------------------------------------------------------------
 
 
 def list_docs(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
-    """Every .md and .txt file of the skill but the SKILL.md, sorted; each can be loaded by it."""
+    """Return every .md and .txt file of the skill but the SKILL.md, sorted, as paths to load."""
     own = os.path.basename(skill.location)
     found = (path for path in walk(skill) if path.lower().endswith(DOCUMENT_ENDINGS))
     return sorted(path for path in found if path != own and os.path.basename(path) != SKILL_FILE)
 
 
 def sample_files(skill: Skill, limits: Limits = _LIMITS) -> list[str]:
-    """Some files of the skill with their places, hidden ones too, none that names a SKILL.md."""
+    """Return some files of the skill with their folder, hidden ones too, but no SKILL.md."""
     found = (path for path in walk(skill) if SKILL_FILE not in path)
     return [f"{place_of(skill)}/{path}" for path in islice(found, MAX_SAMPLED_FILES)]
 
 
 def place_of(skill: Skill) -> str:
-    """Where a model finds the skill's files: in its folder, or by name where they are fetched."""
+    """Return where a model finds the skill's files: its folder, or a URI if they are fetched."""
     return f"skill://{skill.name}" if skill.origin.kind == "mcp" else skill.dir
 
 
-# --- what is told --------------------------------------------------------------------------------
+# --- reports --------------------------------------------------------------------------------------
 
 
 def injection_block(skill: Skill, loaded: Loaded) -> str:
-    """The text as it goes into a prompt, after three lines that say where it is from."""
+    """Return the text for a prompt, after three lines that say where it is from."""
     report = loaded.report
     facts = {
         "sha256": report.sha256,
@@ -369,22 +369,22 @@ def injection_block(skill: Skill, loaded: Loaded) -> str:
         "bytes_read": str(report.bytes_read),
         "storage_ref": report.storage_ref,
     }
-    told = " ".join(f"{key}={one_line(value)}" for key, value in facts.items() if value)
+    line = " ".join(f"{key}={one_line(value)}" for key, value in facts.items() if value)
     source = skill.scope if not skill.origin.remote else str(skill.origin)
     return "\n".join(
         [
             f"[Skill: {one_line(skill.name)} | source={one_line(source)}]",
             f"[Skill Path: {one_line(report.path)}]",
-            f"[Load Report: {told}]",
+            f"[Load Report: {line}]",
             loaded.text,
         ]
     )
 
 
-def _loaded(
+def _make_loaded(
     skill: Skill, path: str, data: bytes, chosen: _Chosen, limits: Limits, ref: str = ""
 ) -> Loaded:
-    text = _told_from(skill) + chosen.text
+    text = _name_server(skill) + chosen.text
     report = Report(
         path=os.path.join(skill.dir, path),
         size=len(data),
@@ -401,8 +401,8 @@ def _loaded(
     return Loaded(skill.name, path, text, report)
 
 
-def _told_from(skill: Skill) -> str:
-    """Whose text it is, where it is another server's; a model must be able to tell."""
+def _name_server(skill: Skill) -> str:
+    """Return a note that names the MCP server a text is from, so that a model can tell."""
     if skill.origin.kind != "mcp":
         return ""
     return f"(Text of the MCP server {one_line(skill.origin.url)}, as it was sent.)\n\n"
@@ -415,8 +415,8 @@ def _named_files(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.removeprefix("./") for one in targets if nameable(one)))
 
 
-def _kept(storage: Storage | None, text: str) -> str:
-    """Where the text was stored; a disk that is full does not keep a skill from being loaded."""
+def _store(storage: Storage | None, text: str) -> str:
+    """Store the text and return where; "" if that fails: a full disk must not prevent a load."""
     try:
         return storage.keep(text) if storage is not None else ""
     except OSError:

@@ -1,4 +1,4 @@
-"""Which part of a text is given when the whole is too much. Everything here is pure."""
+"""Choose which part of a text to give when the whole is too long. Everything here is pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Strategy = Literal["whole", "sections", "head", "section", "lines"]
 _MOST_NAMED = 8
 _NAME_CHARS = 40
 _NOTE_CHARS = _MOST_NAMED * (_NAME_CHARS + 2) + 80
-# What a reader can work with: when to use it, what to do, when it is done, where more is found.
+# Headings of what a reader needs: when to use it, what to do, when it is done, where more is.
 _KEPT = re.compile(
     r"\b(?:when|triggers?|activation|use cases?|steps?|usage|use|using|workflows?|process|procedure"
     r"|instructions?|how to|quick ?start|getting started|rules?|guidelines?|requirements?"
@@ -40,7 +40,7 @@ KEY_AREAS = frozenset(
 
 
 class Cut(NamedTuple):
-    """What was kept of a text, and how it was chosen."""
+    """The part that was kept of a text, and how it was chosen."""
 
     text: str
     strategy: Strategy
@@ -55,12 +55,12 @@ class _Block(NamedTuple):
 
 
 def line_count(text: str) -> int:
-    """How many lines the text has; one without a final newline counts."""
+    """Return how many lines the text has; one without a final newline counts."""
     return text.count("\n") + (not text.endswith("\n") and text != "")
 
 
 def head(text: str, chars: int) -> str:
-    """The beginning of the text, at most so many characters, whole lines where one ends near."""
+    """Return the beginning of the text within a limit, up to the end of a line if one is near."""
     if len(text) <= chars:
         return text
     chars = max(chars, 0)
@@ -69,7 +69,7 @@ def head(text: str, chars: int) -> str:
 
 
 def pages(text: str, start_line: int, count: int | None) -> str:
-    """The lines from `start_line` (counted from 1), at most `count` of them."""
+    """Return the lines from `start_line` (counted from 1), at most `count` of them."""
     rows = text.split("\n")
     first = max(start_line, 1) - 1
     last = len(rows) if count is None else first + max(count, 0)
@@ -78,13 +78,13 @@ def pages(text: str, start_line: int, count: int | None) -> str:
 
 
 def key_area(text: str) -> Section | None:
-    """The section that tells what is in the text, if it has one."""
+    """Return the section that lists the contents of the text, if there is one."""
     found = sections(text)
     return next((section for section in found if folded(section.title) in KEY_AREAS), None)
 
 
 def cut_body(text: str, max_lines: int, max_chars: int, hint: str = "") -> Cut:
-    """The text within both limits: whole sections, the ones a reader needs most before the others.
+    """Cut a text to both limits: whole sections, the ones a reader needs most before others.
 
     What was left out is named in a last line, followed by `hint`.
     """
@@ -113,13 +113,13 @@ def _note(dropped: list[str], hint: str) -> str:
 
 
 def _chosen(blocks: list[_Block], lines_left: int, chars_left: int) -> dict[int, str]:
-    """The text to keep of each block that is kept, by its place."""
+    """Return the text to keep of each block that is kept, by its position."""
     kept: dict[int, str] = {}
     for place in sorted(range(len(blocks)), key=lambda place: (blocks[place].rank, place)):
         block = blocks[place]
         text = block.text
         if line_count(text) > lines_left or len(text) + 1 > chars_left:
-            # The beginning of an important section is more use than the whole of another.
+            # The beginning of an important section is more useful than all of another.
             text = _beginning(text, lines_left, chars_left) if block.rank <= _KEY else ""
         if text:
             kept[place] = text
@@ -129,7 +129,7 @@ def _chosen(blocks: list[_Block], lines_left: int, chars_left: int) -> dict[int,
 
 
 def _beginning(text: str, max_lines: int, max_chars: int) -> str:
-    """The beginning of the text up to the end of a paragraph; a fence that stays open is closed."""
+    """Return the beginning up to the end of a paragraph; close a code fence that stays open."""
     room = min(len(pages(text, 1, max(max_lines, 0))), max(max_chars, 0))
     if room < 1:
         return ""
@@ -162,7 +162,7 @@ def _blocks(text: str) -> list[_Block]:
 
 
 def _ranks(found: list[Section], size: int) -> list[int]:
-    """How soon each section's own text is kept; one that says nothing takes its parent's rank."""
+    """Return the rank of each section's own text; a neutral one takes its parent's rank."""
     ranks: list[int] = []
     above: list[tuple[Section, int]] = []
     examples = 0

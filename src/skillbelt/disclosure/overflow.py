@@ -1,4 +1,4 @@
-"""Texts that were too long to give, kept whole so that they can be read in pieces."""
+"""Storage for texts that were too long to give, to be read in pieces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_CHARS = Limits().max_resource_excerpt_chars
 
 
 class Page(NamedTuple):
-    """Some lines of a stored text. `next_line` is where to go on; 0 at the end."""
+    """Some lines of a stored text. `next_line` is where to continue; 0 at the end."""
 
     text: str
     start_line: int
@@ -37,23 +37,23 @@ class Page(NamedTuple):
 
 
 class Storage:
-    """A private folder of texts, each named by its hash. Made when the first text is kept."""
+    """A private folder of texts, each named by its hash; created for the first text."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.path.abspath(folder)
         inside = os.path.join(self.folder, "")
-        # How the folder may stand in a text: as it is, and as it is shown on one line.
+        # How the folder may appear in a text: as it is, and escaped for one line.
         self.spellings = tuple(dict.fromkeys((inside, one_line(inside))))
 
     def keep(self, text: str) -> str:
-        """The path of the text's file: written once, in one step, for this user alone."""
+        """Store a text, atomically and for this user alone; return the path of its file."""
         data = text.encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(data).hexdigest()
         make_folder(self.folder)
         name = f"{digest}.txt"
         folder = open_folder(self.folder)
         try:
-            if not _renewed(folder, name, len(data)):
+            if not _renew(folder, name, len(data)):
                 _write(folder, name, data)
         finally:
             os.close(folder)
@@ -62,7 +62,7 @@ class Storage:
     def read(
         self, ref: str, start_line: int = 1, lines: int | None = None, chars: int = _MOST_CHARS
     ) -> Page:
-        """Lines of a kept text, at most `chars` characters; PathEscape for any other path."""
+        """Return lines of a stored text, at most `chars` characters; PathEscape for other paths."""
         parent, name = os.path.split(ref)
         if parent != self.folder or not _NAME.fullmatch(name):
             raise PathEscape(ref, self.folder, "is not a stored text")
@@ -82,10 +82,10 @@ class Storage:
         return data.decode("utf-8", "surrogatepass")
 
     def expire(self, before: float) -> int:
-        """Remove the texts not kept again since that time (seconds of the epoch); how many went."""
+        """Remove the texts not stored again since that Unix time; return how many."""
         gone = 0
         with suppress(FileNotFoundError), os.scandir(self.folder) as listing:
-            for entry in filter(_ours, listing):
+            for entry in filter(_is_ours, listing):
                 # Another process may remove it first.
                 with suppress(FileNotFoundError):
                     if entry.stat(follow_symlinks=False).st_mtime < before:
@@ -97,25 +97,25 @@ class Storage:
 def page_of(
     text: str, start_line: int = 1, lines: int | None = None, chars: int = _MOST_CHARS
 ) -> Page:
-    """Lines of a text, at most `chars` characters, and where to read on."""
+    """Return lines of a text, at most `chars` characters, and where to continue."""
     start = max(start_line, 1)
     wanted = pages(text, start, lines)
     given = head(wanted, chars)
     following = start + line_count(given)
     if len(given) < len(wanted) and not given.endswith("\n"):
-        # A line of which only a part came is given again, unless it is too long for any page.
+        # A line that was cut is given again, unless it is too long for any page.
         following = max(following - 1, start + 1)
     total = line_count(text)
     return Page(given, start, following if following <= total else 0, total)
 
 
-def _ours(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a text, or the part of one whose writer was killed."""
+def _is_ours(entry: os.DirEntry[str]) -> bool:
+    """Return whether it is a text, or a part of one whose writer was killed."""
     return _NAME.match(entry.name.removeprefix(".")) is not None
 
 
-def _renewed(folder: int, name: str, size: int) -> bool:
-    """Whether the text is there already; its time is then set to now, so that it is not expired."""
+def _renew(folder: int, name: str, size: int) -> bool:
+    """Set the time of a stored text to now, so that it does not expire; return if it exists."""
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if not stat.S_ISREG(found.st_mode) or found.st_size != size:

@@ -1,7 +1,7 @@
-"""Tier 1: what a model is told of the skills there are, in a budget and in four formats.
+"""Tier 1: the overview of the skills for a model, within a budget and in four formats.
 
-Pure: the same skills give the same bytes, in whatever order they come. Everything a skill says is
-escaped: it can not open a line, close a tag, or look like a part of the frame around it.
+Pure: the same skills give the same bytes, in any order. Everything a skill says is escaped: it
+cannot begin a line, close a tag, or look like a part of the text around it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ XML_INTRO = (
 MARKDOWN_HEADER = "## Available Skills"
 PLAIN_HEADER = "Available skills:"
 GUIDANCE_HEADER = "Tooling and workspace guidance:"
-# Names no tool: it holds whichever tools are offered.
+# Names no tool, so it holds for any set of tools.
 GUIDANCE = (
     f"{GUIDANCE_HEADER}\n"
     "- When a task matches a skill's description, load the skill before you start: its line above "
@@ -39,18 +39,18 @@ GUIDANCE = (
     "- Relative paths in a skill are relative to the skill's folder."
 )
 CHANGES_HEADER = "Note from the skill catalogue, not from the user: the available skills changed."
-# What opens a tag of the host's prompt, or one of a model's own marks; `a < b` does not.
+# The start of a tag of the host's prompt or of a model's own markup; not that of `a < b`.
 _TAG = re.compile(r"<(?=[/!?|A-Za-z])")
 _MAGIC = re.compile(r"[*?\[]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
-# Where room is short nobody takes more of it than this: one skill must not silence all others.
+# The most of a description when space is short: one skill must not crowd out all others.
 _LONG_DESCRIPTION_CHARS = 1536
 _MAX_GLOBS = 64  # of one skill, braces spelt out
 _MAX_GLOB_CHARS = 4096
 
 
 class Overview(NamedTuple):
-    """The text for the system message, what it costs, and how many skills are in it in which way.
+    """The text for the system message, its cost, and how many skills it shows in which way.
 
     `shown` have their descriptions, `names_only` their names, `omitted` are only counted.
     """
@@ -72,7 +72,7 @@ def overview(
     search: str = "",
     suggested: Collection[str] = (),
 ) -> Overview:
-    """The skills in name order, within the budget; empty when there are none.
+    """Return the overview of the skills in name order, within the budget; empty without skills.
 
     All with their descriptions if that fits (but at most `most_full`); else the first ones, very
     long descriptions cut, and the names of the others; else the names that fit and a count of the
@@ -108,18 +108,18 @@ def overview(
 
 
 def compact(skills: Iterable[Skill], *, budget_tokens: int = 10_000, search: str = "") -> str:
-    """The list for a tool's description; empty when there are no skills."""
+    """Return the list for a tool's description; empty when there are no skills."""
     return overview(skills, format="markdown", budget_tokens=budget_tokens, search=search).text
 
 
 def default_budget(settings: Settings) -> int:
-    """The tokens an overview may take of the context window that the settings state."""
+    """Return the tokens that an overview may take of the context window in the settings."""
     share = OVERVIEW_SHARE * settings.context_window_tokens
     return min(settings.limits.max_overview_tokens, int(share))
 
 
 def merge(system: str, overview: Overview) -> str:
-    """The host's system text with the overview after it, once, however often it is merged.
+    """Return the host's system text with the overview after it, once even if merged again.
 
     It counts as there only when it stands there whole, on its own lines: a host may well speak of
     the header.
@@ -139,7 +139,7 @@ def visible(
     files: Iterable[str] | None = None,
     keep: Callable[[Skill], bool] | None = None,
 ) -> list[Skill]:
-    """The skills a model may be shown, in the order given.
+    """Return the skills that a model may see, in the order given.
 
     `keep` is the caller's own filter. With `files`, the paths in play relative to the project, a
     skill whose frontmatter has `paths` is there only when one of those globs matches one of them.
@@ -160,7 +160,7 @@ def changes_note(
     budget_tokens: int = 1_000,
     search: str = "",
 ) -> str:
-    """What to tell the model with the next user message; empty when it sees no change.
+    """Return the note for the next user message; empty when the model sees no change.
 
     The mappings hold what the model may use, by name. Only what an overview shows counts: a skill
     whose body changed is the same skill to it.
@@ -177,7 +177,7 @@ def changes_note(
     return _note(lines, bisect_right(range(1, len(lines)), False, key=over), search)
 
 
-# The page: what is there before it is known how much of it fits
+# The page: everything that might be shown, before it is known how much fits
 
 
 class _Page(NamedTuple):
@@ -191,7 +191,7 @@ class _Page(NamedTuple):
     search: str
 
     def text(self, full: int, names: int) -> str:
-        """The first `full` skills with descriptions, the next `names` by name, and a note."""
+        """Return `full` skills with descriptions, the next `names` by name, and a note."""
         lines, named = self.lines[:full], self.names[full : full + names]
         complete = full == self.total
         match self.format:
@@ -210,7 +210,7 @@ class _Page(NamedTuple):
         assert_never(self.format)
 
     def least(self) -> str:
-        """The least there is to say."""
+        """Return the shortest text."""
         return self._json(0, ()) if self.format == "json" else self._note(0, ())
 
     def _json(self, full: int, named: Sequence[str]) -> str:
@@ -247,7 +247,7 @@ def _page(
     search: str,
 ) -> _Page:
     room = bytes_of_tokens(budget_tokens)
-    # XML is escaped with the note it stands in.
+    # Names in XML are escaped together with the note around them.
     clean: dict[Format, Callable[[str], str]] = {"xml": str, "json": json_string}
     names = _within(map(clean.get(format, _line), (skill.name for skill in skills)), room)
     lines = _within((_full(skill, format, longest) for skill in skills), room)
@@ -257,7 +257,7 @@ def _page(
 
 
 def _within(parts: Iterator[str], size: int) -> list[str]:
-    """The parts up to the one that passes the size: beyond it nothing can be used."""
+    """Return the parts up to the one that exceeds the size; later ones cannot be used."""
     taken: list[str] = []
     for part in parts:
         taken.append(part)
@@ -268,7 +268,7 @@ def _within(parts: Iterator[str], size: int) -> list[str]:
 
 
 def _fitting(page: _Page, most: int, budget_tokens: int, first: int = 0) -> tuple[int, int]:
-    """How many skills fit with their descriptions, and how many by name.
+    """Return how many skills fit with their descriptions, and how many by name.
 
     The `first` ones have their descriptions before others have their names.
     """
@@ -360,17 +360,17 @@ def _note(lines: Sequence[str], count: int, search: str) -> str:
 def _touches(skill: Skill, files: Sequence[Sequence[str]]) -> bool:
     try:
         globs = skill.frontmatter.paths
-    except SkillNotFound:  # gone since it was found; the next scan says so
+    except SkillNotFound:  # deleted since the scan; the next scan reports it
         return True
     if not globs:
         return True
-    return any(_matches(glob, file) for glob in _spelt_out(globs) for file in files)
+    return any(_matches(glob, file) for glob in _expand_braces(globs) for file in files)
 
 
-def _spelt_out(globs: Sequence[str]) -> list[list[str]]:
-    """The parts of each glob, one for each choice in braces; no more than anybody would write."""
+def _expand_braces(globs: Sequence[str]) -> list[list[str]]:
+    """Return the parts of each glob, one for each choice in braces, up to a limit."""
     done: list[str] = []
-    waiting = [glob for glob in _rejoined(globs[:_MAX_GLOBS]) if len(glob) <= _MAX_GLOB_CHARS]
+    waiting = [glob for glob in _rejoin(globs[:_MAX_GLOBS]) if len(glob) <= _MAX_GLOB_CHARS]
     while waiting:
         glob = waiting.pop()
         found = _BRACES.search(glob)
@@ -382,8 +382,8 @@ def _spelt_out(globs: Sequence[str]) -> list[list[str]]:
     return [_parts(glob) for glob in done]
 
 
-def _rejoined(globs: Iterable[str]) -> list[str]:
-    """A list of globs that was written on one line was split at the commas in braces too."""
+def _rejoin(globs: Iterable[str]) -> list[str]:
+    """Join what was split at commas inside braces, when all globs stood on one line."""
     whole: list[str] = []
     for glob in globs:
         if whole and whole[-1].count("{") > whole[-1].count("}"):
@@ -394,7 +394,7 @@ def _rejoined(globs: Iterable[str]) -> list[str]:
 
 
 def _parts(glob: str) -> list[str]:
-    """A glob without a slash is for every folder; one that ends in a plain name, for all below."""
+    """Split a glob; without a slash it matches in any folder, with a plain end all below."""
     parts = [part for part in glob.split("/") if part not in ("", ".")]
     if "/" not in glob:
         parts.insert(0, "**")
@@ -402,7 +402,7 @@ def _parts(glob: str) -> list[str]:
 
 
 def _matches(glob: Sequence[str], file: Sequence[str]) -> bool:
-    """Whether the parts match, `**` for any number of them.
+    """Return whether the parts match, `**` for any number of them.
 
     Walks all places at once, so that no glob takes longer than its parts times the file's.
     """

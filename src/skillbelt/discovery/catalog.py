@@ -1,4 +1,4 @@
-"""The catalogue: every skill from every root, merged by precedence, and kept true."""
+"""The catalogue: every skill from every root, merged by precedence, and kept up to date."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from skillbelt.search.engine import Searcher
     from skillbelt.search.protocol import Result
 
-# A scan that takes no longer is done whenever somebody asks.
+# A scan that takes no longer is repeated for every request.
 _CHEAP_SECONDS = 0.1
-# Share of the time that may go into scanning again, where a scan is not cheap: a listing in each
+# Share of the time that may go into repeated scans, when a scan is not cheap: a listing in each
 # turn of a conversation must not occupy a core.
 MAX_SCAN_SHARE = 0.05
-# Whether an agent (None: nobody in particular) may use a skill at all.
+# Whether an agent (None: any) may use a skill at all.
 Permit = Callable[[str | None, Skill], bool]
 
 
 class Changes(NamedTuple):
-    """What a refresh found, by name."""
+    """The changes that a refresh found, by name."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -76,11 +76,11 @@ class Snapshot(Skills):
 
 
 class Filters(NamedTuple):
-    """Which skills may be found at all; nothing else has any part in a search.
+    """Which skills a search may find; no other skill has any influence on it.
 
-    `agent` leaves those that a model working as this agent may be shown ("" for nobody in
-    particular), None all that are not hidden. `scopes` are those to look in, none for all, and
-    `keep` is the caller's own filter.
+    `agent` selects those that a model working as this agent may see ("" for any agent), None all
+    that are not hidden. `scopes` are the scopes to search, none for all; `keep` is the caller's own
+    filter.
     """
 
     agent: str | None = None
@@ -92,10 +92,10 @@ EVERYTHING = Filters()
 
 
 class Catalog(Mapping[str, Skill]):
-    """Every skill by name. Nothing is read until it is asked for, and never a body.
+    """Every skill by name. Nothing is read before the first use, and never a body.
 
-    As a mapping it is the state of the last scan; `all()` looks again first. A skill that can not
-    be read is a diagnostic, never an exception.
+    As a mapping it is the state of the last scan; `all()` scans again first. A skill that cannot be
+    read is a diagnostic, never an exception.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Catalog(Mapping[str, Skill]):
         self._searcher: Searcher | None = None
         self._searched: list[Scan] | None = None
 
-    # What it holds
+    # Contents
 
     def __getitem__(self, name: str) -> Skill:
         return self.snapshot[name]
@@ -140,14 +140,14 @@ class Catalog(Mapping[str, Skill]):
         return f"<Catalog of {self.settings.project}: {count}>"
 
     def find(self, name: str) -> Skill:
-        """The skill of that name; raises SkillNotFound with the closest names."""
+        """Return the skill of that name; raise SkillNotFound with the closest names."""
         try:
             return self[name]
         except KeyError:
             raise SkillNotFound(name, self) from None
 
     def all(self) -> list[Skill]:
-        """Every skill there is now, in name order."""
+        """Return every skill there is now, in name order."""
         return list(self.current().values())
 
     def current(self) -> Snapshot:
@@ -165,36 +165,36 @@ class Catalog(Mapping[str, Skill]):
         return found
 
     def available(self, agent: str | None = None) -> list[Skill]:
-        """What a model working as this agent may be shown."""
+        """Return what a model working as this agent may see."""
         seen = [skill for skill in self.all() if skill.model_visible]
         return [s for s in seen if self._permit(agent, s)] if self._permit else seen
 
     def dirs(self) -> list[str]:
-        """The folders of all skills, sorted."""
+        """Return the folders of all skills, sorted."""
         return sorted({skill.dir for skill in self.values()})
 
     @property
     def shadowed(self) -> tuple[Skill, ...]:
-        """The skills that another one of the same name stands before."""
+        """The skills that another one of the same name shadows."""
         return self.snapshot.shadowed
 
     @property
     def scans(self) -> tuple[Scan, ...]:
-        """What each root gave, in order of precedence."""
+        """The result of each root, in order of precedence."""
         _ = self.snapshot
         return tuple(self._scans)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """Everything that was skipped, mended, shadowed or is wrong."""
+        """Everything that was skipped, repaired or shadowed, or is wrong."""
         return self.snapshot.diagnostics
 
     @property
     def problems(self) -> tuple[Diagnostic, ...]:
-        """The diagnostics that somebody should act on: errors and warnings."""
+        """The diagnostics that need action: errors and warnings."""
         return tuple(d for d in self.diagnostics if d.severity != "info")
 
-    # What is found in it
+    # Search
 
     def search(
         self,
@@ -204,10 +204,10 @@ class Catalog(Mapping[str, Skill]):
         *,
         wait_seconds: float | None = None,
     ) -> list[Result]:
-        """The best skills for a request of any length, best first, and why.
+        """Return the best skills for a request of any length, best first, and why.
 
-        The whole text counts. The index is made on first use; `wait_seconds` bounds how long that
-        is waited for, and what is not in it yet can not be found.
+        The whole text counts. The index is built on first use; `wait_seconds` limits how long the
+        search waits for it. Skills that are not in it yet are not found.
         """
         self.current()
         return self.search_in(query, self.findable(filters), limit, wait_seconds=wait_seconds)
@@ -270,15 +270,15 @@ class Catalog(Mapping[str, Skill]):
             return False
         return filters.keep is None or filters.keep(skill)
 
-    # How it is kept true
+    # Scans
 
     def discover(self) -> list[Skill]:
-        """Scan every root now; the skills in name order."""
+        """Scan every root now; return the skills in name order."""
         self._rescan(refresh=False)
         return list(self.snapshot.values())
 
     def refresh(self) -> Changes:
-        """Scan again, ask remotes again, and say what changed."""
+        """Scan again, remote sources included; return what changed."""
         before: Mapping[str, Skill] = self._known or {}
         self._rescan(refresh=True)
         return _changes(before, self.snapshot)
@@ -290,7 +290,7 @@ class Catalog(Mapping[str, Skill]):
         before = self.snapshot
         signalled, followed = False, -float("inf")
         for changed in ticks(self._watched, self.settings.watch_seconds, stop):
-            # Looking for its own sake does not keep a change that was signalled waiting.
+            # The pause after a periodic scan does not delay a change that was signalled.
             signalled = signalled or changed
             now = time.monotonic()
             if now - (followed if signalled else self._scanned_at) < self._pause():
@@ -309,7 +309,7 @@ class Catalog(Mapping[str, Skill]):
         return self.__dict__.get("snapshot")
 
     def _pause(self) -> float:
-        """How long a scan is good for: so long that scanning takes no more than its share."""
+        """Return the seconds between scans, so that they take no more than their share."""
         cost = sum(scanned.cpu_seconds for scanned in self._scans)
         if cost <= _CHEAP_SECONDS:
             return 0.0
@@ -324,9 +324,9 @@ class Catalog(Mapping[str, Skill]):
 
     def _scan(self, *, refresh: bool) -> None:
         said: list[Diagnostic] = []
-        said += [_strange(path, owner) for path, owner in self.settings.strangers]
+        said += [_foreign_project(path, owner) for path, owner in self.settings.strangers]
         roots = self._roots(said, refresh=refresh)
-        # A root that stalled is not waited for again until somebody asks for a refresh.
+        # A root that stalled is skipped until the next refresh.
         stalled = {s.root: s for s in self._scans if s.stalled and not refresh}
         waiting = [root for root in roots if root not in stalled]
         try:
@@ -334,8 +334,8 @@ class Catalog(Mapping[str, Skill]):
         finally:
             self._index.close()
         if self._index.trouble:
-            message = f"the index can not be used now: {self._index.trouble}"
-            remedy = "everything is read anew each time until it can; see cache_dir"
+            message = f"the index cannot be used now: {self._index.trouble}"
+            remedy = "every scan reads all files until it can; see cache_dir"
             said.append(
                 Diagnostic(
                     code="index-unusable",
@@ -359,14 +359,14 @@ class Catalog(Mapping[str, Skill]):
         remote = [path for path in explicit if sources.is_remote(path)] + list(settings.urls)
         remote = self._with_commands(remote, said)
         roots = local_roots(settings, [path for path in explicit if not sources.is_remote(path)])
-        remote = self._without_strangers(remote, said)
+        remote = self._without_untrusted(remote, said)
         if remote:
             roots += self._remote_roots(remote, said, refresh=refresh)
         place = settings.scope_order.index
         return sorted(roots, key=lambda root: place(root.scope))
 
     def _with_commands(self, remote: list[str], said: list[Diagnostic]) -> list[str]:
-        """The sources and the MCP servers to be started, which stand in a setting of their own."""
+        """Add the MCP servers to start, which have a setting of their own."""
         wrong = [url for url in remote if url.lower().startswith(sources.MCP_COMMAND)]
         commands = []
         for text in self.settings.mcp_commands:
@@ -375,7 +375,7 @@ class Catalog(Mapping[str, Skill]):
             commands += [made] if made else []
             wrong += [] if made else [text]
         for text in wrong:
-            message = f"{text!r} is no MCP server to be started"
+            message = f"{text!r} is not an MCP server to start"
             remedy = "write it into mcp_commands as NAME=COMMAND"
             said.append(
                 Diagnostic(
@@ -389,8 +389,8 @@ class Catalog(Mapping[str, Skill]):
             )
         return [url for url in remote if url not in wrong] + commands
 
-    def _without_strangers(self, remote: list[str], said: list[Diagnostic]) -> list[str]:
-        """The sources, but for what the files of a project that nobody trusts want to be asked.
+    def _without_untrusted(self, remote: list[str], said: list[Diagnostic]) -> list[str]:
+        """Leave out the sources that only an untrusted project names.
 
         Otherwise a checkout could have this machine call any host.
         """
@@ -398,7 +398,7 @@ class Catalog(Mapping[str, Skill]):
         asked = [url for url in remote if url in theirs]
         if not asked or self._project_is_trusted():
             return remote
-        message = f"the project names {len(asked)} remote sources; they are not asked"
+        message = f"the project names {len(asked)} remote sources; they are not used"
         remedy = "trust it with `skillbelt trust add`, or set them in your own config file"
         said.append(
             Diagnostic(
@@ -413,7 +413,7 @@ class Catalog(Mapping[str, Skill]):
         return [url for url in remote if url not in theirs]
 
     def _named_by_project(self) -> set[str]:
-        """The sources that a file of the project names, and nobody else."""
+        """Return the sources that only a file of the project names."""
         settings = self.settings
         return {
             url
@@ -451,11 +451,11 @@ class Catalog(Mapping[str, Skill]):
                 yield Root(folder, scope, "", origin, fence=fence)
 
 
-def _strange(path: str, owner: str) -> Diagnostic:
+def _foreign_project(path: str, owner: str) -> Diagnostic:
     from skillbelt.trust import trust_command
 
-    message = f"belongs to {owner}, so it is not taken as your project"
-    remedy = f"look at it, then take it as yours with `{trust_command(path)}`"
+    message = f"belongs to {owner}, so it does not count as your project"
+    remedy = f"inspect it, then trust it with `{trust_command(path)}`"
     return Diagnostic(
         code="foreign-project",
         severity="warning",
@@ -467,20 +467,20 @@ def _strange(path: str, owner: str) -> Diagnostic:
 
 
 def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Snapshot:
-    """The first skill of each name wins; every other one is shadowed and says by whom."""
+    """Merge scans: the first skill of each name wins and shadows the others."""
     winners: dict[str, Skill] = {}
     losers: dict[str, list[Skill]] = {}
     folders: set[int] = set()
     diagnostics = list(said)
     scanned_roots = list(scans)
-    # One walk visits each folder once; only several can come to the same one.
+    # One walk visits each folder once; only several walks can reach the same one.
     several = sum(bool(scanned.skills) for scanned in scanned_roots) > 1
     for scanned in scanned_roots:
         diagnostics += scanned.diagnostics
         for skill, identity in zip(scanned.skills, scanned.identities, strict=True):
             if several:
                 if identity in folders:
-                    diagnostics.append(_same(skill))
+                    diagnostics.append(_same_folder(skill))
                     continue
                 folders.add(identity)
             if winners.setdefault(skill.name, skill) is not skill:
@@ -497,12 +497,12 @@ def merge(scans: Iterable[Scan], said: Iterable[Diagnostic] = ()) -> Snapshot:
 def discover_skills(
     project: str | os.PathLike[str] | None = None, *, settings: Settings | None = None
 ) -> list[Skill]:
-    """Every skill for a project folder, in name order: descriptors only, no body is read."""
+    """Return every skill for a project folder, in name order; no body is read."""
     return Catalog(project, settings=settings).discover()
 
 
-def _same(skill: Skill) -> Diagnostic:
-    message = f"is the folder {os.path.realpath(skill.dir)}, reached before; it counts once"
+def _same_folder(skill: Skill) -> Diagnostic:
+    message = f"is the folder {os.path.realpath(skill.dir)}, which was found before; it counts once"
     return Diagnostic(
         code="same-folder", severity="info", path=skill.location, line=None, message=message
     )
@@ -514,8 +514,7 @@ def _shadowed(loser: Skill, winner: Skill) -> Diagnostic:
         severity="warning",
         path=loser.location,
         line=None,
-        message=f"duplicate skill name {loser.name!r}: {winner.location} ({winner.scope}) stands "
-        f"before "
+        message=f"duplicate skill name {loser.name!r}: {winner.location} ({winner.scope}) shadows "
         f"{loser.location} ({loser.scope})",
         remedy="rename one of them, or remove the one you do not need",
     )
@@ -544,7 +543,7 @@ def _index(settings: Settings) -> Index:
 
 
 def _plain(overrides: Mapping[str, object]) -> dict[str, object]:
-    """Overrides with path objects and single paths brought to what settings hold."""
+    """Convert path objects and single paths to what settings hold."""
     plain = dict(overrides)
     paths = plain.get("paths")
     if isinstance(paths, str | os.PathLike):

@@ -1,4 +1,4 @@
-"""Where skills may lie: the table of clients' folders, and which of them count, in which order."""
+"""The table of clients' folders with skills, and which of them are searched, in which order."""
 
 import os
 from collections.abc import Container, Iterable, Iterator
@@ -22,13 +22,13 @@ class Client(NamedTuple):
 
 
 class Root(NamedTuple):
-    """One folder to search, with what its skills are to be called."""
+    """One folder to search, and what is known of the skills in it."""
 
     path: str
     scope: Scope
     client: str = ""
     origin: Origin = Origin()
-    required: bool = False  # somebody asked for this very folder, so its absence is worth a word
+    required: bool = False  # the user named this folder, so its absence is reported
     fence: str = ""  # the folder that no link in it may lead out of; empty for the user's own
     by_project: bool = False  # the project's own settings name it
 
@@ -82,7 +82,7 @@ _CLIENT_ORDER = (NATIVE, "agents", "claude")
 
 
 def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
-    """Every local folder to search, strongest scope first; they need not exist."""
+    """Return every local folder to search, strongest scope first; they need not exist."""
     user = list(_user(settings))
     own = {root.path for root in user}
     theirs = {resolve(path, settings) for path in settings.paths if settings.by_project("paths")}
@@ -99,7 +99,7 @@ def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
             for path in named
         ],
         "project": [
-            # Whoever works in their home has it for a project; its folders are theirs all the same.
+            # The home folder may be the project too; its folders are still the user's own.
             root._replace(fence="") if root.path in own else root
             for root in _project(settings)
         ],
@@ -113,7 +113,7 @@ def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
 
 
 def clients(settings: Settings) -> list[Client]:
-    """The clients whose folders count: three first, then the others in the table's order."""
+    """Return the clients whose folders count: three first, then the others in table order."""
     on = [c for c in CLIENTS if c.name not in settings.disabled_clients]
     if not settings.external_roots:
         on = [c for c in on if c.name == NATIVE]
@@ -134,7 +134,7 @@ def _project(settings: Settings) -> Iterator[Root]:
 
 
 def fence_of(path: str, settings: Settings) -> str:
-    """The project that the path lies in, out of which no link may lead; empty for none.
+    """Return the project that holds the path, out of which no link may lead; empty for none.
 
     A worktree with the user's home in it says nothing about whose files lie there.
     """
@@ -145,7 +145,7 @@ def fence_of(path: str, settings: Settings) -> str:
 
 
 def _named(path: str, settings: Settings, own: Container[str], theirs: Container[str]) -> str:
-    """The fence of a folder that somebody named; the folder itself where only a project did."""
+    """Return the fence of a named folder; the folder itself if only a project names it."""
     if path in own:
         return ""
     return fence_of(path, settings) or (path if path in theirs else "")

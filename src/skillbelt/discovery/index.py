@@ -1,4 +1,4 @@
-"""The persistent index: what was read from each SKILL.md last time, so that it need not be again.
+"""The persistent index: what was read from each SKILL.md, so that it is not read again.
 
 One SQLite file for all projects and processes. It is a cache: one that is corrupt, foreign, locked
 or not writable costs time, never a skill. See design/index.md.
@@ -15,16 +15,16 @@ from skillbelt.files.private import create_file, make_folder
 if TYPE_CHECKING:
     import sqlite3
 
-# Raise when a change of the parser or of Entry makes what was stored wrong.
+# Increase when a change of the parser or of Entry makes stored entries wrong.
 FORMAT = 4
 _BUSY_SECONDS = 1.0
-# After a wait in vain, how long to do without; else each root would wait as long again.
+# How long to do without the index after a timeout; else each root would wait as long again.
 _REST_SECONDS = 5.0
 T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """What one SKILL.md said, and the stamp that tells whether it still says so."""
+    """The content of one SKILL.md's head, and the stamp that shows whether it changed."""
 
     path: str
     size: int
@@ -40,8 +40,8 @@ class Entry(NamedTuple):
     diagnostics: str
 
 
-# An entry as it is stored. Plain tuples of plain values are nothing to the garbage collector, and
-# there may be a hundred thousand; `Entry._make` gives one its names.
+# An entry as it is stored. The garbage collector does not track plain tuples of plain values, and
+# there may be a hundred thousand; `Entry._make` makes an Entry of one.
 Row = tuple[Any, ...]
 
 
@@ -51,13 +51,13 @@ class Index(Protocol):
     trouble: str
 
     def load(self, root: str) -> dict[str, Row]:
-        """Every entry below a folder, by path."""
+        """Return every entry below a folder, by path."""
 
     def save(self, entries: Iterable[Entry], gone: Iterable[str]) -> None:
         """Keep these entries and forget those paths."""
 
     def close(self) -> None:
-        """Let go of what is held open; the next call opens it again."""
+        """Close what is open; the next call opens it again."""
 
 
 class MemoryIndex:
@@ -68,7 +68,7 @@ class MemoryIndex:
         self._entries: dict[str, Entry] = {}
 
     def load(self, root: str) -> dict[str, Row]:
-        """Every entry below a folder, by path."""
+        """Return every entry below a folder, by path."""
         below = root.rstrip("/") + "/"
         return {path: entry for path, entry in self._entries.items() if path.startswith(below)}
 
@@ -79,13 +79,13 @@ class MemoryIndex:
             self._entries.pop(path, None)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: there is nothing to close."""
 
 
 class SqliteIndex:
     """An index in a file, shared by every process of the user.
 
-    `fingerprint` says by which rules the entries were made; others' lie in another file.
+    `fingerprint` says by which rules the entries were made; others are in another file.
     """
 
     def __init__(self, path: str, fingerprint: str = "") -> None:
@@ -96,7 +96,7 @@ class SqliteIndex:
         self._rests_until = 0.0
 
     def load(self, root: str) -> dict[str, Row]:
-        """Every entry below a folder, by path; nothing when the file can not be used."""
+        """Return every entry below a folder, by path; nothing when the file cannot be used."""
         below = root.rstrip("/")
         if not _encodes(below):
             return {}
@@ -109,14 +109,14 @@ class SqliteIndex:
 
     def save(self, entries: Iterable[Entry], gone: Iterable[str]) -> None:
         """Keep these entries and forget those paths, all or nothing."""
-        # A file name that is no UTF-8 can not be a key; such a skill is read each time.
+        # A file name that is not UTF-8 cannot be a key; such a skill is read each time.
         rows = [entry for entry in entries if _encodes(entry.path)]
         paths = [(path,) for path in gone if _encodes(path)]
         if rows or paths:
             self._attempt(lambda db: _write(db, rows, paths))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -125,7 +125,7 @@ class SqliteIndex:
         self.close()
 
     def _attempt(self, work: "Callable[[sqlite3.Connection], T]") -> T | None:
-        """Do the work; a broken file is made anew and tried once more, a busy one is left."""
+        """Do the work; a broken file is created again and retried once, a busy one is skipped."""
         import sqlite3
 
         if time.monotonic() < self._rests_until:
@@ -160,8 +160,8 @@ class SqliteIndex:
                 self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             self._connection = db
-            # A process that is killed leaves a journal that SQLite plays back; only a crash of the
-            # machine could spoil the file, and then it is made anew.
+            # A process that is killed leaves a journal that SQLite replays; only a crash of the
+            # machine could corrupt the file, and then it is created again.
             db.execute("PRAGMA synchronous = OFF")
             db.execute(_SCHEMA)
         return self._connection
@@ -176,7 +176,7 @@ _COLUMNS = ", ".join(Entry._fields)
 _SCHEMA = f"CREATE TABLE IF NOT EXISTS entry ({_COLUMNS}, PRIMARY KEY (path))"
 _INSERT = f"INSERT OR REPLACE INTO entry VALUES ({', '.join('?' * len(Entry._fields))})"
 # SQLite's codes for what another process or the disk is doing right now: PERM, BUSY, LOCKED,
-# READONLY, IOERR, FULL, CANTOPEN. Making the file anew would not help.
+# READONLY, IOERR, FULL, CANTOPEN. Creating the file again would not help.
 _PASSING = frozenset((3, 5, 6, 8, 10, 13, 14))
 
 

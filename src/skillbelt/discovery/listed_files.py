@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import sys
 from collections.abc import Iterable
@@ -25,6 +24,7 @@ from skillbelt.files.manifest import PARTIAL, content_hash, kind_of
 from skillbelt.files.tree import TreeEntry
 from skillbelt.format.frontmatter import written
 from skillbelt.format.skill import Skill
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import SKILL_FILE, FileEntry, Manifest
 
 WHOLE = "whole"
@@ -52,7 +52,7 @@ class ListedFiles:
             raise FileUnreadable(path, "is not among the files that its server lists")
         if listed.size > most:
             raise FileTooLarge(path, f"has {listed.size:,} bytes; the limit is {most:,}")
-        [data] = _brought(self._skill, entry, [path])
+        [data] = _get_files(self._skill, entry, [path])
         return io.BytesIO(data)
 
     def digest(self) -> str:
@@ -72,16 +72,16 @@ class ListedFiles:
 
 
 def folder(skill: Skill) -> str:
-    """A folder with all of the skill's files, fetched and verified; FileUnreadable if not all."""
+    """Return a folder with all of the skill's files, verified; FileUnreadable if one is missing."""
     entry = _entry(skill)
     place = os.path.join(_generation(skill), WHOLE, os.path.basename(os.path.dirname(skill.dir)))
     if not os.path.isdir(place):
-        _fill(place, zip(entry.files, _brought(skill, entry, entry.files), strict=True))
+        _fill(place, zip(entry.files, _get_files(skill, entry, entry.files), strict=True))
     return place
 
 
 def _fill(place: str, files: Iterable[tuple[str, bytes]]) -> None:
-    """Make the folder, whole or not at all."""
+    """Create the folder, complete or not at all."""
     import shutil
 
     aside = f"{place}.{os.urandom(8).hex()}"
@@ -93,7 +93,7 @@ def _fill(place: str, files: Iterable[tuple[str, bytes]]) -> None:
                 file.write(data)
         os.rename(aside, place)
     except OSError:
-        # Another may have been quicker; what it made is the same.
+        # Another process may have been faster; its folder is the same.
         shutil.rmtree(aside, ignore_errors=True)
         if not os.path.isdir(place):
             raise
@@ -101,16 +101,18 @@ def _fill(place: str, files: Iterable[tuple[str, bytes]]) -> None:
         os.close(handle)
 
 
-def _brought(skill: Skill, entry: McpSkill, paths: Iterable[str]) -> list[bytes]:
-    """The files, from the cache or from their server."""
+def _get_files(skill: Skill, entry: McpSkill, paths: Iterable[str]) -> list[bytes]:
+    """Return the files, from the cache or from their server."""
     wanted = {path: entry.files[path] for path in paths}
-    found = {path: data for path, one in wanted.items() if (data := _kept(skill, one)) is not None}
+    found = {
+        path: data for path, one in wanted.items() if (data := _read_cached(skill, one)) is not None
+    }
     missing = {path: one for path, one in wanted.items() if path not in found}
     if missing:
         fetched = _fetched(skill, missing)
         for path, one in missing.items():
             found[path] = _verified(entry, path, one, fetched[one.uri])
-            _keep(skill, one, found[path])
+            _write_cached(skill, one, found[path])
     return [found[path] for path in wanted]
 
 
@@ -118,13 +120,13 @@ def _fetched(skill: Skill, missing: dict[str, McpFile]) -> dict[str, bytes]:
     first = next(iter(missing))
     job = SERVERS.get(os.path.dirname(_generation(skill)))
     if job is None or job.offline:
-        reason = "was not fetched yet, and its server may not be asked now"
+        reason = "was not fetched yet, and its server may not be contacted now"
         raise FileUnreadable(first, reason)
     try:
         wanted = [(one.uri, one.size) for one in missing.values()]
-        return fetch(job.url, job.limits, wanted, job.allowed_hosts())
+        return fetch(job.url, job.limits, wanted, job.source_hosts())
     except SourceError as error:
-        raise FileUnreadable(first, f"can not be fetched: {error.reason}") from error
+        raise FileUnreadable(first, f"cannot be fetched: {error.reason}") from error
 
 
 def _verified(entry: McpSkill, path: str, listed: McpFile, data: bytes) -> bytes:
@@ -145,7 +147,7 @@ def _says(data: bytes, entry: McpSkill) -> bool:
 
 
 def _generation(skill: Skill) -> str:
-    """The folder of the copy that the skill lies in: `<generation>/skills/<id>/<name>`."""
+    """Return the folder of the skill's copy: `<generation>/skills/<id>/<name>`."""
     return os.path.dirname(os.path.dirname(os.path.dirname(skill.dir)))
 
 
@@ -159,17 +161,17 @@ def _entry(skill: Skill) -> McpSkill:
 
 @lru_cache(maxsize=32)
 def _records(generation: str) -> dict[str, Any]:
-    """What a copy holds. It never changes; the next one has another name."""
+    """Return the entries of a copy. It never changes; the next copy has another name."""
     try:
         with open(os.path.join(generation, ENTRIES), "rb") as file:
-            found = json.loads(file.read(_MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
+            found = read_json(file.read(_MAX_BYTES))
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _kept(skill: Skill, listed: McpFile) -> bytes | None:
-    """The file as it was fetched before, if those are the very bytes."""
+def _read_cached(skill: Skill, listed: McpFile) -> bytes | None:
+    """Return the file from the cache, if the bytes are those that were listed."""
     path = os.path.join(_generation(skill), BLOBS, listed.sha256)
     try:
         with open(path, "rb") as file:
@@ -183,8 +185,8 @@ def _kept(skill: Skill, listed: McpFile) -> bytes | None:
     return None
 
 
-def _keep(skill: Skill, listed: McpFile, data: bytes) -> None:
-    """A disk that is full is no reason not to read a file."""
+def _write_cached(skill: Skill, listed: McpFile, data: bytes) -> None:
+    """Cache a file; a full disk must not keep it from being read."""
     folder = os.path.join(_generation(skill), BLOBS)
     part = os.path.join(folder, f"new-{os.urandom(8).hex()}")
     with suppress(OSError):

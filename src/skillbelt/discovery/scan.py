@@ -1,7 +1,7 @@
 """Scan roots: walk each, take what the index knows, read the heads of what changed.
 
-The work happens in a thread of its own, because a call into a dead mount may never return; whoever
-asked waits only while there is progress.
+The work happens in a thread of its own, because a call into a dead mount may never return; the
+caller waits only while there is progress.
 """
 
 import os
@@ -21,29 +21,30 @@ from skillbelt.discovery.sources.folder import (
     link_outside,
 )
 from skillbelt.errors import PathEscape
+from skillbelt.files.contain import Fence
 from skillbelt.format.skill import Skill
 from skillbelt.settings import Settings
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKILL_FILE, SKIPPED, USER, Diagnostic, Limits
 
 if TYPE_CHECKING:
-    from skillbelt.files.contain import Fence
     from skillbelt.trust import Trust
 
-# A root that does not answer, such as a dead network mount, is left out after this.
+# A root that does not respond, such as a dead network mount, is left out after this.
 SCAN_TIMEOUT_SECONDS = 10.0
 
 POLICY_FILE = "agents/openai.yaml"
 _NAME = -len(f"/{SKILL_FILE}")  # every spelling of the file's name has that length
 # How many entries are written to the index at once.
 _BATCH = 10_000
-# How often the one who waits looks for progress.
+# How often the waiting thread checks for progress.
 _LOOK_SECONDS = 0.25
-# Told now and then what is being done, for a person who waits.
+# Called now and then with a line about the progress, for a person who waits.
 Progress = Callable[[str], None]
 
 
 class Scan(NamedTuple):
-    """What one root gave. `identities` are those of the skills' folders, in the same order."""
+    """The result of one root. `identities` are those of the skills' folders, in the same order."""
 
     root: Root
     exists: bool = False
@@ -59,7 +60,7 @@ class Scan(NamedTuple):
 def scan(
     roots: Sequence[Root], settings: Settings, index: Index, progress: Progress | None = None
 ) -> list[Scan]:
-    """What each root gave, in the order given. A root that makes no progress is left behind."""
+    """Return the result of each root, in the order given; skip a root that makes no progress."""
     results: list[Scan] = []
     while len(results) < len(roots):
         worker = _Worker(roots[len(results) :], settings, index)
@@ -69,7 +70,7 @@ def scan(
 
 
 class _Worker(threading.Thread):
-    """Scans roots one after another until it is done or told to stop."""
+    """Scans roots one after another until it is done or stopped."""
 
     def __init__(self, roots: Sequence[Root], settings: Settings, index: Index) -> None:
         super().__init__(name="skillbelt-scan", daemon=True)
@@ -90,7 +91,7 @@ class _Worker(threading.Thread):
             self._failure = error
 
     def wait(self, patience: float, progress: Progress | None) -> list[Scan]:
-        """The results so far: all, or up to and including a root that stalled."""
+        """Return the results so far: all, or up to and including a root that stalled."""
         beats, idle = -1, 0.0
         while self.is_alive():
             self.join(_LOOK_SECONDS)
@@ -113,8 +114,8 @@ def _stalled(root: Root, path: str, patience: float) -> Scan:
         severity="error",
         path=root.path,
         line=None,
-        message=f"no answer within {patience:g} s at {path}; the folder was left out",
-        remedy="bring the mount back or take the folder out, then refresh",
+        message=f"no response within {patience:g} s at {path}; the folder was left out",
+        remedy="restore the mount or remove the folder from the settings, then refresh",
     )
     return Scan(root, exists=True, diagnostics=(problem,), stalled=True)
 
@@ -132,7 +133,7 @@ def _scan_root(
     reader = _Reader(root, settings, pulse, judge.trusts(root))
     reader.diagnostics += judge.said()
     try:
-        # What was used is let go at once: of a hundred thousand skills, two copies are too many.
+        # Release each entry once it is used: two copies of a hundred thousand skills are too many.
         walker.found.reverse()
         while walker.found:
             found = walker.found.pop()
@@ -156,7 +157,7 @@ def _scan_root(
 
 
 def rules(settings: Settings) -> WalkRules:
-    """How the settings want folders to be walked."""
+    """Return how the settings want folders to be walked."""
     return WalkRules(
         limits=settings.limits,
         follow_symlinks=settings.follow_symlinks,
@@ -168,7 +169,7 @@ def rules(settings: Settings) -> WalkRules:
 def _missing(root: Root, said: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
     if root.required and not any(True for _ in said):
         message = "skill path not found: there is no such folder"
-        remedy = "create it, or take it out of the settings"
+        remedy = "create it, or remove it from the settings"
         yield Diagnostic(
             code="root-missing",
             severity="warning",
@@ -180,15 +181,15 @@ def _missing(root: Root, said: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
 
 
 class _Judge:
-    """Whether the skills of a root are trusted.
+    """Decides whether the skills of a root are trusted.
 
-    What the user trusts is read when a root would not be, and never kept for the next scan.
+    The user's trust file is read only for a root that needs it, and again for each scan.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._trust: Trust | None = None
-        self._told = False
+        self._reported = False
 
     def trusts(self, root: Root) -> bool:
         theirs = root.scope == "project" or root.by_project
@@ -202,14 +203,14 @@ class _Judge:
             self._trust = Trust(self._settings.state_dir)
         if root.origin.remote:
             return self._trust.origin(root.origin)
-        # What a project names is as trusted as the project is, wherever it lies.
+        # A folder that a project names is as trusted as the project, in any place.
         return self._trust.project(self._settings.project if root.by_project else root.path)
 
     def said(self) -> tuple[Diagnostic, ...]:
-        """What is wrong with the file, once."""
-        if self._trust is None or self._told:
+        """Return what is wrong with the trust file, once."""
+        if self._trust is None or self._reported:
             return ()
-        self._told = True
+        self._reported = True
         return (*self._trust.diagnostics, *self._trust.exchanged(self._settings.project))
 
 
@@ -230,12 +231,12 @@ class _Reader:
         self._fence: Fence | None = None
 
     def close(self) -> None:
-        """Let go of what reading took."""
+        """Release what reading opened."""
         if self._fence is not None:
             self._fence.close()
 
     def take(self, found: Found, known: Row | None) -> None:
-        """One skill more, or a diagnostic that says why not."""
+        """Add a skill, or a diagnostic that says why not."""
         location, size, mtime_ns, inode, _ = found
         folder = location[:_NAME]
         policy = f"{folder}/{POLICY_FILE}"
@@ -253,19 +254,19 @@ class _Reader:
         self._add(found, entry, said)
 
     def _read(self, found: Found, folder: str, policy_ns: int) -> Entry | None:
-        from skillbelt.files.contain import Fence
-        from skillbelt.format import head
+        # cost: the parser, which a scan with a fresh index does not need
+        from skillbelt.format import frontmatter
 
         fence = self._fence = self._fence or Fence(self._root.fence)
         try:
-            data = head.read_head(found.location, self._limits, fence)
+            data = frontmatter.read_head(found.location, self._limits, fence)
         except PathEscape as escape:
             said = link_outside(found.location, self._root.fence, escape.reason)
             self.diagnostics.append(said)
             return None
         except OSError as error:
-            message = f"can not be read: {error.strerror or error}"
-            remedy = "mend its permissions, or remove it"
+            message = f"cannot be read: {error.strerror or error}"
+            remedy = "fix its permissions, or remove it"
             self.diagnostics.append(
                 Diagnostic(
                     code="unreadable",
@@ -279,12 +280,12 @@ class _Reader:
             return None
         self.files_read += 1
         name = folder[folder.rindex("/") + 1 :]
-        # A link to something that was never meant as a skill tells nothing of it.
+        # Do not derive a description from a link's target that was never meant as a skill.
         derive = self._derive and not os.path.islink(found.location)
-        card = head.read_card(data, found.location, name, self._limits, derive=derive)
+        card = frontmatter.read_card(data, found.location, name, self._limits, derive=derive)
         if policy_ns:
             policy = f"{folder}/{POLICY_FILE}"
-            card = head.with_policy(card, found.location, policy, self._limits, fence)
+            card = frontmatter.with_policy(card, found.location, policy, self._limits, fence)
         stored = _dump(card.diagnostics) if card.diagnostics else ""
         entry = Entry._make((*found[:4], policy_ns, *card[:-1], stored))
         self.fresh.append(entry)
@@ -297,7 +298,7 @@ class _Reader:
             return
         hidden = bool(flags & self._hides)
         self.identities.append(found.identity)
-        name = entry.name if root.origin.kind != "mcp" else _labelled(entry.path)
+        name = entry.name if root.origin.kind != "mcp" else _name_with_server(entry.path)
         self.skills.append(
             Skill(
                 name=name,
@@ -320,8 +321,8 @@ class _Reader:
         )
 
 
-def _labelled(path: str) -> str:
-    """What a skill of an MCP server is called here: as the folder that its own one lies in."""
+def _name_with_server(path: str) -> str:
+    """Return the name of a skill of an MCP server: that of its parent folder."""
     return path.split("/")[-3]
 
 
@@ -339,10 +340,9 @@ def _dump(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def _load(entry: Entry) -> tuple[Diagnostic, ...] | None:
-    """What there was to say about a file; None when the index no longer makes sense."""
+    """Return the stored diagnostics of a file; None when they cannot be read."""
     if not entry.diagnostics:
         return ()
-    import json
 
     try:
         return tuple(
@@ -354,7 +354,7 @@ def _load(entry: Entry) -> tuple[Diagnostic, ...] | None:
                 message=message,
                 remedy=remedy,
             )
-            for code, severity, line, message, remedy in json.loads(entry.diagnostics)
+            for code, severity, line, message, remedy in read_json(entry.diagnostics)
         )
     except (ValueError, TypeError):
         return None

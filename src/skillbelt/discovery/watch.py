@@ -1,4 +1,4 @@
-"""When to look again: the moments at which folders may have changed."""
+"""When to scan again: the moments at which folders may have changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 def ticks(
     folders: Callable[[], list[str]], seconds: float, stop: threading.Event | None = None
 ) -> Iterator[bool]:
-    """Yield True whenever something in the folders changed, and False every `seconds` beside that.
+    """Yield True whenever something in the folders changed, and False every `seconds` otherwise.
 
     The steady tick finds folders that did not exist before. Without watchfiles it is all there is.
     """

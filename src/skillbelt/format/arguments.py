@@ -1,14 +1,14 @@
-"""What a user wrote after a skill's name, put where its text asks for it."""
+"""Substitute the arguments of a skill into its text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
-# A hostile text could ask for a long argument again and again.
+# A hostile text could repeat a long argument without end.
 MAX_ADDED_CHARS = 2**20
 _NO_VARIABLES: Mapping[str, str] = {}
-# Commands are left alone to the byte: whoever runs one must never meet text from outside in it.
+# Commands are left unchanged: no argument must ever become part of a command that is run.
 _COMMAND = r"(?P<command>(?<!\S)!`[^`\n]+`|(?<![^\n]) {0,3}```!(?:(?!\n {0,3}```)[\s\S])*+)"
 _PLACE = (
     r"\$(?:ARGUMENTS\[(?P<item>[0-9]{1,5})\]|(?P<index>[0-9]{1,5})(?!\w)"
@@ -23,12 +23,12 @@ def substitute(
     names: Sequence[str] = (),
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> str:
-    r"""The text with its placeholders filled, in one pass: nothing put in is looked at again.
+    r"""Fill the placeholders in one pass: inserted text is not searched for placeholders.
 
     `$ARGUMENTS` is all of them, `$ARGUMENTS[0]` and `$0` the first (quotes as in a shell), `$name`
     the one that `names` has at that place, `${NAME}` a variable. `\$0` stays `$0`. A number beyond
     the arguments and an unknown variable stay as they are; a name without a value becomes empty.
-    Arguments that no placeholder took are added at the end. With None, only variables are put in.
+    Arguments that no placeholder used are added at the end. With None, only variables are filled.
     To run the commands in a text, look for them before this, not after.
     """
     filler = _Filler(arguments, names, variables)
@@ -39,13 +39,13 @@ def substitute(
 
 
 def appended(arguments: str) -> str:
-    """What is added at the end of a text that has no place for its arguments."""
+    """Return what is added at the end of a text without a placeholder for its arguments."""
     return f"\n\nARGUMENTS: {arguments}\n"
 
 
 def split_arguments(arguments: str) -> list[str]:
-    """The single arguments: quotes hold words together; at blanks alone where they do not close."""
-    import shlex
+    """Split at blanks, with quotes as in a shell; at blanks alone where a quote is not closed."""
+    import shlex  # cost: 1 ms, only with arguments
 
     try:
         return shlex.split(arguments)
@@ -54,7 +54,7 @@ def split_arguments(arguments: str) -> list[str]:
 
 
 class _Filler:
-    """Gives the text for one placeholder, and remembers whether any took an argument."""
+    """Returns the text for one placeholder, and records whether any used an argument."""
 
     def __init__(
         self, arguments: str | None, names: Sequence[str], variables: Mapping[str, str]
@@ -78,7 +78,7 @@ class _Filler:
         return value if self._room >= 0 else match[0]
 
     def _value(self, match: re.Match[str]) -> str | None:
-        """What stands for the placeholder; None where it is to stay. An escaped one takes none."""
+        """Return the value of the placeholder; None to keep it. An escaped one uses no argument."""
         if match["variable"]:
             return self._variables.get(match["variable"])
         if self._arguments is None:

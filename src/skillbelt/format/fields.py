@@ -1,8 +1,9 @@
-"""The known fields of a frontmatter: brought to their types, and the name made safe."""
+"""The known fields of a frontmatter: their types, their names, and the id of a skill."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
 from skillbelt.format.yaml_fast import TEXT_KEYS, Lazy
@@ -11,7 +12,7 @@ from skillbelt.values import Diagnostic, Frontmatter, Requirements
 
 
 class Named(NamedTuple):
-    """A skill's id, safe as a path and a shell word, and its name as it was written."""
+    """A skill's id, safe as a path and a shell word, and its name as it is written."""
 
     id: str
     title: str
@@ -77,14 +78,14 @@ _ALIASES = {"user_invokable": "user_invocable"}
 
 
 def settle(fields: dict[str, object], path: str) -> tuple[Diagnostic, ...]:
-    """Brings known fields to their types in place, and reports what is wrong with them."""
+    """Convert known fields to their types in place, and report what is wrong with them."""
     notes: list[Diagnostic] = []
     for key, value in fields.items():
         kind = _KINDS.get(key)
         if kind and value is not None and not (kind is _TEXT and type(value) is str):
-            _bring(fields, key, value, path, notes)
+            _convert(fields, key, value, path, notes)
     if not fields.get("description"):
-        message = "there is no description, so no model is told of this skill"
+        message = "there is no description, so the skill is not shown to models"
         remedy = "add `description: what it does and when to use it`"
         notes.append(
             Diagnostic(
@@ -99,11 +100,11 @@ def settle(fields: dict[str, object], path: str) -> tuple[Diagnostic, ...]:
     return tuple(notes)
 
 
-def _bring(
+def _convert(
     fields: dict[str, object], key: str, value: object, path: str, notes: list[Diagnostic]
 ) -> None:
-    convert, wanted = _KINDS[key]
-    typed = convert(value)
+    to_type, wanted = _KINDS[key]
+    typed = to_type(value)
     if typed is not None:
         fields[key] = typed
     if typed is None or (isinstance(typed, str) and not isinstance(value, str)):
@@ -121,7 +122,7 @@ def _bring(
 
 
 def to_frontmatter(fields: Mapping[str, object]) -> Frontmatter:
-    """The known fields by type; what is unknown, or of the wrong type, verbatim in `extra`."""
+    """Return the known fields by type; unknown fields and wrong types are verbatim in `extra`."""
     known: dict[str, object] = {}
     extra: dict[str, object] = {}
     for key, value in fields.items():
@@ -142,18 +143,18 @@ _NEEDS = {"bins": "bins", "anyBins": "any_bins", "env": "env", "config": "config
 
 
 def requirements(frontmatter: Frontmatter) -> Requirements:
-    """What the metadata says the skill needs; what is not a list of words says nothing."""
+    """Return what the metadata says the skill needs; values that are no lists are ignored."""
     for client in _REQUIRING:
         says = frontmatter.metadata.get(client)
         if isinstance(says, dict):
             needs = says.get("requires")
             listed = needs if isinstance(needs, dict) else {}
-            found = {name: _needed(listed.get(key)) for key, name in _NEEDS.items()}
-            return Requirements(**found, os=_needed(says.get("os")))
+            found = {name: _as_needs(listed.get(key)) for key, name in _NEEDS.items()}
+            return Requirements(**found, os=_as_needs(says.get("os")))
     return Requirements()
 
 
-def _needed(value: object) -> tuple[str, ...]:
+def _as_needs(value: object) -> tuple[str, ...]:
     return tuple(_as_names(value) or ())
 
 
@@ -165,7 +166,7 @@ _UNSAFE_RUN = Lazy(r"[^\w.-]+")
 
 
 def skill_name(fields: Mapping[str, object], folder: str, path: str = "") -> Named:
-    """The id and the title of a skill, with a diagnostic where the two or the folder differ."""
+    """Return the id and the title of a skill, with a diagnostic where they or the folder differ."""
     written = fields.get("name")
     title = written.strip() if isinstance(written, str) else ""
     wanted = _normal(title or folder)
@@ -173,7 +174,7 @@ def skill_name(fields: Mapping[str, object], folder: str, path: str = "") -> Nam
     if name == title == folder:
         return Named(name, name)
     if name == (title or folder):
-        return Named(name, name, _other_folder(title, folder, path))
+        return Named(name, name, _diagnose_folder(title, folder, path))
     shown = shorten(one_line(title or folder), 80)
     message = f"{shown!r} is not a safe name; it is called {name!r}"
     remedy = "use letters, digits, `-`, `_` and `.`, without blanks"
@@ -183,7 +184,7 @@ def skill_name(fields: Mapping[str, object], folder: str, path: str = "") -> Nam
     return Named(name, title or folder, (note,))
 
 
-def _other_folder(title: str, folder: str, path: str) -> tuple[Diagnostic, ...]:
+def _diagnose_folder(title: str, folder: str, path: str) -> tuple[Diagnostic, ...]:
     if not title or not folder:
         return ()
     message = f"the name {title!r} differs from the folder's, {shorten(one_line(folder), 80)!r}"
@@ -211,6 +212,60 @@ def _folder_id(folder: str) -> str:
 def _normal(text: str) -> str:
     if text.isascii():
         return text
-    from unicodedata import normalize
+    from unicodedata import normalize  # cost: 0.3 ms, only for names that are not ASCII
 
     return normalize("NFC", text)
+
+
+# --- names of fields ------------------------------------------------------------------------------
+
+SPECIFIED = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+# Fields of clients that this runtime supports; none is in the specification.
+EXTENSIONS = (
+    "when_to_use",
+    "argument-hint",
+    "arguments",
+    "disable-model-invocation",
+    "user-invocable",
+    "disallowed-tools",
+    "model",
+    "effort",
+    "context",
+    "agent",
+    "background",
+    "hooks",
+    "paths",
+    "shell",
+    "version",
+)
+KNOWN = (*SPECIFIED, *EXTENSIONS)
+_VARIANTS = {"user-invokable": "user-invocable", "licence": "license"}
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_LEAST_CHARS = 4  # shorter words are close to too many others
+_LIKENESS = 0.85
+
+
+def _plain_key(key: str) -> str:
+    """Return the key in lower case with hyphens, from any of camelCase, `_` and blanks."""
+    return re.sub(r"[\s_-]+", "-", _HUMP.sub("-", key.strip())).lower()
+
+
+_BY_PLAIN = {_plain_key(key): key for key in KNOWN} | _VARIANTS
+
+
+def correct_spelling(key: str, present: Container[str]) -> str:
+    """Return the known field that the key spells differently; "" if none, or it is present."""
+    known = _BY_PLAIN.get(_plain_key(key), "")
+    return known if known != key and known not in present else ""
+
+
+def closest_field(key: str, present: Container[str]) -> str:
+    """Return the known field that the key probably misspells; "" if none, or it is present."""
+    from difflib import get_close_matches  # cost: 3 ms, only for unknown fields
+
+    plain = _plain_key(key)
+    near = get_close_matches(plain, _BY_PLAIN, n=1, cutoff=_LIKENESS)
+    if not near or len(plain) < _LEAST_CHARS or abs(len(plain) - len(near[0])) > 2:
+        return ""
+    known = _BY_PLAIN[near[0]]
+    return known if known != key and known not in present else ""

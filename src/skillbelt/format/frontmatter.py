@@ -1,17 +1,22 @@
-"""SKILL.md -> frontmatter, body offset and diagnostics; strict first, then repair, then derive.
+"""Parse the head of a SKILL.md: strict YAML first, then repair, then derive from the text.
 
-Nothing here raises, whatever the bytes are: what is wrong with a file is told in diagnostics.
+No bytes make the parser raise: diagnostics say what is wrong with a file.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from codecs import utf_8_decode
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from skillbelt.errors import PathEscape
+from skillbelt.files.contain import Fence, read_handle
 from skillbelt.format import yaml, yaml_fast, yaml_repair
-from skillbelt.format.fields import settle
+from skillbelt.format.fields import settle, skill_name
 from skillbelt.text import one_line, shorten
-from skillbelt.values import Diagnostic, Limits, Severity
+from skillbelt.values import DERIVED, INTERNAL, MODEL, SKIPPED, USER, Diagnostic, Limits, Severity
 
 # Enough for nearly every frontmatter, so that a scan needs one read a file.
 FIRST_READ_BYTES = 8 * 2**10
@@ -24,11 +29,11 @@ MAX_CHECKED_BYTES = 2 * 2**20
 
 State = Literal["strict", "repaired", "derived", "skipped"]
 _LIMITS = Limits()
-_SLACK = 4096  # what a reader fetches beyond the largest frontmatter, to see that it is too large
+_SLACK = 4096  # read beyond the largest frontmatter, to detect that it is too large
 
 
 class Parsed(NamedTuple):
-    """What the head of a SKILL.md says.
+    """The parsed head of a SKILL.md.
 
     `fields` holds the frontmatter with its keys as written and is always JSON; `body_offset` is
     the byte the body starts at, and 0 when the whole file is body.
@@ -49,8 +54,8 @@ class Split(NamedTuple):
     body: int
 
 
-class _File(NamedTuple):
-    """What every step below needs to know about the file at hand."""
+class _SkillText(NamedTuple):
+    """The file that the steps below work on."""
 
     data: bytes
     path: str
@@ -58,7 +63,7 @@ class _File(NamedTuple):
     limits: Limits
     derive: bool
 
-    def says(
+    def diagnose(
         self, code: str, message: str, remedy: str, line: int = 1, severity: Severity = "warning"
     ) -> Diagnostic:
         return Diagnostic(
@@ -73,7 +78,7 @@ _CLOSING = yaml_fast.Lazy(rb"\n---[ \t]*(?:\r?\n|\r?\Z)")
 
 
 def split(data: bytes) -> Split | None:
-    """The frontmatter between two lines that are exactly `---`; None when there is none."""
+    """Find the frontmatter between two lines that are exactly `---`; None when there is none."""
     if data.startswith(b"---\n"):
         end = data.find(b"\n---", 3)
         if data[end + 4 : end + 5] == b"\n" and end > 0:
@@ -86,7 +91,7 @@ def split(data: bytes) -> Split | None:
 
 
 def needs_more(data: bytes, limits: Limits = _LIMITS) -> bool:
-    """Whether frontmatter begins in this head and does not end in it, so that more must be read."""
+    """Whether the frontmatter does not end within these bytes, so that more must be read."""
     if not _OPENING.match(data) or len(data) >= MAX_FRONTMATTER_BYTES + _SLACK:
         return False
     found = split(data)
@@ -99,31 +104,26 @@ def needs_more(data: bytes, limits: Limits = _LIMITS) -> bool:
 def parse(
     data: bytes, *, path: str, folder: str, limits: Limits = _LIMITS, derive: bool = True
 ) -> Parsed:
-    """What the head of a SKILL.md says. Never raises.
+    """Parse the head of a SKILL.md. Never raises.
 
     `data` is the file's first `FIRST_READ_BYTES`, or more where `needs_more` said so. Without
     `derive`, a file that has no readable frontmatter is skipped.
     """
+    file = _SkillText(data=data, path=path, folder=folder, limits=limits, derive=derive)
     found = split(data)
     if found is None or found.end - found.start > MAX_FRONTMATTER_BYTES:
-        return _irregular(
-            _File(data=data, path=path, folder=folder, limits=limits, derive=derive), found
-        )
+        return _irregular(file, found)
     try:
         text = data[found.start : found.end].decode()
     except UnicodeDecodeError:
-        return _not_utf8(_File(data=data, path=path, folder=folder, limits=limits, derive=derive))
+        return _not_utf8(file)
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     fields = yaml_fast.read(text)
     if fields is None:
-        return _slow(
-            _File(data=data, path=path, folder=folder, limits=limits, derive=derive), found, text
-        )
+        return _slow(file, found, text)
     if not fields:
-        return _empty_block(
-            _File(data=data, path=path, folder=folder, limits=limits, derive=derive), found
-        )
+        return _empty_block(file, found)
     diagnostics = settle(fields, path)
     line = data.count(b"\n", 0, found.body) + 1
     return Parsed(
@@ -138,7 +138,7 @@ def parse(
 def written(
     data: bytes, limits: Limits = _LIMITS, *, core: bool = True
 ) -> dict[str, object] | None:
-    """The frontmatter to the letter, as `strict.verbatim` reads it; None where there is none."""
+    """Return the frontmatter as `yaml.verbatim` reads it; None when there is none."""
     found = split(data)
     if found is None or found.end - found.start > MAX_FRONTMATTER_BYTES:
         return None
@@ -149,61 +149,61 @@ def written(
     return yaml.verbatim(text.replace("\r\n", "\n"), limits, core=core)
 
 
-def _slow(file: _File, found: Split, text: str) -> Parsed:
-    """A block that the fast reader left alone."""
+def _slow(file: _SkillText, found: Split, text: str) -> Parsed:
+    """Parse a block that the fast reader does not support."""
     clean = yaml_repair.without_controls(text)
     loaded = yaml.full(clean, file.limits)
-    if isinstance(loaded, yaml.Broken):
+    if isinstance(loaded, yaml.BrokenYaml):
         if loaded.guard:
-            return _skipped(_diagnostic(file, loaded.problem, 1, "error"))
-        return _repaired(file, found, clean, loaded.problem)
+            return _skip(_diagnostic(file, loaded.problem, 1, "error"))
+        return _repair(file, found, clean, loaded.problem)
     if not loaded.fields:
         return _empty_block(file, found)
     notes = tuple(_diagnostic(file, problem, 1) for problem in loaded.problems)
     if clean == text:
-        return _done(file, loaded.fields, "strict", found.body, notes)
+        return _finish(file, loaded.fields, "strict", found.body, notes)
     line = next((n for n, (a, b) in enumerate(_pairs(text, clean), 2) if a != b), 1)
-    note = file.says(
+    note = file.diagnose(
         "control-characters",
         "the frontmatter holds control characters; they were left out",
         "remove them from the file",
         line,
     )
-    return _done(file, loaded.fields, "repaired", found.body, (note, *notes))
+    return _finish(file, loaded.fields, "repaired", found.body, (note, *notes))
 
 
 def _pairs(text: str, clean: str) -> list[tuple[str, str]]:
     return list(zip(text.split("\n"), clean.split("\n"), strict=False))
 
 
-def _repaired(file: _File, found: Split, text: str, problem: yaml.Problem) -> Parsed:
-    """A closed block that YAML refuses: its lines one by one."""
+def _repair(file: _SkillText, found: Split, text: str, problem: yaml.Problem) -> Parsed:
+    """Parse a closed block that is not YAML line by line."""
     raw = file.data[found.start : found.end].decode()
-    mended, ended = _by_line(raw, text, file.limits)
-    if not mended.fields:
-        note = file.says(
+    repaired, ended = _by_line(raw, text, file.limits)
+    if not repaired.fields:
+        note = file.diagnose(
             "yaml-unreadable",
-            f"the frontmatter can not be read ({problem.message}); the file is taken as text",
+            f"the frontmatter cannot be read ({problem.message}); the file is read as text",
             "write it as `key: value` lines between two `---` lines",
             problem.line + 1,
         )
-        # A block of data says nothing about the skill; prose between two rules is its text.
+        # A block of data does not describe the skill; prose between two rules is its text.
         data = text.lstrip().startswith(("-", "[", "{"))
-        below = (_text(file.data[found.body :]) or "") if data else ""
-        return _derived(file, note, yaml_repair.derive(below, DERIVED_DESCRIPTION_CHARS))
-    note = file.says(
+        below = (_decode(file.data[found.body :]) or "") if data else ""
+        return _derive(file, note, yaml_repair.derive(below, DERIVED_DESCRIPTION_CHARS))
+    note = file.diagnose(
         "yaml-repaired",
         f"the frontmatter is not YAML ({problem.message}); it was read line by line",
         "put the value in quotes, or run `skillbelt check --fix`",
         problem.line + 1,
     )
     body = found.body if ended is None else found.start + len(raw[:ended].encode())
-    notes = (_diagnostic(file, other, 1) for other in mended.problems)
-    return _done(file, mended.fields, "repaired", body, (note, *notes))
+    notes = (_diagnostic(file, other, 1) for other in repaired.problems)
+    return _finish(file, repaired.fields, "repaired", body, (note, *notes))
 
 
-def _by_line(raw: str, text: str, limits: Limits) -> tuple[yaml_repair.Mended, int | None]:
-    """What the lines say, and the character of `raw` the body starts at if that is inside it."""
+def _by_line(raw: str, text: str, limits: Limits) -> tuple[yaml_repair.RepairedYaml, int | None]:
+    """Read the lines; also return where in `raw` the body starts, if it starts inside."""
     ended = yaml_repair.inner_end(text)
     if ended is None:
         return yaml_repair.read(text, limits), None
@@ -213,100 +213,104 @@ def _by_line(raw: str, text: str, limits: Limits) -> tuple[yaml_repair.Mended, i
     return yaml_repair.read(text[: ended[0]], limits), before + column
 
 
-def _irregular(file: _File, found: Split | None) -> Parsed:
-    """A file without a proper block of bearable size."""
+def _irregular(file: _SkillText, found: Split | None) -> Parsed:
+    """Parse a file without a proper block of allowed size."""
     data = file.data
     if data[:2] in (b"\xff\xfe", b"\xfe\xff") or _is_wide(data[:256]):
         return _not_utf8(file)
     if found or (_OPENING.match(data) and len(data) > MAX_FRONTMATTER_BYTES):
         return _too_large(file)
-    text = _text(data)
+    text = _decode(data)
     if text is None:
         return _not_utf8(file)
     if not text.strip("\ufeff \t\r\n\0"):
-        note = file.says(
+        note = file.diagnose(
             "file-empty", "the file is empty", "write a name, a description and a body"
         )
-        return _derived(file, note)
+        return _derive(file, note)
     if "\n" not in text and "\r" in text:
         text = text.replace("\r", "\n")
     return _misplaced(file, text)
 
 
-def _misplaced(file: _File, text: str) -> Parsed:
-    """A file that does not open with `---`, or never closes with it."""
+def _misplaced(file: _SkillText, text: str) -> Parsed:
+    """Parse a file that does not begin with `---`, or never closes it."""
     block = yaml_repair.find(text)
     if block is None or block.end - block.start > MAX_FRONTMATTER_BYTES:
-        return _bodily(file, text)
+        return _all_body(file, text)
     raw = text[block.start : block.end]
     inner = yaml_repair.without_controls(raw.replace("\r\n", "\n"))
     loaded = yaml.load(inner if inner.endswith("\n") else inner + "\n", file.limits)
-    body, mended = block.body, yaml_repair.Mended({})
+    body, repaired = block.body, yaml_repair.RepairedYaml({})
     if block.single:
-        mended = yaml_repair.one_line(inner, file.limits)
-    elif isinstance(loaded, yaml.Loaded):
-        mended = yaml_repair.Mended(*loaded)
+        repaired = yaml_repair.one_line(inner, file.limits)
+    elif isinstance(loaded, yaml.LoadedYaml):
+        repaired = yaml_repair.RepairedYaml(*loaded)
     elif loaded.guard:
-        return _skipped(_diagnostic(file, loaded.problem, 1, "error"))
+        return _skip(_diagnostic(file, loaded.problem, 1, "error"))
     else:
-        mended, ended = _by_line(raw, inner, file.limits)
+        repaired, ended = _by_line(raw, inner, file.limits)
         body = block.body if ended is None else block.start + ended
-    if not mended.fields:
-        return _bodily(file, text)
-    return _moved(file, text, block, mended, body)
+    if not repaired.fields:
+        return _all_body(file, text)
+    return _accept_misplaced(file, text, block, repaired, body)
 
 
-def _moved(
-    file: _File, text: str, block: yaml_repair.Block, mended: yaml_repair.Mended, body: int
+def _accept_misplaced(
+    file: _SkillText,
+    text: str,
+    block: yaml_repair.FrontmatterBlock,
+    repaired: yaml_repair.RepairedYaml,
+    body: int,
 ) -> Parsed:
     line = text.count("\n", 0, block.start) + 1
-    note = file.says(
+    note = file.diagnose(
         "yaml-repaired",
-        f"{block.reason}; the block was read all the same",
+        f"{block.reason}; the block was read nevertheless",
         "begin the file with a line `---` and end the block with one",
         line,
     )
-    notes = (_diagnostic(file, problem, line - 1) for problem in mended.problems)
+    notes = (_diagnostic(file, problem, line - 1) for problem in repaired.problems)
     offset = len(text[:body].encode())
-    return _done(file, mended.fields, "repaired", offset, (note, *notes))
+    return _finish(file, repaired.fields, "repaired", offset, (note, *notes))
 
 
-def _bodily(file: _File, text: str) -> Parsed:
-    """A file whose whole text is body."""
+def _all_body(file: _SkillText, text: str) -> Parsed:
+    """Return the result for a file whose whole text is body."""
     if _OPENING.match(file.data):
-        note = file.says(
+        note = file.diagnose(
             "frontmatter-unclosed",
-            "the frontmatter is opened and never closed; the whole file is taken as text",
+            "the frontmatter is opened and never closed; the whole file is read as text",
             "end it with a line `---`",
         )
-        return _derived(file, note, yaml_repair.open_description(text, file.limits))
-    note = file.says(
+        return _derive(file, note, yaml_repair.open_description(text, file.limits))
+    note = file.diagnose(
         "frontmatter-missing",
         "there is no frontmatter; name and description are taken from folder and text",
         f"begin the file with `---`, `name: {one_line(file.folder)}`, `description: …`, `---`",
     )
-    return _derived(file, note)
+    return _derive(file, note)
 
 
-def _empty_block(file: _File, found: Split) -> Parsed:
-    note = file.says(
+def _empty_block(file: _SkillText, found: Split) -> Parsed:
+    note = file.diagnose(
         "frontmatter-missing",
         "the frontmatter is empty; name and description are taken from folder and text",
         f"write `name: {one_line(file.folder)}` and `description: …` in it",
     )
-    parsed = _derived(file, note)
+    parsed = _derive(file, note)
     if parsed.state == "skipped":
         return parsed
     line = file.data.count(b"\n", 0, found.body) + 1
     return parsed._replace(body_offset=found.body, body_line=line)
 
 
-def _derived(file: _File, note: Diagnostic, description: str = "") -> Parsed:
-    """The whole file as body, described by its first paragraph or by `description`."""
+def _derive(file: _SkillText, note: Diagnostic, description: str = "") -> Parsed:
+    """Return the whole file as body, described by `description` or its first paragraph."""
     if not file.derive:
-        return _skipped(note._replace(severity="error"))
+        return _skip(note._replace(severity="error"))
     limit = DERIVED_DESCRIPTION_CHARS
-    text = _text(file.data)
+    text = _decode(file.data)
     if text is None:
         return _not_utf8(file)
     if not description:
@@ -321,13 +325,17 @@ def _derived(file: _File, note: Diagnostic, description: str = "") -> Parsed:
 
 
 def _after_block(text: str) -> str:
-    """The text without the `---` line, and the keys below it, at its top."""
+    """Return the text without the `---` line and the keys at its top."""
     text = text.removeprefix("\ufeff")
     return re.sub(r"\A---[ \t]*\r?\n(?:[\w-]+:.*\n|[ \t]+\S.*\n)*(?:---[ \t]*\r?\n)?", "", text)
 
 
-def _done(
-    file: _File, fields: dict[str, object], state: State, body: int, notes: tuple[Diagnostic, ...]
+def _finish(
+    file: _SkillText,
+    fields: dict[str, object],
+    state: State,
+    body: int,
+    notes: tuple[Diagnostic, ...],
 ) -> Parsed:
     diagnostics = (*notes, *settle(fields, file.path))
     return Parsed(
@@ -339,13 +347,13 @@ def _done(
     )
 
 
-def _skipped(note: Diagnostic) -> Parsed:
+def _skip(note: Diagnostic) -> Parsed:
     return Parsed(fields={}, state="skipped", body_offset=0, body_line=1, diagnostics=(note,))
 
 
-def _not_utf8(file: _File) -> Parsed:
+def _not_utf8(file: _SkillText) -> Parsed:
     message, remedy = "the file is not UTF-8", "save it as UTF-8"
-    return _skipped(file.says("not-utf8", message, remedy, severity="error"))
+    return _skip(file.diagnose("not-utf8", message, remedy, severity="error"))
 
 
 def _is_wide(head: bytes) -> bool:
@@ -353,22 +361,22 @@ def _is_wide(head: bytes) -> bool:
     return head.count(0) * 4 > len(head)
 
 
-def _too_large(file: _File) -> Parsed:
+def _too_large(file: _SkillText) -> Parsed:
     message = f"the frontmatter is larger than {MAX_FRONTMATTER_BYTES} bytes"
     remedy = "move text to the body"
-    return _skipped(file.says("frontmatter-too-large", message, remedy, severity="error"))
+    return _skip(file.diagnose("frontmatter-too-large", message, remedy, severity="error"))
 
 
 def _diagnostic(
-    file: _File, problem: yaml.Problem, offset: int, severity: Severity = "warning"
+    file: _SkillText, problem: yaml.Problem, offset: int, severity: Severity = "warning"
 ) -> Diagnostic:
-    return file.says(problem.code, problem.message, problem.remedy, problem.line + offset, severity)
+    return file.diagnose(
+        problem.code, problem.message, problem.remedy, problem.line + offset, severity
+    )
 
 
-def _text(data: bytes) -> str | None:
-    """The bytes as text, or None; a character cut off at the end of the head is left out."""
-    from codecs import utf_8_decode
-
+def _decode(data: bytes) -> str | None:
+    """Decode the bytes, or return None; a character cut off at the end is dropped."""
     try:
         return utf_8_decode(data, "strict", False)[0]
     except UnicodeDecodeError:
@@ -376,7 +384,7 @@ def _text(data: bytes) -> str | None:
 
 
 def key_lines(data: bytes) -> dict[str, int]:
-    """The line of each top-level key of the frontmatter, counted from 1 in the file."""
+    """Return the line of each top-level key of the frontmatter, counted from 1 in the file."""
     found = split(data)
     if not found:
         return {}
@@ -384,3 +392,116 @@ def key_lines(data: bytes) -> dict[str, int]:
     lines = enumerate(text.split("\n"), 2)
     matches = ((number, yaml_repair.KEY_LINE.match(line)) for number, line in lines)
     return {match[2]: number for number, match in matches if match}
+
+
+# --- the card of a skill -------------------------------------------------------------------------
+
+OPEN = Fence()
+_HEAD_SLACK = 64  # room for both delimiter lines
+_NOT_FOR_MODEL = ("disable-model-invocation", "disable_model_invocation")
+_FOR_USER = ("user-invocable", "user_invocable", "user-invokable", "user_invokable")
+_FLAG_FIELDS = frozenset((*_NOT_FOR_MODEL, *_FOR_USER, "metadata"))
+
+
+class Card(NamedTuple):
+    """What a catalogue needs of one SKILL.md, independent of its location."""
+
+    name: str
+    title: str
+    description: str
+    when_to_use: str
+    flags: int
+    body_offset: int
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def read_head(location: str, limits: Limits = _LIMITS, fence: Fence = OPEN) -> bytes:
+    """Read a file up to the end of its frontmatter.
+
+    Raises OSError if it cannot be read, PathEscape if it leads out of the fence.
+    """
+    handle = fence.open_file(location)
+    try:
+        data = os.read(handle, FIRST_READ_BYTES)
+        if len(data) == FIRST_READ_BYTES and needs_more(data, limits):
+            # A little more than is allowed, so that the parser detects that it is too much.
+            data += os.read(handle, max(MAX_FRONTMATTER_BYTES + _HEAD_SLACK - len(data), 0))
+        return data
+    finally:
+        os.close(handle)
+
+
+def read_card(
+    data: bytes, location: str, folder: str, limits: Limits = _LIMITS, *, derive: bool = True
+) -> Card:
+    """Return the card for the head of a SKILL.md. Never raises."""
+    parsed = parse(data, path=location, folder=folder, limits=limits, derive=derive)
+    fields = parsed.fields
+    name = skill_name(fields, folder, location)
+    return Card(
+        name=name.id,
+        title=name.title,
+        description=_field_text(fields, "description"),
+        when_to_use=_field_text(fields, "when_to_use") or _field_text(fields, "when-to-use"),
+        flags=_flags(fields, parsed.state),
+        body_offset=parsed.body_offset,
+        diagnostics=(*parsed.diagnostics, *name.diagnostics),
+    )
+
+
+def _field_text(fields: Mapping[str, object], key: str) -> str:
+    value = fields.get(key)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _flags(fields: Mapping[str, object], state: State) -> int:
+    flags = USER | MODEL
+    for key in _FLAG_FIELDS & fields.keys():
+        if key == "metadata":
+            flags |= _internal(fields[key])
+        elif key in _NOT_FOR_MODEL and fields[key] is True:
+            flags &= ~MODEL
+        elif key in _FOR_USER and fields[key] is False:
+            flags &= ~USER
+    if state == "derived":
+        flags |= DERIVED
+    return flags | SKIPPED if state == "skipped" else flags
+
+
+def _internal(metadata: object) -> int:
+    marked = isinstance(metadata, dict) and metadata.get("internal") in (True, "true")
+    return INTERNAL if marked else 0
+
+
+def with_policy(
+    card: Card, location: str, path: str, limits: Limits = _LIMITS, fence: Fence = OPEN
+) -> Card:
+    """Apply the Codex policy file beside the skill, which may hide the skill from models.
+
+    A file that cannot be read hides it too: hiding is what the file is for.
+    """
+    policy = _read_policy(path, limits, fence)
+    if policy is None:
+        message = f"{path} cannot be read as YAML, so the skill is hidden from models"
+        note = Diagnostic(
+            code="policy-unreadable",
+            severity="error",
+            path=location,
+            line=None,
+            message=message,
+            remedy="fix that file",
+        )
+        return card._replace(flags=card.flags & ~MODEL, diagnostics=(*card.diagnostics, note))
+    rule = policy.get("policy")
+    implicit = rule.get("allow_implicit_invocation") if isinstance(rule, dict) else None
+    return card._replace(flags=card.flags & ~MODEL) if implicit is False else card
+
+
+def _read_policy(path: str, limits: Limits, fence: Fence) -> dict[str, object] | None:
+    try:
+        data = read_handle(fence.open_file(path), MAX_FRONTMATTER_BYTES + 1)
+        text = data.decode("utf-8") if len(data) <= MAX_FRONTMATTER_BYTES else None
+    except (OSError, PathEscape, UnicodeDecodeError):
+        return None
+    loaded = yaml.full(text.replace("\r\n", "\n"), limits) if text is not None else None
+    return loaded.fields if isinstance(loaded, yaml.LoadedYaml) else None

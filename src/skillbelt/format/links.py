@@ -1,6 +1,6 @@
-"""What the text of a skill points at: Markdown links, and paths written as code.
+"""Find what the text of a skill refers to: Markdown links, and paths written as code.
 
-Only the text is read here. Fenced blocks and HTML comments are left out: they are examples.
+Reads only the text. Fenced blocks and HTML comments are left out: they are examples.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _NOT_SLUG = re.compile(r"[^\w\- ]")
 
 
 class Section(NamedTuple):
-    """A heading and what stands under it, up to the next heading that is not deeper.
+    """A heading and the text below it, up to the next heading that is not deeper.
 
     `line` is the heading's, counted from 1; `start` and `end` are offsets into the text.
     """
@@ -48,7 +48,7 @@ class Section(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line of a text: where it starts, what it says, and whether it is code or a comment."""
+    """One line of a text: its position, its content, and whether it is code or a comment."""
 
     start: int
     text: str
@@ -63,7 +63,7 @@ class _Heading(NamedTuple):
 
 
 def sections(text: str) -> list[Section]:
-    """Every section in the order of the headings, as far as MAX_LINES and MAX_SECTIONS go."""
+    """Return every section in order, within MAX_LINES and MAX_SECTIONS."""
     found: list[Section] = []
     still_open: list[int] = []
     for heading in _headings(text):
@@ -78,7 +78,7 @@ def sections(text: str) -> list[Section]:
 
 
 def lines(text: str) -> Iterator[Line]:
-    """Each line without its end; `verbatim` where it is frontmatter, code or a comment."""
+    """Yield each line without its end; `verbatim` if it is frontmatter, code or a comment."""
     state = _Verbatim(_frontmatter_lines(text))
     at = 0
     for number, raw in enumerate(text.split("\n")):
@@ -88,7 +88,7 @@ def lines(text: str) -> Iterator[Line]:
 
 
 class _Verbatim:
-    """Follows a text line by line and knows whether it is inside something that is not prose."""
+    """Follows a text line by line and tracks whether it is inside code or a comment."""
 
     def __init__(self, frontmatter: int) -> None:
         self._frontmatter = frontmatter
@@ -143,7 +143,7 @@ class _Verbatim:
 
 
 def _frontmatter_lines(text: str) -> int:
-    """How many lines the frontmatter takes; its closing line would make its last one a heading."""
+    """Count the lines of the frontmatter, whose closing line looks like a heading underline."""
     if not text.startswith(("---\n", "---\r\n")):
         return 0
     first = text.index("\n") + 1
@@ -155,7 +155,7 @@ def _frontmatter_lines(text: str) -> int:
 
 
 class _Paragraph(NamedTuple):
-    """Lines that a line of dashes would turn into a heading; none when they are in a list."""
+    """Return the lines that a line of dashes turns into a heading; none inside a list."""
 
     line: int
     start: int
@@ -203,7 +203,7 @@ def _extended(paragraph: _Paragraph, number: int, start: int, line: str) -> _Par
 
 
 def find(text: str, hint: str) -> Section | None:
-    """The section a hint means, or None.
+    """Return the section a hint means, or None.
 
     A hint is a heading line (`## Set up`), its words in any case, a way down (`Usage > Set up`,
     `Usage/Set up`), the second of several of the same name (`Example#2`) or a link's anchor
@@ -254,7 +254,7 @@ def _by_path(found: list[Section], hint: str) -> Section | None:
 
 
 def _descend(found: list[Section], steps: list[str]) -> Section | None:
-    """The section the last step names, inside one of those the steps before it name."""
+    """Return the section that the last step names, inside one that the steps before it name."""
     inside = found
     for step in steps[:-1]:
         outer = _step(inside, step)
@@ -272,7 +272,7 @@ def _step(found: list[Section], step: str) -> list[Section]:
 
 
 def _within(found: list[Section], outer: list[Section]) -> list[Section]:
-    """The sections below any of the outer ones; both lists are in the order of the text."""
+    """Return the sections below any of the outer ones; both lists are in text order."""
     kept, end, coming = [], 0, iter(outer)
     opening = next(coming, None)
     for section in found:
@@ -297,12 +297,12 @@ def _by_slug(found: list[Section], hint: str) -> Section | None:
 
 
 def slug_of(title: str) -> str:
-    """The anchor that code hosts give a heading, without the number of a repeated one."""
+    """Return the anchor that code hosts give a heading, without the number of a repeated one."""
     return _NOT_SLUG.sub("", plain(title).lower()).replace(" ", "-")
 
 
 def plain(title: str) -> str:
-    """The words of a heading without links and emphasis."""
+    """Return the words of a heading without links and emphasis."""
     return _MARKUP.sub("", _LINK.sub(r"\1", title)).strip()
 
 
@@ -322,5 +322,5 @@ def _same(title: str) -> str:
 
 
 def folded(title: str) -> str:
-    """The title as hints are compared: no markup, no case, no colon at the end."""
+    """Normalize a title for comparison: no markup, no case, no colon at the end."""
     return " ".join(plain(title).casefold().split()).rstrip(":：")

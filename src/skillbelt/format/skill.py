@@ -39,7 +39,7 @@ from skillbelt.values import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skillbelt.format.head import Card
+    from skillbelt.format.frontmatter import Card
 
 LOCAL = Origin()
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class Skill(NamedTuple):
         return _parse_frontmatter(self._head, self.location)
 
     def told(self, key: str) -> object:
-        """What the skill says to this product: `metadata.skillbelt.KEY`, or the flat key."""
+        """Return the skill's value for this product: `metadata.skillbelt.KEY` or the flat key."""
         metadata = self.frontmatter.metadata
         ours = metadata.get("skillbelt")
         nested = ours.get(key) if isinstance(ours, Mapping) else None
@@ -133,7 +133,7 @@ class Skill(NamedTuple):
 
     @classmethod
     def from_card(cls, card: "Card", location: str) -> "Skill":
-        """A skill that stands alone, in no catalogue."""
+        """Make a skill that is in no catalogue."""
         flags = card.flags
         return cls(
             card.name,
@@ -151,8 +151,8 @@ class Skill(NamedTuple):
 
     @classmethod
     def from_text(cls, text: str | bytes, *, folder: str = "") -> "Skill":
-        """A skill from the text of a SKILL.md; `folder` names it when the text does not."""
-        from skillbelt.format.head import read_card
+        """Make a skill from the text of a SKILL.md; `folder` names it when the text does not."""
+        from skillbelt.format.frontmatter import read_card
 
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         made = cls.from_card(read_card(data, SKILL_FILE, folder), SKILL_FILE)
@@ -160,8 +160,8 @@ class Skill(NamedTuple):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> "Skill":
-        """A skill from a SKILL.md; raises SkillNotFound when there is no such file to read."""
-        from skillbelt.format.head import read_card
+        """Make a skill from a SKILL.md; raise SkillNotFound when there is no such file to read."""
+        from skillbelt.format.frontmatter import read_card
 
         location = os.path.abspath(os.fspath(path))
         data = _head(location)
@@ -169,7 +169,7 @@ class Skill(NamedTuple):
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str]) -> "Skill":
-        """A skill from the folder that holds its SKILL.md."""
+        """Make a skill from the folder that holds its SKILL.md."""
         return cls.from_file(os.path.join(path, SKILL_FILE))
 
 
@@ -234,9 +234,9 @@ class Skills(Mapping[str, Skill]):
 
 
 def _head(location: str, fence: str = "") -> bytes:
-    """The head of a skill's file; SkillNotFound when there is no regular file to read."""
+    """Read the head of a skill's file; SkillNotFound when there is no regular file to read."""
     from skillbelt.files.contain import Fence
-    from skillbelt.format.head import read_head
+    from skillbelt.format.frontmatter import read_head
 
     try:
         if not stat.S_ISREG(os.stat(location).st_mode):

@@ -1,7 +1,7 @@
-"""The YAML most files are made of, read quickly, and only where the answer is provably YAML's.
+"""A fast reader for the subset of YAML that most files use.
 
-It takes a fifth of libyaml's time, and most processes never import yaml because of it. Whatever it
-is not sure of it leaves to `strict`.
+It takes a fifth of libyaml's time, and most processes never import yaml because of it. For text
+outside the subset it returns None, and `yaml.py` reads it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HYPHENED = {"name", "description", "license", "compatibility", "version", "when
     "agent",
     "shell",
 }
-# Text by specification: what the author typed is the value, whatever YAML would make of it.
+# Text by specification: the value is what the author typed, not what YAML would make of it.
 TEXT_KEYS: Final = frozenset(_HYPHENED | {key.replace("-", "_") for key in _HYPHENED})
 
 
@@ -28,8 +28,8 @@ else:
     class Lazy:
         """A pattern that is compiled when it is first used.
 
-        To compile them all takes as long as the interpreter needs to start, and a process that
-        finds a fresh index needs none of them.
+        Compiling them all takes as long as starting the interpreter, and a process with a fresh
+        index needs none of them.
         """
 
         def __init__(self, pattern, flags=0):
@@ -42,8 +42,8 @@ else:
 
 
 _KEY = "([A-Za-z_][A-Za-z0-9_-]{0,99})"
-# What may start a plain scalar. Said by what may not, for a class that names all the letters of
-# Unicode takes milliseconds to compile.
+# What may start a plain scalar, as a negated class: one that lists all letters of Unicode takes
+# milliseconds to compile.
 _LETTER = r"[^\x00-@\[-`{-\x7f]"
 _FIRST = r"[^\x00-#%-')-.:=-@\[\]`{-\x7f]"
 # A colon before a blank and a hash after one end a plain scalar; elsewhere they are text.
@@ -102,11 +102,11 @@ class _Unsure(Exception):
 
 
 def read(text: str) -> dict[str, object] | None:
-    """What YAML makes of the block, or None when the fast reader can not tell.
+    """Return what YAML makes of the block, or None when it is outside the subset.
 
     `text` has LF line ends and ends with one.
     """
-    # What can not be printed holds every character YAML refuses, folds or treats as a line end.
+    # Every character that YAML refuses, folds or treats as a line end is not printable.
     if text.encode().translate(None, _ASCII) and not text.replace("\n", "").isprintable():
         return None
     fields: dict[str, object] = {}
@@ -175,7 +175,7 @@ def _quoted(text: str) -> str:
 
 
 def _fold(text: str) -> str:
-    """One line end is a space, each further one a line end; blanks around them go."""
+    """Fold lines: one line end is a space, each further one a line end; drop blanks around."""
     if " \n" not in text and "\n   " not in text and "\n\n\n" not in text:
         folded = text.replace("\n\n  ", "\0").replace("\n  ", " ")
         if "\n" not in folded:
@@ -202,15 +202,20 @@ def _unescape(match: re.Match[str]) -> str:
 def _block(style: str, block: str) -> str:
     indent = block[: len(block) - len(block.lstrip(" "))]
     content = block[len(indent) :].rstrip("\n")
-    if not indent or content[:1] in ("", "\n") or content[-1] == " " or _outdented(content, indent):
+    if (
+        not indent
+        or content[:1] in ("", "\n")
+        or content[-1] == " "
+        or _is_outdented(content, indent)
+    ):
         raise _Unsure
     lines = content.replace("\n" + indent, "\n")
     value = lines if style[0] == "|" else _fold_block(lines)
     return value if style[-1] == "-" else value + "\n"
 
 
-def _outdented(content: str, indent: str) -> bool:
-    """Whether a line neither is empty nor starts with the indentation."""
+def _is_outdented(content: str, indent: str) -> bool:
+    """Whether some line is neither empty nor starts with the indentation."""
     return content.count("\n") != content.count("\n" + indent) + content.count("\n\n")
 
 
@@ -240,7 +245,7 @@ def _items(block: str, depth: int) -> list[object]:
 
 
 def _records(block: str, depth: int) -> list[object]:
-    """A list of mappings, each of whose lines stands two columns in from its dash."""
+    """Read a list of mappings whose lines are indented two columns from the dash."""
     found = _LIST_BLOCK.findall(block)
     if depth > _DEPTH or any(rest or indent != found[0][0] for indent, _, rest in found):
         raise _Unsure
@@ -281,10 +286,10 @@ def _flow(text: str) -> object:
 
 
 def _json(text: str) -> object:
-    """What is JSON and YAML alike: no escapes, no fractions, no key twice, nothing long or deep."""
+    """Read JSON that is also YAML: no escapes, fractions or double keys, not long or deep."""
     if "\\" in text or len(text) > _JSON_CHARS or text.count("{") + text.count("[") > _JSON_OPEN:
         raise _Unsure
-    import json
+    import json  # cost: 3 ms, only for values in JSON
 
     try:
         return json.loads(

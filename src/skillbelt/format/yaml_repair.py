@@ -1,7 +1,7 @@
-"""The second chance: frontmatter that YAML refuses, read line by line, and files that have none.
+"""Repair frontmatter that is not YAML by reading it line by line, and derive missing descriptions.
 
-Whatever a single entry says that YAML can read alone is read by YAML; only the rest is taken as
-text. Nothing here raises, and every loop is bounded by the length of the block.
+An entry that YAML can read alone is read by YAML; only the rest becomes text. Nothing here raises,
+and every loop is bounded by the length of the block.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _PREFACE_LINES = 8
 _NEARBY = 20
 
 
-class Mended(NamedTuple):
-    """What the second chance read."""
+class RepairedYaml(NamedTuple):
+    """The fields that were read line by line."""
 
     fields: dict[str, object]
     problems: tuple[yaml.Problem, ...] = ()
 
 
-class Block(NamedTuple):
-    """Where a misplaced or malformed block lies in the text, in characters."""
+class FrontmatterBlock(NamedTuple):
+    """The position of a misplaced or malformed block in the text, in characters."""
 
     start: int
     end: int
@@ -58,8 +58,8 @@ _CLOSING = Lazy(rf"^-{{3,}}(?:{_EOL}|[ \t]*(?=[^\s|:-]))", re.M)
 KEY_LINE = Lazy(r"""(["']?)([^\W\d][\w.-]{0,63}|[^\W\d]\w*(?: \w+){1,2})\1[ \t]*:(?=\s|\Z)""")
 
 
-def find(text: str) -> Block | None:
-    """The block of a file whose first line is not `---`, or whose closing line is not."""
+def find(text: str) -> FrontmatterBlock | None:
+    """Find the block of a file whose first line is not `---`, or whose closing line is not."""
     start = _skip(text, 0)
     for look in (_fenced, _one_line, _opened, _bare):
         block = look(text, start)
@@ -69,13 +69,13 @@ def find(text: str) -> Block | None:
 
 
 def _skip(text: str, at: int) -> int:
-    """The first character that is neither blank nor in an HTML comment."""
+    """Return the position of the first character that is neither blank nor in an HTML comment."""
     while match := _BLANKS.match(text, at) or _COMMENT.match(text, at):
         at = match.end()
     return at
 
 
-def _fenced(text: str, at: int) -> Block | None:
+def _fenced(text: str, at: int) -> FrontmatterBlock | None:
     fence = _FENCE.match(text, at)
     if not fence:
         return None
@@ -87,21 +87,21 @@ def _fenced(text: str, at: int) -> Block | None:
     end = _CLOSING.search(text, start, closing.start())
     if end and end.start() > start:
         body = closing.end() if not text[end.end() : closing.start()].strip() else end.end()
-        return Block(start, end.start(), body, "the block stands in a code fence")
-    return Block(start, closing.start(), closing.end(), "the block stands in a code fence")
+        return FrontmatterBlock(start, end.start(), body, "the block is in a code fence")
+    return FrontmatterBlock(start, closing.start(), closing.end(), "the block is in a code fence")
 
 
-def _one_line(text: str, at: int) -> Block | None:
+def _one_line(text: str, at: int) -> FrontmatterBlock | None:
     match = _ONE_LINE.match(text, at)
     if not match:
         return None
     end = match.start(1) + len(match[1].rstrip().rstrip("-").rstrip())
-    reason = "the whole block stands on one line"
-    return Block(match.start(1), end, match.end(), reason, single=True)
+    reason = "the whole block is on one line"
+    return FrontmatterBlock(match.start(1), end, match.end(), reason, single=True)
 
 
-def _opened(text: str, at: int) -> Block | None:
-    """A block that has an opening line, perhaps with something in front of it."""
+def _opened(text: str, at: int) -> FrontmatterBlock | None:
+    """Find a block with an opening line, perhaps after other text."""
     for start in _line_starts(text, at):
         opening = _RULE.match(text, start)
         if not opening or not KEY_LINE.match(text, opening.end()):
@@ -112,12 +112,12 @@ def _opened(text: str, at: int) -> Block | None:
         reason = "the closing line is not `---` alone"
         if text[:start].strip("\ufeff") or opening[0].rstrip() != "---":
             reason = "the first line is not `---`"
-        return Block(opening.end(), closing.start(), closing.end(), reason)
+        return FrontmatterBlock(opening.end(), closing.start(), closing.end(), reason)
     return None
 
 
 def _line_starts(text: str, at: int) -> Iterator[int]:
-    """Where the first lines begin; prose further down is the body, whatever it holds."""
+    """Yield where the first lines begin; text further down is always the body."""
     for _ in range(_PREFACE_LINES):
         yield at
         at = text.find("\n", at) + 1
@@ -125,23 +125,23 @@ def _line_starts(text: str, at: int) -> Iterator[int]:
             return
 
 
-def _bare(text: str, at: int) -> Block | None:
-    """Keys without an opening line, up to a rule, a blank line or a heading."""
+def _bare(text: str, at: int) -> FrontmatterBlock | None:
+    """Find keys without an opening line, up to a rule, a blank line or a heading."""
     if not _BARE.match(text, at):
         return None
     end = at
     for line in re.findall(r"[^\n]*\n|[^\n]+", text[at:]):
         closing = _CLOSING.match(line)
         if closing:
-            return Block(at, end, end + closing.end(), "the opening line is missing")
+            return FrontmatterBlock(at, end, end + closing.end(), "the opening line is missing")
         if not line.strip() or not (KEY_LINE.match(line) or line[0] in " \t-"):
             break
         end += len(line)
-    return Block(at, end, end, "the opening line is missing")
+    return FrontmatterBlock(at, end, end, "the opening line is missing")
 
 
 def open_description(text: str, limits: Limits) -> str:
-    """The description in a block that is never closed; empty when there is none."""
+    """Return the description in a block that is never closed; "" when there is none."""
     match = re.compile(r"^description[ \t]*:.*(?:\r?\n[ \t]+\S.*)*", re.M).search(text)
     if not match:
         return ""
@@ -160,12 +160,12 @@ _CLOSED = Lazy(r"""(["'])(.*?[.!?。！？…]|.*?(?=\1\n))\1\s*([^\s"',].*)\Z""
 
 
 def without_controls(text: str) -> str:
-    """The text without the characters that YAML refuses."""
+    """Remove the characters that YAML refuses."""
     return _CONTROLS.sub("", text)
 
 
 def inner_end(text: str) -> tuple[int, int] | None:
-    """Where a block that was closed too late should have ended: (end of keys, start of body).
+    """Return where a block that was closed too late should end: (end of keys, start of body).
 
     A dash run with more on its line closes it, and so does a heading that no key follows.
     """
@@ -188,8 +188,8 @@ def _keys_follow(lines: list[str], number: int) -> bool:
     return not following or bool(KEY_LINE.match(following)) or following[0] in " \t-#"
 
 
-def read(text: str, limits: Limits, depth: int = 0) -> Mended:
-    """What the lines of a block say, key by key; no fields when there is no key.
+def read(text: str, limits: Limits, depth: int = 0) -> RepairedYaml:
+    """Read the lines of a block key by key; no fields when there is no key.
 
     `text` has LF line ends. Values stay literal: backslashes and `$1` mean themselves.
     """
@@ -197,23 +197,23 @@ def read(text: str, limits: Limits, depth: int = 0) -> Mended:
     problems: list[yaml.Problem] = []
     for line, key, entry in _entries(text):
         alone = yaml.load(entry, limits)
-        if isinstance(alone, yaml.Loaded) and len(alone.fields) == 1:
+        if isinstance(alone, yaml.LoadedYaml) and len(alone.fields) == 1:
             fields.update(alone.fields)
             problems += [p._replace(line=p.line + line - 1) for p in alone.problems]
         else:
-            fields[key] = _mend(key, entry, limits, depth)
-    return Mended(fields, tuple(problems[:8]))
+            fields[key] = _repair(key, entry, limits, depth)
+    return RepairedYaml(fields, tuple(problems[:8]))
 
 
-def one_line(text: str, limits: Limits) -> Mended:
-    """A whole block on one line, cut before each key that is well known."""
+def one_line(text: str, limits: Limits) -> RepairedYaml:
+    """Read a block that is on one line, split before each well-known key."""
     keys = "|".join(sorted(_KNOWN, key=len, reverse=True))
     spread = re.sub(rf"(?<![ \t,;])[ \t,;]++(?=(?:{keys})[ \t]*:[ \t])", "\n", text.strip())
     return read(spread + "\n", limits)
 
 
 def _entries(text: str) -> Iterator[tuple[int, str, str]]:
-    """Each top-level key with its line and all lines that belong to it."""
+    """Yield each top-level key with its line number and all lines that belong to it."""
     found: list[tuple[int, str, list[str]]] = []
     for number, line in enumerate(text.rstrip().split("\n"), 1):
         match = KEY_LINE.match(line)
@@ -225,13 +225,13 @@ def _entries(text: str) -> Iterator[tuple[int, str, str]]:
         yield number, key, "\n".join(lines).rstrip() + "\n"
 
 
-def _mend(key: str, entry: str, limits: Limits, depth: int) -> object:
-    """The value of an entry that YAML can not read alone."""
+def _repair(key: str, entry: str, limits: Limits, depth: int) -> object:
+    """Return the value of an entry that YAML cannot read alone."""
     first, _, below = entry.partition("\n")
     value = first.partition(":")[2].strip()
     if "\t" in entry:
         untabbed = yaml.load(entry.replace("\t", "  "), limits)
-        if isinstance(untabbed, yaml.Loaded) and len(untabbed.fields) == 1:
+        if isinstance(untabbed, yaml.LoadedYaml) and len(untabbed.fields) == 1:
             return next(iter(untabbed.fields.values()))
     if not value and key not in TEXT_KEYS:
         return _below(below, limits, depth)
@@ -239,7 +239,7 @@ def _mend(key: str, entry: str, limits: Limits, depth: int) -> object:
 
 
 def _below(text: str, limits: Limits, depth: int) -> object:
-    """A nested block: a mapping where its lines are keys, a list where they are items."""
+    """Read a nested block: a mapping if its lines are keys, a list if they are items."""
     lines = [line.rstrip() for line in text.replace("\t", "  ").split("\n") if line.strip()]
     margin = min((len(line) - len(line.lstrip()) for line in lines), default=0)
     lines = [line[margin:] for line in lines]
@@ -247,7 +247,7 @@ def _below(text: str, limits: Limits, depth: int) -> object:
         return _items(lines)
     if depth < _MAX_DEPTH and lines and KEY_LINE.match(lines[0]):
         return read("\n".join(lines) + "\n", limits, depth + 1).fields
-    return _joined(lines)
+    return _join(lines)
 
 
 def _items(lines: list[str]) -> list[object]:
@@ -257,11 +257,11 @@ def _items(lines: list[str]) -> list[object]:
             items.append([line[1:]])
         elif items:
             items[-1].append(line)
-    return [_unquoted(_joined(item)) for item in items]
+    return [_unquote(_join(item)) for item in items]
 
 
 def _scalar(value: str, below: str) -> str:
-    """Text that spans lines, without the marks YAML would have taken away."""
+    """Return a text that spans lines, without the marks that YAML would remove."""
     header = _HEADER.match(value)
     if header:
         value = value[header.end() :]
@@ -269,18 +269,18 @@ def _scalar(value: str, below: str) -> str:
     if re.fullmatch(r"[>|][+-]?\d?[+-]?", value):
         lines = lines[1:]
         return "\n".join(line.strip() for line in lines).strip("\n")
-    return _unquoted(_joined(lines))
+    return _unquote(_join(lines))
 
 
-def _joined(lines: list[str]) -> str:
-    """The lines as one text: folded, but list items keep their own line."""
+def _join(lines: list[str]) -> str:
+    """Fold the lines into one text; list items keep their own line."""
     kept = [stripped for line in lines if (stripped := line.strip())]
     parts = [("\n" if line.startswith("- ") else " ") + line for line in kept]
     return "".join(parts)[1:]
 
 
-def _unquoted(text: str) -> str:
-    """The text without the quotes around it, or around its first sentence."""
+def _unquote(text: str) -> str:
+    """Remove the quotes around the text, or around its first sentence."""
     quote = text[:1]
     if quote not in ('"', "'"):
         return text
@@ -310,33 +310,33 @@ _ATX = Lazy(r"[ \t]{0,3}#{1,6}(?:[ \t]+|$)(.*)")
 
 
 def derive(body: str, limit: int) -> str:
-    """A description for a text that has none: its first paragraph in plain words.
+    """Derive a description: the first paragraph of the text, without markup.
 
-    A heading counts only where there is nothing else, and code only where there is no heading
-    either. Empty when there is no text at all.
+    A heading is used only if there is nothing else, and code only if there is no heading either.
+    Returns "" when there is no text at all.
     """
     for part in (body[:_OPENING_CHARS], body):
         headings: list[str] = []
         for paragraph in re.split(r"\n[ \t]*\n", _readable(part)):
             plain = _plain(_prose(paragraph, headings)) if paragraph.strip() else ""
-            if _says_something(plain):
+            if _has_words(plain):
                 return shorten(plain, limit)
     last = (_plain(text) for text in (*headings, body))
-    return shorten(next(filter(_says_something, last), ""), limit)
+    return shorten(next(filter(_has_words, last), ""), limit)
 
 
-def _says_something(text: str) -> bool:
+def _has_words(text: str) -> bool:
     return any(character.isalnum() for character in text)
 
 
 def _readable(text: str) -> str:
-    """The text without code, tags and rules; underlined headings as the other kind."""
+    """Remove code, tags and rules; turn underlined headings into `#` headings."""
     text = _TAG.sub("", _AUTOLINK.sub(r"\1", text.replace("\r\n", "\n")))
     return _NOISE.sub("", _UNDERLINE.sub(r"# \g<title>", _CODE.sub("", text)))
 
 
 def _prose(paragraph: str, headings: list[str]) -> str:
-    """The lines that are not headings, up to the next heading; headings are put aside."""
+    """Return the lines up to the next heading; headings go to the list."""
     lines: list[str] = []
     for line in paragraph.split("\n"):
         heading = _ATX.match(line)

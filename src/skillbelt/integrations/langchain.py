@@ -5,7 +5,6 @@ For a graph without an agent, `skill_tools(kit)` and `kit.instructions()` are th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +15,7 @@ from skillbelt.errors import MissingExtra
 from skillbelt.integrations.common import Kit, Kits, ToolAnswer
 from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools.schema import Tool
+from skillbelt.untrusted_json import read_json
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -175,8 +175,8 @@ class _CallRecorder(BaseCallbackHandler):
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
-    except (ValueError, RecursionError):
+        read_json(text)
+    except ValueError:
         return False
     return True
 

@@ -20,8 +20,7 @@ from urllib.parse import quote, unquote_to_bytes
 from skillbelt.errors import LoadError, PathEscape
 from skillbelt.files.contain import Fence
 from skillbelt.files.manifest import is_complete
-from skillbelt.format.frontmatter import written
-from skillbelt.format.head import read_head
+from skillbelt.format.frontmatter import read_head, written
 from skillbelt.format.skill import Skill
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.values import SKILL_FILE, FileEntry

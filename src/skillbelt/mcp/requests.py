@@ -37,7 +37,7 @@ from skillbelt.errors import SkillbeltError
 from skillbelt.mcp.elicitation import build_form, can_elicit, read_answer
 from skillbelt.permission.gate import ASKER
 from skillbelt.permission.rules import Answer
-from skillbelt.permission.waiting import Desk, Pending
+from skillbelt.permission.waiting import NotAnswered, Pending, WaitingRequests
 from skillbelt.running.following import Decoder, Follower, LoopQueue, Watch
 from skillbelt.sandbox.protocol import Stream
 
@@ -180,7 +180,12 @@ class RequestRunner:
     """The running requests of one server."""
 
     def __init__(
-        self, desk: Desk, owner_of: Callable[[Context], str], *, ask_seconds: float, most: int
+        self,
+        desk: WaitingRequests,
+        owner_of: Callable[[Context], str],
+        *,
+        ask_seconds: float,
+        most: int,
     ) -> None:
         """`owner_of` names the conversation of a request; at most `most` requests run at once.
 
@@ -332,7 +337,7 @@ class RequestRunner:
         seconds = self._ask_seconds + _PARKED_EXTRA_SECONDS
         answer = request.ask(pending, seconds) if request is not None else None
         if answer is None:
-            raise LookupError("not answered")  # tells the desk not to wait for this listener
+            raise NotAnswered("not answered")  # the request does not wait for this listener
         self._desk.answer(pending.id, answer)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import threading
@@ -28,6 +27,7 @@ from pydantic import ValidationError
 
 from skillbelt.mcp.server import SkillServer
 from skillbelt.runtime.runtime import Runtime
+from skillbelt.untrusted_json import read_json
 
 # One message; it is held in memory before it is parsed.
 MAX_REQUEST_BYTES = 4 * 2**20
@@ -194,8 +194,8 @@ class _LineReader:
         An invalid response still ends the request that waits for it, with an error.
         """
         try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
+            found = read_json(line)
+        except ValueError:
             return self._refuse(PARSE_ERROR, "the line is not JSON")
         known = found if isinstance(found, dict) else {}
         id = _plain_id(known.get("id"))

@@ -24,6 +24,7 @@ from skillbelt.mcp.sessions import ServedSessions
 from skillbelt.running.following import Watch
 from skillbelt.tools.schema import DIALECT, ToolResult
 from skillbelt.tools.schema import Tool as OwnTool
+from skillbelt.untrusted_json import read_json
 
 _RUNNING = ("skill_run", "skill_poll")
 _CHANGING = ("skill_load", "skill_select_docs", "skill_unload", *_RUNNING)
@@ -151,7 +152,7 @@ class ToolRequests:
         if self._kinds.get(name) not in SCHEMAS or not result.data:
             return None
         text = json.dumps(dict(result.data), default=str, ensure_ascii=False)
-        document: dict[str, object] = json.loads(sendable(text))
+        document: dict[str, object] = read_json(sendable(text), constants=True)
         return document
 
 

@@ -23,9 +23,9 @@ from skillbelt.files.contain import READ_FILE
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder
 from skillbelt.permission import audit_chain
+from skillbelt.untrusted_json import read_json
 
 if TYPE_CHECKING:
-    import json
     import threading
 
     from skillbelt.settings import Settings
@@ -498,8 +498,8 @@ def _decoded(line: bytes) -> AuditEvent | None:
     """The event of a line; None for one that a crash or somebody else left there."""
     try:
         text = line.decode("utf-8")
-        found = None if _too_deep(text) else _decoder().decode(text)
-    except (ValueError, RecursionError):
+        found = None if _too_deep(text) else read_json(text)
+    except ValueError:
         return None
     if not isinstance(found, dict):
         return None
@@ -521,18 +521,6 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "time": (int, float),
     "data": dict,
 }
-
-
-@cache
-def _decoder() -> json.JSONDecoder:
-    """Made once: to make one takes as long as to read a line."""
-    import json
-
-    return json.JSONDecoder(parse_constant=_refuse)
-
-
-def _refuse(name: str) -> object:
-    raise ValueError(name)
 
 
 def _after(files: list[_File], before: list[_File]) -> list[_File]:

@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from skillbelt.files.contain import READ_FILE
+from skillbelt.untrusted_json import read_json
 
 NONE = "0" * 64
 # What a record has beside the event.
@@ -80,11 +81,9 @@ def bound(line: bytes, head: Head, *, torn: bool) -> bytes:
 
 def link_of(line: bytes) -> Link | None:
     """What binds the record of a line; None when nothing does."""
-    import json
-
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
+        found = read_json(line)
+    except ValueError:
         return None
     return link_in(found) if isinstance(found, dict) else None
 

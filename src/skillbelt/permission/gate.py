@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -19,7 +19,7 @@ from skillbelt.permission.audit import AuditEvent, AuditLog, open_audit, user_na
 from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.grants import tool_name
 from skillbelt.permission.packages import asked_texts
-from skillbelt.permission.remembered import Ledger, Remembered
+from skillbelt.permission.remembered import Remembered, RememberedAnswers
 from skillbelt.permission.rule_files import Policy, parse_rule, read_policy, type_of
 from skillbelt.permission.rules import (
     SHELL_TOOLS,
@@ -34,12 +34,12 @@ from skillbelt.permission.rules import (
     digest,
 )
 from skillbelt.permission.spelling import host_text, is_file_url, path_texts
-from skillbelt.permission.waiting import Desk, Pending, Settled
+from skillbelt.permission.waiting import NotAnswered, Pending, Settled, WaitingRequests
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store
 from skillbelt.text import one_line
 from skillbelt.trust import Trust
-from skillbelt.values import Diagnostic
+from skillbelt.values import Diagnostic, Origin
 
 # Answers a request, or leaves it to others with None.
 Ask = Callable[[Pending], Answer | None]
@@ -154,15 +154,15 @@ class Gate:
     # Who decides what the rules leave open
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> RememberedAnswers:
         """What was remembered in this project."""
-        return Ledger(self._store(), self.settings.project)
+        return RememberedAnswers(self._store(), self.settings.project)
 
     @cached_property
-    def desk(self) -> Desk:
+    def desk(self) -> WaitingRequests:
         """Where requests wait for an answer."""
         settings = self.settings
-        desk = Desk(
+        desk = WaitingRequests(
             self.ledger,
             store=self._store(),
             project=settings.project,
@@ -275,17 +275,18 @@ class Gate:
         `hash` is that of the copy which is meant, where there is one.
         """
         mark = hash or skill.files.digest()
+        shown, origin = _describe_place(skill.origin, skill.dir, skill.scope)
         return Request(
             type="skill",
             patterns=(skill.name,),
             always=(skill.name,) if is_complete(mark) else (),
-            summary=f"load the skill {skill.name} from {_place(skill)}",
+            summary=f"load the skill {skill.name} from {shown}",
             initiator=initiator,
             agent=agent,
             session=session_id(session),
             skill=skill.name,
             hash=mark,
-            origin=str(skill.origin) if skill.origin.remote else skill.dir,
+            origin=origin,
             trusted=skill.trusted,
         )
 
@@ -497,11 +498,11 @@ def _names(tool: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((tool, tool_name(tool))))
 
 
-def _answering(desk: Desk, ask: Ask) -> Callable[[Pending], None]:
+def _answering(desk: WaitingRequests, ask: Ask) -> Callable[[Pending], None]:
     def listener(pending: Pending) -> None:
         answer = ask(pending)
         if answer is None:
-            raise LookupError("not answered")  # so that it is not waited for
+            raise NotAnswered("not answered")  # so that the request does not wait for it
         desk.answer(pending.id, answer)
 
     return listener
@@ -512,8 +513,12 @@ def session_id(key: SessionKey | None) -> str:
     return "/".join(key) if key is not None else ""
 
 
-def _place(skill: Skill) -> str:
-    return str(skill.origin) if skill.origin.remote else f"{one_line(skill.dir)} ({skill.scope})"
+@lru_cache(maxsize=1024)
+def _describe_place(origin: Origin, folder: str, scope: str) -> tuple[str, str]:
+    """Return where a skill comes from, for people and for rules."""
+    if origin.remote:
+        return str(origin), str(origin)
+    return f"{one_line(folder)} ({scope})", folder
 
 
 def _told(request: Request, decision: Decision) -> dict[str, object]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from skillbelt.permission.rules import Request
 from skillbelt.store.protocol import SessionKey, Store
+from skillbelt.untrusted_json import read_json
 
 APP = "skillbelt:permission"
 _PREFIX = "user:remembered:"
@@ -35,7 +36,7 @@ class Remembered(NamedTuple):
     exact: str = ""
 
 
-class Ledger:
+class RememberedAnswers:
     """What was approved for good in a project. ConfigError when the store can not be used."""
 
     def __init__(self, store: Store, project: str) -> None:
@@ -161,12 +162,11 @@ def _entries(state: dict[str, str], project: str) -> Iterator[Remembered]:
 
 
 def _decoded(id: str, value: str) -> Remembered | None:
-    import json
 
     try:
-        fields = json.loads(value)
+        fields = read_json(value)
         entry = Remembered(**{**fields, "id": id, "time": float(fields["time"])})
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         return None
     whole = all(isinstance(field, str) for field in (*entry[:7], entry.by, entry.exact))
     return entry if whole and abs(entry.time) < float("inf") else None

@@ -1,16 +1,15 @@
-"""Reading rules: from settings files, each with its line, and from what a skill declares.
-
-Later is stronger: the built-in rules, the system's file, the user's, the project's, those of
-agents in all of them, and what the host adds for a session.
-"""
+"""Permission rules in settings files: read with line numbers for errors, and written."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from skillbelt.errors import ConfigError
+from skillbelt.files.contain import LOCK_FILE, REPLACE_FILE
+from skillbelt.files.private import make_folder
 from skillbelt.permission.rules import (
     DEFAULT_RULES,
     MAX_PATTERN_CHARS,
@@ -25,9 +24,127 @@ from skillbelt.permission.rules import (
     meet,
 )
 from skillbelt.permission.spelling import host_pattern, path_pattern
-from skillbelt.permission.toml_lines import Key, key_lines
 from skillbelt.settings import FileSource, RuleTables, Settings, read_rules
 from skillbelt.values import Diagnostic
+
+# A key with all above it; a number is a place in a list.
+Key = tuple[str | int, ...]
+# Keys of so many parts are not noted: no setting lies there, and a hostile text would take memory.
+_TOO_DEEP = 10
+
+
+def key_lines(text: str) -> dict[Key, int]:
+    """The line of every key and of every item of a list, in a text that is valid TOML."""
+    reader = _Reader()
+    line = 1
+    for token in _tokens(text):
+        reader.take(token, line)
+        line += token.count("\n")
+    return reader.lines
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """Strings, words, marks and line ends; blanks and comments are left out."""
+    import re
+
+    found = re.compile(
+        r'"""(?:[^\\]|\\.)*?"{3,5}' + r"|'''.*?'{3,5}" + r'|"(?:[^"\\\n]|\\.)*"' + r"|'[^'\n]*'"
+        r"|\#[^\n]*|\n|[\[\]{}=,.]|[^\s\[\]{}=,.\#\"']+",
+        re.DOTALL,
+    )
+    return (match[0] for match in found.finditer(text) if match[0][0] != "#")
+
+
+class _Reader:
+    """Follows the tokens of a TOML text. It does not recurse, as deep as lists may lie."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Key, int] = {}
+        self._base: Key = ()  # the table whose header was last
+        self._at: Key = ()  # the key whose value is being read
+        self._open: list[tuple[Key, int]] = []  # lists with the number of the item, tables with -1
+        self._parts: list[str] = []
+        self._brackets = 0
+        self._counts: dict[Key, int] = {}
+        self._reading = "key"
+
+    def take(self, token: str, line: int) -> None:
+        """The next token, which begins in that line."""
+        if token == "\n":
+            if not self._open:
+                self._parts, self._reading = [], "key"
+        elif self._reading == "value":
+            self._value(token, line)
+        elif token == "=":
+            self._at = self._named((*self._prefix(), *self._parts), line)
+            self._parts, self._reading = [], "value"
+        elif token == "]":
+            self._header(line)
+        elif token == "}":
+            self._open.pop()
+            self._reading = "value"
+        elif token == "[":
+            self._brackets += 1
+        elif token not in ".,":
+            self._parts.append(_unquoted(token))
+
+    def _header(self, line: int) -> None:
+        """`[a.b]` is a table, `[[a.b]]` one more in a list of them; the second bracket is idle."""
+        if self._brackets:
+            key = self._named(tuple(self._parts), line)
+            if self._brackets == 2:
+                self._counts[key] = number = self._counts.get(key, -1) + 1
+                key = self._named((*key, number), line)
+            self._base, self._brackets = key, 0
+
+    def _value(self, token: str, line: int) -> None:
+        if token not in "],}=.":
+            self._named(self._place(), line)
+        if token == "[":
+            self._open.append((self._place(), 0))
+        elif token == "{":
+            self._open.append((self._place(), -1))
+            self._reading = "key"
+        elif token in "]}" and self._open:
+            self._open.pop()
+        elif token == "," and self._open:
+            self._next()
+
+    def _next(self) -> None:
+        at, number = self._open[-1]
+        if number < 0:
+            self._reading = "key"
+        else:
+            self._open[-1] = (at, number + 1)
+
+    def _place(self) -> Key:
+        """The key of the value that comes now."""
+        if self._open and self._open[-1][1] >= 0:
+            return (*self._open[-1][0], self._open[-1][1])[:_TOO_DEEP]
+        return self._at
+
+    def _prefix(self) -> Key:
+        return self._open[-1][0] if self._open else self._base
+
+    def _named(self, key: Key, line: int) -> Key:
+        """Note the key, and those above it that were not named before; cut if it is too deep."""
+        for length in range(min(len(key), _TOO_DEEP - 1), 0, -1):
+            if key[:length] in self.lines:
+                break
+            self.lines[key[:length]] = line
+        return key[:_TOO_DEEP]
+
+
+def _unquoted(token: str) -> str:
+    if token[0] not in "\"'":
+        return token
+    if "\\" not in token or token[0] == "'":
+        return token[1:-1]
+    import tomllib
+
+    [key] = tomllib.loads(f"{token} = 0")
+    return key
+
 
 _ACTIONS: tuple[Action, ...] = ("allow", "ask", "deny")
 # What a rule may say in place of the mere action word.
@@ -401,3 +518,118 @@ def _never(rule: Rule, later: Rule) -> Diagnostic:
         f"{later.action} {later.type} {_shown(later.pattern)} in line {later.line} covers it",
         remedy="put the general rule first, or remove this one",
     )
+
+
+HEAD = "[[permission.rules]]"
+_ABOUT = "# Rules that `skillbelt permissions` added. The last one that matches decides.\n"
+_WRITTEN = ("type", "pattern", "action", "agent", "initiator")
+
+
+def rulebook_file(settings: Settings) -> str:
+    """Where the user's added rules lie."""
+    return os.path.join(settings.config_home, "skillbelt", "permissions.toml")
+
+
+def add_rule(path: str, rule: Rule) -> None:
+    """Write the rule last. One that says the same with another action is taken out."""
+    with _locked(path):
+        kept = [text for text in _blocks(path) if not _same(text, rule, path)]
+        _write(path, "".join([*(kept or [_ABOUT]), _block(rule)]))
+
+
+def remove_rules(path: str, type: str, pattern: str) -> int:
+    """Take out the rules of that type and pattern; how many there were."""
+    with _locked(path):
+        blocks = _blocks(path)
+        kept = [text for text in blocks if _told(text, path)[:2] != (type, pattern)]
+        if len(kept) < len(blocks):
+            _write(path, "".join(kept))
+        return len(blocks) - len(kept)
+
+
+def _blocks(path: str) -> list[str]:
+    """What stands before the first rule, and each rule with all that follows it."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            lines = file.readlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: can not be read: {error}; mend or remove it") from error
+    blocks = [""]
+    for line in lines:
+        if line.strip() == HEAD:
+            blocks.append("")
+        blocks[-1] += line
+    return blocks
+
+
+def _told(block: str, path: str) -> tuple[object, ...]:
+    """The fields of a rule's block; empty for what is none."""
+    import tomllib
+
+    if not block.lstrip().startswith(HEAD):
+        return ("", "")
+    try:
+        [rule] = tomllib.loads(block)["permission"]["rules"]
+    except (tomllib.TOMLDecodeError, KeyError, ValueError, TypeError) as error:
+        raise ConfigError(f"{path}: a rule in it is not valid TOML: {error}; mend it") from error
+    return tuple(rule.get(key, "") for key in _WRITTEN)
+
+
+def _same(block: str, rule: Rule, path: str) -> bool:
+    kind, pattern, _, agent, initiator, *_ = (*_told(block, path), "", "", "")
+    return (kind, pattern, agent, initiator) == (
+        rule.type,
+        rule.pattern,
+        rule.agent,
+        rule.initiator,
+    )
+
+
+def _block(rule: Rule) -> str:
+    fields = ((key, str(getattr(rule, key))) for key in _WRITTEN)
+    lines = [f"{key} = {_quoted(value)}\n" for key, value in fields if value]
+    return "".join(["\n", HEAD, "\n", *lines])
+
+
+def _quoted(text: str) -> str:
+    """The text as TOML writes it, which is how JSON does, but for one character."""
+    import json
+
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{text!r} is not valid Unicode; a rule can not hold it") from error
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _write(path: str, text: str) -> None:
+    part = f"{path}.part"
+    try:
+        handle = os.open(part, REPLACE_FILE, 0o600)
+        with open(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text.lstrip("\n"))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise ConfigError(f"{path}: can not be written: {error.strerror}") from error
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """One writer at a time, in any process."""
+    try:
+        make_folder(os.path.dirname(path))
+        handle = os.open(f"{path}.lock", LOCK_FILE, 0o600)
+    except OSError as error:
+        raise ConfigError(f"{path}: can not be written: {error.strerror}") from error
+    try:
+        with suppress(ImportError):
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

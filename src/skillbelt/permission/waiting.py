@@ -1,42 +1,265 @@
-"""Where requests wait for an answer.
+"""Requests that wait for an answer, here and in other processes.
 
-Who asks waits; who listens is told of every request and answers from any thread, or from another
-process that shares the store. Nothing is written there while somebody listens here.
+`WaitingRequests` is one process: a call that needs permission waits, and listeners answer from any
+thread. `SharedRequests` keeps requests in the store, where other processes of the project answer
+them; nothing is written there while a listener is here.
 """
 
 import itertools
+import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+from typing import Any, NamedTuple
 
-from skillbelt.permission.remembered import Ledger, binding, memorable, texts
+from skillbelt.errors import SkillbeltError
+from skillbelt.events import Event, NewEvent
+from skillbelt.permission.remembered import APP, RememberedAnswers, binding, memorable, texts
 from skillbelt.permission.rules import Answer, Request
-from skillbelt.permission.waiting_store import (
-    BEAT_SECONDS,
-    BY,
-    DISPOSED,
-    NOBODY,
-    TIMEOUT,
-    Board,
-    Pending,
-    Posted,
-    Settled,
-)
-from skillbelt.store.protocol import Store
+from skillbelt.store.protocol import SessionInfo, SessionKey, Store
+from skillbelt.untrusted_json import read_json
 
-__all__ = ["Desk", "Pending", "Settled"]
+# How often a process says that it listens, and when it is taken to be gone.
+BEAT_SECONDS = 2.0
+STALE_SECONDS = 6.0
+# How long what an asker left behind stays: after its deadline, and after it was settled. One that
+# is merely slow still finds it.
+GRACE_SECONDS = 5.0
+LEFT_SECONDS = 60.0
+_LISTENER = "listener:"
+_POSTED = "desk:"
+_WORDS = ("type", "summary", "initiator", "agent", "session", "skill", "hash", "origin",
+          "exact")  # fmt: skip
+
+
+class Pending(NamedTuple):
+    """A request that waits for an answer, since `time` in Unix seconds."""
+
+    id: str
+    request: Request
+    time: float
+    project: str = ""
+
+
+class Settled(NamedTuple):
+    """How the wait ended.
+
+    `by` is `once`, `always`, `rejected`, `timeout`, `nobody` or `disposed`; the last three come
+    without an answer.
+    """
+
+    answer: Answer | None
+    by: str
+
+
+BY = {"once": "once", "always": "always", "reject": "rejected"}
+TIMEOUT, NOBODY, DISPOSED = (Settled(None, by) for by in ("timeout", "nobody", "disposed"))
+
+
+class Posted(NamedTuple):
+    """A request in the store; the asker has given up by the `deadline`, in Unix seconds."""
+
+    pending: Pending
+    deadline: float
+    asker: str
+
+
+class SharedRequests:
+    """The requests of all processes that wait in a store, and who listens for them."""
+
+    def __init__(self, store: Store, project: str) -> None:
+        self.id = os.urandom(8).hex()
+        self._store = store
+        self._project = project
+        self._desk = SessionKey(APP, project, "desk")
+
+    def beat(self, listening: bool) -> None:
+        """Say whether somebody listens here, and forget those who no longer say so."""
+        now = time.time()
+        delta: dict[str, str | None] = {
+            key: None
+            for key, value in self._store.state(self._desk).items()
+            if key.startswith(_LISTENER) and not _fresh(value, now)
+        }
+        delta[_LISTENER + self.id] = repr(now) if listening else None
+        self._store.append(self._desk, [], delta)
+
+    def elsewhere(self, asker: str = "") -> bool:
+        """Whether another process listens; one that asks is not counted."""
+        now = time.time()
+        known = (_LISTENER + self.id, _LISTENER + asker)
+        return any(
+            key.startswith(_LISTENER) and key not in known and _fresh(value, now)
+            for key, value in self._store.state(self._desk).items()
+        )
+
+    def post(self, pending: Pending, seconds: float) -> None:
+        """Put a request where other processes see it."""
+        posted = Posted(pending, time.time() + seconds, self.id)
+        self._store.append(self._place(pending.id), [NewEvent("asked", data=_asked(posted))])
+
+    def find(self, id: str) -> Posted | None:
+        """The request of that id, unless it is settled."""
+        events = self._store.events(self._place(id))
+        return _posted(id, self._project, events[0]) if len(events) == 1 else None
+
+    def settle(self, id: str, settled: Settled) -> bool:
+        """Whether this is the first outcome of the request; a later one does not count."""
+        place = self._place(id)
+        [event] = self._store.append(place, [NewEvent("settled", data=_outcome(settled))])
+        if event.seq == 1:
+            # The asker took its request away meanwhile.
+            self._store.delete(place)
+        return event.seq == 2
+
+    def outcome(self, id: str) -> Settled | None:
+        """The outcome that counts."""
+        for event in self._store.events(self._place(id), after=1):
+            return _settled(event)
+        return None
+
+    def remove(self, id: str) -> None:
+        """Leave nothing of the request."""
+        self._store.delete(self._place(id))
+
+    def listing(self) -> dict[str, SessionInfo]:
+        """Everything that is posted, by its id."""
+        return {
+            info.key.session.removeprefix(_POSTED): info
+            for info in self._store.sessions(APP, self._project)
+            if info.key.session.startswith(_POSTED)
+        }
+
+    def waiting(
+        self, listing: Mapping[str, SessionInfo], seen: Mapping[str, Posted]
+    ) -> dict[str, Posted]:
+        """Each request that is not settled yet; what crashed askers left behind is removed."""
+        now = time.time()
+        found = {}
+        for id, info in listing.items():
+            if info.events > 1:
+                if now > info.updated + LEFT_SECONDS:
+                    self.remove(id)
+            elif posted := seen.get(id) or self._read(id):
+                if now > posted.deadline + GRACE_SECONDS:
+                    self.remove(id)
+                else:
+                    found[id] = posted
+        return found
+
+    def _read(self, id: str) -> Posted | None:
+        """As `find`, but what is not a request is removed, and what can not be read is left."""
+        try:
+            events = self._store.events(self._place(id))
+        except SkillbeltError:
+            return None
+        posted = _posted(id, self._project, events[0]) if events else None
+        if events and posted is None:
+            self.remove(id)
+        return posted if len(events) == 1 else None
+
+    def _place(self, id: str) -> SessionKey:
+        return SessionKey(APP, self._project, _POSTED + id)
+
+
+def _fresh(value: str, now: float) -> bool:
+    try:
+        return abs(now - float(value)) < STALE_SECONDS
+    except ValueError:
+        return False
+
+
+def _asked(posted: Posted) -> dict[str, object]:
+    request = posted.pending.request
+    return {
+        "desk": posted.asker,
+        "deadline": posted.deadline,
+        "time": posted.pending.time,
+        "request": {**request._asdict(), "metadata": _plain(request.metadata)},
+    }
+
+
+def _plain(metadata: Mapping[str, object]) -> dict[str, object]:
+    """The metadata as a store can keep it; what is no JSON is there as text."""
+    import json
+
+    try:
+        plain: dict[str, object] = read_json(json.dumps(dict(metadata), allow_nan=False))
+        return plain
+    except (TypeError, ValueError, RecursionError):
+        return {str(key): repr(value) for key, value in metadata.items()}
+
+
+def _posted(id: str, project: str, event: Event) -> Posted | None:
+    """The request that an event tells of; None when it tells of none."""
+    data: Mapping[str, Any] = event.data
+    try:
+        request = _request(data["request"])
+        pending = Pending(id, request, float(data["time"]), project)
+        return Posted(pending, float(data["deadline"]), str(data["desk"]))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return None
+
+
+def _request(fields: Mapping[str, Any]) -> Request:
+    values: dict[str, Any] = {name: fields[name] for name in Request._fields}
+    for name in ("patterns", "always", "tools"):
+        values[name] = tuple(map(_text, fields[name]))
+    values["trusted"] = fields["trusted"] is True
+    values["metadata"] = dict(fields["metadata"])
+    for name in _WORDS:
+        _text(fields[name])
+    return Request(**values)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"not a text: {value!r}")
+    return value
+
+
+def _outcome(settled: Settled) -> dict[str, object]:
+    return {"by": settled.by, "answer": settled.answer and settled.answer._asdict()}
+
+
+def _settled(event: Event) -> Settled:
+    """The outcome that an event tells of. One that can not be read allows nothing."""
+    data: Mapping[str, Any] = event.data
+    try:
+        if data["answer"] is None:
+            return {one.by: one for one in (TIMEOUT, NOBODY, DISPOSED)}[data["by"]]
+        fields: dict[str, Any] = {name: _text(data["answer"][name]) for name in Answer._fields}
+        answer = Answer(**fields)
+        return Settled(answer, BY[answer.kind])
+    except (KeyError, TypeError):
+        return NOBODY
+
 
 Callback = Callable[[Pending], object]
+logger = logging.getLogger(__name__)
+
+
+class NotAnswered(LookupError):
+    """Raised by a listener that leaves a request to the others."""
+
+
+@contextmanager
+def _logged(what: str) -> Iterator[None]:
+    """Log a failure of the store, which must not stop the threads that use it."""
+    try:
+        yield
+    except Exception:
+        logger.warning(what, exc_info=True)
 
 
 class _Entry:
-    """A request on its way to an answer.
+    """A request and its way to an answer.
 
-    `takers` are the listeners here that may still give one, `asker` is the desk it comes from when
-    that is another one, and a `shared` one is settled by what the store says of it.
+    `takers` are the listeners of this process that may still answer. `asker` is the process that
+    asks, when it is another one. A `shared` request is settled by the store.
     """
 
     def __init__(
@@ -55,7 +278,7 @@ class _Entry:
         return [group for kind in ("always", "reject") if (group := _group(self, kind))]
 
 
-class Desk:
+class WaitingRequests:
     """Where requests wait. All of it may be called from any thread.
 
     With a `store`, requests nobody listens for here wait for the other processes of the project
@@ -64,18 +287,18 @@ class Desk:
 
     def __init__(
         self,
-        ledger: Ledger | None = None,
+        answers: RememberedAnswers | None = None,
         *,
         store: Store | None = None,
         project: str = "",
         timeout_seconds: float = 300.0,
         poll_seconds: float = 0.2,
     ) -> None:
-        self._ledger = ledger
+        self._answers = answers
         self._project = project
         self._timeout_seconds = timeout_seconds
         self._poll_seconds = poll_seconds
-        self._board = Board(store, project) if store is not None else None
+        self._shared = SharedRequests(store, project) if store is not None else None
         self._lock = threading.Lock()
         self._beating = threading.Lock()
         self._wake = threading.Event()
@@ -89,11 +312,11 @@ class Desk:
         self._abroad: dict[str, _Entry] = {}
 
     def listen(self, callback: Callback, *, elsewhere: bool = True) -> Callable[[], None]:
-        """Be told of every request, also of those that wait already; returns what ends it.
+        """Call `callback` for every request, also those that wait already; return what stops it.
 
-        Each call has a thread of its own, so a callback may block or answer as it likes. One that
-        raises has not taken the request. Without `elsewhere` it is told of what is asked here, and
-        not of what other processes ask.
+        Each call has its own thread, so a callback may block, or answer as it likes. One that
+        raises does not answer: with NotAnswered on purpose; any other error is logged. Without
+        `elsewhere` it gets the requests of this process only.
         """
         number = next(self._numbers)
         with self._lock:
@@ -124,8 +347,8 @@ class Desk:
         until = time.monotonic() + min(max(seconds, 0.0), threading.TIMEOUT_MAX)
         pending = Pending(os.urandom(8).hex(), request, time.time(), self._project)
         settled = self._ask_here(pending, until)
-        if settled == NOBODY and self._board is not None and self._board.elsewhere():
-            return self._ask_elsewhere(self._board, pending, until)
+        if settled == NOBODY and self._shared is not None and self._shared.elsewhere():
+            return self._ask_elsewhere(self._shared, pending, until)
         return settled
 
     def answer(self, id: str, answer: Answer) -> bool:
@@ -151,8 +374,8 @@ class Desk:
     def pending(self) -> list[Pending]:
         """What waits here, and in the store for anybody who listens; oldest first."""
         found = {}
-        if self._board is not None:
-            posted = self._board.waiting(self._board.listing(), {})
+        if self._shared is not None:
+            posted = self._shared.waiting(self._shared.listing(), {})
             found = {id: one.pending for id, one in posted.items()}
         with self._lock:
             found |= {id: entry.pending for id, entry in self._entries.items()}
@@ -173,8 +396,8 @@ class Desk:
         if listened:
             self._beat()
         for entry in entries:
-            # Whoever waits is told even if the store can not be.
-            with suppress(Exception):
+            # The waiting call gets its answer even if the store cannot be written.
+            with _logged("cannot withdraw a permission request"):
                 self._resolve(entry, DISPOSED)
 
     # An asker's way
@@ -195,10 +418,10 @@ class Desk:
             with self._lock:
                 self._drop(entry)
 
-    def _ask_elsewhere(self, board: Board, pending: Pending, until: float) -> Settled:
+    def _ask_elsewhere(self, shared: SharedRequests, pending: Pending, until: float) -> Settled:
         entry = _Entry(pending, shared=True)
         try:
-            board.post(pending, until - time.monotonic())
+            shared.post(pending, until - time.monotonic())
             with self._lock:
                 if self._closed:
                     return DISPOSED
@@ -210,7 +433,7 @@ class Desk:
             with self._lock:
                 self._drop(entry)
             self._wake.set()
-            board.remove(pending.id)
+            shared.remove(pending.id)
 
     def _outcome(self, entry: _Entry, until: float) -> Settled:
         if not entry.done.wait(max(until - time.monotonic(), 0.0)):
@@ -229,9 +452,9 @@ class Desk:
     def _remembered(self, entry: _Entry) -> bool:
         """Whether it was approved for good just before it began to wait."""
         request = entry.pending.request
-        if self._ledger is None or not memorable(request):
+        if self._answers is None or not memorable(request):
             return False
-        found = self._ledger.covering(request)
+        found = self._answers.covering(request)
         if found is not None:
             self._resolve(entry, Settled(Answer("always", by=found.by), "always"))
         return found is not None
@@ -261,10 +484,10 @@ class Desk:
 
     def _resolve(self, entry: _Entry, settled: Settled) -> None:
         """Settle the entry unless an answer was first."""
-        if entry.shared and self._board is not None:
+        if entry.shared and self._shared is not None:
             try:
-                if not self._board.settle(entry.pending.id, settled):
-                    settled = self._board.outcome(entry.pending.id) or settled
+                if not self._shared.settle(entry.pending.id, settled):
+                    settled = self._shared.outcome(entry.pending.id) or settled
             finally:
                 self._finish(entry, settled)
         elif self._claim(entry):
@@ -279,10 +502,10 @@ class Desk:
     # Answers
 
     def _answer_posted(self, id: str, settled: Settled) -> bool:
-        if self._board is None or settled.answer is None:
+        if self._shared is None or settled.answer is None:
             return False
-        posted = self._board.find(id)
-        if posted is None or not self._board.settle(id, settled):
+        posted = self._shared.find(id)
+        if posted is None or not self._shared.settle(id, settled):
             return False
         self._wake.set()
         entry = _Entry(posted.pending)
@@ -292,8 +515,8 @@ class Desk:
         return True
 
     def _remember(self, request: Request, answer: Answer) -> None:
-        if answer.kind == "always" and self._ledger is not None:
-            self._ledger.remember(request, answer.by)
+        if answer.kind == "always" and self._answers is not None:
+            self._answers.remember(request, answer.by)
 
     def _reach(self, entry: _Entry, settled: Settled) -> None:
         """Settle what else waits in this process and is reached by the answer."""
@@ -307,11 +530,11 @@ class Desk:
     def _reach_posted(self, entry: _Entry, settled: Settled) -> None:
         """Settle what waits in the store and is reached by the answer."""
         group = _group(entry, settled.answer.kind if settled.answer else "")
-        if self._board is None or not group:
+        if self._shared is None or not group:
             return
-        for id, posted in self._board.waiting(self._board.listing(), {}).items():
+        for id, posted in self._shared.waiting(self._shared.listing(), {}).items():
             if self._reaches(entry, posted.pending, settled):
-                self._board.settle(id, settled)
+                self._shared.settle(id, settled)
                 self._wake.set()
 
     def _reaches(self, entry: _Entry, other: Pending, settled: Settled) -> bool:
@@ -323,7 +546,7 @@ class Desk:
             return False
         if set(texts(other.request)) <= set(entry.pending.request.always):
             return bool(texts(other.request))
-        return self._ledger is not None and self._ledger.covering(other.request) is not None
+        return self._answers is not None and self._answers.covering(other.request) is not None
 
     # Listeners
 
@@ -345,10 +568,12 @@ class Desk:
             if number in self._listeners:
                 callback(entry.pending)
                 return
+        except NotAnswered:
+            pass  # its way to decline
         except BaseException:
-            # Whatever it was, whoever asked shall not wait for this listener.
-            pass
-        with suppress(Exception):
+            # The request must not wait for this listener, and the thread has no caller to raise to.
+            logger.exception("a permission callback failed, so it does not answer")
+        with _logged("cannot withdraw a permission callback"):
             self._untake(entry, number)
 
     def _untake(self, entry: _Entry, number: int) -> None:
@@ -361,8 +586,8 @@ class Desk:
             return
         if not abroad:
             self._resolve(entry, NOBODY)
-        elif self._board is not None and not self._board.elsewhere(entry.asker):
-            self._board.settle(entry.pending.id, NOBODY)
+        elif self._shared is not None and not self._shared.elsewhere(entry.asker):
+            self._shared.settle(entry.pending.id, NOBODY)
 
     def _end(self, number: int) -> None:
         with self._lock:
@@ -386,29 +611,29 @@ class Desk:
 
         One that can not be written to is no reason not to listen here.
         """
-        if self._board is None:
+        if self._shared is None:
             return
-        with self._beating, suppress(Exception):
-            self._board.beat(bool(self._public))
+        with self._beating, _logged("cannot tell other processes about permission callbacks"):
+            self._shared.beat(bool(self._public))
 
     def _poll(self) -> None:
         """See to it that somebody looks into the store."""
         with self._lock:
-            if self._board is None or self._poller is not None or self._closed:
+            if self._shared is None or self._poller is not None or self._closed:
                 return
             poller = threading.Thread(
-                target=self._look_on, args=(self._board,), name="skillbelt-desk", daemon=True
+                target=self._look_on, args=(self._shared,), name="skillbelt-waiting", daemon=True
             )
             poller.start()
             self._poller = poller
 
-    def _look_on(self, board: Board) -> None:
+    def _look_on(self, shared: SharedRequests) -> None:
         seen: dict[str, Posted] = {}
         beat = time.monotonic()
         while self._needed():
-            # What the store can not do now it may do the next time; every wait has its end.
-            with suppress(Exception):
-                seen = self._look(board, seen)
+            # The store may work again at the next poll, and every wait has a timeout.
+            with _logged("cannot look for permission requests in the store"):
+                seen = self._look(shared, seen)
             if self._public and time.monotonic() - beat >= BEAT_SECONDS:
                 beat = time.monotonic()
                 self._beat()
@@ -424,30 +649,30 @@ class Desk:
                 self._poller = None
             return needed
 
-    def _look(self, board: Board, seen: dict[str, Posted]) -> dict[str, Posted]:
+    def _look(self, shared: SharedRequests, seen: dict[str, Posted]) -> dict[str, Posted]:
         # In this order: what is in the snapshot is in the listing, unless it was taken away.
         with self._lock:
             mine = [entry for entry in self._entries.values() if entry.shared]
-        listing = board.listing()
+        listing = shared.listing()
         for entry in mine:
             info = listing.get(entry.pending.id)
             if info is None or info.events > 1:
-                self._finish(entry, board.outcome(entry.pending.id) or NOBODY)
+                self._finish(entry, shared.outcome(entry.pending.id) or NOBODY)
         lonely = [entry for entry in mine if not entry.takers]
-        if lonely and not board.elsewhere():
+        if lonely and not shared.elsewhere():
             for entry in lonely:
                 self._resolve(entry, NOBODY)
-        return self._hear(board.waiting(listing, seen), board) if self._public else {}
+        return self._hear(shared.waiting(listing, seen), shared) if self._public else {}
 
-    def _hear(self, posted: dict[str, Posted], board: Board) -> dict[str, Posted]:
+    def _hear(self, posted: dict[str, Posted], shared: SharedRequests) -> dict[str, Posted]:
         """Publish what other processes ask for."""
         with self._lock:
             listeners = {number: self._listeners[number] for number in self._public}
             kept = {id: entry for id, entry in self._abroad.items() if id in posted}
             new = {
-                id: _Entry(one.pending, listeners, asker=one.desk)
+                id: _Entry(one.pending, listeners, asker=one.asker)
                 for id, one in posted.items()
-                if id not in kept and one.desk != board.id
+                if id not in kept and one.asker != shared.id
             }
             self._abroad = kept | new if listeners else {}
         for entry in new.values():

@@ -29,6 +29,7 @@ from skillbelt.sandbox.protocol import Captured, Outcome
 from skillbelt.sandbox.registry import WASM
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import Capabilities, Limits
 
 # A call without a timeout of its own (`timeout_ms`); from the interface that scripts expect.
@@ -401,14 +402,10 @@ def _output(stdout: Captured) -> object:
     if stdout.truncated or not stdout.data.strip():
         return None
     try:
-        value: object = json.loads(stdout.data.decode(), parse_constant=_no_constant)
-    except (ValueError, RecursionError):
+        value: object = read_json(stdout.data)
+    except ValueError:
         return None
     return value
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _status(outcome: Outcome) -> ExitStatus:

@@ -9,9 +9,9 @@ from functools import partial
 from skillbelt.permission.packages import Environment
 from skillbelt.permission.rules import Request
 from skillbelt.running.cleanup import held_environment
-from skillbelt.running.packages.confined import SandboxedRooms
 from skillbelt.running.packages.declared import Needs, describe, names_of
 from skillbelt.running.packages.environments import INSTALL_TIMEOUT_SECONDS, plan, provide
+from skillbelt.running.packages.install_sandbox import NativeSandboxes
 from skillbelt.running.questions import install_request
 from skillbelt.running.run import Run
 from skillbelt.settings import Settings, process_environment
@@ -36,7 +36,7 @@ def packages_for(
     planned = plan(
         needs,
         cache_dir,
-        rooms=SandboxedRooms(settings.limits),
+        sandboxes=NativeSandboxes(settings.limits),
         environ=process_environment(),
         offline=settings.offline,
         allow_builds=settings.allow_builds,

@@ -43,6 +43,7 @@ from skillbelt.files.private import make_folder
 from skillbelt.files.remove import open_anyhow, remove_tree
 from skillbelt.running.cleanup import BELONGS, LOCKS, METADATA, clean_copies
 from skillbelt.store.protocol import SessionKey
+from skillbelt.untrusted_json import read_json
 
 SKILLS, WORK, OUT, RUNS, PRIVATE = "skills", "work", "out", "runs", "private"
 INPUTS = "work/inputs"
@@ -619,8 +620,8 @@ def _is_held(path: str) -> bool:
 def _read(path: str, folder: int | None = None) -> Metadata:
     try:
         with open(os.open(path, READ_FILE, dir_fd=folder), "rb", 0) as file:
-            return _parse(json.loads(file.readall()))
-    except (OSError, ValueError, RecursionError):
+            return _parse(read_json(file.readall()))
+    except (OSError, ValueError):
         return Metadata({}, {}, {})
 
 

@@ -1,1 +1,1 @@
-"""Where a skill's commands run. Each sandbox keeps one contract, and passes one attack suite."""
+"""Where a skill's commands run. All sandboxes share one contract and one list of attacks."""

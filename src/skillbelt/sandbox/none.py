@@ -1,4 +1,4 @@
-"""No sandbox: the command is run as it is. Only ever taken when it is asked for by its name."""
+"""No sandbox: runs the command as it is. Used only when it is asked for by its name."""
 
 import sys
 
@@ -19,18 +19,18 @@ _ENFORCED = {
 
 
 class NoSandbox(Keepless):
-    """Runs commands with nothing held back but their limits. Never as root all the same."""
+    """Runs commands with limits and nothing else; still never as root."""
 
     name = "none"
     level = 0
     remaps = False
 
     def unavailable(self) -> str | None:
-        """Why it can not be used here; None when it can."""
+        """Return why it cannot be used here; None when it can."""
         return None if sys.platform == "linux" else "this system is not Linux"
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
-        """Start the command; SandboxUnavailable when the launcher can not be brought up."""
+        """Start the command; SandboxUnavailable when the launcher cannot be started."""
         reason = self.unavailable()
         if reason is not None:
             raise SandboxUnavailable(reason)

@@ -1,6 +1,6 @@
-"""What a sandbox promises, and the values that go in and come out.
+"""The contract of a sandbox, and the values that it takes and returns.
 
-`skillbelt.testing.suites.SandboxConformance` holds each of these promises as a test.
+`skillbelt.testing.suites.SandboxConformance` tests all of it.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,13 +15,13 @@ MAX_STDIN_BYTES = 64 * 2**20
 
 Stream = Literal["stdout", "stderr"]
 # Called with each piece of output as it comes, from a thread of the sandbox; the run's deadline is
-# not looked at until it returns.
+# not checked until it returns.
 Listener = Callable[[Stream, bytes], None]
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Mount(NamedTuple):
-    """A file or folder of the host that is there inside. `target` is its path inside."""
+    """A file or folder of the host that is visible inside. `target` is its path inside."""
 
     source: str
     target: str
@@ -33,11 +33,10 @@ class Job(NamedTuple):
 
     `workspace` is the folder on the host whose growth is bounded; it is among the mounts. The first
     word of `argv` is looked up on the PATH of `env`, inside, unless it holds a slash.
-    `timeout_seconds` counts from the start, whatever the command does. `bridge` is the program that
-    carries the network, with its arguments: it is run inside, is given a filter for system calls
-    and `argv`, and becomes the command. With `waited`, whoever starts it waits for it at once and
-    for as long as it takes: the sandbox may leave it to that thread to start it and to look after
-    it, and the run may end with the thread.
+    `timeout_seconds` counts from the start. `bridge` is the program that connects the command to
+    the proxy, with its arguments: it runs inside, is given a seccomp filter and `argv`, and becomes
+    the command. With `waited`, the calling thread waits for the end right after the start: the
+    sandbox may use that thread to start and to supervise the run, which may end with the thread.
     """
 
     argv: tuple[str, ...]
@@ -55,7 +54,7 @@ class Job(NamedTuple):
 
 
 class Captured(NamedTuple):
-    """The kept head of a stream; `total_bytes` counts all that came."""
+    """The kept head of a stream; `total_bytes` counts everything that was written."""
 
     data: bytes = b""
     total_bytes: int = 0
@@ -67,12 +66,12 @@ class Captured(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a run ended. A command that was not found or failed is an outcome like any other.
+    """How a run ended. A command that is missing or fails is an outcome too.
 
     `exit_code` is 128 + n after signal n, 127 when the program is missing, 124 after a time-out.
-    `limits_hit` names the limits that fired, by their names in `Limits`. `enforced` says what was
-    really applied: what by what. `left` is true when something could not be ended: the kernel may
-    wait for a device or a file system, or somebody ended what was to see to it.
+    `limits_hit` has the names of the limits that were reached, as in `Limits`. `enforced` says what
+    was really applied, and by what. `left` is true when something may still be alive: the kernel
+    may wait for a device or a file system, or the launcher was killed.
     """
 
     exit_code: int
@@ -90,20 +89,20 @@ class Running(Protocol):
     """A command that was started. Safe to use from any thread."""
 
     def write(self, data: bytes) -> None:
-        """Give it more input; BrokenPipeError once it does not take any."""
+        """Write to its stdin; BrokenPipeError once it takes no more."""
 
     def close_stdin(self) -> None:
-        """Tell it that no more input comes."""
+        """Close its stdin after what was written."""
 
     def kill(self) -> None:
-        """End it and everything it started, at once; `wait` then gives a cancelled outcome."""
+        """End it and everything it started at once; `wait` then returns a cancelled outcome."""
 
     def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
-        """The outcome, when it has ended; None when the time is over first. Can be called again."""
+        """Return the outcome; None on timeout. Can be called again."""
 
 
 class Sandbox(Protocol):
-    """A way to run commands. Stronger ones have a higher `level`; 0 means nothing is held back.
+    """A way to run commands. Stronger ones have a higher `level`; 0 means no isolation.
 
     With `remaps`, a mount's target may differ from its source; else both are the same path.
     """
@@ -113,20 +112,20 @@ class Sandbox(Protocol):
     remaps: bool
 
     def unavailable(self) -> str | None:
-        """Why it can not be used here, with the remedy; None when it can. Tried once, for real."""
+        """Return why it cannot be used here, with the remedy; None when it can. Tries it once."""
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
-        """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
+        """Start the command; SandboxUnavailable when the sandbox itself cannot be set up."""
 
     def close(self) -> None:
-        """Let go of what is kept ready for the next run; it can be used again all the same."""
+        """Release what is kept ready for the next run; it can still be used."""
 
 
 class Keepless:
     """A sandbox that keeps nothing between runs."""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing."""
 
 
 def run(sandbox: Sandbox, job: Job, listener: Listener | None = None) -> Outcome:
@@ -137,7 +136,7 @@ def run(sandbox: Sandbox, job: Job, listener: Listener | None = None) -> Outcome
 
 
 def refusal(attempt: Callable[[], object]) -> str | None:
-    """Why the attempt to use a sandbox fails; None when it does not."""
+    """Return why the attempt to use a sandbox fails; None when it succeeds."""
     try:
         attempt()
     except SandboxUnavailable as error:

@@ -1,4 +1,4 @@
-"""One skill as it is indexed: which words it has, where, and how often.
+"""The indexed form of a skill: which words it has, where, and how often.
 
 A word's place and count go into one byte: how often in the text (four bits, coarser the more
 often), how often in the description (two), whether in the name and in a heading (one each).
@@ -32,7 +32,7 @@ _TAGS = re.compile(
 
 
 class Parts(NamedTuple):
-    """The texts of a skill by what they are. `files` are names of files and what scripts say."""
+    """The texts of a skill by part. `files`: file names and descriptions in scripts."""
 
     name: str
     description: str
@@ -42,7 +42,7 @@ class Parts(NamedTuple):
 
 
 class Document(NamedTuple):
-    """The words of a skill, sorted by number, a byte for each, and how long its texts are."""
+    """The words of a skill, sorted by number, a byte for each, and the lengths of its texts."""
 
     terms: array[int]
     codes: bytes
@@ -51,7 +51,7 @@ class Document(NamedTuple):
 
 
 def document(parts: Parts) -> Document:
-    """The skill as it is indexed."""
+    """Return the indexed form of a skill."""
     tags = " ".join(_TAGS.findall(parts.head))
     described = ids(f"{parts.description}\n{tags}")
     text = ids(f"{parts.body}\n{parts.files}")
@@ -69,5 +69,5 @@ def document(parts: Parts) -> Document:
 
 
 def headings(body: str) -> list[str]:
-    """The headings of a text, roughly: what is fenced is left out."""
+    """Return the headings of a text, approximately; fenced blocks are left out."""
     return _HEADING.findall(_FENCED.sub("", body) if "```" in body or "~~~" in body else body)

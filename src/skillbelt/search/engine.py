@@ -1,4 +1,4 @@
-"""Search itself: find candidates among the skills that may be found, rank them, fold them."""
+"""Search: find candidates among the visible skills, rank them, fold near copies."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ MAX_SEARCH_RESULTS = 1_000
 _CANDIDATES = 100
 _READ_POSTINGS = 16_000  # in all for one request, shared by its words
 _LEAST_DEPTH = 128  # of one word's postings
-_SAMPLE = 16  # one of so many totals is looked at to guess which are high
-_SHARPNESS = 1.3  # rare words choose the candidates
-_KIND = 2.0  # times what a word weighs that is a kind of file the request names
-_FOLDED = 3  # times as many as asked for are looked at for near copies
-_MOST_NEW = 2_048  # documents without postings that are looked at, one by one; the latest
+_SAMPLE = 16  # one of so many totals is sampled to estimate which are high
+_SHARPNESS = 1.3  # how much rare words dominate the choice of candidates
+_KIND = 2.0  # factor for a word that is a kind of file in the request
+_FOLDED = 3  # candidates compared for near copies, per wanted result
+_MOST_NEW = 2_048  # documents without postings that are scored one by one; the latest
 
 
-class _Shelf(NamedTuple):
-    """One folder for one view: how it is asked, and which of its documents may be found."""
+class _VisibleFolder(NamedTuple):
+    """One folder for one view: how it is searched, and which of its documents are visible."""
 
     root: Root
     whole: bool
-    ids: Sequence[int]  # all, or those the postings do not know yet
-    allowed: bytes = b""  # a byte for each place in the postings, empty when all may be found
+    ids: Sequence[int]  # all, or those without postings
+    allowed: bytes = b""  # a byte for each place in the postings, empty when all are visible
 
 
-class _View(NamedTuple):
-    """The skills that may be found, by the ids of their documents."""
+class _VisibleSkills(NamedTuple):
+    """The visible skills, by the ids of their documents."""
 
     by_id: Mapping[int, Skill]
-    shelves: Sequence[_Shelf]
+    shelves: Sequence[_VisibleFolder]
 
 
 class Searcher:
-    """Finds skills by their whole text. Any thread may ask.
+    """Finds skills by their whole text. Thread-safe.
 
-    `rankers` look again at the best candidates. The index is made in the background; whoever asks
-    waits for it unless told not to.
+    `rankers` score the best candidates again. The index is built in the background; a search waits
+    for it unless it is called not to.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class Searcher:
         self._upkeep = Upkeep(settings, progress)
 
     def close(self) -> None:
-        """Stop what is built in the background and let go of the file."""
+        """Stop the build in the background and close the file."""
         self._upkeep.close()
 
     def sync(self, groups: Groups, wait_seconds: float | None = None) -> bool:
-        """Bring the index to the skills of each folder; whether it is there already."""
+        """Update the index to the skills of each folder; return whether it is up to date."""
         return self._upkeep.sync(groups, wait_seconds)
 
     def search(self, text: str, skills: Mapping[str, Skill], limit: int = 10) -> list[Result]:
-        """The best of the skills for the text, best first; no other skill has any part in it."""
+        """Return the best of these skills for the text, best first; others have no effect."""
         limits = self._settings.limits
         limit = min(max(limit, 0), MAX_SEARCH_RESULTS)
         asked = query(text, limits)
@@ -78,18 +78,18 @@ class Searcher:
             return []
         self._upkeep.follow()
         ranked = self._ranked(asked, self._view(skills), limit)
-        if self._upkeep.follow():  # the file was damaged or made anew meanwhile
+        if self._upkeep.follow():  # the file was damaged or rebuilt meanwhile
             ranked = self._ranked(asked, self._view(skills), limit)
         groups = fold(ranked[: limit * _FOLDED], limit)
         return [self._result(asked, best, copies) for best, copies in groups]
 
-    def _view(self, skills: Mapping[str, Skill]) -> _View:
+    def _view(self, skills: Mapping[str, Skill]) -> _VisibleSkills:
         kept = self._upkeep.kept
         if not isinstance(skills, Skills):
             return _made_view(skills, kept)
         return skills.derive("search", lambda: _made_view(skills, kept), basis=kept)
 
-    def _ranked(self, asked: Query, view: _View, limit: int) -> list[Ranked]:
+    def _ranked(self, asked: Query, view: _VisibleSkills, limit: int) -> list[Ranked]:
         ids: list[int] = []
         for shelf in view.shelves:
             ids += shelf.ids
@@ -104,8 +104,8 @@ class Searcher:
             ranked = _again(ranker, asked, ranked)
         return ranked
 
-    def _chosen(self, asked: Query, shelf: _Shelf, most: int) -> list[int]:
-        """The documents that say the words of the request best, as the postings tell."""
+    def _chosen(self, asked: Query, shelf: _VisibleFolder, most: int) -> list[int]:
+        """Return the documents that the postings rank best for the words of the request."""
         sought = asked.sought()
         depth = min(max(_READ_POSTINGS // len(sought), _LEAST_DEPTH), MOST_POSTINGS)
         docs = shelf.root.docs
@@ -134,28 +134,28 @@ class Searcher:
         )
 
 
-def _made_view(skills: Mapping[str, Skill], kept: Mapping[str, Kept]) -> _View:
+def _made_view(skills: Mapping[str, Skill], kept: Mapping[str, Kept]) -> _VisibleSkills:
     wanted = {skill.location: skill for skill in skills.values()}
     by_id: dict[int, Skill] = {}
-    shelves: list[_Shelf] = []
+    shelves: list[_VisibleFolder] = []
     for root, docs in kept.values():
         here = {one.id: wanted[at] for at, one in docs.items() if at in wanted}
         if here:
             shelves.append(_shelf(root, here))
             by_id.update(here)
-    return _View(by_id, shelves)
+    return _VisibleSkills(by_id, shelves)
 
 
-def _shelf(root: Root, here: Mapping[int, Skill]) -> _Shelf:
+def _shelf(root: Root, here: Mapping[int, Skill]) -> _VisibleFolder:
     if len(here) <= WHOLE:
-        return _Shelf(root, True, list(here))
+        return _VisibleFolder(root, True, list(here))
     new = sorted(filter(root.last.__lt__, here))[-_MOST_NEW:]
     allowed = bytes(map(here.__contains__, root.docs))
-    return _Shelf(root, False, new, b"" if all(allowed) else allowed)
+    return _VisibleFolder(root, False, new, b"" if all(allowed) else allowed)
 
 
 def _highest(totals: list[float], allowed: bytes, most: int) -> list[int]:
-    """The places of the highest totals. A sample tells what is surely too low to sort."""
+    """Return the places of the highest totals; a sample excludes what is too low to sort."""
     sample = sorted(totals[::_SAMPLE], reverse=True)
     cut = sample[min(2 * most // _SAMPLE + 2, len(sample) - 1)] if sample else 0.0
     found: list[int] = []

@@ -1,8 +1,7 @@
-"""How good a search is, measured with requests whose right answers are known."""
+"""Measure the quality of search with requests whose right answers are known."""
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from math import log2
@@ -11,8 +10,9 @@ from typing import NamedTuple
 from skillbelt.check.folder import UnusableFile, read
 from skillbelt.errors import ConfigError
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
-DEPTH = 20  # how many results a measure looks at, at the most
+DEPTH = 20  # results that a measure considers
 _MOST_BYTES = 64 * 2**20
 _DRAWS = 1_000
 _SEED = 20
@@ -47,18 +47,16 @@ class Report(NamedTuple):
 
 
 def read_labelled(path: str) -> list[Labelled]:
-    """A labelled set from a file of JSON lines, or of one JSON list; ConfigError if it is neither.
+    """Read a labelled set from JSON lines or one JSON list; ConfigError if it is neither.
 
     Each entry is an object with `query`, a text, and `relevant`, a list of names.
     """
     try:
         text = read(path, _MOST_BYTES).data.decode("utf-8-sig")
         listed = text.lstrip().startswith("[")
-        rows = (
-            json.loads(text) if listed else [json.loads(x) for x in text.splitlines() if x.strip()]
-        )
-    except (UnusableFile, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: can not be read as a labelled set: {error}") from None
+        rows = read_json(text) if listed else [read_json(x) for x in text.splitlines() if x.strip()]
+    except (UnusableFile, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read as a labelled set: {error}") from None
     made = [_labelled(row, f"{path}: entry {place}") for place, row in enumerate(rows, 1)]
     if not made:
         raise ConfigError(f"{path}: there is no request in it")
@@ -79,7 +77,7 @@ def _labelled(row: object, where: str) -> Labelled:
 def evaluate(
     labelled: Sequence[Labelled], find: Callable[[str], Sequence[frozenset[str]]]
 ) -> Report:
-    """What a search gives for each request, measured.
+    """Measure what a search returns for each request.
 
     `find` gives the results in order, each as the names it stands for: its own and its variants'.
     """
@@ -98,7 +96,7 @@ def evaluate(
 
 
 class _Ranks:
-    """Which of the relevant skills each result stands for; each counts where it first comes."""
+    """Return which relevant skill each result stands for; each counts at its first place."""
 
     def __init__(self, relevant: frozenset[str], found: Sequence[frozenset[str]]) -> None:
         self._relevant, self._new = len(relevant), list[int]()
@@ -132,7 +130,7 @@ MEASURES: Mapping[str, Callable[[_Ranks], float]] = {
 
 
 def _mean(values: Sequence[float]) -> Measure:
-    """The mean, with an interval from drawing as many requests again and again."""
+    """Return the mean with a bootstrap confidence interval."""
     draw = random.Random(_SEED)
     means = sorted(sum(draw.choices(values, k=len(values))) / len(values) for _ in range(_DRAWS))
     low, high = means[int(_TAIL * _DRAWS)], means[int((1 - _TAIL) * _DRAWS) - 1]

@@ -1,12 +1,13 @@
-"""How telling a word is: rare among skills, or in every other one of them.
+"""How rare a word is among skills (inverse document frequency).
 
 The figures were counted once over a large collection and ship with the product. So a catalogue of
-three skills ranks as well as one of thirty thousand, a skill weighs the same whatever stands beside
-it, and nothing about skills that are hidden can be learned from the order of the others.
+three skills ranks as well as one of thirty thousand, a skill has the same weight in every
+catalogue, and the order of results reveals nothing about hidden skills.
 """
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Mapping
 from functools import cache
@@ -14,13 +15,13 @@ from importlib.resources import files
 from typing import NamedTuple
 
 STEP = 20.0  # the file holds natural logarithms in twentieths
-UNSEEN = 9.0  # of a word that the collection had less than a dozen times
+UNSEEN = 9.0  # of a word that occurred less than a dozen times in the collection
 UNSEEN_DESCRIBED = 10.9
 _BYTES = 6  # of each word: its number, and how rare it is in a text and in a description
 
 
 class Rarity(NamedTuple):
-    """By a word's number: how rare it is anywhere in a skill, and in descriptions."""
+    """By a word's number: how rare it is in whole skills, and in descriptions."""
 
     anywhere: Mapping[int, float]
     described: Mapping[int, float]
@@ -28,9 +29,7 @@ class Rarity(NamedTuple):
 
 @cache
 def rarity() -> Rarity:
-    """The figures that ship."""
-    import sys
-
+    """Return the figures that ship with the package."""
     data = files("skillbelt.search").joinpath("rarity.bin").read_bytes()
     count = len(data) // _BYTES
     numbers = array("I", data[: 4 * count])

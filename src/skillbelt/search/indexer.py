@@ -1,4 +1,4 @@
-"""The index kept true to the catalogue: a few changes at once, many in the background."""
+"""Keep the index up to date with the catalogue: few changes at once, many in the background."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from skillbelt.search.text import MAX_INDEXED_FILES, MAX_INDEXED_SCRIPTS, parts_
 from skillbelt.search.words import forget
 from skillbelt.settings import Settings
 
-# A folder of no more skills needs no postings: it is gone through whole, which misses nothing.
+# A folder with at most this many skills needs no postings: every document is scored.
 WHOLE = 300
-_AT_ONCE = 48  # skills that are read while somebody waits for an answer
+_AT_ONCE = 48  # skills that are indexed before a search is answered
 _BATCH = 128
-_SHOWN = 2_048  # skills after which what was indexed so far can be found
+_SHOWN = 2_048  # skills after which the indexed part becomes searchable
 _MOST_UNMERGED = 256
 _LEASE_SECONDS = 20.0
 _POLL_SECONDS = 0.2
-# What a catalogue holds: the skills of each folder.
+# The skills of each folder of a catalogue.
 Groups = Mapping[str, Sequence[Skill]]
 Progress = Callable[[str], None]
 
 
 class Kept(NamedTuple):
-    """What the index has of one folder."""
+    """What the index holds of one folder."""
 
     root: Root
     docs: Mapping[str, Stored]
 
 
 class Upkeep:
-    """Brings the index to what a catalogue holds. Any thread may ask.
+    """Updates the index to the content of a catalogue. Thread-safe.
 
-    `kept` is what can be found by now; it is never changed, only replaced.
+    `kept` is the searchable part; it is never changed, only replaced.
     """
 
     def __init__(self, settings: Settings, progress: Progress | None = None) -> None:
@@ -55,19 +55,19 @@ class Upkeep:
         self._closed = False
 
     def close(self) -> None:
-        """Stop what is made in the background and let go of the file."""
+        """Stop the work in the background and close the file."""
         self._closed = True
         self.wait()
         self.index.close()
 
     def wait(self) -> None:
-        """Until nothing is made in the background any more."""
+        """Wait until the work in the background is done."""
         for thread in (self._worker, self._merger):
             if thread is not None:
                 thread.join()
 
     def sync(self, groups: Groups, wait_seconds: float | None = None) -> bool:
-        """Bring the index to these skills; whether it is there already.
+        """Update the index to these skills; return whether it is up to date already.
 
         A few changes are made at once. More are made in the background; None waits for the end.
         """
@@ -81,7 +81,7 @@ class Upkeep:
         return True
 
     def follow(self) -> bool:
-        """Take in what other processes did to these skills; whether they did anything."""
+        """Read what other processes changed of these skills; return whether they did."""
         if self._building() or self._version == self.index.version():
             return False
         before, groups = self.kept, self._done
@@ -96,7 +96,7 @@ class Upkeep:
         return self._worker is not None and self._worker.is_alive()
 
     def _begun(self, groups: Groups) -> threading.Thread | None:
-        """The thread to wait for; None when all was done at once."""
+        """Return the thread to wait for; None when everything was done at once."""
         with self._lock:
             if self._building():
                 return self._worker
@@ -106,11 +106,11 @@ class Upkeep:
                 self._bring(groups, stale, None)
                 self._merge_soon()
                 return None
-            self._worker = _started(self._build, groups)
+            self._worker = _start(self._build, groups)
             return self._worker
 
     def _build(self, groups: Groups) -> None:
-        """Wait until no other process builds, then do what is still to be done."""
+        """Wait until no other process builds, then do what is left."""
         mine = holder(id(self))
         while not self._lease(mine):
             if self._closed:
@@ -121,14 +121,14 @@ class Upkeep:
         self._load(groups)
         self._bring(groups, self._stale(groups), mine)
         self.index.lease(mine, time.time(), 0.0)
-        forget()  # a build leaves many words behind that nobody will ask for
+        forget()  # a build caches many words that no search uses
 
     def _lease(self, holder: str) -> bool:
         now = time.time()
         return self.index.lease(holder, now, now + _LEASE_SECONDS)
 
     def _bring(self, groups: Groups, stale: Groups, holder: str | None) -> None:
-        """Index what changed; without the file, if it can not be written."""
+        """Index what changed; in memory, if the file cannot be written."""
         if not self._write(groups, stale, holder) and not self._closed:
             self.index.close()
             self.index, self._version = SearchIndex(""), ()
@@ -138,7 +138,7 @@ class Upkeep:
             self._done = groups
 
     def _load(self, groups: Groups) -> None:
-        """Read what the index holds of each folder that is not known or was changed by others."""
+        """Read each folder of the index that is unknown or was changed by other processes."""
         with self._lock:
             version = self.index.version()
             known = self.kept if version[:1] == self._version[:1] else {}
@@ -156,7 +156,7 @@ class Upkeep:
         return Kept(root, self.index.stored(root))
 
     def _stale(self, groups: Groups) -> Groups:
-        """The skills of each folder that are not indexed as they are now."""
+        """Return the skills of each folder whose index entry is missing or outdated."""
         found: dict[str, list[Skill]] = {}
         for path, skills in groups.items():
             get = self.kept[path].docs.get
@@ -166,12 +166,12 @@ class Upkeep:
         return found
 
     def _gone(self, path: str, skills: Sequence[Skill]) -> list[str]:
-        """What is stored and lies there no more; what other settings leave out stays."""
+        """Return stored documents whose files are gone; those left out by other settings stay."""
         missing = self.kept[path].docs.keys() - {skill.location for skill in skills}
         return [location for location in missing if not os.path.exists(location)]
 
     def _write(self, groups: Groups, stale: Groups, holder: str | None) -> bool:
-        """Whether all could be stored. Who holds no lease at all leaves the postings for later."""
+        """Return whether everything could be stored; without a lease postings come later."""
         left = sum(map(len, stale.values()))
         for path, skills in stale.items():
             gone = self._gone(path, groups[path])
@@ -217,9 +217,9 @@ class Upkeep:
         return len(docs) > WHOLE and waiting > _MOST_UNMERGED
 
     def _merge(self, path: str, holder: str) -> bool:
-        """Make postings when too many documents are without; whether they could be stored.
+        """Build postings when too many documents have none; return whether they could be stored.
 
-        A connection of its own does it, so that whoever searches meanwhile need not wait.
+        Uses a connection of its own, so that searches do not wait meanwhile.
         """
         if not self._unmerged(path):
             return True
@@ -236,10 +236,10 @@ class Upkeep:
         return not self._closed and (not holder or self._lease(holder))
 
     def _merge_soon(self) -> None:
-        """Make postings beside whoever searches; another time, if somebody builds already."""
+        """Build postings in the background, unless another build is running."""
         busy = self._merger is not None and self._merger.is_alive()
         if not busy and any(map(self._unmerged, self.kept)):
-            self._merger = _started(self._merge_all)
+            self._merger = _start(self._merge_all)
 
     def _merge_all(self) -> None:
         mine = holder(f"{id(self)}-merge")
@@ -249,20 +249,20 @@ class Upkeep:
             self.index.lease(mine, time.time(), 0.0)
 
 
-def _started(work: Callable[..., None], *given: object) -> threading.Thread:
+def _start(work: Callable[..., None], *given: object) -> threading.Thread:
     thread = threading.Thread(target=work, args=given, name="skillbelt-search", daemon=True)
     thread.start()
     return thread
 
 
 def _file(settings: Settings) -> str:
-    """What was indexed by other rules lies in another file."""
+    """Return the path of the index; other rules for reading use another file."""
     # The bounds that change what is read of a skill: texts indexed under others do not count.
     rules = (FORMAT, MAX_CHECKED_BYTES, MAX_INDEXED_FILES, MAX_INDEXED_SCRIPTS)
     return os.path.join(settings.cache_dir, f"search-{'-'.join(map(str, rules))}.sqlite3")
 
 
 def stamp(skill: Skill) -> str:
-    """What tells that a skill's file is as it was when it was indexed."""
+    """Return a text that changes when the skill must be indexed again."""
     said = f"{skill.name}\0{skill.title}\0{skill.description}\0{skill.when_to_use}"
     return f"{skill.mtime_ns}-{skill.body_offset}-{crc32(said.encode('utf-8', 'replace')):x}"

@@ -20,7 +20,7 @@ from skillbelt.search.statistics import USUAL_DESCRIPTION, USUAL_LENGTH, Facts, 
 
 
 class Weights(NamedTuple):
-    """How much each sign counts. Fitted; see docs/search.md."""
+    """The weight of each feature. Fitted; see docs/search.md."""
 
     description: float = -3.43
     description_rare: float = 1.54
@@ -54,14 +54,14 @@ _LOGS = tuple(log1p(level) for level in LEVELS)
 
 @lru_cache(maxsize=4096)
 def _counted(length: int) -> tuple[float, ...]:
-    """What each level of a count is worth in a text of that length."""
+    """Return the weight of each level of a count in a text of that length."""
     below = saturated(length, USUAL_LENGTH, _TEXT_K, _TEXT_B)
     return tuple(level * (_TEXT_K + 1.0) / (level + below) for level in LEVELS)
 
 
 @lru_cache(maxsize=4096)
 def _told(length: int) -> tuple[float, ...]:
-    """The same for a description, of which only three counts are told apart."""
+    """Return the same for a description, which has only three levels."""
     below = saturated(length, USUAL_DESCRIPTION, _TOLD_K, _TOLD_B)
     return tuple(n * (_TOLD_K + 1.0) / (n + below) for n in range(4))
 
@@ -74,7 +74,7 @@ class Hit(NamedTuple):
 
 
 def hits(asked: Query, candidate: Candidate) -> list[Hit]:
-    """The words they share."""
+    """Return the words they share."""
     terms = candidate.terms
     shared = compress(
         zip(terms, candidate.codes, strict=True), map(asked.words.__contains__, terms)
@@ -83,7 +83,7 @@ def hits(asked: Query, candidate: Candidate) -> list[Hit]:
 
 
 def score(asked: Query, candidate: Candidate, weights: Weights = WEIGHTS) -> float:
-    """How well a document answers the request; comparable within one request only."""
+    """Score a document for the request; comparable within one request only."""
     words = asked.words
     terms = candidate.terms
     counted, told = _counted(candidate.length), _told(candidate.described)

@@ -1,4 +1,4 @@
-"""Near copies of one skill folded into one result: the same skill from ten forks is one answer."""
+"""Fold near copies of a skill into one result: the same skill from ten forks is one answer."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from skillbelt.search.protocol import Ranked
 
 # Two skills that share so much of their words are one.
 ALIKE = 0.8
-# The words with the smallest numbers are as good as drawn by lot, the same lot for every skill: if
-# two share few of them, they share few of all.
+# The words with the smallest numbers are a random sample, the same for every skill: if two skills
+# share few of them, they share few of all.
 _LOTS = 32
 _LOTS_ALIKE = 0.5
 
 
 def fold(ranked: Iterable[Ranked], limit: int) -> list[tuple[Ranked, list[Ranked]]]:
-    """The best `limit` skills in order, each with its near copies among those given."""
+    """Return the best `limit` skills in order, each with its near copies."""
     groups: list[tuple[Ranked, list[Ranked]]] = []
     drawn: list[frozenset[int]] = []
     for one in ranked:
@@ -36,7 +36,7 @@ def _near(one: frozenset[int], other: frozenset[int]) -> bool:
 
 
 def alike(one: Candidate, other: Candidate) -> bool:
-    """Whether two documents say nearly the same."""
+    """Whether two documents are nearly the same."""
     smaller, larger = sorted((len(one.terms), len(other.terms)))
     if smaller < ALIKE * larger:
         return False

@@ -1,4 +1,4 @@
-"""The contracts of search: what a search gives, and what a ranker is."""
+"""The protocols of search: its results and its rankers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Field = Literal["name", "description", "heading", "text"]
 
 
 class Result(NamedTuple):
-    """A skill that was found: how well it fits, where that shows, and who says nearly the same.
+    """A skill that was found: its score, the matching text, and its near copies.
 
     Scores compare within one search only. `variants` are the locations of near copies, and of
     skills of the same name that this one stands before.
@@ -35,7 +35,7 @@ class Ranked(NamedTuple):
 
 
 class Ranker(Protocol):
-    """A second look at the best candidates. What it gives is added to the score, times `weight`.
+    """Scores the best candidates again. Its score, times `weight`, is added.
 
     `most` is how many candidates it is shown.
     """
@@ -44,4 +44,4 @@ class Ranker(Protocol):
     most: int
 
     def scores(self, asked: Query, ranked: Sequence[Ranked]) -> Sequence[float]:
-        """How well each of the candidates fits, in their order."""
+        """Return a score for each candidate, in order."""

@@ -1,4 +1,4 @@
-"""A request as it is searched with: each word once, weighed by how telling it is."""
+"""A parsed search request: each word once, weighted by how rare it is."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MAX_QUERY_CHARS = 40_000
 MAX_QUERY_WORDS = 1_000
 
 _FENCED = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
-# What a file is called after its last dot; calls and the ends of host names are none.
+# A file name's ending; method calls and host names do not count.
 _KIND = re.compile(r"(?<!\.)\.([A-Za-z][A-Za-z0-9]{1,4})(?![A-Za-z0-9_(]|\.\w)")
 _NO_KINDS = frozenset(("ai", "com", "dev", "io", "net", "org"))
-_FENCED_SHARE = 0.5  # what stands in a block of code is mostly the shape of an answer
-# Words that every other skill has tell nothing in a long request, and cost most of the time.
+_FENCED_SHARE = 0.5  # code blocks mostly show the form of the answer
+# Common words add nothing to a long request, and cost most of the time.
 _COMMON = 0.5
 _FEW_WORDS = 12
 _MOST_SOUGHT = 64  # words that choose the candidates, the rarest
@@ -28,7 +28,7 @@ _LIMITS = Limits()
 
 
 class Word(NamedTuple):
-    """How rare a word of a request is, what it weighs, and what it weighs in a description."""
+    """How rare a word of a request is, its weight, and its weight in a description."""
 
     rarity: float
     weight: float
@@ -46,7 +46,7 @@ class Query(NamedTuple):
     kinds: frozenset[int] = frozenset()  # of the files that the request names
 
     def sought(self) -> list[int]:
-        """The words that tell most, to choose candidates by: kinds of files, then the rarest."""
+        """Return the words that select candidates: kinds of files, then the rarest."""
         words, kinds = self.words, self.kinds
         return sorted(words, key=lambda term: (term not in kinds, -words[term].rarity))[
             :_MOST_SOUGHT
@@ -54,12 +54,12 @@ class Query(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """What sums over the words are measured against."""
+        """Return the norm for sums over the words."""
         return self.total / sqrt(max(len(self.words), 1)) + 1e-9
 
 
 def query(text: str, limits: Limits = _LIMITS) -> Query:
-    """The request taken apart; never fails, and takes no more than the limits allow."""
+    """Parse a request; never fails, and uses no more of it than the bounds allow."""
     text = text[:MAX_QUERY_CHARS]
     spelt = _spelt(text, MAX_QUERY_WORDS)
     prose = set(ids(_FENCED.sub(" ", text))) if "```" in text or "~~~" in text else spelt.keys()
@@ -80,13 +80,13 @@ def query(text: str, limits: Limits = _LIMITS) -> Query:
 
 
 def _kinds(text: str) -> frozenset[int]:
-    """The kinds of the files that a text names: `.xlsx` in `out/sales.xlsx`."""
+    """Return the kinds of the files that a text names: `.xlsx` in `out/sales.xlsx`."""
     kinds = {kind.lower() for kind in _KIND.findall(text)} - _NO_KINDS
     return frozenset(ids(" ".join(kinds)))
 
 
 def _spelt(text: str, most: int) -> dict[int, str]:
-    """Each word of a text once, in order, as it is spelt where it first stands."""
+    """Return each word of a text once, in order, in its first spelling."""
     found: dict[int, str] = {}
     for run in runs(text):
         for term in ids(run):

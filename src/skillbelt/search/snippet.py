@@ -1,4 +1,4 @@
-"""Why a skill was found: the field that speaks most for it, and the words there."""
+"""Explain why a skill was found: the best matching field, and the words there."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 
 
 class Reason:
-    """Where a candidate has the words of a request; worked out once."""
+    """Where a candidate has the words of a request."""
 
     def __init__(self, asked: Query, candidate: Candidate) -> None:
         self._asked, self._candidate = asked, candidate
         self._hits = hits(asked, candidate)
 
     def field(self) -> Field:
-        """The field that speaks most for the skill."""
+        """Return the field that matches best."""
         words = self._asked.words
         named = sum(words[term].rarity for term, code in self._hits if code >> NAMED & 1)
         if named and named >= _NAMED_SHARE * self._candidate.facts.named:
@@ -42,14 +42,14 @@ class Reason:
         return sum(self._asked.words[term].weight for term, code in self._hits if code & mask)
 
     def words(self) -> list[str]:
-        """The words that tell most, as they are spelt in the request."""
+        """Return the rarest matching words, as they are spelt in the request."""
         words, spelt = self._asked.words, self._asked.spelt
         ordered = sorted((term for term, _ in self._hits), key=lambda term: -words[term].weight)
         return list(dict.fromkeys(spelt[term].lower() for term in ordered[:_MOST_WORDS]))
 
 
 def snippet(text: str, wanted: Iterable[str]) -> str:
-    """The sentence or line that has most of the words, on one line; the first one if none has."""
+    """Return the sentence or line with most of the words; the first one if none has any."""
     beginnings = [_beginning(word) for word in wanted]
     small = text.lower()
     best, most = _SENTENCE.split(text.strip(), maxsplit=1)[0] if text.strip() else "", 0
@@ -61,12 +61,12 @@ def snippet(text: str, wanted: Iterable[str]) -> str:
 
 
 def _beginning(word: str) -> str:
-    """As much of a word as its other forms begin with."""
+    """Return the prefix that a word shares with its other forms."""
     return word[: max(4, len(word) - 3)]
 
 
 def _places(text: str, beginnings: Iterable[str]) -> Iterable[tuple[int, int]]:
-    """The lines that have one of the words, or the part of a long line around it."""
+    """Return the lines with one of the words, or the part of a long line around it."""
     for word in beginnings:
         at = -1
         for _ in range(_MOST_PLACES):
@@ -77,7 +77,7 @@ def _places(text: str, beginnings: Iterable[str]) -> Iterable[tuple[int, int]]:
 
 
 def _around(text: str, at: int) -> tuple[int, int]:
-    """The line there; of a long one the part around the place, cut between words."""
+    """Return the line there; of a long line the part around the place, cut between words."""
     first, last = text.rfind("\n", 0, at) + 1, text.find("\n", at)
     last = len(text) if last < 0 else last
     if last - first <= SNIPPET_CHARS:

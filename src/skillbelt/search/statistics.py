@@ -1,9 +1,9 @@
-"""What is worked out of a document once, so that scoring it need not."""
+"""Statistics of a document that are computed once, when it is indexed."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from math import log1p, sqrt
+from math import expm1, log1p, sqrt
 from typing import NamedTuple
 
 from skillbelt.search.document import DESCRIBED, HEADED, LEVELS, NAMED, TEXT, Document
@@ -30,7 +30,7 @@ class Facts(NamedTuple):
 
 
 def facts(made: Document) -> Facts:
-    """The sums over all words of a document."""
+    """Compute the sums over all words of a document."""
     weights = rarity().anywhere
     named = text = squares = headed = 0.0
     for term, code in zip(made.terms, made.codes, strict=True):
@@ -47,19 +47,17 @@ def facts(made: Document) -> Facts:
 
 
 def saturated(length: int, usual: float, k: float, b: float) -> float:
-    """What is added to a count below the line, so that long texts and many counts gain less."""
+    """Return the BM25 length term: long texts and high counts gain less."""
     return k * (1.0 - b + b * length / usual)
 
 
 def impacts(made: Document) -> bytes:
-    """How much each word says of the document, in a byte: good enough to choose candidates."""
+    """Return the impact of each word as a byte: precise enough to choose candidates."""
     return made.codes.translate(_table(round(_BUCKETS * log1p(made.length))))
 
 
 @lru_cache(maxsize=512)
 def _table(bucket: int) -> bytes:
-    from math import expm1
-
     below = saturated(int(expm1(bucket / _BUCKETS)), USUAL_LENGTH, _IMPACT_K, _IMPACT_B)
     most = _IMPACT_K + 1.0
     counted = [level * most / (level + below) for level in LEVELS]

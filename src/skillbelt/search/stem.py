@@ -1,4 +1,4 @@
-"""English words brought to a common form: Porter's rules, so that `parsing` finds `parser`.
+"""Stem English words by Porter's rules, so that `parsing` finds `parser`.
 
 Only meant to compare words with words; what comes out need not be one.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-_LEAST_CHARS = 4  # a shorter word stays as it is, but for a plural
-_LONGEST_CHARS = 24  # nobody inflects what is longer
+_LEAST_CHARS = 4  # a shorter word is not stemmed, except a plural
+_LONGEST_CHARS = 24  # longer words are not inflected
 # A measure is how often a consonant follows a vowel: what is left must be something of a word.
 _MEASURE = re.compile(r"[aeiouy]+[^aeiouy]+")
 _VOWEL = re.compile(r"[aeiouy]")
@@ -33,7 +33,7 @@ _LAST = (
 
 
 def stem(word: str) -> str:
-    """The common form of a lower-case ASCII word."""
+    """Return the stem of a lower-case ASCII word."""
     if not _LEAST_CHARS <= len(word) <= _LONGEST_CHARS:
         return word[:-1] if len(word) == 3 and word[-1] == "s" and word[-2] not in "sui" else word
     word = _without_tense(_without_plural(word))

@@ -1,9 +1,9 @@
 """The search index on disk: one SQLite file for all projects and processes.
 
-It is a cache like the catalogue's index: one that is damaged, foreign or locked costs time, never
-a skill. Each document is kept whole; the postings, which tell which documents say a word best, are
-made of the documents and stand beside them in generations, so that whoever reads never sees half
-of one. See docs/search.md.
+It is a cache like the catalogue's index: a damaged, foreign or locked file costs time, never a
+skill. Documents are stored whole. The postings, which list the best documents of each word, are
+built from the documents in generations, so that a reader never sees a partial one. See
+docs/search.md.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from skillbelt.search.words import NUMBERS
 if TYPE_CHECKING:
     import sqlite3
 
-# Raise when what is stored no longer means the same.
-FORMAT = 3
+# Raise when stored documents no longer mean the same.
+FORMAT = 4
 _BUSY_SECONDS = 5.0
-# The most documents of a word that are kept, those that say it best, and how many of them a
-# request of many words looks at. Fewer find better: a long request has a few words of everything.
+# Documents stored for one word, the best ones, and how many of them a request of many words
+# reads. Fewer give better results: a long request shares some words with every skill.
 MOST_POSTINGS = 1024
 _MOST_GATHERED = 4 * MOST_POSTINGS  # of one word while postings are made; then the best are kept
 _PASSES = 8  # in which postings are made; each takes a share of the words, so of the memory
@@ -40,7 +40,7 @@ _CHUNK = 500  # ids in one statement
 _COUNT = 3  # bytes that say how many words a document has
 _PAGE_BYTES = 16 * 2**10  # documents and lists fill larger pages better
 # SQLite's codes for what another process or the disk is doing right now: PERM, BUSY, LOCKED,
-# READONLY, IOERR, FULL, CANTOPEN. Making the file anew would not help.
+# READONLY, IOERR, FULL, CANTOPEN. Creating the file again would not help.
 _PASSING = frozenset((3, 5, 6, 8, 10, 13, 14))
 T = TypeVar("T")
 
@@ -63,14 +63,14 @@ _COLUMNS = "id, words, described, length, named, text, text_norm, headed_norm"
 
 
 class Stored(NamedTuple):
-    """A document that the index has: its id, and the stamp of the file it was made of."""
+    """A stored document: its id, and the stamp of the file it was made from."""
 
     id: int
     stamp: str
 
 
 class Root(NamedTuple):
-    """One folder: the generation of its postings, and the ids of the documents they speak of.
+    """One folder: the generation of its postings, and the ids of the documents in them.
 
     `changes` counts what was done to it. Ids only grow, so every document of a higher id than the
     last one in `docs` is not in the postings yet.
@@ -83,12 +83,12 @@ class Root(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The highest id that the postings know."""
+        """Return the highest id in the postings."""
         return self.docs[-1] if self.docs else 0
 
 
 class Posting(NamedTuple):
-    """Who says a word best: places in the list of the root's documents, and how well each does."""
+    """The best documents of a word: places in the list of the root's documents, and impacts."""
 
     term: int
     places: array[int]
@@ -104,7 +104,7 @@ class Fresh(NamedTuple):
 
 
 class SearchIndex:
-    """What is stored, and how it is asked. Any thread may use it; one does at a time."""
+    """The stored index. Thread-safe; one thread uses it at a time."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -114,21 +114,21 @@ class SearchIndex:
         self._opened = 0
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
 
-    # What is there
+    # Queries
 
     def version(self) -> tuple[object, ...]:
-        """Differs from before when another process has changed the file."""
+        """Return a value that changes when another process changes the file."""
         found = self._do(lambda db: db.execute("PRAGMA data_version").fetchone())
         return () if found is None else (self._opened, *found)
 
     def root(self, path: str) -> Root:
-        """The folder as the index knows it; it is made known if it was not."""
+        """Return the folder's record; add one if there is none."""
 
         def work(db: sqlite3.Connection) -> Root:
             asked = "SELECT id, changes, generation, docs FROM root WHERE path = ?"
@@ -142,13 +142,13 @@ class SearchIndex:
         return self._do(work) or Root(0)
 
     def stored(self, root: Root) -> dict[str, Stored]:
-        """Every document of a folder by its path."""
+        """Return every document of a folder by its path."""
         asked = "SELECT path, id, stamp FROM doc WHERE root = ?"
         rows = self._do(lambda db: db.execute(asked, (root.id,)).fetchall()) or []
         return {_path(key): Stored(id, stamp) for key, id, stamp in rows}
 
     def candidates(self, ids: Sequence[int]) -> list[Candidate]:
-        """The documents of these ids, as many of them as there are."""
+        """Return the documents of these ids that exist."""
 
         def work(db: sqlite3.Connection) -> list[Candidate]:
             found: list[Candidate] = []
@@ -164,7 +164,7 @@ class SearchIndex:
         return self._do(work) or []
 
     def postings(self, root: Root, terms: Sequence[int]) -> list[Posting]:
-        """For each of the words that the folder has: who says it best, and how well."""
+        """Return the postings of those words that the folder has."""
         first = root.generation * NUMBERS
         keys = [first + term for term in terms]
 
@@ -179,10 +179,10 @@ class SearchIndex:
 
         return self._do(work) or []
 
-    # How it is kept true
+    # Updates
 
     def save(self, root: Root, fresh: Iterable[Fresh], gone: Iterable[str] = ()) -> bool:
-        """Store documents and forget others, together; whether it could be done."""
+        """Store documents and delete others in one transaction; return whether that worked."""
         rows = [_row(root, one) for one in fresh]
         keys = [(_key(path),) for path in gone]
 
@@ -201,7 +201,7 @@ class SearchIndex:
         return bool(self._do(work))
 
     def merge(self, root: Root, alive: Callable[[], bool] = lambda: True) -> bool:
-        """Make the postings of a folder anew of its documents; False if the file can not hold them.
+        """Rebuild the postings of a folder from its documents; False if they cannot be stored.
 
         It ends early, and changes nothing, when `alive` says so or another one began later.
         """
@@ -219,7 +219,7 @@ class SearchIndex:
         return self._do(lambda db: _switch(db, root.id, generation, docs)) is not None
 
     def lease(self, holder: str, now: float, until: float) -> bool:
-        """Whether the holder may build until then: nobody else does."""
+        """Take the lease to build until then; False if another process holds it."""
 
         def work(db: sqlite3.Connection) -> bool:
             with _transaction(db):
@@ -234,11 +234,11 @@ class SearchIndex:
     # The file
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        """What the work gives; None when the file can not be used, which `trouble` explains.
+        """Return the result of the work; None when the file cannot be used (`trouble` says why).
 
         A file that is damaged or foreign is removed and the work done on a new one.
         """
-        import sqlite3
+        import sqlite3  # cost: 8 ms, only for search
 
         with self._lock:
             for attempt in (1, 2):
@@ -256,7 +256,7 @@ class SearchIndex:
             return None
 
     def _open(self) -> sqlite3.Connection:
-        import sqlite3
+        import sqlite3  # cost: 8 ms, only for search
 
         if self._connection is None:
             if self.path:
@@ -287,12 +287,12 @@ class SearchIndex:
 
 
 def holder(part: object) -> str:
-    """A name to hold a lease by, for one part of this process."""
+    """Return a name for the holder of a lease, for one part of this process."""
     return f"{os.uname().nodename}:{os.getpid()}:{part}"
 
 
 def _ended(holder: str) -> bool:
-    """Whether the holder was a process of this machine that is no more."""
+    """Whether the holder was a process of this machine that has ended."""
     host, _, rest = holder.partition(":")
     pid = rest.partition(":")[0]
     if host != os.uname().nodename or not pid.isdecimal():
@@ -302,7 +302,7 @@ def _ended(holder: str) -> bool:
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):
-        pass  # it is another user's, or no process at all
+        pass  # it belongs to another user, or is no process
     return False
 
 
@@ -334,7 +334,7 @@ def _row(root: Root, fresh: Fresh) -> tuple[object, ...]:
 
 
 def packed(terms: array[int], codes: bytes) -> bytes:
-    """Words and their bytes in little room.
+    """Pack words and their bytes.
 
     The lower two bytes of the numbers are as good as noise; the highest ones rise, and the codes
     are mostly the same, so both are worth compressing.
@@ -345,7 +345,7 @@ def packed(terms: array[int], codes: bytes) -> bytes:
 
 
 def unpacked(data: bytes) -> tuple[array[int], bytes]:
-    """The words and their bytes again."""
+    """Unpack words and their bytes."""
     count = int.from_bytes(data[:_COUNT], "little")
     rest = zlib.decompress(data[_COUNT + 2 * count :])
     numbers = bytearray(4 * count)
@@ -356,7 +356,7 @@ def unpacked(data: bytes) -> tuple[array[int], bytes]:
 
 
 def _little(numbers: array[int]) -> array[int]:
-    """The numbers with their lowest bytes first, whatever the machine."""
+    """Return the numbers in little-endian order on every machine."""
     if sys.byteorder == "big":
         numbers = numbers[:]
         numbers.byteswap()
@@ -364,7 +364,7 @@ def _little(numbers: array[int]) -> array[int]:
 
 
 def _key(path: str) -> str | bytes:
-    """A path as SQLite can hold it: as bytes, where it has half of a surrogate pair."""
+    """Return a path for SQLite: as bytes, if it contains a lone surrogate."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -377,12 +377,12 @@ def _path(key: str | bytes) -> str:
 
 
 def _count(db: sqlite3.Connection, root: int) -> None:
-    """Let everybody who follows the folder see that it changed."""
+    """Mark the folder as changed, for other processes."""
     db.execute("UPDATE root SET changes = changes + 1 WHERE id = ?", (root,))
 
 
 def _begin(db: sqlite3.Connection, root: Root) -> tuple[int, array[int]]:
-    """The next generation, and the documents it will speak of."""
+    """Return the next generation and its documents."""
     with _transaction(db):
         made = db.execute("INSERT INTO generation (root) VALUES (?)", (root.id,)).lastrowid
         rows = db.execute("SELECT id FROM doc WHERE root = ? ORDER BY id", (root.id,))
@@ -390,7 +390,7 @@ def _begin(db: sqlite3.Connection, root: Root) -> tuple[int, array[int]]:
 
 
 def _merge_share(db: sqlite3.Connection, generation: int, docs: array[int], share: int) -> bool:
-    """The postings of the words whose numbers fall into one share; False if others came first."""
+    """Store the postings of one share of the words; False if another process was faster."""
     low, high = NUMBERS * share // _PASSES, NUMBERS * (share + 1) // _PASSES
     said: dict[int, list[int]] = {}
     for place, made in _documents(db, docs):
@@ -413,13 +413,13 @@ def _merge_share(db: sqlite3.Connection, generation: int, docs: array[int], shar
 
 
 def _is_latest(db: sqlite3.Connection, generation: int) -> bool:
-    """Whether nobody has made the postings anew meanwhile: then these are forgotten already."""
+    """Whether no other process rebuilt the postings meanwhile, which deletes these."""
     asked = "SELECT 1 FROM generation WHERE id = ?"
     return db.execute(asked, (generation,)).fetchone() is not None
 
 
 def _documents(db: sqlite3.Connection, docs: array[int]) -> Iterator[tuple[int, Document]]:
-    """Each of the documents that is still there, with its place."""
+    """Yield each document that still exists, with its place."""
     for start in range(0, len(docs), _CHUNK):
         some = docs[start : start + _CHUNK].tolist()
         places = {id: start + place for place, id in enumerate(some)}
@@ -433,12 +433,12 @@ def _marks(values: Sequence[object]) -> str:
 
 
 def _kind(count: int) -> str:
-    """The least kind of number that holds every place."""
+    """Return the smallest array type that holds every place."""
     return "H" if count <= 0x10000 else "I"
 
 
 def _best(said: list[int], kind: str) -> bytes:
-    """The documents that say a word best, best first, and then how well they do."""
+    """Return the best documents of a word, best first, followed by their impacts."""
     _keep_best(said)
     return array(kind, [one & 0xFFFFFFFF for one in said]).tobytes() + bytes(
         [one >> 32 for one in said]
@@ -458,7 +458,7 @@ def _posting(term: int, data: bytes, count: int) -> Posting:
 
 
 def _switch(db: sqlite3.Connection, root: int, generation: int, docs: array[int]) -> bool:
-    """From now on these are the postings; those before are forgotten."""
+    """Activate these postings and delete the ones before."""
     with _transaction(db):
         if not _is_latest(db, generation):
             return False

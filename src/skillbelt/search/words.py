@@ -1,4 +1,4 @@
-"""Text taken apart into words that can be compared: any script, any spelling.
+"""Split text into words that can be compared: any script, any spelling.
 
 Words of Latin script are stemmed as English; `DataFrame` is found by its parts too. Scripts
 written without blanks are cut into overlapping pairs, which finds every word of two characters and
@@ -26,14 +26,14 @@ _SCRIPTS = re.compile(rf"[{_PACKED}]+|[^{_PACKED}]+")
 _IS_PACKED = re.compile(rf"[{_PACKED}]")
 _SIGNS = {"c++": " cpp ", "c#": " csharp ", "f#": " fsharp "}
 _HAS_SIGN = re.compile(r"\b(?:c\+\+|[cf]#)", re.IGNORECASE)
-_LONGEST_CHARS = 40  # of one word; what is longer is a hash, a key or a picture
+_LONGEST_CHARS = 40  # of one word; longer ones are hashes, keys or pictures
 _LONGEST_NUMBER = 4
 NUMBERS = 1 << 24
 _MOST_KNOWN = 150_000  # words whose analysis is kept
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in order, each in its common form."""
+    """Return the words of a text in order, each as its stem."""
     found: list[str] = []
     known = _known
     for run in _RUN.findall(_spelt(text)):
@@ -42,7 +42,7 @@ def words(text: str) -> list[str]:
 
 
 def ids(text: str) -> list[int]:
-    """The words as numbers that are the same everywhere, for indexes."""
+    """Return the words as numbers that are the same on every machine, for indexes."""
     found: list[int] = []
     known = _numbered
     for run in _RUN.findall(_spelt(text)):
@@ -51,12 +51,12 @@ def ids(text: str) -> list[int]:
 
 
 def runs(text: str) -> list[str]:
-    """The words of a text as they are spelt in it."""
+    """Return the words of a text as they are spelt in it."""
     return _RUN.findall(_spelt(text))
 
 
 def number(word: str) -> int:
-    """The number of a word in its common form; now and then two words share one."""
+    """Return the number of a stem; rarely two stems share one."""
     return crc32(word.encode("utf-8", "surrogatepass")) & NUMBERS - 1
 
 
@@ -69,7 +69,7 @@ def _spelt(text: str) -> str:
 
 
 class _Known(dict[str, tuple[str, ...]]):
-    """The words in a run of letters and digits, worked out once for each run."""
+    """Return the words in a run of letters and digits; cached."""
 
     def __missing__(self, run: str) -> tuple[str, ...]:
         made = tuple(_analysed(run))
@@ -95,7 +95,7 @@ _numbered = _Numbered()
 
 
 def forget() -> None:
-    """Let go of the analyses that are kept."""
+    """Clear the cache."""
     _known.clear()
     _numbered.clear()
 
@@ -113,7 +113,7 @@ def _analysed(run: str) -> Iterable[str]:
 
 
 def _plain(word: str) -> str:
-    """Without accents: they are left out as often as they are written."""
+    """Remove accents, which many writers leave out."""
     return "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))
 
 

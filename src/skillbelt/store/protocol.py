@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 from skillbelt.events import Event, NewEvent
+from skillbelt.untrusted_json import read_json
 
 Scope = Literal["app", "user", "session"]
 NO_CHANGE: Mapping[str, str | None] = MappingProxyType({})
@@ -81,7 +82,7 @@ def encoded(data: Mapping[str, object]) -> str:
 
 def decoded(data: str) -> dict[str, object]:
     """What `encoded` was given."""
-    value: dict[str, object] = json.loads(data)
+    value: dict[str, object] = read_json(data)
     return value
 
 

@@ -13,7 +13,7 @@ __all__ = ["ArtifactStoreConformance", "SandboxConformance", "StoreConformance"]
 
 
 def __getattr__(name: str) -> object:
-    """Import the suites only for who names one: the attacks do without them."""
+    """Import the suites only when one is used: the attacks do not need them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from skillbelt.testing import suites

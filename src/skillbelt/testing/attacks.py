@@ -1,4 +1,4 @@
-"""Carries the attacks out against a sandbox, for real, and looks at the host afterwards."""
+"""Runs the attacks against a sandbox, and checks the host afterwards."""
 
 import ctypes
 import json
@@ -34,7 +34,7 @@ _PROCESSES = os.path.isdir("/proc/self")  # where each process shows its argumen
 
 
 class AttackResult(NamedTuple):
-    """What came of one attack. `unclear` means that the attack itself could not be carried out."""
+    """The result of one attack. `unclear` means that the attack itself could not be run."""
 
     attack: str
     number: int
@@ -43,7 +43,7 @@ class AttackResult(NamedTuple):
 
 
 class Listeners:
-    """Sockets of the host that nobody inside may reach; they count what arrives."""
+    """Sockets of the host that no attack may reach; counts what arrives."""
 
     def __init__(self, outside: str, workspace: str) -> None:
         self.reached = 0
@@ -80,7 +80,7 @@ class Listeners:
         return end
 
     def visits(self) -> int:
-        """How many connections or messages are waiting; they are taken."""
+        """Accept what is waiting; return how many connections and messages there were."""
         found = 0
         for end in self._all:
             with suppress(BlockingIOError):
@@ -98,7 +98,7 @@ class Listeners:
 
 
 class Typing:
-    """A terminal of the user that something was typed into; whoever may open it reads that."""
+    """A terminal of the user with typed text, which an attack that opens it can read."""
 
     def __init__(self) -> None:
         self._keyboard, self.handle = os.openpty()
@@ -109,7 +109,7 @@ class Typing:
         os.write(self._keyboard, _SECRET.encode())
 
     def touched(self) -> bool:
-        """Whether something was shown there."""
+        """Whether something was written to it."""
         with suppress(BlockingIOError):
             return bool(os.read(self._keyboard, 2**16))
         return False
@@ -121,7 +121,7 @@ class Typing:
 
 
 class Scene:
-    """A home with a secret, a skill, two workspaces, and what of the host is to be attacked."""
+    """A home with a secret, a skill, two workspaces, and the targets on the host."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -154,7 +154,7 @@ class Scene:
         return path
 
     def described(self) -> str:
-        """What a probe is told."""
+        """Return the facts that a probe gets."""
         sockets = self.listeners
         return json.dumps(
             {
@@ -177,7 +177,7 @@ class Scene:
         )
 
     def harm(self) -> str:
-        """What the host shows of an attack that worked; empty when it shows nothing."""
+        """Return what an attack changed on the host; empty for nothing."""
         if self.listeners.visits():
             return "a socket of the host was reached"
         if self.terminal.touched():
@@ -202,13 +202,13 @@ class Scene:
         return f"a set-id file was left: {left[0]}" if left else ""
 
     def _renewed(self, harm: str) -> str:
-        """The harm, which the next attack shall not be blamed for."""
+        """Return the harm, after replacing the victim for the next attack."""
         _end(self.victim)
         self.victim = _victim()
         return harm
 
     def _state(self) -> dict[str, str]:
-        """Everything outside the workspace, and one setting of the kernel."""
+        """Return everything outside the workspace, and one setting of the kernel."""
         found = {"core_pattern": _text("/proc/sys/kernel/core_pattern")}
         for folder in (self.home, self.other, self.skill):
             for place, names, files in os.walk(folder):
@@ -218,13 +218,13 @@ class Scene:
         return found
 
     def clear(self) -> None:
-        """Empty the workspace, but for the sockets."""
+        """Empty the workspace, except for the sockets."""
         for name in os.listdir(self.workspace):
             if name not in ("stream", "datagrams"):
                 _remove(os.path.join(self.workspace, name))
 
     def close(self) -> None:
-        """End what was started."""
+        """Stop the victim, and close terminal and sockets."""
         _end(self.victim)
         self.terminal.close()
         self.listeners.close()
@@ -232,7 +232,7 @@ class Scene:
 
 @contextmanager
 def open_scene() -> Iterator[Scene]:
-    """A scene in a folder that the run's user can reach; it is gone afterwards."""
+    """Yield a scene in a folder that the run's user can reach; remove it afterwards."""
     root = tempfile.mkdtemp(prefix="skillbelt-attacks-")
     os.chmod(root, 0o755)
     try:
@@ -249,10 +249,10 @@ def open_scene() -> Iterator[Scene]:
 def run_attacks(
     sandbox: Sandbox, probes: Iterable[Probe] = PROBES, *, claimed_only: bool = True
 ) -> list[AttackResult]:
-    """Carry out each attack and its allowed counterpart. None of them may succeed.
+    """Run each attack and its allowed counterpart. No attack may succeed.
 
-    The sandbox must be one that can be used here. An attack on what the sandbox does not say it
-    enforces is not carried out, unless all are asked for.
+    The sandbox must work here. With `claimed_only`, attacks on what the sandbox does not claim to
+    enforce are not run.
     """
     results = []
     with open_scene() as scene:

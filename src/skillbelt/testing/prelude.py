@@ -1,7 +1,7 @@
-"""What the attacks have at hand inside: Python that stands before each of them."""
+"""The Python text in front of each attack."""
 
-# In an interpreter that is itself a WASM module much of the system does not exist. What is missing
-# is an error like any other when it is tried, and says so when nobody expected it.
+# An interpreter in WASM lacks much of the system. Using what is missing raises an OSError; one that
+# an attack does not catch counts as stopped.
 _WITHOUT_SYSTEM = """
 class NotThere(OSError):
     pass

@@ -696,7 +696,7 @@ broke("12 times 60 MiB")
         limits=_MEMORY,
     ),
     Probe(
-        name="memory that belongs to nobody",
+        name="memory that belongs to no process",
         numbers=(53, 58),
         claim="memory",
         script="""
@@ -773,7 +773,7 @@ broke("1200 MiB")
         limits=_DISK,
     ),
     Probe(
-        "fill the disk where nobody looks",
+        "fill the disk in a hidden folder",
         (54,),
         "disk",
         """

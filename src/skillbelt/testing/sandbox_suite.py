@@ -16,7 +16,7 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class Place:
-    """A workspace that belongs to whoever runs commands, and jobs in it."""
+    """A workspace that belongs to the user of the run, and jobs in it."""
 
     def __init__(self, folder: str, owner: tuple[int, int]) -> None:
         self._owner = owner
@@ -166,7 +166,7 @@ class SandboxConformance:
         assert outcome.limits_hit == ("max_stream_bytes",)
 
     def test_a_timeout_keeps_what_was_said(self, sandbox: Sandbox, place: Place) -> None:
-        """Exit code 124, whatever the command does about signals."""
+        """Exit code 124, even when the command ignores signals."""
         script = "trap '' TERM INT HUP; echo before; while :; do sleep 60; done"
         outcome = run(sandbox, place.shell(script, timeout_seconds=1.0))
         assert (outcome.exit_code, outcome.timed_out, outcome.cancelled) == (124, True, False)

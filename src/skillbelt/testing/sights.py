@@ -50,7 +50,7 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
 """,
     ),
     Probe(
-        name="calls that nobody knows",
+        name="unknown system calls",
         numbers=(79,),
         claim="system calls",
         script="""

@@ -180,7 +180,7 @@ class StoreConformance:
         assert store.state(KEY) == {"app:a": "1", "user:a": "2", "a": "3"}
 
     def test_sessions_are_listed_in_order_with_their_counts(self, store: Store) -> None:
-        """By key, whatever the order they were made in."""
+        """By key, in any order of creation."""
         for key in (OTHER_APP, SAME_APP, KEY):
             store.append(key, [NewEvent("a"), NewEvent("b")])
         store.append(SAME_USER, [])

@@ -1,4 +1,4 @@
-"""The tools there are: what each is called, what a model is told of it, what it takes."""
+"""The tools: what each is called, what a model reads about it, what arguments it takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Schema = dict[str, object]
 
 
 class Definition(NamedTuple):
-    """What is the same for a tool wherever it is offered."""
+    """What is the same for a tool in every profile and format."""
 
     common: str
     description: str
@@ -294,7 +294,7 @@ DEFINITIONS: Mapping[str, Definition] = {
         guidance="{skill_search} finds skills that are not listed; describe the task to it.",
     ),
 }
-# Offered beside the tools of any profile when not all skills can be described to the model.
+# Offered in addition to any profile when not all skills can be described to the model.
 SEARCH = "skill_search"
 PROFILES: Mapping[str, tuple[str, ...]] = {
     "simple": ("skill",),

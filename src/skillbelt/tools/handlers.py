@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from skillbelt.conversation.messages import Material, block
 from skillbelt.disclosure.body import list_docs, load_resource, place_of, sample_files
@@ -25,7 +26,9 @@ from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, shorten, xml
 from skillbelt.tools.caller import STORED, Call, Caller, report_of
-from skillbelt.tools.schema import Handler, ToolResult, check_arguments
+from skillbelt.tools.definitions import DEFINITIONS, Schema
+from skillbelt.tools.schema import Handler, ToolResult
+from skillbelt.untrusted_json import read_json
 
 # With more skills a schema does not list their names: it is in every request.
 MAX_ENUM_SKILLS = 256
@@ -36,11 +39,12 @@ _PAGE = 50
 _FOUND = 10
 _LINES = 200  # what a reader gets who names no number
 _CLOSEST = 10
-_SHOWN = 128
+_MAX_FAULTS = 5  # of one call that the answer names
+_MAX_NAME_CHARS = 128
 
 
 class Refused(SkillbeltError):
-    """A call that can not be served; the message is for the model."""
+    """A call that cannot be served; the message is for the model."""
 
 
 def dispatch(name: str, arguments: object, caller: Caller, call_id: str = "") -> ToolResult:
@@ -67,12 +71,12 @@ def dispatch(name: str, arguments: object, caller: Caller, call_id: str = "") ->
 
 
 def failed(message: str) -> ToolResult:
-    """A result that says what went wrong."""
+    """Return a result that says what went wrong."""
     return ToolResult(message, message)
 
 
 def _inside(path: str) -> str:
-    """A path as it may be told: a relative one as it is, of another only the last part."""
+    """Return a path that a model may see: a relative one, or the last part of another."""
     return os.path.basename(path) if os.path.isabs(path) else path
 
 
@@ -87,48 +91,48 @@ def find(caller: Caller, name: object) -> Skill:
 
 
 def lookup(caller: Caller, name: str) -> Skill:
-    """A skill the agent may see. One that came since the last scan is found too."""
+    """Return a skill the agent may see, also one that is newer than the last scan."""
     skill = caller.skills.get(name)
     if skill is None:
         skill = caller.look().get(name)
     if skill is None:
-        raise Refused(f"unknown skill: {shown(name)}" + missed(caller, name))
+        raise Refused(f"unknown skill: {printable(name)}" + missed(caller, name))
     return skill
 
 
 def missed(caller: Caller, name: str) -> str:
-    """Count a wrong name; what to add to the answer when there were too many."""
-    misses = caller.session.missed(shown(name)) if caller.session else 0
+    """Count a wrong name; return what to add to the answer when there were too many."""
+    misses = caller.session.missed(printable(name)) if caller.session else 0
     if misses < MAX_MISSES:
         return ""
     lister = caller.names.get("skill_search") or caller.names.get("skill_list")
     where = f"call {lister}" if lister else "use a name you were shown"
-    # Without their number: who asks for the same again is known by the same answer.
+    # Without their number: repeated calls are detected by equal answers.
     return f"\nToo many names were wrong. Stop guessing names: {where}, or go on without a skill."
 
 
 def not_found(caller: Caller, skills: Mapping[str, Skill], name: str) -> str:
-    """The text for a wrong name, with the names that are right; the closest of them if many."""
+    """Return the text for a wrong name, with the right names; the closest ones if many."""
     listed = ", ".join(sorted(skills)) or "none"
     if len(skills) > MAX_ENUM_SKILLS:
-        from difflib import get_close_matches
+        from difflib import get_close_matches  # cost: 3 ms, only for a wrong name
 
         closest = get_close_matches(name, skills, n=_CLOSEST, cutoff=0.3)
         listed = ", ".join([*closest, f"... ({len(skills)} in all)"])
-    return f'Skill "{shown(name)}" not found. Available skills: {listed}'
+    return f'Skill "{printable(name)}" not found. Available skills: {listed}'
 
 
-def shown(name: str) -> str:
-    """A name somebody made up, as it may be repeated."""
-    return shorten(one_line(name), _SHOWN)
+def printable(name: str) -> str:
+    """Return a name from a model, safe to repeat."""
+    return shorten(one_line(name), _MAX_NAME_CHARS)
 
 
 # The tools
 
 
 def content(skill: Skill, text: str, files: list[str]) -> str:
-    """The block a skill's instructions come in."""
-    # A body that closes the block would speak as the host from there on.
+    """Return the block with a skill's instructions."""
+    # After a closing tag, the rest of the body would pass for the host's own words.
     safe = text.strip().replace("</skill_content", "<\\/skill_content")
     return "\n".join(
         [
@@ -151,12 +155,12 @@ def content(skill: Skill, text: str, files: list[str]) -> str:
 
 
 def _path(path: str) -> str:
-    """A path to the letter, unless it holds what a path should not."""
+    """Return the path unchanged, unless it holds unprintable characters."""
     return path if path.isprintable() else one_line(path)
 
 
 def already(skill: Skill) -> str:
-    """The answer to who asks again for a text that it has before it."""
+    """Return the answer to a second request for a text that the model has already."""
     return f"Skill {skill.name} is loaded already: its text is in an earlier result, unchanged."
 
 
@@ -187,7 +191,7 @@ def _log(call: Call, skill: Skill) -> None:
 
 
 def load(call: Call) -> ToolResult:
-    """Mark the skill as loaded; without a conversation that could carry it, give the text."""
+    """Mark the skill as loaded; give the text if no later request could carry it."""
     caller = call.caller
     skill = lookup(caller, str(call.arguments["skill"]))
     request = caller.approve(skill, loading=True)
@@ -202,20 +206,20 @@ def load(call: Call) -> ToolResult:
         return ToolResult(given)
     evicted = caller.session.load(skill.name, docs, every, call.id or UNNAMED, state=caller.state)
     data = {"name": skill.name, "evicted": list(evicted), "report": report_of(loaded)}
-    told = [f"put away, the limit is reached: {', '.join(evicted)}"] if evicted else []
-    return ToolResult("\n".join([*told, given]), data=data)
+    notes = [f"put away, the limit is reached: {', '.join(evicted)}"] if evicted else []
+    return ToolResult("\n".join([*notes, given]), data=data)
 
 
 def _texts(
     skill: Skill, docs: list[str] | None, every: bool, caller: Caller
 ) -> tuple[tuple[str, str], ...]:
-    """The chosen documents, each with its text."""
+    """Return the chosen documents, each with its text."""
     chosen = list_docs(skill, caller.limits) if every else docs or []
     return tuple((path, caller.document(skill, path)) for path in chosen)
 
 
 def _documents(call: Call, skill: Skill) -> tuple[list[str] | None, bool]:
-    """The documents the call names, all of which are there, and whether it wants all."""
+    """Return the documents that the call names, all of which exist, and whether it wants all."""
     given = call.arguments.get("docs")
     every = call.arguments.get("include_all_docs") is True
     if not isinstance(given, list):
@@ -227,19 +231,19 @@ def _documents(call: Call, skill: Skill) -> tuple[list[str] | None, bool]:
     wrong = [path for path in wanted if path not in there]
     if wrong:
         raise Refused(
-            f"{skill.name} has no document {_listed([shown(path) for path in wrong])}. "
-            f"It has: {_listed(there) or 'none'}"
+            f"{skill.name} has no document {_join_paths([printable(path) for path in wrong])}. "
+            f"It has: {_join_paths(there) or 'none'}"
         )
     return list(dict.fromkeys(wanted)), every
 
 
-def _listed(paths: list[str]) -> str:
+def _join_paths(paths: list[str]) -> str:
     more = [f"... ({len(paths)} in all)"] if len(paths) > _PAGE else []
     return ", ".join([*map(one_line, paths[:_PAGE]), *more])
 
 
 def select_docs(call: Call) -> ToolResult:
-    """Change which documents of a loaded skill are there."""
+    """Change which documents of a loaded skill are given."""
     caller = call.caller
     skill = find(caller, call.arguments["skill"])
     docs, every = _documents(call, skill)
@@ -261,15 +265,15 @@ def select_docs(call: Call) -> ToolResult:
     return ToolResult(given or json.dumps(facts, ensure_ascii=False), data=facts)
 
 
-def docs_of(call: Call) -> ToolResult:
-    """The names of a skill's documents."""
+def list_documents(call: Call) -> ToolResult:
+    """List the names of a skill's documents."""
     skill = find(call.caller, call.arguments["skill"])
     names = list_docs(skill, call.caller.limits)
     return ToolResult(json.dumps(names, ensure_ascii=False), data={"docs": names})
 
 
 def read_resource(call: Call) -> ToolResult:
-    """One file of a skill, or a part of it."""
+    """Give one file of a skill, or a part of it."""
     skill = find(call.caller, call.arguments["skill"])
     return _resource(call, skill, str(call.arguments["relative_path"]))
 
@@ -287,14 +291,14 @@ def _resource(call: Call, skill: Skill, path: str) -> ToolResult:
         lines=count,
         storage=call.caller.overflow,
     )
-    told = []
+    notes = []
     if loaded.report.section_missed:
-        told.append(f"(no heading matches {shown(str(hint))!r}: the head of the file)")
+        notes.append(f"(no heading matches {printable(str(hint))!r}: the head of the file)")
     reference = loaded.report.storage_ref
     reader = call.caller.names.get("read_file")
     if loaded.report.truncated and reference and reader:
-        told.append(f"(cut; read on with {reader}: {STORED}{os.path.basename(reference)})")
-    text = "\n\n".join([*told, call.caller.presentable(loaded.text)])
+        notes.append(f"(cut; read on with {reader}: {STORED}{os.path.basename(reference)})")
+    text = "\n\n".join([*notes, call.caller.presentable(loaded.text)])
     return ToolResult(text, data={"name": skill.name, "report": report_of(loaded)})
 
 
@@ -308,60 +312,62 @@ def _range(call: Call) -> tuple[int | None, int | None]:
 
 
 def read_file(call: Call) -> ToolResult:
-    """Stored text of this conversation, or a file of a skill, in pieces."""
+    """Give stored text of this conversation, or a file of a skill, in pieces."""
     name = str(call.arguments["file_name"])
     scheme, separator, rest = name.partition("://")
     if separator and scheme == "skill":
         skill_name, _, path = rest.partition("/")
         return _resource(call, find(call.caller, skill_name), path)
     if separator and scheme in ("workspace", "artifact"):
-        return _left(call, name)
-    return _stored(call, name)
+        return _read_run_file(call, name)
+    return _read_stored(call, name)
 
 
-def _left(call: Call, name: str) -> ToolResult:
-    """Text that a run left, in its workspace or as an artifact."""
-    from skillbelt.tools.run_handlers import text_left
+def _read_run_file(call: Call, name: str) -> ToolResult:
+    """Give text that a run left in its workspace or as an artifact."""
+    from skillbelt.tools.run_handlers import read_run_text
 
     start, count = _range(call)
     most = call.caller.limits.max_resource_excerpt_chars
-    return _given(page_of(text_left(call.caller.runs(), name), start or 1, count or _LINES, most))
+    return _page_result(
+        page_of(read_run_text(call.caller.runs(), name), start or 1, count or _LINES, most)
+    )
 
 
-def _stored(call: Call, name: str) -> ToolResult:
+def _read_stored(call: Call, name: str) -> ToolResult:
     storage = call.caller.storage
     key = name.removeprefix(STORED).removeprefix(os.path.join(storage.folder, ""))
     if os.sep in key or not name.startswith((STORED, storage.folder)):
         raise Refused(
-            f"{shown(name)!r} can not be read: give {STORED}... as a result gave it, "
+            f"{printable(name)!r} cannot be read: give {STORED}... as a result gave it, "
             "skill://name/path, workspace://path or artifact://name"
         )
     start, count = _range(call)
     most = call.caller.limits.max_resource_excerpt_chars
     page = storage.read(os.path.join(storage.folder, key), start or 1, count or _LINES, most)
-    return _given(page)
+    return _page_result(page)
 
 
-def _given(page: Page) -> ToolResult:
-    told = f"(line {page.start_line} on, of {page.total_lines}"
+def _page_result(page: Page) -> ToolResult:
+    header = f"(line {page.start_line} on, of {page.total_lines}"
     more = f"; next: start_line {page.next_line})" if page.next_line else "; this is the end)"
     data = {"start_line": page.start_line, "next_line": page.next_line, "lines": page.total_lines}
-    return ToolResult(f"{told}{more}\n{page.text}", data=data)
+    return ToolResult(f"{header}{more}\n{page.text}", data=data)
 
 
 def unload(call: Call) -> ToolResult:
-    """Put a loaded skill away."""
+    """Unload a skill."""
     name, session = str(call.arguments["skill"]), call.caller.session
     loaded = [one.name for one in session.loaded(call.caller.state)] if session else []
     if session is None or name not in loaded:
         known = ", ".join(one for one in loaded if one in call.caller.skills)
-        raise Refused(f"{shown(name)} is not loaded. Loaded: {known or 'none'}")
+        raise Refused(f"{printable(name)} is not loaded. Loaded: {known or 'none'}")
     session.unload(name, state=call.caller.state)
     return ToolResult(f"unloaded: {name}", data={"name": name})
 
 
 def list_skills(call: Call) -> ToolResult:
-    """The skills the agent may see, page by page."""
+    """List the skills the agent may see, page by page."""
     skills = call.caller.look()
     offset, limit = call.arguments.get("offset", 0), call.arguments.get("limit", _PAGE)
     assert isinstance(offset, int)
@@ -375,13 +381,13 @@ def list_skills(call: Call) -> ToolResult:
 
 
 def search_skills(call: Call) -> ToolResult:
-    """The skills that fit a task best: name, description and origin, never their text."""
+    """List the skills that fit a task best: name, description and origin, never their text."""
     limit = call.arguments.get("limit", _FOUND)
     assert isinstance(limit, int)
     found = call.caller.search(str(call.arguments["query"]), limit)
     lines = [f"- {one.skill.name}: {_about(one.skill)} ({_origin(one.skill)})" for one in found]
-    told = "\n".join(lines) or "no skill fits; say it in other words, or go on without a skill"
-    return ToolResult(told, data={"names": [one.skill.name for one in found]})
+    text = "\n".join(lines) or "no skill fits; say it in other words, or go on without a skill"
+    return ToolResult(text, data={"names": [one.skill.name for one in found]})
 
 
 def _origin(skill: Skill) -> str:
@@ -411,7 +417,7 @@ def run(call: Call) -> ToolResult:
 
 
 def _given_to_model(caller: Caller, skill: Skill) -> set[str]:
-    """The skills whose text the model has; where nothing is kept of that, the one it asks for."""
+    """Return the skills whose text the model has; without a session, the one it asks for."""
     session = caller.session
     if session is None:
         return {skill.name}
@@ -421,7 +427,7 @@ def _given_to_model(caller: Caller, skill: Skill) -> set[str]:
 
 
 def poll(call: Call) -> ToolResult:
-    """See to a run in the background."""
+    """Read on in a run in the background, or control it."""
     from skillbelt.tools.run_handlers import poll
 
     return poll(call)
@@ -430,7 +436,7 @@ def poll(call: Call) -> ToolResult:
 HANDLERS: Mapping[str, Handler] = {
     "skill": use,
     "skill_load": load,
-    "skill_list_docs": docs_of,
+    "skill_list_docs": list_documents,
     "skill_select_docs": select_docs,
     "load_resource": read_resource,
     "read_file": read_file,
@@ -440,3 +446,102 @@ HANDLERS: Mapping[str, Handler] = {
     "skill_list": list_skills,
     "skill_search": search_skills,
 }
+
+
+# Arguments
+
+
+class Checked(NamedTuple):
+    """Arguments converted to their types, or what is wrong with them."""
+
+    arguments: dict[str, object]
+    fault: str = ""
+
+
+def check_arguments(kind: str, given: object) -> Checked:
+    """Check the arguments of a model against the tool's schema; never raise.
+
+    JSON text is read, an optional argument that is null counts as not given, and a whole number may
+    be written as 3.0, as some vendors do.
+    """
+    given, unread = _decode(given)
+    if not isinstance(given, Mapping):
+        return Checked({}, f"the arguments must be an object{unread}{_describe_arguments(kind)}")
+    definition = DEFINITIONS[kind]
+    present = {str(key): value for key, value in given.items() if value is not None}
+    faults = [
+        f"unknown argument {key[:80]!r}" for key in present if key not in definition.properties
+    ]
+    faults += [f"argument {key!r} is missing" for key in definition.required if key not in present]
+    checked: dict[str, object] = {}
+    for key, schema in definition.properties.items():
+        if key in present:
+            checked[key], fault = _fit(present[key], schema)
+            faults += [f"argument {key!r} must be {fault}"] if fault else []
+    return Checked(
+        checked, f"{'; '.join(faults[:_MAX_FAULTS])}{_describe_arguments(kind)}" if faults else ""
+    )
+
+
+def _decode(given: object) -> tuple[object, str]:
+    """Return the arguments, and why they cannot be parsed if they cannot."""
+    if given is None or given == "":
+        return {}, ""
+    if not isinstance(given, str):
+        return given, ""
+    try:
+        decoded: object = read_json(given)
+    except ValueError as error:
+        return given, f", and these are not JSON: {error}"
+    return {} if decoded is None else decoded, ""
+
+
+def _describe_arguments(kind: str) -> str:
+    definition = DEFINITIONS[kind]
+    shown = [key if key in definition.required else f"{key}?" for key in definition.properties]
+    return f". It takes: {', '.join(shown)}"
+
+
+_TYPES: Mapping[str, tuple[type, str]] = {
+    "string": (str, "text"),
+    "boolean": (bool, "true or false"),
+    "integer": (int, "a whole number"),
+    "array": (list, "a list of texts"),
+    "object": (dict, "an object"),
+}
+_ITEMS: Mapping[object, tuple[type, str]] = {
+    "string": (str, "a list of texts"),
+    "object": (dict, "a list of objects"),
+}
+
+
+def _fit(value: object, schema: Schema) -> tuple[object, str]:
+    """Return the value in the type of the schema, and what it must be if it does not fit."""
+    kind, wanted = _TYPES[str(schema["type"])]
+    if kind is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        return value, wanted
+    if isinstance(value, list):
+        return value, _items(value, schema)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value, _bounds(value, schema)
+    choices = schema.get("enum")
+    if isinstance(choices, list) and value not in choices:
+        return value, f"one of {', '.join(choices)}"
+    return value, ""
+
+
+def _items(value: list[object], schema: Schema) -> str:
+    items = schema.get("items")
+    kind, wanted = _ITEMS[items.get("type") if isinstance(items, dict) else "string"]
+    return "" if all(isinstance(item, kind) for item in value) else wanted
+
+
+def _bounds(value: int, schema: Schema) -> str:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if isinstance(least, int) and value < least:
+        return f"at least {least}"
+    if isinstance(most, int) and value > most:
+        return f"at most {most}"
+    return ""

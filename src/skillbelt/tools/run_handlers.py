@@ -1,4 +1,4 @@
-"""What the tools that run things do; loaded with the first of them that is called."""
+"""The tools that run commands; imported when the first of them is called."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from skillbelt.tracing import span
 if TYPE_CHECKING:
     from skillbelt.format.skill import Skill
 
-# A model needs to know what came of it; what was enforced is for the host, in `data`.
+# A model needs the result; what was enforced is for the host, in `data`.
 _FOR_HOSTS = ("enforced",)
 
 
@@ -33,8 +33,8 @@ def run_command(call: Call, skill: Skill) -> ToolResult:
         return _begin(runs, skill, wanted)
     result = runs.workbench.run(skill, wanted, runs.who, runs.watch)
     document = result.document()
-    told = {key: value for key, value in document.items() if key not in _FOR_HOSTS}
-    text = json.dumps(told, ensure_ascii=False)
+    shown = {key: value for key, value in document.items() if key not in _FOR_HOSTS}
+    text = json.dumps(shown, ensure_ascii=False)
     return ToolResult(text, _failure(result), document)
 
 
@@ -45,7 +45,7 @@ def _begin(runs: Runs, skill: Skill, wanted: RunCall) -> ToolResult:
 
 
 def poll(call: Call) -> ToolResult:
-    """What a run in the background says since; first it is given input, or ended."""
+    """Write input to a run in the background or end it, then give its new output."""
     runs, given = call.caller.runs(), call.arguments
     key, run_id = runs.who.key, str(given["run_id"])
     if given.get("kill") is True:
@@ -61,11 +61,11 @@ def poll(call: Call) -> ToolResult:
         wait_seconds=_number(given, "wait"),
     )
     result = polled.result.document() if polled.result else None
-    told = {**polled._asdict(), "result": result}
-    shown = {key: value for key, value in told.items() if value or key == "running"}
+    data = {**polled._asdict(), "result": result}
+    shown = {key: value for key, value in data.items() if value or key == "running"}
     if result:
         shown["result"] = {key: value for key, value in result.items() if key not in _FOR_HOSTS}
-    return ToolResult(json.dumps(shown, ensure_ascii=False), polled.error, told)
+    return ToolResult(json.dumps(shown, ensure_ascii=False), polled.error, data)
 
 
 def _number(given: Mapping[str, object], key: str) -> int:
@@ -75,12 +75,12 @@ def _number(given: Mapping[str, object], key: str) -> int:
 
 
 def _failure(result: RunResult) -> str:
-    """What was wanted and could not be done, though the command ran."""
+    """Return what was requested and failed, though the command ran."""
     return "; ".join(result.errors)
 
 
 def run_call(arguments: Mapping[str, object]) -> RunCall:
-    """The call that a tool's arguments stand for; RunRefused names what is wrong with one."""
+    """Build the call from a tool's arguments; RunRefused names what is wrong with one."""
     given = dict(arguments)
     env = given.get("env") or {}
     assert isinstance(env, dict)
@@ -107,8 +107,8 @@ def run_call(arguments: Mapping[str, object]) -> RunCall:
     )
 
 
-def text_left(runs: Runs, name: str) -> str:
-    """The text of a file in the workspace, or of an artifact; never of anything else."""
+def read_run_text(runs: Runs, name: str) -> str:
+    """Return the text of a file in the workspace or of an artifact, and of nothing else."""
     with span("workspace.inline", path=name):
         data = _workspace_file(runs, name) if name.startswith(SCHEME) else _artifact(runs, name)
     if b"\0" in data:
@@ -123,18 +123,18 @@ def _workspace_file(runs: Runs, name: str) -> bytes:
     path = check_relative(_alias(name.removeprefix(SCHEME)))
     most = runs.workbench.settings.limits.max_resource_file_bytes
     with runs.workbench.workspace(runs.who.key) as workspace:
-        # Files of skills are asked for as skill://, where it is looked at who may see them.
+        # Files of skills have skill:// URIs, for which the permission is checked.
         if path.split("/")[0] not in WRITABLE:
             raise PathEscape(path, ".", "is not a file of a run")
         try:
             handle = open_beneath(workspace.handle, path, READ_FILE)
         except OSError as error:
-            raise FileUnreadable(name, f"can not be read: {error.strerror}") from error
+            raise FileUnreadable(name, f"cannot be read: {error.strerror}") from error
         return _regular(handle, name, most)
 
 
 def _alias(path: str) -> str:
-    """`inputs/` means where inputs are put."""
+    """Replace `inputs/` by the folder of inputs."""
     return f"work/{path}" if path.startswith("inputs/") else path
 
 

@@ -1,7 +1,7 @@
-"""The tools a model is offered: names, descriptions, schemas, and the shapes vendors want.
+"""The tools that a model is offered: names, descriptions, schemas, and vendors' formats.
 
-One definition each. What a tool does is in `handlers`; who may see what is decided by the view that
-comes with a call, so that no name a model may not use reaches a schema or an error message.
+`handlers` has what each does. The caller's view decides which skills it may see, so that no other
+name reaches a schema or an error message.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FORMATS: tuple[ToolFormat, ...] = ("openai", "anthropic", "gemini", "mcp")
-_FAULTS = 5  # of one call that are told
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class ToolResult(NamedTuple):
-    """What a call gave. `text` goes to the model; `error` is the same text when the call failed."""
+    """The result of a call. `text` goes to the model; `error` is the same text if it failed."""
 
     text: str
     error: str = ""
@@ -34,7 +33,7 @@ Handler = Callable[[Call], ToolResult]
 
 
 class Tool(NamedTuple):
-    """A tool as it is offered. `kind` is what it is called in this library, whatever its name."""
+    """A tool as it is offered. `kind` is its name in this library, even if `name` differs."""
 
     name: str
     description: str
@@ -44,7 +43,7 @@ class Tool(NamedTuple):
 
 
 def choose(allowed: Iterable[str] | None, profile: str = "full") -> tuple[str, ...]:
-    """The tools of an exact list, or of a profile, in the order they are defined in."""
+    """Return the tools of an exact list, or of a profile, in the order of their definitions."""
     if allowed is None:
         return PROFILES[profile]
     wanted = [allowed] if isinstance(allowed, str) else list(allowed)
@@ -58,7 +57,7 @@ def choose(allowed: Iterable[str] | None, profile: str = "full") -> tuple[str, .
 
 
 def offered_names(kinds: Iterable[str], naming: str = "skillbelt") -> dict[str, str]:
-    """What each tool is called where it is offered."""
+    """Return the name under which each tool is offered."""
     kinds = tuple(kinds)
     if naming == "skillbelt":
         return {kind: kind for kind in kinds}
@@ -76,13 +75,13 @@ def build(
     max_enum: int = 256,
     listing: str = "",
 ) -> list[Tool]:
-    """The tools of those names; `listing` ends the description of the one that loads a skill."""
+    """Build the tools; `listing` is appended to the description of the one that loads."""
     enum = sorted(skills) if 0 < len(skills) <= max_enum else []
     first = next((kind for kind in ("skill", "skill_load") if kind in names), "")
     return [
         Tool(
             name=name,
-            description=_described(kind, listing if kind == first else ""),
+            description=_describe(kind, listing if kind == first else ""),
             schema=schema_of(kind, enum),
             handler=handlers[kind],
             kind=kind,
@@ -91,13 +90,13 @@ def build(
     ]
 
 
-def _described(kind: str, listing: str) -> str:
+def _describe(kind: str, listing: str) -> str:
     text = DEFINITIONS[kind].description
     return f"{text}\n\nThe skills that can be loaded:\n\n{listing}" if listing else text
 
 
 def schema_of(kind: str, enum: Sequence[str] = ()) -> Schema:
-    """The JSON Schema of a tool's arguments; `enum` are the names a skill may have."""
+    """Return the JSON Schema of a tool's arguments; `enum` are the names of skills."""
     definition = DEFINITIONS[kind]
     properties: dict[str, Schema] = {}
     for key, value in definition.properties.items():
@@ -113,7 +112,7 @@ def schema_of(kind: str, enum: Sequence[str] = ()) -> Schema:
 
 
 def _subject(kind: str) -> str:
-    """The argument that names a skill."""
+    """Return the argument that names a skill."""
     return "name" if kind == "skill" else "skill"
 
 
@@ -121,7 +120,7 @@ def _subject(kind: str) -> str:
 
 
 def render(tools: Iterable[Tool], format: ToolFormat) -> list[dict[str, object]]:
-    """The tools as a vendor's request takes them."""
+    """Return the tools in the format of a vendor's request."""
     tools = list(tools)
     match format:
         case "openai":
@@ -147,105 +146,6 @@ def _shape(tool: Tool, key: str, drop: Collection[str] = ("$schema",)) -> dict[s
 
 
 def guidance(names: Mapping[str, str]) -> str:
-    """How to use the tools that are offered; no other tool is named."""
+    """Return how to use the tools that are offered, naming no other tool."""
     lines = [DEFINITIONS[kind].guidance.format_map(names) for kind in names]
     return "\n".join(f"- {line}" for line in lines)
-
-
-# Arguments
-
-
-class Checked(NamedTuple):
-    """Arguments brought to their types, or what is wrong with them."""
-
-    arguments: dict[str, object]
-    fault: str = ""
-
-
-def check_arguments(kind: str, given: object) -> Checked:
-    """Arguments as a model wrote them against the tool's schema; never raises.
-
-    JSON text is read, an optional argument that is null counts as not given, and a whole number may
-    be written as 3.0, as some vendors do.
-    """
-    given, unread = _decoded(given)
-    if not isinstance(given, Mapping):
-        return Checked({}, f"the arguments must be an object{unread}{_takes(kind)}")
-    definition = DEFINITIONS[kind]
-    present = {str(key): value for key, value in given.items() if value is not None}
-    faults = [
-        f"unknown argument {key[:80]!r}" for key in present if key not in definition.properties
-    ]
-    faults += [f"argument {key!r} is missing" for key in definition.required if key not in present]
-    checked: dict[str, object] = {}
-    for key, schema in definition.properties.items():
-        if key in present:
-            checked[key], fault = _fit(present[key], schema)
-            faults += [f"argument {key!r} must be {fault}"] if fault else []
-    return Checked(checked, f"{'; '.join(faults[:_FAULTS])}{_takes(kind)}" if faults else "")
-
-
-def _decoded(given: object) -> tuple[object, str]:
-    """What was given, and why it can not be read if it can not."""
-    if given is None or given == "":
-        return {}, ""
-    if not isinstance(given, str):
-        return given, ""
-    import json
-
-    try:
-        decoded: object = json.loads(given)
-    except (ValueError, RecursionError) as error:
-        return given, f", and these are not JSON: {error}"
-    return {} if decoded is None else decoded, ""
-
-
-def _takes(kind: str) -> str:
-    definition = DEFINITIONS[kind]
-    shown = [key if key in definition.required else f"{key}?" for key in definition.properties]
-    return f". It takes: {', '.join(shown)}"
-
-
-_TYPES: Mapping[str, tuple[type, str]] = {
-    "string": (str, "text"),
-    "boolean": (bool, "true or false"),
-    "integer": (int, "a whole number"),
-    "array": (list, "a list of texts"),
-    "object": (dict, "an object"),
-}
-_ITEMS: Mapping[object, tuple[type, str]] = {
-    "string": (str, "a list of texts"),
-    "object": (dict, "a list of objects"),
-}
-
-
-def _fit(value: object, schema: Schema) -> tuple[object, str]:
-    """The value in the type the schema wants, and what it must be when it does not fit."""
-    kind, wanted = _TYPES[str(schema["type"])]
-    if kind is int and isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        return value, wanted
-    if isinstance(value, list):
-        return value, _items(value, schema)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value, _bounds(value, schema)
-    choices = schema.get("enum")
-    if isinstance(choices, list) and value not in choices:
-        return value, f"one of {', '.join(choices)}"
-    return value, ""
-
-
-def _items(value: list[object], schema: Schema) -> str:
-    items = schema.get("items")
-    kind, wanted = _ITEMS[items.get("type") if isinstance(items, dict) else "string"]
-    return "" if all(isinstance(item, kind) for item in value) else wanted
-
-
-def _bounds(value: int, schema: Schema) -> str:
-    least, most = schema.get("minimum"), schema.get("maximum")
-    if isinstance(least, int) and value < least:
-        return f"at least {least}"
-    if isinstance(most, int) and value > most:
-        return f"at most {most}"
-    return ""

@@ -25,6 +25,7 @@ from skillbelt.files.contain import open_folder
 from skillbelt.values import Limits
 from tests.bounds import bounds
 from tests.discovery.sources.archives import SKILL, member, tar_of, tarred, tgz_of, tree_of, zipped
+from tests.examples import examples
 
 SMALL = Limits()
 
@@ -314,7 +315,7 @@ def test_a_disk_that_can_not_be_written_is_not_the_archives_fault(tmp_path: Path
 names = st.text(st.sampled_from("./\\:aA\u00e9\0") | st.characters(), min_size=1, max_size=12)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(names, st.binary(max_size=20)), max_size=6), st.booleans())
 @example([("a/../../../../../../../../tmp/evil", b"x")], False)
 def test_random_names_never_write_outside(pairs: list[tuple[str, bytes]], as_zip: bool) -> None:
@@ -338,7 +339,7 @@ def test_random_names_never_write_outside(pairs: list[tuple[str, bytes]], as_zip
             assert len(found) == count
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from([zipped(FILES), tar_of(FILES), tgz_of(FILES)]),
     st.lists(st.tuples(st.integers(0, 5000), st.binary(min_size=1, max_size=8)), max_size=5),
@@ -357,7 +358,7 @@ def test_damaged_bytes_are_refused_or_whole_and_never_raise_otherwise(
         assert all(path.startswith("out/") for path in tree_of(root))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.sampled_from([b"", b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b\x08\x00"]), st.binary())
 def test_random_bytes_never_raise_otherwise(start: bytes, rest: bytes) -> None:
     with tempfile.TemporaryDirectory() as place:

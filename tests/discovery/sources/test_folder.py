@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from skillbelt.discovery.sources.folder import Walker, WalkProgress, WalkRules
 from skillbelt.values import Diagnostic, Limits
 from tests.bounds import bounds
+from tests.examples import examples
 from tests.tree import QUICK, Tree
 
 
@@ -53,7 +54,7 @@ def test_skills_come_in_sorted_order(tree: Tree, root: Path) -> None:
 SEGMENT = st.sampled_from(["a", "b", "B", "a-b", "é", "c c"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.lists(st.lists(SEGMENT, min_size=1, max_size=4), max_size=8), st.booleans())
 def test_the_walk_is_in_path_order_and_stops_at_skills(
     paths: list[list[str]], nested: bool

@@ -8,7 +8,6 @@ import time
 
 import pytest
 
-from skillbelt.discovery.sources.allowed_hosts import AllowedHosts
 from skillbelt.discovery.sources.bounds import Deadline, Refusal
 from skillbelt.discovery.sources.failure import OutOfTime, SourceFailure
 from skillbelt.discovery.sources.http import (
@@ -18,6 +17,7 @@ from skillbelt.discovery.sources.http import (
     origin,
     redirect_target,
 )
+from skillbelt.discovery.sources.source_hosts import SourceHosts
 from skillbelt.values import Limits
 from tests.discovery.sources.server import Reply, Server, running
 
@@ -37,7 +37,7 @@ def get(
     body = bytearray()
 
     async def run() -> HttpResponse:
-        http = HttpClient(limits, Deadline(url, seconds), AllowedHosts(url, private))
+        http = HttpClient(limits, Deadline(url, seconds), SourceHosts(url, private))
         try:
             async with asyncio.timeout(seconds):
                 return await http.get(
@@ -242,7 +242,7 @@ def test_what_the_writer_raises_passes_through(server: Server) -> None:
         raise Refusal(f"{len(data)} bytes")
 
     async def run() -> None:
-        http = HttpClient(LIMITS, Deadline("x", 20), AllowedHosts(server.url))
+        http = HttpClient(LIMITS, Deadline("x", 20), SourceHosts(server.url))
         try:
             await http.get(f"{server.url}/a", write, most=100)
         finally:

@@ -197,12 +197,12 @@ def test_files_are_fetched_by_their_addresses(mcp: McpServer, fetch: Pull) -> No
     pull_one(fetch, mcp)
     [job] = [job for job in SERVERS.values() if job.source == mcp.url]
     wanted = [("skill://pdf/logo.png", 6), ("skill://pdf/a.md", 4)]
-    assert fetch_all(job.url, job.limits, wanted, job.allowed_hosts()) == {
+    assert fetch_all(job.url, job.limits, wanted, job.source_hosts()) == {
         uri: mcp.files[uri] for uri, _ in wanted
     }
 
     async def inside_a_loop() -> dict[str, bytes]:
-        return fetch_all(job.url, job.limits, wanted[:1], job.allowed_hosts())
+        return fetch_all(job.url, job.limits, wanted[:1], job.source_hosts())
 
     assert asyncio.run(inside_a_loop())["skill://pdf/logo.png"] == b"\x89PNG\0\xff"
 

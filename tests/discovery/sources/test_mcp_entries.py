@@ -110,7 +110,7 @@ def test_a_file_that_can_not_be_verified_takes_its_skill_with_it(changed: dict[s
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"resources": "dynamic"}, "can not be verified (dynamic)"),
+        ({"resources": "dynamic"}, "cannot be verified (dynamic)"),
         ({"resources": None}, "does not list its files"),
         ({"resources": {}}, "does not list its files"),
         ({"resources": []}, "SKILL.md is not among"),

@@ -8,10 +8,10 @@ from pydantic import ValidationError
 
 from skillbelt.discovery.sources.mcp_client import (
     GetSkill,
-    GetSkillParams,
     GetSkillResult,
     ListSkills,
     ListSkillsResult,
+    SkillUriParams,
 )
 
 
@@ -24,7 +24,7 @@ def test_a_page_is_asked_for_as_the_extension_says() -> None:
 
 
 def test_one_skill_is_asked_for_by_its_address() -> None:
-    asked = GetSkill(params=GetSkillParams(uri="skill://pdf/SKILL.md"))
+    asked = GetSkill(params=SkillUriParams(uri="skill://pdf/SKILL.md"))
     assert asked.model_dump(by_alias=True, exclude_none=True) == {
         "method": "skills/get",
         "params": {"uri": "skill://pdf/SKILL.md"},

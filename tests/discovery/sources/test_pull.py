@@ -18,6 +18,7 @@ from skillbelt.discovery.sources import Pulled
 from skillbelt.discovery.sources.cache import READY, CachedSource
 from skillbelt.discovery.sources.pull import PullJob
 from skillbelt.values import Limits
+from tests import warm
 from tests.bounds import bounds
 from tests.discovery.sources.archives import SKILL, tree_of, zipped
 from tests.discovery.sources.conftest import QUICK, Pull
@@ -188,7 +189,7 @@ print(json.dumps([[one.folder for one in pulled.folders], [str(d) for d in pulle
 
 def start(source: str, cache: Path, refresh: bool = False) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", CHILD, source, str(cache), "1" if refresh else ""]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return warm.Popen[str](command, stdout=subprocess.PIPE, text=True)
 
 
 def answer(child: subprocess.Popen[str]) -> tuple[list[str], list[str]]:
@@ -319,7 +320,7 @@ for line in sys.stdin:
 def nursery(source: str, cache: Path) -> Iterator[Callable[[int], bool]]:
     """A function that pulls in a new process and kills it at that step; whether it got through."""
     command = [sys.executable, "-c", NURSERY, source, str(cache)]
-    with subprocess.Popen(
+    with warm.Popen[str](
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin and process.stdout

@@ -15,6 +15,7 @@ from skillbelt.values import Limits
 from tests.bounds import bounds
 from tests.discovery.sources.archives import SKILL, tree_of, zipped
 from tests.discovery.sources.server import Reply, Server
+from tests.examples import examples
 
 
 def test_results_come_in_the_order_given(server: Server, cache: Path) -> None:
@@ -81,7 +82,7 @@ def test_a_cache_that_can_not_be_made_is_said(server: Server, tmp_path: Path) ->
     assert [problem.code for problem in pulled.diagnostics] == ["cache-unusable"]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from(["", "http://[", "https://:", "file://", "http://127.0.0.1:1/", "ftp://", "~"]),
     st.text(max_size=20),

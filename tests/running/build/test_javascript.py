@@ -70,7 +70,7 @@ def test_the_same_source_gives_the_same_component(made: Built) -> None:
 
 
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
-    with pytest.raises(RunRefused, match=r"can not be built: src/main\.ts:2: Unexpected"):
+    with pytest.raises(RunRefused, match=r"cannot be built: src/main\.ts:2: Unexpected"):
         built(tmp_path / "one", {"src/main.ts": "const a = 1;\nconst b = ;\n"})
 
 

@@ -32,7 +32,7 @@ def test_the_result_is_json(tmp_path: Path) -> None:
 
 def test_a_source_that_can_not_be_built_leaves_the_old_one(tmp_path: Path) -> None:
     files = {"src/main.wat": "(module (func $a", "wasm/skill.wasm": "old"}
-    with pytest.raises(RunRefused, match="can not be built"):
+    with pytest.raises(RunRefused, match="cannot be built"):
         built(tmp_path / "one", files)
     assert (tmp_path / "one" / "wasm" / "skill.wasm").read_text() == "old"
     assert os.listdir(tmp_path / "one" / "wasm") == ["skill.wasm"]

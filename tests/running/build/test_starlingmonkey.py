@@ -130,7 +130,7 @@ def test_only_its_name_chooses_it(tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
     wrong = skill(tmp_path / "one", {"src/main.ts": "const a = 1;\nconst b = ;\n"})
-    with pytest.raises(RunRefused, match=r"can not be built: src/main\.ts:2: Unexpected"):
+    with pytest.raises(RunRefused, match=r"cannot be built: src/main\.ts:2: Unexpected"):
         build(wrong, hosts(), plugin=NAME)
 
 
@@ -142,7 +142,7 @@ def test_offline_without_its_tools_it_is_said_what_to_do(
     usual = toolset.node_tools(hosts(), print)
     kept = os.path.join(toolset.tool_folder(settings, "build-tools"), os.path.basename(usual))
     os.symlink(usual, kept)  # those of the usual engine are there
-    with pytest.raises(RunRefused, match=r"can not be installed: offline.*go online once"):
+    with pytest.raises(RunRefused, match=r"cannot be installed: offline.*go online once"):
         build(skill(tmp_path / "one", FILES), settings, plugin=NAME)
 
 

@@ -44,7 +44,7 @@ def test_a_package_with_another_hash_is_not_installed(tmp_path: Path) -> None:
     wrong = lock(tmp_path / "lock", f"sha512-{'A' * 86}==")
     settings = hosts()._replace(cache_dir=str(tmp_path / "cache"))
     with pytest.raises(
-        RunRefused, match=r"can not be installed|not the package that the lock names"
+        RunRefused, match=r"cannot be installed|not the package that the lock names"
     ):
         node_tools(settings, print, wrong)
     left = os.listdir(toolset.tool_folder(settings, "build-tools"))

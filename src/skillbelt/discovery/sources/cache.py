@@ -31,6 +31,7 @@ from skillbelt.files.contain import (
     open_folder,
 )
 from skillbelt.files.private import make_folder
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import Diagnostic, OriginKind
 
 if TYPE_CHECKING:
@@ -135,9 +136,9 @@ class CachedSource:
         """As `read`, but raise OSError when the disk fails: there may still be a copy."""
         try:
             with open(os.path.join(self.path, READY), "rb") as file:
-                state = _decode(json.loads(file.read(_MAX_STATE_BYTES)))
+                state = _decode(read_json(file.read(_MAX_STATE_BYTES)))
             os.stat(self.folder(state))
-        except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
             return None
         return state
 
@@ -149,8 +150,8 @@ class CachedSource:
         """Return the generation's entries; empty when they cannot be read."""
         try:
             with open(os.path.join(self.path, state.generation, ENTRIES), "rb") as file:
-                found = json.loads(file.read())
-        except (OSError, ValueError, RecursionError):
+                found = read_json(file.read())
+        except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
 

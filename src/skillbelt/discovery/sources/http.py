@@ -10,16 +10,16 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx2
 
-from skillbelt.discovery.sources.allowed_hosts import PinnedTransport, uses_proxy
 from skillbelt.discovery.sources.bounds import Refusal
 from skillbelt.discovery.sources.failure import OutOfTime, SourceFailure, too_large
+from skillbelt.discovery.sources.source_hosts import PinnedTransport, uses_proxy
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-    from skillbelt.discovery.sources.allowed_hosts import AllowedHosts
     from skillbelt.discovery.sources.bounds import Deadline
+    from skillbelt.discovery.sources.source_hosts import SourceHosts
     from skillbelt.values import Limits
 
 # Each hop is checked again; honest servers need one or two.
@@ -59,7 +59,7 @@ class Validators(NamedTuple):
 class HttpClient:
     """A connection pool for one source, which connects to its allowed hosts only."""
 
-    def __init__(self, limits: Limits, deadline: Deadline, allowed: AllowedHosts) -> None:
+    def __init__(self, limits: Limits, deadline: Deadline, allowed: SourceHosts) -> None:
         self._limits, self._deadline, self._allowed = limits, deadline, allowed
         self._clients: dict[bool, httpx2.AsyncClient] = {}
 

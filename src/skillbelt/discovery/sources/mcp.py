@@ -34,9 +34,9 @@ from skillbelt.values import SKILL_FILE, Diagnostic
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from skillbelt.discovery.sources.allowed_hosts import AllowedHosts
     from skillbelt.discovery.sources.bounds import Deadline
     from skillbelt.discovery.sources.cache import CachedSource, CopyState, Generation
+    from skillbelt.discovery.sources.source_hosts import SourceHosts
     from skillbelt.values import Limits
 
 BLOBS = "blobs"
@@ -83,7 +83,7 @@ def pull_mcp(
     stage: Generation,
     limits: Limits,
     deadline: Deadline,
-    allowed: AllowedHosts,
+    allowed: SourceHosts,
 ) -> Update:
     """Update the stage from the server's list; raises SourceError."""
     label, listed = _client(url).list_skills(url, limits, deadline.left(), allowed)
@@ -99,7 +99,7 @@ def pull_mcp(
 
 
 def fetch(
-    url: str, limits: Limits, uris: Iterable[tuple[str, int]], allowed: AllowedHosts
+    url: str, limits: Limits, uris: Iterable[tuple[str, int]], allowed: SourceHosts
 ) -> dict[str, bytes]:
     """Return the server's files at these URIs, each with its largest size; raises SourceError."""
     files: dict[str, bytes] = _client(url).read_files(url, limits, list(uris), allowed)
@@ -255,7 +255,7 @@ def _base(uri: object) -> str:
 
 def _files(resources: object, base: str, limits: Limits) -> dict[str, McpFile]:
     if resources == "dynamic":
-        raise _EntryRefused("its files can not be verified (dynamic), so it is not used")
+        raise _EntryRefused("its files cannot be verified (dynamic), so it is not used")
     if not isinstance(resources, list):
         raise _EntryRefused("it does not list its files")
     if len(resources) > MAX_ARCHIVE_FILES:

@@ -37,7 +37,6 @@ from mcp_types import (
 from pydantic import Field
 
 from mcp import Client
-from skillbelt.discovery.sources.allowed_hosts import AllowedHosts, PinnedTransport, uses_proxy
 from skillbelt.discovery.sources.bounds import (
     MAX_REMOTE_INDEX_BYTES,
     MAX_REMOTE_SKILLS,
@@ -46,6 +45,7 @@ from skillbelt.discovery.sources.bounds import (
 from skillbelt.discovery.sources.failure import OutOfTime, SourceFailure
 from skillbelt.discovery.sources.http import origin, tls_context
 from skillbelt.discovery.sources.mcp_address import McpServer, parse_server
+from skillbelt.discovery.sources.source_hosts import PinnedTransport, SourceHosts, uses_proxy
 from skillbelt.errors import SourceError
 from skillbelt.settings import ENV_PREFIX, process_environment
 from skillbelt.text import one_line, shorten
@@ -92,17 +92,17 @@ class ListSkillsResult(Result):
     next_cursor: str | None = Field(alias="nextCursor", default=None)
 
 
-class GetSkillParams(RequestParams):
+class SkillUriParams(RequestParams):
     """The URI of a skill's SKILL.md."""
 
     uri: str
 
 
-class GetSkill(Request[GetSkillParams, Literal["skills/get"]]):
+class GetSkill(Request[SkillUriParams, Literal["skills/get"]]):
     """Request one skill, listed or not."""
 
     method: Literal["skills/get"] = "skills/get"
-    params: GetSkillParams
+    params: SkillUriParams
 
 
 class GetSkillResult(Result):
@@ -112,7 +112,7 @@ class GetSkillResult(Result):
 
 
 def list_skills(
-    url: str, limits: Limits, seconds: float, allowed: AllowedHosts
+    url: str, limits: Limits, seconds: float, allowed: SourceHosts
 ) -> tuple[str, list[object]]:
     """Return the server's label and the entries it lists; raises SourceError."""
     server = parse_server(url)
@@ -127,7 +127,7 @@ def list_skills(
 
 
 def read_files(
-    url: str, limits: Limits, wanted: list[tuple[str, int]], allowed: AllowedHosts
+    url: str, limits: Limits, wanted: list[tuple[str, int]], allowed: SourceHosts
 ) -> dict[str, bytes]:
     """Return the server's files at these URIs, each with its largest size; raises SourceError."""
 
@@ -230,7 +230,7 @@ async def _get_unlisted(client: Client, server: McpServer, found: list[object]) 
         if uri in known:
             continue
         try:
-            request = GetSkill(params=GetSkillParams(uri=uri))
+            request = GetSkill(params=SkillUriParams(uri=uri))
             given = await client.session.send_request(request, GetSkillResult)
             same = isinstance(given.skill, dict) and given.skill.get("uri") == uri
             more.append(given.skill if same else {"uri": uri})
@@ -267,7 +267,7 @@ async def _read_file(client: Client, source: str, uri: str, size: int) -> bytes:
 
 @asynccontextmanager
 async def connect(
-    server: McpServer, source: str, limits: Limits, most: int, allowed: AllowedHosts
+    server: McpServer, source: str, limits: Limits, most: int, allowed: SourceHosts
 ) -> AsyncIterator[Client]:
     """Connect to the server; raises SourceFailure.
 
@@ -304,7 +304,7 @@ def _unauthorized(source: str, status: int, *, token: bool) -> SourceFailure:
 
 
 async def _http(
-    server: McpServer, source: str, limits: Limits, most: int, allowed: AllowedHosts
+    server: McpServer, source: str, limits: Limits, most: int, allowed: SourceHosts
 ) -> httpx2.AsyncClient:
     async def bound(response: httpx2.Response) -> None:
         if response.status_code in _UNAUTHORIZED:

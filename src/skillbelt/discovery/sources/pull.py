@@ -47,7 +47,7 @@ from skillbelt.files.contain import FOLLOW_FILE, open_folder
 from skillbelt.values import SKILL_FILE, Origin
 
 if TYPE_CHECKING:
-    from skillbelt.discovery.sources.allowed_hosts import AllowedHosts
+    from skillbelt.discovery.sources.source_hosts import SourceHosts
     from skillbelt.values import Diagnostic, Limits
 
 _PAUSE_SECONDS = 60.0  # between attempts at a server that timed out
@@ -78,11 +78,11 @@ class PullJob(NamedTuple):
         """Whether it is a file or folder on this machine."""
         return self.url.lower().startswith("file:")
 
-    def allowed_hosts(self) -> AllowedHosts:
+    def source_hosts(self) -> SourceHosts:
         """Return the hosts it may be fetched from; SourceFailure when they are set wrongly."""
-        from skillbelt.discovery.sources.allowed_hosts import AllowedHosts  # cost: httpx2, 60 ms
+        from skillbelt.discovery.sources.source_hosts import SourceHosts  # cost: httpx2, 60 ms
 
-        return AllowedHosts(self.url, self.private, named=self.named)
+        return SourceHosts(self.url, self.private, named=self.named)
 
 
 # The MCP servers that list skills, by their folder in the cache: their files are fetched later.
@@ -259,7 +259,7 @@ def _from_mcp(
         stage=stage,
         limits=job.limits,
         deadline=deadline,
-        allowed=job.allowed_hosts(),
+        allowed=job.source_hosts(),
     )
 
 
@@ -279,7 +279,7 @@ def _from_web(
         stage=stage,
         limits=job.limits,
         deadline=deadline,
-        allowed=job.allowed_hosts(),
+        allowed=job.source_hosts(),
     )
 
 

@@ -14,6 +14,7 @@ from skillbelt.discovery.sources.bounds import MAX_ARCHIVE_FILES, MAX_REMOTE_SKI
 from skillbelt.discovery.sources.failure import SourceFailure, report
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import NameTable, check_relative, check_segment
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import SKILL_FILE, Diagnostic
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ def parse(data: bytes, url: str, limits: Limits) -> SkillIndex:
 
 def _parse_document(data: bytes, url: str) -> dict[str, Any]:
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        document = read_json(data)
+    except ValueError as error:
         raise _invalid(url, "is not JSON") from error
     if not isinstance(document, dict) or not isinstance(document.get("skills"), list):
         raise _invalid(url, "is not a list of skills: it has no array named 'skills'")

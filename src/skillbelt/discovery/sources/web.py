@@ -37,9 +37,9 @@ from skillbelt.values import SKILL_FILE, Diagnostic, OriginKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from skillbelt.discovery.sources.allowed_hosts import AllowedHosts
     from skillbelt.discovery.sources.cache import CachedSource, CopyState, Generation
     from skillbelt.discovery.sources.skill_index import IndexItem, SkillIndex
+    from skillbelt.discovery.sources.source_hosts import SourceHosts
     from skillbelt.values import Limits
 
 _INDEX_PATHS = (
@@ -78,7 +78,7 @@ def pull_web(
     stage: Generation,
     limits: Limits,
     deadline: Deadline,
-    allowed: AllowedHosts,
+    allowed: SourceHosts,
 ) -> Update:
     """Update the stage from the web; raises SourceError, or TimeoutError at the deadline."""
 

@@ -1,8 +1,9 @@
-"""WASM binaries as far as a build must change them: sections, bodies, the memory of a snapshot."""
+"""Edit WASM binaries: sections, function bodies, the memory of a snapshot."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -15,76 +16,76 @@ _UNREACHABLE, _NOP = 0x00, 0x01
 _I32_CONST, _END, _CALL, _DROP, _LOOP, _BR_IF, _NO_VALUE = 0x41, 0x0B, 0x10, 0x1A, 0x03, 0x0D, 0x40
 _LOCAL_GET, _LOCAL_TEE, _I32 = 0x20, 0x22, 0x7F
 _POST = "cabi_post_"
-_GAP = 16  # zeros between two pieces of memory that are worth a piece of their own
+_GAP = 16  # zeros that separate two data segments
 _WORD, _PAGE = 8, 4096
-_MOST_BITS = 70
-_MOST_MEMORY = 2**29
-_CLOCK_WORDS = 8  # that the moment of building may leave in a snapshot
+_MAX_BITS = 70
+_MAX_MEMORY = 2**29
+_CLOCK_WORDS = 8  # words that the build time may leave in a snapshot
 
 
 class BinaryFault(Exception):
-    """The binary is not of the form that is known here."""
+    """The binary does not have the expected form."""
 
 
-class Section(NamedTuple):
-    """One section: its number and what is in it."""
+class WasmSection(NamedTuple):
+    """One section: its number and content."""
 
     number: int
     content: bytes
 
 
-class Reader:
-    """Reads a binary from a place onwards."""
+class WasmReader:
+    """Reads a binary from an offset."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data, self.at = data, at
 
     def byte(self) -> int:
-        """One byte."""
+        """Read one byte."""
         if not self.more:
             raise BinaryFault("it ends too early")
         self.at += 1
         return self.data[self.at - 1]
 
     def number(self) -> int:
-        """An unsigned number."""
+        """Read an unsigned LEB128 number."""
         value = 0
-        for shift in range(0, _MOST_BITS, 7):
+        for shift in range(0, _MAX_BITS, 7):
             byte = self.byte()
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
-        raise BinaryFault("a number without an end")
+        raise BinaryFault("a number is too long")
 
     def signed(self) -> int:
-        """A signed number."""
+        """Read a signed LEB128 number."""
         value = 0
-        for shift in range(0, _MOST_BITS, 7):
+        for shift in range(0, _MAX_BITS, 7):
             byte = self.byte()
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value - (1 << shift + 7) if byte & 0x40 else value
-        raise BinaryFault("a number without an end")
+        raise BinaryFault("a number is too long")
 
     def take(self, size: int) -> bytes:
-        """That many bytes."""
+        """Read that many bytes."""
         self.at += size
         if self.at > len(self.data):
             raise BinaryFault("it ends too early")
         return self.data[self.at - size : self.at]
 
     def name(self) -> str:
-        """A name with its length before it."""
+        """Read a name with its length."""
         return self.take(self.number()).decode("utf-8", "replace")
 
     @property
     def more(self) -> bool:
-        """Whether anything is left."""
+        """Whether there are more bytes."""
         return self.at < len(self.data)
 
 
 def number(value: int) -> bytes:
-    """An unsigned number as it is written."""
+    """Encode an unsigned LEB128 number."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -92,7 +93,7 @@ def number(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def _signed(value: int) -> bytes:
+def _encode_signed(value: int) -> bytes:
     out = bytearray()
     while not -0x40 <= value < 0x40:
         out.append(value & 0x7F | 0x80)
@@ -100,25 +101,25 @@ def _signed(value: int) -> bytes:
     return bytes([*out, value & 0x7F])
 
 
-def sections(data: bytes) -> Iterator[Section]:
-    """The sections of a module or a component."""
+def sections(data: bytes) -> Iterator[WasmSection]:
+    """Yield the sections of a module or a component."""
     if data[:8] not in (_MODULE, _COMPONENT):
-        raise BinaryFault("it is no WASM module or component")
-    reader = Reader(data, 8)
+        raise BinaryFault("it is not a WASM module or component")
+    reader = WasmReader(data, 8)
     while reader.more:
         kind = reader.byte()
-        yield Section(kind, reader.take(reader.number()))
+        yield WasmSection(kind, reader.take(reader.number()))
 
 
-def joined(head: bytes, parts: Sequence[Section]) -> bytes:
-    """A module or a component of these sections; `head` is the one it was."""
+def join_sections(head: bytes, parts: Sequence[WasmSection]) -> bytes:
+    """Join the sections to a module or component, with the header of `head`."""
     return head[:8] + b"".join(
         bytes([part.number]) + number(len(part.content)) + part.content for part in parts
     )
 
 
 def change_modules(component: bytes, change: Callable[[bytes], bytes]) -> bytes:
-    """The component with each core module in it, at any depth, put through `change`."""
+    """Apply `change` to each core module of the component, at any depth."""
     changed = []
     for part in sections(component):
         if part.number == _CORE_MODULE:
@@ -126,11 +127,11 @@ def change_modules(component: bytes, change: Callable[[bytes], bytes]) -> bytes:
         elif part.number == _INNER_COMPONENT:
             part = part._replace(content=change_modules(part.content, change))
         changed.append(part)
-    return joined(component, changed)
+    return join_sections(component, changed)
 
 
 def modules(component: bytes) -> list[bytes]:
-    """The core modules in a component, at any depth, in their order."""
+    """Return the core modules of a component, at any depth, in order."""
     found: list[bytes] = []
 
     def keep(module: bytes) -> bytes:
@@ -142,11 +143,11 @@ def modules(component: bytes) -> list[bytes]:
 
 
 def exports(module: bytes) -> dict[str, int]:
-    """The functions a module exports, by name."""
+    """Return the exported functions of a module by name."""
     found: dict[str, int] = {}
     for part in sections(module):
         if part.number == _EXPORT:
-            reader = Reader(part.content)
+            reader = WasmReader(part.content)
             for _ in range(reader.number()):
                 name, kind, index = reader.name(), reader.byte(), reader.number()
                 if kind == _FUNCTION_KIND:
@@ -155,28 +156,28 @@ def exports(module: bytes) -> dict[str, int]:
 
 
 def imported_functions(module: bytes) -> int:
-    """How many functions a module imports; its own are counted from there."""
+    """Count the imported functions of a module; its own are numbered after them."""
     count = 0
     for part in sections(module):
         if part.number == _IMPORT:
-            reader = Reader(part.content)
+            reader = WasmReader(part.content)
             for _ in range(reader.number()):
                 count += _skip_import(reader) == _FUNCTION_KIND
     return count
 
 
 def rename_import(module: bytes, old: tuple[str, str], new: tuple[str, str]) -> bytes:
-    """The module that imports something else in place of one thing; both are of one type."""
+    """Replace one import by another of the same type."""
     parts = []
     for part in sections(module):
         if part.number == _IMPORT:
-            part = part._replace(content=_renamed(part.content, old, new))
+            part = part._replace(content=_rename_in_section(part.content, old, new))
         parts.append(part)
-    return joined(module, parts)
+    return join_sections(module, parts)
 
 
-def _renamed(imports: bytes, old: tuple[str, str], new: tuple[str, str]) -> bytes:
-    reader, found = Reader(imports), 0
+def _rename_in_section(imports: bytes, old: tuple[str, str], new: tuple[str, str]) -> bytes:
+    reader, found = WasmReader(imports), 0
     out = [number(reader.number())]
     while reader.more:
         named = (reader.name(), reader.name())
@@ -192,26 +193,26 @@ def _renamed(imports: bytes, old: tuple[str, str], new: tuple[str, str]) -> byte
 
 
 def without_call(module: bytes, name: tuple[str, str]) -> bytes:
-    """The module that traps where it would call this import, which it does in one place."""
-    call = bytes([_CALL]) + number(_imported(module, name))
+    """Replace the only call of this import by a trap."""
+    call = bytes([_CALL]) + number(_import_index(module, name))
     trap = bytes([_UNREACHABLE]).ljust(len(call), bytes([_NOP]))
     parts = []
     for part in sections(module):
         if part.number == _CODE:
-            # Its instructions are not read: more than one place would not tell which it is.
+            # Instructions are not decoded, so the bytes of the call must occur exactly once.
             if (found := part.content.count(call)) != 1:
                 raise BinaryFault(f"{':'.join(name)} may be called in {found} places")
             part = part._replace(content=part.content.replace(call, trap))
         parts.append(part)
-    return joined(module, parts)
+    return join_sections(module, parts)
 
 
-def _imported(module: bytes, name: tuple[str, str]) -> int:
-    """The number of the function that is imported under this name."""
+def _import_index(module: bytes, name: tuple[str, str]) -> int:
+    """Return the index of the imported function of this name."""
     index = 0
     for part in sections(module):
         if part.number == _IMPORT:
-            reader = Reader(part.content)
+            reader = WasmReader(part.content)
             for _ in range(reader.number()):
                 named = (reader.name(), reader.name())
                 if _skip_kind(reader) == _FUNCTION_KIND:
@@ -222,16 +223,16 @@ def _imported(module: bytes, name: tuple[str, str]) -> int:
 
 
 def embedded_modules(data: bytes) -> Iterator[bytes]:
-    """The core modules that lie somewhere in a file, such as a native library."""
+    """Yield the core modules embedded in a file, such as a native library."""
     at = data.find(_MODULE)
     while at >= 0:
-        yield data[at : _end(data, at)]
+        yield data[at : _module_end(data, at)]
         at = data.find(_MODULE, at + 1)
 
 
-def _end(data: bytes, at: int) -> int:
-    """Where the module ends: before the first thing that can be no section of it."""
-    reader, end = Reader(data, at + 8), at + 8
+def _module_end(data: bytes, at: int) -> int:
+    """Return the end of the module: before the first bytes that cannot be a section."""
+    reader, end = WasmReader(data, at + 8), at + 8
     try:
         while True:
             kind, size = reader.byte(), reader.number()
@@ -245,18 +246,18 @@ def _end(data: bytes, at: int) -> int:
 
 def _is_custom(content: bytes) -> bool:
     try:
-        name = Reader(content).name()
+        name = WasmReader(content).name()
     except BinaryFault:
         return False
     return bool(name) and name.isprintable()
 
 
-def _skip_import(reader: Reader) -> int:
+def _skip_import(reader: WasmReader) -> int:
     reader.name(), reader.name()
     return _skip_kind(reader)
 
 
-def _skip_kind(reader: Reader) -> int:
+def _skip_kind(reader: WasmReader) -> int:
     kind = reader.byte()
     if kind == _FUNCTION_KIND:
         reader.number()
@@ -273,39 +274,39 @@ def _skip_kind(reader: Reader) -> int:
 
 
 def check(data: bytes) -> None:
-    """BinaryFault unless it is a module or a component, as far as its sections go."""
+    """Raise BinaryFault unless the sections form a module or a component."""
     for _ in sections(data):
         pass
 
 
 def with_custom(data: bytes, name: str, content: bytes) -> bytes:
-    """With a section of that name at its end, which holds a hash of everything before it too."""
+    """Append a custom section of that name, with a hash of everything before it."""
     whole = hashlib.sha256(data).digest() + content
-    return joined(data, [*sections(data), Section(_CUSTOM, _named(name) + whole)])
+    return join_sections(data, [*sections(data), WasmSection(_CUSTOM, _encode_name(name) + whole)])
 
 
 def custom(data: bytes, name: str) -> bytes:
-    """What the last section of that name holds; BinaryFault when the rest is not as it was."""
+    """Return the content of the last custom section; raises BinaryFault for a changed binary."""
     parts = list(sections(data))
-    head = _named(name) + hashlib.sha256(joined(data, parts[:-1])).digest()
+    head = _encode_name(name) + hashlib.sha256(join_sections(data, parts[:-1])).digest()
     if not parts or parts[-1].number != _CUSTOM or not parts[-1].content.startswith(head):
         raise BinaryFault(f"there is no {name}")
     return parts[-1].content[len(head) :]
 
 
-def _named(name: str) -> bytes:
+def _encode_name(name: str) -> bytes:
     return number(len(name.encode())) + name.encode()
 
 
-# --- the event loop ------------------------------------------------------------------------------
+# The event loop
 
 
 def with_event_loop(component: bytes, run: str, start: str, turn: str, pump: str) -> bytes:
-    """The component whose `run` first calls `start`, then `pump` and `turn` while that says so.
+    """Make `run` first call `start`, then `pump` and `turn` while `turn` returns true.
 
-    The four are exports of one core module; what is exported for tidying up after `start` and
-    `turn` is called after each of them. A JavaScript engine that only runs what promises wait for
-    in an asynchronous export gets to it this way in a synchronous one.
+    The four are exports of one core module; the post-return functions of `start` and `turn` are
+    called after each of them. So a JavaScript engine that resolves promises only in an
+    asynchronous export does so in a synchronous one.
     """
     done = 0
 
@@ -346,11 +347,11 @@ def _prepend(module: bytes, function: int, functions: tuple[int, ...]) -> bytes:
         if part.number == _CODE:
             part = part._replace(content=_with_body(part.content, wanted, functions))
         parts.append(part)
-    return joined(module, parts)
+    return join_sections(module, parts)
 
 
 def _with_body(bodies: bytes, wanted: int, functions: tuple[int, ...]) -> bytes:
-    reader = Reader(bodies)
+    reader = WasmReader(bodies)
     count = reader.number()
     out = [number(count)]
     for index in range(count):
@@ -362,8 +363,8 @@ def _with_body(bodies: bytes, wanted: int, functions: tuple[int, ...]) -> bytes:
 
 
 def _with_loop(body: bytes, functions: tuple[int, ...]) -> bytes:
-    """The body of a function without parameters, with one more local and the loop before it."""
-    reader = Reader(body)
+    """Add one local and the loop to the body of a function without parameters."""
+    reader = WasmReader(body)
     groups = reader.number()
     first, local = reader.at, 0
     for _ in range(groups):
@@ -373,13 +374,13 @@ def _with_loop(body: bytes, functions: tuple[int, ...]) -> bytes:
     return head + _loop(functions, local) + body[reader.at :]
 
 
-# --- the memory of a snapshot --------------------------------------------------------------------
+# The memory of a snapshot
 
 
 def steady(component: bytes, again: bytes) -> bytes:
-    """The component without what the clock has left in it: what differs in `again` becomes zero.
+    """Remove traces of the clock: words of memory that differ in `again` become zero.
 
-    Both are builds of the same, so that all other words of memory are alike.
+    Both are builds of the same source, so all other words are equal.
     """
     others = iter(modules(again))
 
@@ -393,33 +394,33 @@ def steady(component: bytes, again: bytes) -> bytes:
             elif part.number == _DATA and len(part.content) > 2**12:
                 part = part._replace(content=_data(_image(part.content)))
             parts.append(part)
-        return joined(module, parts)
+        return join_sections(module, parts)
 
     return change_modules(component, change)
 
 
 def _image(content: bytes) -> tuple[int, bytes]:
-    """Where the memory begins, and all of it up to its last piece."""
-    reader = Reader(content)
+    """Return the start of the memory, and its content up to the last segment."""
+    reader = WasmReader(content)
     pieces = [_piece(reader) for _ in range(reader.number())]
     if not pieces:
         return 0, b""
     start = min(at for at, _ in pieces) & -_WORD
     size = max(at + len(piece) for at, piece in pieces) - start
-    if start < 0 or size > _MOST_MEMORY:
-        raise BinaryFault("pieces of memory too far apart")
+    if start < 0 or size > _MAX_MEMORY:
+        raise BinaryFault("data segments are too far apart")
     memory = bytearray(size)
     for at, piece in pieces:
         memory[at - start : at - start + len(piece)] = piece
     return start, bytes(memory)
 
 
-def _piece(reader: Reader) -> tuple[int, bytes]:
+def _piece(reader: WasmReader) -> tuple[int, bytes]:
     if reader.number() != 0 or reader.byte() != _I32_CONST:
-        raise BinaryFault("a piece of memory without a fixed place")
+        raise BinaryFault("a data segment without a fixed offset")
     at = reader.signed()
     if reader.byte() != _END:
-        raise BinaryFault("a piece of memory without a fixed place")
+        raise BinaryFault("a data segment without a fixed offset")
     return at, reader.take(reader.number())
 
 
@@ -448,8 +449,6 @@ def _blank(kept: bytearray, other: bytes, places: range) -> int:
 
 
 def _data(image: tuple[int, bytes]) -> bytes:
-    import re
-
     start, memory = image
     pieces = [
         (start + found.start(), found[0].rstrip(b"\0"))
@@ -457,6 +456,6 @@ def _data(image: tuple[int, bytes]) -> bytes:
     ]
     out = [number(len(pieces))]
     for at, piece in pieces:
-        out.append(bytes([0, _I32_CONST]) + _signed(at) + bytes([_END]))
+        out.append(bytes([0, _I32_CONST]) + _encode_signed(at) + bytes([_END]))
         out.append(number(len(piece)) + piece)
     return b"".join(out)

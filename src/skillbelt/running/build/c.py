@@ -1,4 +1,4 @@
-"""C: clang and wasi-libc of the system make a module for WASI's first preview."""
+"""C: the system's clang and wasi-libc build a module for WASI preview 1."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CBuilder:
     steady = True
 
     def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
-        """The command that builds it; RunRefused when the compiler is not there."""
+        """Return the build command; raises RunRefused without a compiler."""
         clang = trusted_program("clang")
         if clang is None or not os.path.isfile(os.path.join(_LIBRARIES, "libc.a")):
             raise RunRefused(f"C is built with clang and wasi-libc: install {_PACKAGES}")
@@ -35,9 +35,9 @@ class CBuilder:
         return Command((clang, *_FLAGS, *named, "-o", "{out}/skill.wasm"), ("skill.wasm",))
 
     def finish(self, made: tuple[bytes, ...]) -> bytes:
-        """The module as it was made."""
+        """Return the module unchanged."""
         return made[0]
 
     def recipe(self) -> bytes:
-        """The flags; which compiler it is shows in what it makes."""
+        """Return the flags; the compiler's version shows in its output."""
         return " ".join(_FLAGS).encode()

@@ -1,4 +1,4 @@
-"""JavaScript and TypeScript: esbuild makes one file of it, componentize-qjs a component of that."""
+"""JavaScript and TypeScript: esbuild bundles, componentize-qjs builds a component."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ from skillbelt.settings import Settings
 
 OUTPUTS = ("one.wasm", "other.wasm")
 _RUN = "wasi:cli/run@0.2.0#run"
-# The seed of the engine's own tables is asked for once, while building, and would differ each time.
+# The seed of the engine's hash tables is read during the build, and would differ each time.
 _SEED = ("wasi:random/insecure-seed@0.2.9", "insecure-seed")
 _FIXED = ("wasi:clocks/wall-clock@0.2.0", "resolution")
-# What the engine says when it fails, about its own sources; a script has a stream of its own.
-_COMPLAINTS = ("wasi:cli/stderr@0.2.0", "get-stderr")
-# Where whoever compiled the engine kept its sources: of no use to anybody, and as long as before.
-_PLACES = re.compile(rb"/home/[\w/.-]*?/registry/src/[\w.-]+/")
+# The engine's own error output; a script has its own stream.
+_ENGINE_STDERR = ("wasi:cli/stderr@0.2.0", "get-stderr")
+# Paths of the machine that compiled the engine; replaced by a text of the same length.
+_BUILD_PATHS = re.compile(rb"/home/[\w/.-]*?/registry/src/[\w.-]+/")
 
 
 class JavaScriptBuilder:
-    """Builds with QuickJS: small, and quick to start."""
+    """Builds with QuickJS: small, and fast to start."""
 
     name = "javascript"
     endings: tuple[str, ...] = (".ts", ".mts", ".js", ".mjs")
     steady = True
 
     def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
-        """The command that builds it, once the tools are there; RunRefused with the remedy."""
+        """Install the tools and return the build command; raises RunRefused with the remedy."""
         return command(node_tools(settings, progress), "skill.js", source.entry)
 
     def finish(self, made: tuple[bytes, ...]) -> bytes:
-        """The component whose promises are kept, without what the clock left in it."""
-        return finished(*made)
+        """Return the component with an event loop, without traces of the clock."""
+        return finish_component(*made)
 
     def recipe(self) -> bytes:
-        """The lock and our own sources."""
+        """Return the lock and our own sources."""
         return _recipe()
 
 
 def command(tools: str, entry: str, source: str = "") -> Command:
-    """The command that makes a component of one of our entries, around a skill's source or not."""
+    """Return the command that builds one of our entries, with or without a skill's source."""
     task = {
         "tools": "{1}",
         "root": "{skill}" if source else "{0}/js",
@@ -76,31 +76,31 @@ def command(tools: str, entry: str, source: str = "") -> Command:
 
 
 def _node_folders(node: str) -> tuple[str, ...]:
-    """What must be shown for a node that does not come with the system."""
+    """Return the folders to mount for a node outside the system folders."""
     return () if node.startswith("/usr/") else (os.path.dirname(os.path.dirname(node)),)
 
 
-def finished(one: bytes, other: bytes) -> bytes:
-    """The component of two builds of the same."""
+def finish_component(one: bytes, other: bytes) -> bytes:
+    """Return the reproducible component of two builds."""
     return with_event_loop(steady(one, other), _RUN, "start", "turn", "[async-lift]pump")
 
 
 @lru_cache(maxsize=2)
 def _runtime(tools: str) -> bytes:
-    """The engine as the package brings it, but for the seed."""
+    """Return the engine of the package, with a fixed seed."""
     pattern = os.path.join(tools, "node_modules", "@andreiltd", "componentize-qjs-binding-*")
     for path in sorted(glob(os.path.join(pattern, "*.node"))):
         with open(path, "rb") as file:
             found = [one for one in embedded_modules(file.read()) if _is_engine(one)]
         if found:
-            quiet = without_call(max(found, key=len), _COMPLAINTS)
+            quiet = without_call(max(found, key=len), _ENGINE_STDERR)
             engine = rename_import(quiet, _SEED, _FIXED)
-            return _PLACES.sub(lambda place: b"/engine".ljust(len(place[0]), b"/"), engine)
-    raise RunRefused("componentize-qjs does not hold the engine that is known here")
+            return _BUILD_PATHS.sub(lambda place: b"/engine".ljust(len(place[0]), b"/"), engine)
+    raise RunRefused("componentize-qjs does not contain the expected engine")
 
 
 def _is_engine(module: bytes) -> bool:
-    """Whether it is the engine, in the form without asynchronous imports."""
+    """Whether it is the engine, in the variant without asynchronous imports."""
     if b"wit_dylib_initialize" not in module or b"[waitable-set-new]" in module:
         return False
     try:

@@ -1,4 +1,4 @@
-"""The JavaScript host: built here when its sources change, and kept in the package."""
+"""The JavaScript host component: built here when its sources change, shipped in the package."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import hashlib
 import os
 import sys
 
-from skillbelt.running.build.javascript import command, finished
+from skillbelt.running.build.build_sandbox import run_build
+from skillbelt.running.build.javascript import command, finish_component
 from skillbelt.running.build.protocol import Progress, Source
 from skillbelt.running.build.toolset import node_tools
-from skillbelt.running.build.workroom import carry_out
 from skillbelt.sandbox.wasm.interpreters import JAVASCRIPT_HOST
 from skillbelt.settings import Settings, load_settings
 
 
 def javascript_host(settings: Settings, progress: Progress) -> bytes:
-    """The component, built of this package's sources."""
-    made = carry_out(command(node_tools(settings, progress), "host.js"), Source("", {}), settings)
-    return finished(*made)
+    """Build the component from this package's sources."""
+    made = run_build(command(node_tools(settings, progress), "host.js"), Source("", {}), settings)
+    return finish_component(*made)
 
 
 def main() -> None:

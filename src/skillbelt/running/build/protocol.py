@@ -1,7 +1,7 @@
-"""What a builder promises, and the values that go in and come out.
+"""The protocol of builders, with the values they take and return.
 
-A builder of others is found by the entry point group `skillbelt.builders`: a name, and a callable
-without arguments that gives an object like `Builder`.
+Other packages add builders by the entry point group `skillbelt.builders`: a name, and a callable
+without arguments that returns an object like `Builder`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Source(NamedTuple):
-    """What is built: the program's own file, and every file of the skill beside it, by path."""
+    """The input of a build: the program's main file, and all files of the skill by path."""
 
     entry: str
     files: Mapping[str, bytes]
@@ -28,10 +28,10 @@ class Source(NamedTuple):
 class Command(NamedTuple):
     """One program to run in the sandbox.
 
-    In `argv`, in `env` and in those of `files` that end in `.json`, the words `{skill}`, `{out}`
-    and `{work}` stand for the folders of the source, of what is made and of `files`; `{0}`, `{1}`
-    and so on for those of `folders`, which are there to be read. `outputs` are the names of the
-    files it makes in `{out}`.
+    In `argv`, in `env` and in those of `files` that end in `.json`, the placeholders `{skill}`,
+    `{out}` and `{work}` stand for the folders of the source, of the outputs and of `files`; `{0}`,
+    `{1}` and so on for the read-only `folders`. `outputs` are the names of the files it creates in
+    `{out}`.
     """
 
     argv: tuple[str, ...]
@@ -42,9 +42,9 @@ class Command(NamedTuple):
 
 
 class Builder(Protocol):
-    """Makes a WASM component or module of a source.
+    """Builds a WASM component or module from a source.
 
-    With `steady`, the same source gives the same bytes each time.
+    With `steady`, builds are reproducible: the same source gives the same bytes.
     """
 
     name: str
@@ -52,10 +52,10 @@ class Builder(Protocol):
     steady: bool
 
     def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
-        """The command that builds it, once the tools are there; RunRefused with the remedy."""
+        """Install the tools and return the build command; raises RunRefused with the remedy."""
 
     def finish(self, made: tuple[bytes, ...]) -> bytes:
-        """The module, made of the outputs of the command."""
+        """Return the module, made from the outputs of the command."""
 
     def recipe(self) -> bytes:
-        """What besides the source decides what comes out: versions of tools, ways of doing it."""
+        """Return what else determines the result: versions of tools, flags."""

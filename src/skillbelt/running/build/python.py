@@ -1,7 +1,8 @@
-"""Python: componentize-py makes a component of the interpreter and the skill's own modules."""
+"""Python: componentize-py builds a component of the interpreter and the skill's modules."""
 
 from __future__ import annotations
 
+import base64
 import os
 
 from skillbelt.errors import RunRefused
@@ -15,20 +16,20 @@ _CODE = "from componentize_py import script; script()"
 
 
 class PythonBuilder:
-    """Builds with CPython; the standard library's modules that the source imports come along."""
+    """Builds with CPython and the modules of the standard library that the source imports."""
 
     name = "python"
     endings: tuple[str, ...] = (".py",)
-    steady = False  # the interpreter's hashes are seeded anew in each build
+    steady = False  # each build has another hash seed
 
     def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
-        """The command that builds it, once the tools are there; RunRefused with the remedy."""
+        """Install the tools and return the build command; raises RunRefused with the remedy."""
         python, environment = python_tools(settings, progress)
         argv = (f"{environment}/bin/python", "-I", "-c", _CODE, "-q", "-d", "{0}/wit", "-w",
                 "program", "componentize", "python_program", "-p", "{work}", "-o",
                 "{out}/skill.wasm")  # fmt: skip
         files = {f"{name}.py": _guest(f"{name}.py") for name in _SOURCES}
-        files["skill_sources.py"] = _embedded(source)
+        files["skill_sources.py"] = _embed(source)
         return Command(
             argv=argv,
             outputs=("skill.wasm",),
@@ -38,11 +39,11 @@ class PythonBuilder:
         )
 
     def finish(self, made: tuple[bytes, ...]) -> bytes:
-        """The component as it was made."""
+        """Return the component unchanged."""
         return made[0]
 
     def recipe(self) -> bytes:
-        """The lock and our own sources."""
+        """Return the lock and our own sources."""
         return b"\0".join(_guest(name) for name in ("requirements.txt", *_guests()))
 
 
@@ -57,8 +58,8 @@ def _guest(name: str) -> bytes:
         return file.read()
 
 
-def _embedded(source: Source) -> bytes:
-    """The entry and the modules beside it, as data: what stands in them happens in a run."""
+def _embed(source: Source) -> bytes:
+    """Return the entry and its modules as data: they are executed in a run, not in the build."""
     folder = os.path.dirname(source.entry)
     found: dict[str, tuple[str, bool, bytes]] = {}
     for path, data in sorted(source.files.items()):
@@ -69,14 +70,12 @@ def _embedded(source: Source) -> bytes:
             found[".".join(parts[:-1] if package else parts)] = (path, package, data)
     main = os.path.basename(source.entry).removesuffix(".py")
     if main not in found:
-        raise RunRefused(f"{source.entry}: not a module in Python")
-    # The braces of a source must not be taken for places.
+        raise RunRefused(f"{source.entry}: not a Python module")
+    # Base64 keeps braces of a source from being taken for placeholders.
     return f"MAIN = {main!r}\nSOURCES = {_literal(found)}\n".encode()
 
 
 def _literal(found: dict[str, tuple[str, bool, bytes]]) -> str:
-    import base64
-
     rows = {
         name: (path, package, base64.b64encode(data).decode())
         for name, (path, package, data) in found.items()

@@ -1,4 +1,4 @@
-"""Which builder a source is for: ours, and those that other packages bring."""
+"""Find the builder for a source: ours, or one of another package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skillbelt.text import one_line
 
 
 def builders() -> dict[str, Builder]:
-    """Our builders by name, the one for JavaScript first."""
+    """Return our builders by name, the one for JavaScript first."""
     ours: tuple[Builder, ...] = (
         JavaScriptBuilder(), PythonBuilder(), CBuilder(), WatBuilder(), StarlingMonkeyBuilder(),
     )  # fmt: skip
@@ -25,39 +25,39 @@ def builders() -> dict[str, Builder]:
 
 
 def named_builder(name: str) -> Builder:
-    """The builder of that name; ConfigError when there is none, or it can not be loaded."""
-    ours, others = builders(), _others()
+    """Return the builder of that name; raises ConfigError."""
+    ours, others = builders(), _entry_points()
     if name in ours:
         return ours[name]
     if name not in others:
         known = ", ".join([*ours, *others])
         raise ConfigError(f"no builder named {one_line(name)[:80]!r}; there are: {known}")
-    return _loaded(others[name])
+    return _load(others[name])
 
 
 def builder_for(path: str) -> Builder:
-    """The builder for a source file, by its ending; RunRefused when there is none."""
+    """Return the builder for a source file, by its ending; raises RunRefused."""
     ending = f".{path.rpartition('.')[2]}"
     for builder in builders().values():
         if ending in builder.endings:
             return builder
-    for point in _others().values():
-        builder = _loaded(point)
+    for point in _entry_points().values():
+        builder = _load(point)
         if ending in builder.endings:
             return builder
     known = ", ".join(one for builder in builders().values() for one in builder.endings)
-    raise RunRefused(f"{one_line(path)}: nothing builds such a source; there is: {known}")
+    raise RunRefused(f"{one_line(path)}: no builder for this file type; supported: {known}")
 
 
-def _others() -> Mapping[str, EntryPoint]:
+def _entry_points() -> Mapping[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
 
 
-def _loaded(point: EntryPoint) -> Builder:
+def _load(point: EntryPoint) -> Builder:
     try:
         return cast(Builder, point.load()())
     except Exception as error:
         raise ConfigError(
-            f"the builder {point.name!r} of {point.value} can not be loaded: "
-            f"{one_line(repr(error))}; mend or remove the package"
+            f"the builder {point.name!r} of {point.value} cannot be loaded: "
+            f"{one_line(repr(error))}; fix or remove the package"
         ) from error

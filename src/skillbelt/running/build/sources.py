@@ -1,4 +1,4 @@
-"""What of a skill is its source: declared in its frontmatter, or by the usual names."""
+"""Find the source of a skill: declared in its frontmatter, or by the usual names."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _KEY = "metadata.skillbelt.build"
 
 
 class Declared(NamedTuple):
-    """What a skill says about how it is built."""
+    """The build settings in a skill's frontmatter."""
 
     source: str = ""
     plugin: str = ""
 
 
 def declared(skill: Skill) -> Declared:
-    """`metadata.skillbelt.build`: the source's path, or `source` and `plugin`; RunRefused."""
+    """Parse `metadata.skillbelt.build`: a path, or `source` and `plugin`; raises RunRefused."""
     value = skill.told("build")
     if value is None:
         return Declared()
@@ -45,7 +45,7 @@ def declared(skill: Skill) -> Declared:
 
 
 def source_of(skill: Skill, settings: Settings) -> Source:
-    """The source of the skill, all of its files read; RunRefused when there is none."""
+    """Read the source of the skill with all files; raises RunRefused when there is none."""
     paths = sorted(walk(skill))
     entry = _entry(skill, declared(skill).source, paths)
     left, files = MAX_STAGED_BYTES, {}
@@ -62,7 +62,7 @@ def _entry(skill: Skill, wanted: str, paths: list[str]) -> str:
         try:
             path = check_relative(wanted, skill.dir)
         except PathEscape as escape:
-            raise PathEscape(wanted[:200], skill.dir, "leads out of the skill's folder") from escape
+            raise PathEscape(wanted[:200], skill.dir, "is outside the skill's folder") from escape
         if path not in paths:
             raise RunRefused(f"{skill.location}: {_KEY} names {one_line(wanted)!r}: no such file")
         return path
@@ -74,9 +74,9 @@ def _entry(skill: Skill, wanted: str, paths: list[str]) -> str:
     if there:
         raise RunRefused(
             f"skill {skill.name!r} has more than one source ({', '.join(there)}); "
-            f"say which with {_KEY}"
+            f"choose one with {_KEY}"
         )
     raise RunRefused(
         f"skill {skill.name!r} has no source to build: no src/main or src/index with an ending of "
-        f"{', '.join(endings)}; say where it is with {_KEY}"
+        f"{', '.join(endings)}; set its path with {_KEY}"
     )

@@ -1,6 +1,6 @@
-"""JavaScript and TypeScript on SpiderMonkey, a browser's engine, in place of QuickJS.
+"""JavaScript and TypeScript on SpiderMonkey, a browser's engine, instead of QuickJS.
 
-Larger, and slower to build; as quick on the whole, and deep recursion is an error to be caught.
+Larger and slower to build; about as fast, and deep recursion raises an error that can be caught.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from skillbelt.running.build.protocol import Command, Progress, Source
 from skillbelt.running.build.toolset import node_tools
 from skillbelt.sandbox.wasm.interpreters import GUESTS
 from skillbelt.settings import Settings
+from skillbelt.untrusted_json import read_json
 
 TOOLS = os.path.join(GUESTS, "starling")
 _OUTPUT = "skill.wasm"
-_PLACES = re.compile(rb"/home/[\w/.-]*?/registry/src/[\w.-]+/")
+_BUILD_PATHS = re.compile(rb"/home/[\w/.-]*?/registry/src/[\w.-]+/")
 
 
 class StarlingMonkeyBuilder:
-    """Builds with componentize-js; only where it is asked for by its name."""
+    """Builds with componentize-js, only when selected by name."""
 
     name = "starlingmonkey"
-    endings: tuple[str, ...] = ()  # those of JavaScript are built with QuickJS
-    steady = False  # the engine's hashes are seeded anew, and its clock goes on
+    endings: tuple[str, ...] = ()  # QuickJS builds JavaScript by default
+    steady = False  # each build has another hash seed and time
 
     def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
-        """The command that builds it, once the tools are there; RunRefused with the remedy."""
+        """Install the tools and return the build command; raises RunRefused with the remedy."""
         usual = command(node_tools(settings, progress), "../starling/skill.js", source.entry)
         engine = node_tools(settings, progress, TOOLS)
         task = {
-            **json.loads(usual.files["task.json"]),
+            **read_json(usual.files["task.json"]),
             "adapter": "{0}/starling/adapter.mjs",
             "engine": f"{{{len(usual.folders)}}}",
             "outputs": [f"{{out}}/{_OUTPUT}"],
@@ -47,16 +48,16 @@ class StarlingMonkeyBuilder:
         )
 
     def finish(self, made: tuple[bytes, ...]) -> bytes:
-        """The component as it was made, but for where its engine was compiled."""
-        return _PLACES.sub(lambda place: b"/engine".ljust(len(place[0]), b"/"), made[0])
+        """Return the component without the build paths of its engine."""
+        return _BUILD_PATHS.sub(lambda place: b"/engine".ljust(len(place[0]), b"/"), made[0])
 
     def recipe(self) -> bytes:
-        """The locks and our own sources."""
+        """Return the locks and our own sources."""
         return b"\0".join((JavaScriptBuilder().recipe(), *_sources()))
 
 
 def _world() -> dict[str, bytes]:
-    """The world's own file and those of the packages it names."""
+    """Read the WIT file of the world and of the packages it names."""
     deps = os.path.join(GUESTS, "wit", "deps")
     found = {f"wit/deps/{name}": _read(os.path.join(deps, name)) for name in os.listdir(deps)}
     return {"wit/world.wit": _read(os.path.join(TOOLS, "world.wit")), **found}

@@ -1,7 +1,7 @@
-"""The tools that build: packages of the registries, pinned by hash, installed once.
+"""The build tools: packages of the registries, pinned by hash, installed once.
 
-They are this package's own choice, not the skill's. They are installed in a sandbox all the same,
-and no script of theirs is run.
+skillbelt chooses them, not the skill. They are still installed in a sandbox, and their install
+scripts are not run.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import tempfile
 
 from skillbelt.errors import RunRefused
 from skillbelt.files.locks import held
 from skillbelt.running.build.protocol import Progress
-from skillbelt.running.packages.confined import SandboxedRooms
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.packages.environments import install_node, provision, remove
-from skillbelt.running.packages.installers import Failed
+from skillbelt.running.packages.install_sandbox import NativeSandboxes
+from skillbelt.running.packages.installers import InstallerFailed
 from skillbelt.running.packages.lockfiles import read_node
 from skillbelt.running.workspace import place_of
 from skillbelt.sandbox.linux.identity import Python, interpreter, run_identity
@@ -29,12 +30,12 @@ _RECORD = ".skillbelt-tools"
 
 
 def tool_folder(settings: Settings, name: str) -> str:
-    """A folder of ours that the user who builds can read, too."""
+    """Return a cache folder that the user of builds can read, too."""
     return place_of(os.path.join(settings.cache_dir, name), run_identity())
 
 
 def python_tools(settings: Settings, progress: Progress) -> tuple[Python, str]:
-    """A Python that can be run inside, and the folder of its environment with componentize-py."""
+    """Return a Python that works inside, and the environment with componentize-py."""
     found = interpreter()
     if found is None:
         raise RunRefused("no Python can be run in the sandbox: install the system's python3")
@@ -43,7 +44,7 @@ def python_tools(settings: Settings, progress: Progress) -> tuple[Python, str]:
         lines = file.read().replace("\\\n", " ").splitlines()
     needs = Needs("python", tuple(" ".join(line.split()) for line in lines if line.strip()), lock)
     made = provision(
-        needs, tool_folder(settings, "packages"), rooms=SandboxedRooms(settings.limits),
+        needs, tool_folder(settings, "packages"), sandboxes=NativeSandboxes(settings.limits),
         environ=process_environment(), offline=settings.offline, python=found.path,
         hosts=settings.package_hosts,
         timeout_seconds=BUILD_TIMEOUT_SECONDS, progress=progress,
@@ -52,7 +53,7 @@ def python_tools(settings: Settings, progress: Progress) -> tuple[Python, str]:
 
 
 def node_program() -> str:
-    """Where node is; RunRefused with the remedy when there is none."""
+    """Return the path of node; raises RunRefused with the remedy."""
     for folder in process_environment().get("PATH", "").split(os.pathsep):
         path = os.path.join(folder, "node")
         if os.path.isabs(path) and os.access(path, os.X_OK):
@@ -61,16 +62,16 @@ def node_program() -> str:
 
 
 def node_tools(settings: Settings, progress: Progress, lock: str = GUESTS) -> str:
-    """The folder with the packages that the lock in that folder lists, installed now if missing."""
+    """Return the folder with the packages of the lock in `lock`; install them if missing."""
     key = _lock_hash(lock)
     base = tool_folder(settings, "build-tools")
     path = os.path.join(base, key)
-    if _is_whole(path, key):
+    if _is_complete(path, key):
         return path
     lock_file, seconds = os.path.join(base, f".{key}.lock"), BUILD_TIMEOUT_SECONDS
-    late = RunRefused(f"somebody else has been installing for {seconds:g} s: {lock_file}")
+    late = RunRefused(f"another process has been installing for {seconds:g} s: {lock_file}")
     with held(lock_file, seconds, late):
-        if not _is_whole(path, key):
+        if not _is_complete(path, key):
             _install(path, lock, key, settings, progress)
     return path
 
@@ -83,7 +84,7 @@ def _lock_hash(lock: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def _is_whole(path: str, key: str) -> bool:
+def _is_complete(path: str, key: str) -> bool:
     try:
         with open(os.path.join(path, _RECORD), encoding="ascii") as file:
             return file.read() == key
@@ -92,25 +93,23 @@ def _is_whole(path: str, key: str) -> bool:
 
 
 def _install(path: str, lock: str, key: str, settings: Settings, progress: Progress) -> None:
-    """Installed aside, in a sandbox and as the lock says, then in place at once."""
-    import tempfile
-
+    """Install in a sandbox from the lock, then rename into place."""
     if settings.offline:
-        raise _failed("offline, and not all of them are kept on this machine")
+        raise _failed("offline, and not all of them are cached on this machine")
     with open(os.path.join(lock, "package-lock.json"), "rb") as file:
         locked = read_node(file.read(), fill=True)
     stage = tempfile.mkdtemp(prefix=f".{key}.part-", dir=os.path.dirname(path))
     try:
-        progress("installing the tools that build JavaScript")
+        progress("installing the build tools for JavaScript")
         modules = os.path.join(stage, "node_modules")
         os.mkdir(modules)
         try:
             install_node(
-                locked, modules, rooms=SandboxedRooms(settings.limits),
+                locked, modules, sandboxes=NativeSandboxes(settings.limits),
                 environ=process_environment(), hosts=settings.package_hosts,
                 timeout_seconds=BUILD_TIMEOUT_SECONDS,
             )  # fmt: skip
-        except Failed as error:
+        except InstallerFailed as error:
             raise _failed(shorten(one_line(str(error)), _OUTPUT_CHARS)) from error
         except TimeoutError as error:
             seconds = BUILD_TIMEOUT_SECONDS
@@ -128,6 +127,6 @@ def _install(path: str, lock: str, key: str, settings: Settings, progress: Progr
 
 def _failed(why: str) -> RunRefused:
     return RunRefused(
-        f"the tools that build JavaScript can not be installed: {why}; "
+        f"the build tools for JavaScript cannot be installed: {why}; "
         "go online once, and run `skillbelt build` again"
     )

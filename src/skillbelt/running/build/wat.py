@@ -1,4 +1,4 @@
-"""WAT: the text form of WASM, read by wasmtime."""
+"""WAT: the text format of WASM, compiled by wasmtime."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ with open(sys.argv[3], "wb") as file:
 
 
 class WatBuilder:
-    """Builds a module or a component of its text."""
+    """Builds a module or a component from its text."""
 
     name = "wat"
     endings: tuple[str, ...] = (".wat",)
     steady = True
 
     def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
-        """The command that builds it; RunRefused when no Python can be run inside."""
+        """Return the build command; raises RunRefused when no Python works inside."""
         found = importlib.util.find_spec("wasmtime")
         if found is None or found.origin is None:
             raise MissingExtra("wasm", "building WAT")
@@ -51,16 +51,16 @@ class WatBuilder:
         )
 
     def finish(self, made: tuple[bytes, ...]) -> bytes:
-        """The module as it was made."""
+        """Return the module unchanged."""
         return made[0]
 
     def recipe(self) -> bytes:
-        """Nothing but the text decides."""
+        """Return nothing: only the text matters."""
         return b""
 
 
 def _files(library: str) -> dict[str, bytes]:
-    """The library itself: where it is installed may be closed to the user who builds."""
+    """Read the library: its folder may be closed to the user of builds."""
     found: dict[str, bytes] = {}
     for folder, names, files in os.walk(library):
         names[:] = [name for name in names if name != "__pycache__"]

@@ -1,8 +1,8 @@
-"""What a skill says its scripts need: packages by name and version, and nothing else.
+"""The packages that a skill declares for its scripts: names and versions, and nothing else.
 
 Read from the script's own block (PEP 723), `requirements.txt`, `pyproject.toml` or `package.json`.
-All of it is a stranger's text. What could fetch from elsewhere than the user's own index, or run a
-build on this machine, is refused with the reason.
+All of it is untrusted. Anything that could fetch from another place than the user's own index, or
+run a build on this machine, is refused with the reason.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
@@ -17,6 +18,7 @@ from skillbelt.errors import RunRefused
 from skillbelt.files.contain import FOLLOW_FILE, open_beneath, open_folder
 from skillbelt.permission.packages import normal
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 MAX_BYTES = 256 * 2**10
 MAX_REQUIREMENTS = 200
@@ -42,12 +44,12 @@ _PYTHONS = re.compile(rf"{_VERSIONS}")
 _BLOCK_START = re.compile(r"# /// [a-zA-Z0-9-]+")
 _NODE_NAME = re.compile(r"(?:@[a-z0-9~][a-z0-9._~-]*/)?[a-z0-9~][a-z0-9._~-]*")
 _NODE_RANGE = re.compile(r"[A-Za-z0-9.^~<>=|*+ -]*")
-# Each of these can name another place to fetch from.
+# Each of these can name another index.
 _UV_PLACES = frozenset(("sources", "index", "index-url", "extra-index-url", "find-links", "pip"))
 
 
 class Needs(NamedTuple):
-    """The packages for one interpreter, as they are declared, and where that stands."""
+    """The declared packages for one interpreter, and the file that declares them."""
 
     kind: Literal["python", "node"]
     requirements: tuple[str, ...]
@@ -56,12 +58,12 @@ class Needs(NamedTuple):
 
 
 def needs_of(skill_dir: str, script: str | None = None) -> Needs | None:
-    """What the script needs, or the skill as a whole; None when nothing is declared.
+    """Return the packages that the script or the whole skill needs; None without any.
 
-    A script's own block counts alone; else the first file that declares anything: for a script of
-    JavaScript `package.json`, for others `requirements.txt`, then `pyproject.toml`; without a
-    script these three in turn. RunRefused says what can not be accepted; PathEscape when a file
-    lies outside the folder.
+    A script's own block has precedence; then the first file that declares anything: for JavaScript
+    `package.json`, for others `requirements.txt`, then `pyproject.toml`; without a script these
+    three in turn. Raises RunRefused for what is not accepted, and PathEscape for a file outside
+    the folder.
     """
     folder = open_folder(skill_dir)
     try:
@@ -71,7 +73,7 @@ def needs_of(skill_dir: str, script: str | None = None) -> Needs | None:
 
 
 def describe(needs: Needs) -> str:
-    """What would be installed, for whoever is asked; on one line, and safe to show."""
+    """Describe what would be installed, on one line that is safe to show."""
     what = {"python": "Python", "node": "Node.js"}[needs.kind]
     names = [one.partition(" --hash")[0] for one in needs.requirements]
     shown = ", ".join(names[:_SHOWN])
@@ -83,7 +85,7 @@ def describe(needs: Needs) -> str:
 
 
 def names_of(needs: Needs) -> tuple[str, ...]:
-    """The names of the packages that are declared, each in its one spelling."""
+    """Return the normalized names of the declared packages."""
     if needs.kind == "node":
         return tuple(normal("node", one.rpartition("@")[0]) for one in needs.requirements)
     found = (re.match(_NAME, one) for one in needs.requirements)
@@ -94,15 +96,15 @@ def _declared(folder: int, script: str | None) -> Iterator[Needs | None]:
     node = script is not None and script.endswith(_NODE_ENDINGS)
     if script is not None and not node:
         text = _read(folder, script, whole=False)
-        yield _of_block(text, script) if text else None
+        yield _parse_block(text, script) if text else None
     if not node:
-        yield from _of_file(folder, "requirements.txt", _of_requirements)
-        yield from _of_file(folder, "pyproject.toml", _of_project)
+        yield from _parse_file(folder, "requirements.txt", _parse_requirements)
+        yield from _parse_file(folder, "pyproject.toml", _parse_project)
     if node or script is None:
-        yield from _of_file(folder, "package.json", _of_package)
+        yield from _parse_file(folder, "package.json", _parse_package)
 
 
-def _of_file(
+def _parse_file(
     folder: int, path: str, parse: Callable[[str, str], Needs | None]
 ) -> Iterator[Needs | None]:
     text = _read(folder, path)
@@ -111,13 +113,13 @@ def _of_file(
 
 
 def _read(folder: int, path: str, *, whole: bool = True) -> str | None:
-    """The text of a file; None when there is none. Only the beginning of a long script counts."""
+    """Read a file; None when it does not exist. Of a long script only the beginning counts."""
     try:
         handle = open_beneath(folder, path, FOLLOW_FILE)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _refused(path, f"can not be read: {error.strerror}") from error
+        raise _refused(path, f"cannot be read: {error.strerror}") from error
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise _refused(path, "is not a regular file")
@@ -135,10 +137,10 @@ def _refused(path: str, reason: str) -> RunRefused:
     return RunRefused(f"{one_line(path)}: {reason}")
 
 
-# --- Python --------------------------------------------------------------------------------------
+# Python
 
 
-def _of_block(text: str, path: str) -> Needs | None:
+def _parse_block(text: str, path: str) -> Needs | None:
     blocks = list(_blocks(text.split("\n")))
     if len(blocks) > 1:
         raise _refused(path, "has more than one `# /// script` block")
@@ -150,7 +152,7 @@ def _of_block(text: str, path: str) -> Needs | None:
 
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    """The lines of each block for scripts; a block ends at the last mark of its comment."""
+    """Yield the lines of each script block; a block ends at the last `# ///` of its comment."""
     at = 0
     while at < len(lines):
         start, at = at, at + 1
@@ -163,14 +165,14 @@ def _blocks(lines: list[str]) -> Iterator[list[str]]:
             yield lines[start + 1 : ends[-1]]
 
 
-def _of_project(text: str, path: str) -> Needs | None:
+def _parse_project(text: str, path: str) -> Needs | None:
     whole = _toml(text, path)
     project = whole.get("project")
     if not isinstance(project, dict):
         return None
     dynamic = project.get("dynamic")
     if isinstance(dynamic, list) and "dependencies" in dynamic:
-        raise _refused(path, "leaves its dependencies to a build; list them in it")
+        raise _refused(path, "declares its dependencies as dynamic; list them")
     if not project.get("dependencies"):
         return None
     _check_places(whole, path)
@@ -189,8 +191,6 @@ def _python_needs(table: dict[str, object], path: str) -> Needs:
 
 
 def _toml(text: str, path: str) -> dict[str, object]:
-    import tomllib
-
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -206,7 +206,7 @@ def _check_places(table: dict[str, object], path: str) -> None:
         raise _refused(path, f"[tool.uv] {named[0]} is not accepted: {_ONLY}")
 
 
-def _of_requirements(text: str, path: str) -> Needs | None:
+def _parse_requirements(text: str, path: str) -> Needs | None:
     lines = re.sub(r"\\\n", " ", text).split("\n")
     plain = (re.sub(r"(^|\s)#.*", "", line).strip() for line in lines)
     found = _requirements((line for line in plain if line), path)
@@ -241,20 +241,18 @@ def _fault(text: str) -> str:
         return "is a file"
     if not _REQUIREMENT.fullmatch(text):
         return "is not a requirement"
-    # An installer compares a hash with nothing when it may choose the version.
+    # Without a fixed version an installer does not compare the hash.
     wanted, hashed, _ = text.partition(" --hash")
     return "has a hash without a version (==)" if hashed and not _PINNED.fullmatch(wanted) else ""
 
 
-# --- Node.js -------------------------------------------------------------------------------------
+# Node.js
 
 
-def _of_package(text: str, path: str) -> Needs | None:
-    import json
-
+def _parse_package(text: str, path: str) -> Needs | None:
     try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        parsed = read_json(text)
+    except ValueError as error:
         reason = shorten(one_line(str(error)), 200)
         raise _refused(path, f"is not valid JSON: {reason}") from error
     listed = parsed.get("dependencies") if isinstance(parsed, dict) else None

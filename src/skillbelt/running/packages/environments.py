@@ -1,24 +1,27 @@
-"""Environments for scripts: made once for what they need, kept by content, read-only afterwards.
+"""Environments for scripts: created once for their packages, cached by content, read-only.
 
-What is needed is resolved and installed by uv or npm in a sandbox, which reaches the user's package
-index and nothing else; no line of a package runs outside. What it made is copied out as data, built
-aside and renamed into place, so that an environment which is there is whole.
+uv or npm resolves and installs the packages in a sandbox, which can reach only the user's package
+index; no code of a package runs outside. The result is copied out as data, built in a temporary
+folder and renamed into place, so that an existing environment is always complete.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import platform
 import re
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import NamedTuple
 
 from skillbelt.errors import RunRefused
-from skillbelt.files.contain import LOCK_FILE
+from skillbelt.files.locks import held
 from skillbelt.permission.packages import (
     FOLDER,
     HALF_MADE,
@@ -29,13 +32,14 @@ from skillbelt.permission.packages import (
     Package,
 )
 from skillbelt.running.packages.declared import Needs, describe
-from skillbelt.running.packages.fetching import Fetcher
-from skillbelt.running.packages.indexes import Indexes, node_indexes, python_indexes
+from skillbelt.running.packages.index_config import IndexConfig, node_indexes, python_indexes
+from skillbelt.running.packages.index_fetcher import IndexFetcher
+from skillbelt.running.packages.index_pages import NodeIndex, PackageIndex, PythonIndex
 from skillbelt.running.packages.installers import (
-    Failed,
+    InstallerFailed,
+    InstallSandbox,
+    InstallSandboxes,
     Npm,
-    Room,
-    Rooms,
     Uv,
     find_npm,
     find_uv,
@@ -43,43 +47,43 @@ from skillbelt.running.packages.installers import (
     which,
 )
 from skillbelt.running.packages.lockfiles import NOWHERE, Platform, read_node, read_python, refuse
-from skillbelt.running.packages.shelves import NodeShelf, PythonShelf, Shelf
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import Limits
 
 # One step of an installation, or waiting for another process that installs the same.
 INSTALL_TIMEOUT_SECONDS = 600.0
 
 Progress = Callable[[str], None]
-_FORMAT = 2  # part of every hash: raised when environments are made in another way
+_FORMAT = 2  # part of every hash: increase it when environments are built differently
 _RECORD = "environment.json"
 _RESOLVED = "resolved"
 _OUTPUT_CHARS = 600
-_MOST_NESTED = 64  # folders in folders; whoever nests deeper hides something
+_MAX_DEPTH = 64  # depth of folders; deeper nesting is suspicious
 _LIMITS = Limits()
-# Of an environment that uv makes: what is ours to make, or nobody's.
+# Not copied from uv's environment: recreated here, or not needed.
 _NOT_COPIED = frozenset(("bin", "lib64", "pyvenv.cfg", ".gitignore", ".lock", "CACHEDIR.TAG"))
 
 
 class _Tools(NamedTuple):
-    """What an environment is made with."""
+    """The tools and settings for one environment."""
 
-    rooms: Rooms
-    program: str  # uv or npm, as it was given
+    sandboxes: InstallSandboxes
+    program: str  # uv or npm, as configured
     interpreter: str
     version: str
     environ: Mapping[str, str]
-    indexes: Indexes
+    indexes: IndexConfig
     hosts: tuple[str, ...]
     builds: bool
     seconds: float
     most: int  # bytes
     say: Progress
-    faults: list[str]  # of the index, as they come
+    faults: list[str]  # of the index, collected
 
 
-class Plan(NamedTuple):
-    """Everything that will come for what is needed, and where it will lie."""
+class EnvironmentPlan(NamedTuple):
+    """The resolved packages, and the path of their environment."""
 
     needs: Needs
     lock: Lock
@@ -89,7 +93,7 @@ class Plan(NamedTuple):
 
     @property
     def hash(self) -> str:
-        """The hash over what is needed and what will come."""
+        """The hash over the needs and the resolved packages."""
         return os.path.basename(self.path)
 
 
@@ -97,7 +101,7 @@ def plan(
     needs: Needs,
     cache_dir: str,
     *,
-    rooms: Rooms,
+    sandboxes: InstallSandboxes,
     environ: Mapping[str, str],
     offline: bool = False,
     python: str = "",
@@ -108,20 +112,20 @@ def plan(
     timeout_seconds: float = INSTALL_TIMEOUT_SECONDS,
     max_bytes: int = _LIMITS.max_packages_bytes,
     progress: Progress | None = None,
-) -> Plan:
-    """What will come for these needs: what was made for them before, else what the index says now.
+) -> EnvironmentPlan:
+    """Resolve the needs: as for an existing environment, else as the index says now.
 
-    `rooms` is where the installers run. `python` is the interpreter it is for, by default one that
-    runs can use. `hosts` are further ones that the index hands out files from. With `allow_builds`
-    packages without a wheel are built, in the sandbox. RunRefused says what is missing, or which
-    package can not be accepted.
+    `sandboxes` opens the sandboxes of installers. `python` is the interpreter, by default one that
+    runs can use. `hosts` are further hosts that the index serves files from. With `allow_builds`,
+    packages without a wheel are built, in the sandbox. Raises RunRefused, which says what is
+    missing or which package is not accepted.
     """
     given = uv_path if needs.kind == "python" else npm_path
-    interpreter, version = _interpreter(needs, python or _python(needs, rooms), environ)
+    interpreter, version = _interpreter(needs, python or _python(needs, sandboxes), environ)
     indexes = _configured(needs, given, environ)
     key = _key(needs, interpreter, version, allow_builds, indexes)
     tools = _Tools(
-        rooms=rooms,
+        sandboxes=sandboxes,
         program=given,
         interpreter=interpreter,
         version=version,
@@ -135,43 +139,45 @@ def plan(
         faults=[],
     )
     record = os.path.join(cache_dir, _RESOLVED, f"{key}.json")
-    lock = _known_lock(record, needs)
+    lock = _read_lock(record, needs)
     if lock is not None:
         path = _path(cache_dir, key, lock)
-        if _recorded(path):
-            return Plan(needs=needs, lock=lock, path=path, record=record, tools=tools)
+        if _read_environment(path):
+            return EnvironmentPlan(needs=needs, lock=lock, path=path, record=record, tools=tools)
     if offline:
         raise RunRefused(
             f"offline, and not installed on this machine yet: {describe(needs)}; "
             "to provide it, go online once and run the same"
         )
-    lock = _resolved(needs, tools)
-    return Plan(
+    lock = _resolve(needs, tools)
+    return EnvironmentPlan(
         needs=needs, lock=lock, path=_path(cache_dir, key, lock), record=record, tools=tools
     )
 
 
-def provide(planned: Plan) -> Environment:
-    """The environment, made now when it is not there yet.
+def provide(planned: EnvironmentPlan) -> Environment:
+    """Return the environment; create it if necessary.
 
-    It may be cleared away at any time: whoever uses it holds it, by
+    It may be cleaned up at any time, unless it is in use by
     `skillbelt.running.cleanup.held_environment`.
     """
-    found = _recorded(planned.path)
+    found = _read_environment(planned.path)
     if found:
         return found
     folder = os.path.dirname(planned.path)
     for path in (folder, os.path.dirname(planned.record)):
         if not os.path.isdir(path):
             os.makedirs(path, exist_ok=True)
-            os.chmod(path, 0o755)  # runs may have another user, whatever the umask says
+            os.chmod(path, 0o755)  # runs may have another user; do not depend on the umask
     lock = os.path.join(folder, f".{planned.hash}{LOCK}")
-    with _locked(lock, planned.tools.seconds):
-        return _recorded(planned.path) or _built(planned)
+    seconds = planned.tools.seconds
+    late = f"another process has been installing the same for {seconds:g} s: {lock}"
+    with held(lock, seconds, RunRefused(late)):
+        return _read_environment(planned.path) or _build(planned)
 
 
 def provision(needs: Needs, cache_dir: str, **options: object) -> Environment:
-    """The environment for these needs, as `plan` and `provide` make it, without asking anybody."""
+    """Return the environment for these needs, by `plan` and `provide`, without asking the user."""
     return provide(plan(needs, cache_dir, **options))  # type: ignore[arg-type]
 
 
@@ -179,20 +185,20 @@ def install_node(
     lock: Lock,
     target: str,
     *,
-    rooms: Rooms,
+    sandboxes: InstallSandboxes,
     environ: Mapping[str, str],
     hosts: Iterable[str] = (),
     timeout_seconds: float = INSTALL_TIMEOUT_SECONDS,
     max_bytes: int = _LIMITS.max_packages_bytes,
 ) -> None:
-    """Install what a lock of ours lists into a folder. Failed says what npm did.
+    """Install the packages of our own lock into a folder; raises InstallerFailed.
 
-    The lock may lack packages for other machines.
+    The lock may lack packages for other platforms.
     """
     npm = find_npm("", environ)
     node = which("node", environ)
     tools = _Tools(
-        rooms=rooms,
+        sandboxes=sandboxes,
         program=npm,
         interpreter=node,
         version="",
@@ -206,14 +212,14 @@ def install_node(
         faults=[],
     )
     installer = _npm(tools)
-    with rooms.open(max_bytes) as room:
-        shelf = NodeShelf(*_index(tools, installer, room), only=lock)
-        installer.install(room, lock, shelf, lenient=True)
-        room.copy("node_modules", target)
+    with sandboxes.open(max_bytes) as sandbox:
+        index = NodeIndex(*_index_for(tools, installer, sandbox), only=lock)
+        installer.install(sandbox, lock, index, lenient=True)
+        sandbox.copy("node_modules", target)
 
 
 def remove(path: str) -> None:
-    """Take an environment away; nobody may be using it. What stays is left to clean-up."""
+    """Remove an environment that is not in use; the clean-up removes what stays."""
     folders = [] if os.path.islink(path) else [path]
     with suppress(OSError):
         for folder in folders:
@@ -232,21 +238,21 @@ def _silent(_: str) -> None:
     pass
 
 
-# --- what it is made with ------------------------------------------------------------------------
+# Tools
 
 
-def _python(needs: Needs, rooms: Rooms) -> str:
-    return rooms.python if needs.kind == "python" else ""
+def _python(needs: Needs, sandboxes: InstallSandboxes) -> str:
+    return sandboxes.python if needs.kind == "python" else ""
 
 
-def _configured(needs: Needs, given: str, environ: Mapping[str, str]) -> Indexes:
+def _configured(needs: Needs, given: str, environ: Mapping[str, str]) -> IndexConfig:
     if needs.kind == "python":
         return python_indexes(environ)
     return node_indexes(environ, given or which("npm", environ))
 
 
 def _interpreter(needs: Needs, python: str, environ: Mapping[str, str]) -> tuple[str, str]:
-    """The program that will run the scripts, and its version; RunRefused when it does not fit."""
+    """Return the interpreter of the scripts and its version; raises RunRefused."""
     if needs.kind == "node":
         node = which("node", environ)
         if not node:
@@ -266,18 +272,18 @@ def _changed(program: str) -> int:
     try:
         return os.stat(program).st_mtime_ns
     except OSError as error:
-        raise RunRefused(f"{program} can not be run: {error.strerror}") from error
+        raise RunRefused(f"{program} cannot be run: {error.strerror}") from error
 
 
 @lru_cache(maxsize=32)
 def _output(changed: int, *command: str) -> str:
-    """What a program says; asked once, until it is another program."""
+    """Return the output of a program, cached until its file changes."""
     try:
         done = subprocess.run(
             command, env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise RunRefused(f"{command[0]} can not be run: {error}") from error
+        raise RunRefused(f"{command[0]} cannot be run: {error}") from error
     return done.stdout.decode("utf-8", "replace").strip()
 
 
@@ -306,9 +312,7 @@ def _meets(have: tuple[int, ...], condition: str) -> bool:
     }.get(operator, left == right)  # fmt: skip
 
 
-def _key(needs: Needs, interpreter: str, version: str, builds: bool, indexes: Indexes) -> str:
-    import platform
-
+def _key(needs: Needs, interpreter: str, version: str, builds: bool, indexes: IndexConfig) -> str:
     return _hash(
         _FORMAT, needs.kind, sorted(needs.requirements), version, os.path.realpath(interpreter),
         builds, sys.platform, platform.machine(), _libc(), indexes.address,
@@ -316,9 +320,6 @@ def _key(needs: Needs, interpreter: str, version: str, builds: bool, indexes: In
 
 
 def _hash(*parts: object) -> str:
-    import hashlib
-    import json
-
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
@@ -334,47 +335,47 @@ def _libc() -> str:
 
 
 def can_be_written(folder: str) -> bool:
-    """Whether files can be put into a folder, which may have to be made first."""
+    """Whether files can be created in a folder, which may not exist yet."""
     while not os.path.lexists(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
     return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
-# --- what will come ------------------------------------------------------------------------------
+# Resolving
 
 
-def _resolved(needs: Needs, tools: _Tools) -> Lock:
-    """What the index says now. RunRefused names what is not of the index."""
+def _resolve(needs: Needs, tools: _Tools) -> Lock:
+    """Resolve with the index; raises RunRefused for packages from other places."""
     if not needs.requirements:
         return Lock(needs.kind, (), "")
     tools.say(f"resolving {describe(needs)}")
-    with tools.rooms.open(tools.most) as room, _told(needs, tools):
+    with tools.sandboxes.open(tools.most) as sandbox, _installer_errors(needs, tools):
         find = _python_lock if needs.kind == "python" else _node_lock
-        return find(needs, tools, room)
+        return find(needs, tools, sandbox)
 
 
-def _python_lock(needs: Needs, tools: _Tools, room: Room) -> Lock:
+def _python_lock(needs: Needs, tools: _Tools, sandbox: InstallSandbox) -> Lock:
     uv = _uv(tools)
-    data = uv.resolve(room, needs, PythonShelf(*_index(tools, uv, room)))
+    data = uv.resolve(sandbox, needs, PythonIndex(*_index_for(tools, uv, sandbox)))
     minor = re.findall(r"\d+", tools.version)[1]
     libc = "glibc" if _libc().startswith("glibc") else "musl" if sys.platform == "linux" else ""
     here = Platform(int(minor), os.uname().machine, libc, sys.platform)
     return read_python(data, needs.requirements, here, builds=tools.builds)
 
 
-def _node_lock(needs: Needs, tools: _Tools, room: Room) -> Lock:
+def _node_lock(needs: Needs, tools: _Tools, sandbox: InstallSandbox) -> Lock:
     npm = _npm(tools)
-    shelf = NodeShelf(*_index(tools, npm, room))
+    index = NodeIndex(*_index_for(tools, npm, sandbox))
     try:
-        lock = read_node(npm.resolve(room, needs, shelf))
-    except Failed as failed:
+        lock = read_node(npm.resolve(sandbox, needs, index))
+    except InstallerFailed as failed:
         for name in re.findall(rf"(\S+)@{re.escape(NOWHERE)}", str(failed)):
-            for (by, version), why in shelf.foreign.items():
+            for (by, version), why in index.foreign.items():
                 if f" {name.strip(chr(39))} " in why:
                     raise refuse(f"{by}@{version}", why) from failed
         raise
     for one in lock.packages:
-        why = shelf.foreign.get((one.name, one.version), "")
+        why = index.foreign.get((one.name, one.version), "")
         if why:
             raise refuse(f"{one.name}@{one.version}", why)
     return lock
@@ -382,7 +383,7 @@ def _node_lock(needs: Needs, tools: _Tools, room: Room) -> Lock:
 
 def _uv(tools: _Tools) -> Uv:
     program = find_uv(tools.program, tools.environ)
-    folders = tools.rooms.folders_of(tools.interpreter)
+    folders = tools.sandboxes.folders_of(tools.interpreter)
     before = tools.indexes.before
     return Uv(
         program=program,
@@ -398,23 +399,25 @@ def _npm(tools: _Tools) -> Npm:
     return Npm(find_npm(tools.program, tools.environ), tools.interpreter, tools.seconds)
 
 
-def _index(tools: _Tools, installer: Uv | Npm, room: Room) -> tuple[Indexes, Fetcher]:
-    """What the installer gets to see: the user's index, else its own default."""
+def _index_for(
+    tools: _Tools, installer: Uv | Npm, sandbox: InstallSandbox
+) -> tuple[IndexConfig, IndexFetcher]:
+    """Return the index for the installer: the user's, else the installer's default."""
     indexes = tools.indexes
     own = indexes.main is None and not indexes.closed
     if own:
-        indexes = indexes.with_default(installer.default_index(room))
-    fetcher = Fetcher(indexes, hosts=tools.hosts, environ=tools.environ, open_default=own)
+        indexes = indexes.with_default(installer.default_index(sandbox))
+    fetcher = IndexFetcher(indexes, hosts=tools.hosts, environ=tools.environ, open_default=own)
     fetcher.faults = tools.faults
     return indexes, fetcher
 
 
 @contextmanager
-def _told(needs: Needs, tools: _Tools) -> Iterator[None]:
-    """Turns what an installer says into a refusal that names what was needed."""
+def _installer_errors(needs: Needs, tools: _Tools) -> Iterator[None]:
+    """Turn an installer's failure into a refusal that names the packages."""
     try:
         yield
-    except Failed as failed:
+    except InstallerFailed as failed:
         said = "; ".join((*dict.fromkeys(tools.faults), str(failed)))
         reason = shorten(one_line(said), _OUTPUT_CHARS)
         raise RunRefused(f"installing {describe(needs)} failed: {reason}") from failed
@@ -423,29 +426,27 @@ def _told(needs: Needs, tools: _Tools) -> Iterator[None]:
         raise RunRefused(f"installing {describe(needs)}: {reason}") from error
 
 
-# --- making one ----------------------------------------------------------------------------------
+# Building
 
 
-def _built(planned: Plan) -> Environment:
-    """Built aside, and then in place at once. Whoever calls holds the lock for this path."""
-    import tempfile
-
+def _build(planned: EnvironmentPlan) -> Environment:
+    """Build in a temporary folder and rename it into place (locked)."""
     path, key, tools = planned.path, planned.hash, planned.tools
     folder = os.path.dirname(path)
     for name in os.listdir(folder):
-        if name.startswith(f".{key}{HALF_MADE}"):  # left by somebody who was killed
+        if name.startswith(f".{key}{HALF_MADE}"):  # left by a killed process
             remove(os.path.join(folder, name))
     stage = tempfile.mkdtemp(prefix=f".{key}{HALF_MADE}", dir=folder)
     try:
         tools.say(f"installing {describe(planned.needs)}")
         make = _make_python if planned.needs.kind == "python" else _make_node
-        with tools.rooms.open(tools.most) as room, _told(planned.needs, tools):
-            make(planned, room, stage)
+        with tools.sandboxes.open(tools.most) as sandbox, _installer_errors(planned.needs, tools):
+            make(planned, sandbox, stage)
         installed = tuple(sorted((one.name, one.version) for one in planned.lock.packages))
         environment = Environment(path, key, installed)
         _write(os.path.join(stage, _RECORD), {"hash": key, "installed": installed})
         _check_size(_make_read_only(stage), planned)
-        if os.path.lexists(path):  # what is left of one that was being removed
+        if os.path.lexists(path):  # left of one that was being removed
             remove(path)
         os.rename(stage, path)
     except BaseException:
@@ -455,7 +456,7 @@ def _built(planned: Plan) -> Environment:
     return environment
 
 
-def _check_size(size: int, planned: Plan) -> None:
+def _check_size(size: int, planned: EnvironmentPlan) -> None:
     if size > planned.tools.most:
         raise RunRefused(
             f"{describe(planned.needs)}: {size} bytes once installed, more than "
@@ -463,20 +464,22 @@ def _check_size(size: int, planned: Plan) -> None:
         )
 
 
-def _make_python(planned: Plan, room: Room, stage: str) -> None:
-    """What uv installed, with links to the interpreter that are our own."""
+def _make_python(planned: EnvironmentPlan, sandbox: InstallSandbox, stage: str) -> None:
+    """Copy uv's environment, with our own links to the interpreter."""
     tools, uv = planned.tools, _uv(planned.tools)
-    shelf: Shelf | None = None
+    index: PackageIndex | None = None
     if planned.lock.packages:
-        only = None if tools.builds else planned.lock  # a build needs more than it leaves
-        shelf = PythonShelf(*_index(tools, uv, room), only=only)
-    uv.install(room, planned.lock, shelf)
-    uv.compile(room, planned.path)
+        only = (
+            None if tools.builds else planned.lock
+        )  # a build needs more packages than it installs
+        index = PythonIndex(*_index_for(tools, uv, sandbox), only=only)
+    uv.install(sandbox, planned.lock, index)
+    uv.compile(sandbox, planned.path)
     programs = os.path.join(stage, "bin")
-    room.copy("venv", stage, omitted=_NOT_COPIED)
+    sandbox.copy("venv", stage, omitted=_NOT_COPIED)
     os.mkdir(programs)
-    own = frozenset(name for name in room.names("venv/bin") if is_own_program(name))
-    room.copy("venv/bin", programs, omitted=own)
+    own = frozenset(name for name in sandbox.names("venv/bin") if is_own_program(name))
+    sandbox.copy("venv/bin", programs, omitted=own)
     python = os.path.realpath(tools.interpreter)
     version = tools.version.rpartition(" ")[2]
     os.mkdir(os.path.join(stage, INTERPRETER))
@@ -488,48 +491,41 @@ def _make_python(planned: Plan, room: Room, stage: str) -> None:
         file.write("include-system-site-packages = false\n")
 
 
-def _make_node(planned: Plan, room: Room, stage: str) -> None:
+def _make_node(planned: EnvironmentPlan, sandbox: InstallSandbox, stage: str) -> None:
     npm = _npm(planned.tools)
-    index = _index(planned.tools, npm, room)
-    npm.install(room, planned.lock, NodeShelf(*index, only=planned.lock))
+    index = _index_for(planned.tools, npm, sandbox)
+    npm.install(sandbox, planned.lock, NodeIndex(*index, only=planned.lock))
     modules = os.path.join(stage, "node_modules")
     os.mkdir(modules)
-    room.copy("node_modules", modules)
+    sandbox.copy("node_modules", modules)
 
 
-# --- keeping one ---------------------------------------------------------------------------------
+# Records
 
 
 def _write(path: str, value: object) -> None:
-    """Written whole, or not at all."""
-    import json
-    import tempfile
-
+    """Write a JSON file atomically."""
     handle, aside = tempfile.mkstemp(dir=os.path.dirname(path))
     with open(handle, "w", encoding="utf-8") as file:
         json.dump(value, file)
     os.rename(aside, path)
 
 
-def _recorded(path: str) -> Environment | None:
-    import json
-
+def _read_environment(path: str) -> Environment | None:
     try:
         with open(os.path.join(path, _RECORD), encoding="utf-8") as file:
-            kept = json.load(file)
+            kept = read_json(file.read())
         installed = tuple((name, version) for name, version in kept["installed"])
         return Environment(path, os.path.basename(path), installed)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _known_lock(path: str, needs: Needs) -> Lock | None:
-    """What came for the same needs before."""
-    import json
-
+def _read_lock(path: str, needs: Needs) -> Lock | None:
+    """Read the lock that the same needs had before."""
     try:
         with open(path, encoding="utf-8") as file:
-            kept = json.load(file)
+            kept = read_json(file.read())
         packages = tuple(
             Package(needs.kind, str(name), str(version), tuple(map(str, hashes)))
             for _, name, version, hashes in kept["packages"]
@@ -540,14 +536,14 @@ def _known_lock(path: str, needs: Needs) -> Lock | None:
 
 
 def _make_read_only(stage: str) -> int:
-    """For everybody to read and nobody to write; how many bytes there are.
+    """Make all files read-only for all users; return their total size.
 
-    A link is left to what it points at. RunRefused for folders in folders without end.
+    Links are left alone. Raises RunRefused for folders that are nested too deep.
     """
     total, folders = 0, [(stage, 0)]
     for folder, depth in folders:
-        if depth > _MOST_NESTED:
-            raise RunRefused(f"the packages have folders that lie {depth} deep in each other")
+        if depth > _MAX_DEPTH:
+            raise RunRefused(f"the packages have folders nested {depth} deep")
         with os.scandir(folder) as listing:
             for entry in listing:
                 if entry.is_dir(follow_symlinks=False):
@@ -559,36 +555,3 @@ def _make_read_only(stage: str) -> int:
     for folder, _ in reversed(folders):
         os.chmod(folder, 0o555)
     return total
-
-
-@contextmanager
-def _locked(path: str, seconds: float) -> Iterator[int]:
-    """One at a time makes an environment; the others wait for it, and take it then."""
-    import fcntl
-
-    end, handle = time.monotonic() + seconds, -1
-    try:
-        while (handle := _taken(path)) < 0:
-            if time.monotonic() > end:
-                raise RunRefused(
-                    f"somebody else has been installing the same for {seconds:g} s: {path}"
-                )
-            time.sleep(0.05)
-        yield handle
-    finally:
-        if handle >= 0:
-            fcntl.flock(handle, fcntl.LOCK_UN)
-            os.close(handle)
-
-
-def _taken(path: str) -> int:
-    """A handle of the locked file; -1 when somebody has it, or has just cleared it away."""
-    import fcntl
-
-    handle = os.open(path, LOCK_FILE, 0o600)
-    with suppress(BlockingIOError, FileNotFoundError):
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(handle), os.lstat(path)):
-            return handle
-    os.close(handle)
-    return -1

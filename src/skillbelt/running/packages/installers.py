@@ -1,7 +1,7 @@
-"""uv and npm: where they are, and how they are called inside a room of their own.
+"""uv and npm: where they are, and how they are called inside an install sandbox.
 
-A room is an empty folder in a sandbox. There is nothing of the user's in it, the only address it
-reaches is that of the package index, and what is in it afterwards is data.
+An install sandbox has an empty folder and no files of the user. It can reach only the package
+index, and its result is treated as data.
 """
 
 from __future__ import annotations
@@ -18,86 +18,87 @@ from typing import NamedTuple, Protocol
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Lock
 from skillbelt.running.packages.declared import Needs
+from skillbelt.running.packages.index_pages import PackageIndex
 from skillbelt.running.packages.lockfiles import BASE, MAX_BYTES
-from skillbelt.running.packages.shelves import Shelf
+from skillbelt.untrusted_json import read_json
 
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _REQUIREMENTS, _PYLOCK, _LOCKED = "requirements.txt", "pylock.toml", "locked.txt"
 _PACKAGE, _PACKAGE_LOCK = "package.json", "package-lock.json"
 _QUIET = ("--quiet", "--no-python-downloads", "--no-config")
-# What makes an environment usable by hand; nobody does that with one of ours.
-_OWN_PROGRAMS = re.compile(r"python(3(\.\d+)?)?|(de)?activate(_this)?(\.\w+)?|pydoc\.bat")
+# Programs to activate an environment by hand, which are not needed.
+_STANDARD_PROGRAMS = re.compile(r"python(3(\.\d+)?)?|(de)?activate(_this)?(\.\w+)?|pydoc\.bat")
 
 
-class Step(NamedTuple):
-    """One command inside. `shelf` is the index it may ask; None: it has no network.
+class InstallStep(NamedTuple):
+    """One command inside. `package_index` is what it may use; None: no network.
 
-    `folders` of this machine are there inside, at their own place.
+    `folders` of this machine are mounted inside, at the same path.
     """
 
     argv: tuple[str, ...]
     seconds: float
     env: Mapping[str, str]
-    shelf: Shelf | None = None
+    package_index: PackageIndex | None = None
     folders: tuple[str, ...] = ()
 
 
-class Room(Protocol):
-    """An empty folder in a sandbox."""
+class InstallSandbox(Protocol):
+    """A sandbox with an empty folder, for one installation."""
 
     @property
     def inside(self) -> str:
-        """Its path, as commands see it; they start there."""
+        """The path of the folder inside, where commands start."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Put a file there."""
+        """Write a file to the folder."""
 
     def shown(self, program: str) -> str:
-        """The path inside of a program of this machine."""
+        """Return the path inside of a program of this machine."""
 
-    def run(self, step: Step) -> tuple[int, str]:
-        """Run a command; how it ended and what it said. RunRefused when a limit ended it."""
+    def run(self, step: InstallStep) -> tuple[int, str]:
+        """Run a command; return its exit code and output. Raises RunRefused at a limit."""
 
     def read(self, path: str, most: int) -> bytes:
-        """A file that is there now; RunRefused when it is none."""
+        """Read a regular file; raises RunRefused for anything else."""
 
     def names(self, path: str) -> list[str]:
-        """What lies in a folder there; nothing when there is none."""
+        """List a folder; empty when there is none."""
 
     def copy(self, path: str, target: str, omitted: Container[str] = ()) -> None:
-        """Copy what is in a folder, as data; RunRefused for what is neither file nor folder."""
+        """Copy a folder out as data; raises RunRefused for special files."""
 
 
-class Rooms(Protocol):
-    """Gives rooms, each for one installation."""
+class InstallSandboxes(Protocol):
+    """Opens sandboxes, each for one installation."""
 
     @property
     def python(self) -> str:
-        """A Python that can be run inside."""
+        """A Python interpreter that works inside."""
 
     def folders_of(self, python: str) -> tuple[str, ...]:
-        """What that Python needs to be there inside; RunRefused when it can not be there."""
+        """Return the folders that a Python needs inside; raises RunRefused."""
 
-    def open(self, max_bytes: int) -> AbstractContextManager[Room]:
-        """A room, which is gone afterwards; RunRefused when no sandbox can hold an installer."""
+    def open(self, max_bytes: int) -> AbstractContextManager[InstallSandbox]:
+        """Open a sandbox, removed afterwards; raises RunRefused when there is none to use."""
 
 
-# --- where they are ------------------------------------------------------------------------------
+# Finding them
 
 
 def find_uv(given: str, environ: Mapping[str, str]) -> str:
-    """Where uv is; RunRefused with the remedy when there is none."""
+    """Return the path of uv; raises RunRefused with the remedy."""
     own = os.path.join(os.path.dirname(sys.executable), "uv")
     found = given or which("uv", environ) or (own if os.access(own, os.X_OK) else _packaged_uv())
     if not found or not os.access(found, os.X_OK):
-        where = f"{given} can not be run" if given else "uv is not installed"
+        where = f"{given} cannot be run" if given else "uv is not installed"
         raise RunRefused(f"{where}, and Python packages are installed with it: pip install uv")
     return os.path.abspath(found)
 
 
 def _packaged_uv() -> str:
     try:
-        from uv import find_uv_bin
+        from uv import find_uv_bin  # extra: packages
     except ImportError:
         return ""
     with suppress(OSError):
@@ -106,29 +107,29 @@ def _packaged_uv() -> str:
 
 
 def find_npm(given: str, environ: Mapping[str, str]) -> str:
-    """Where npm is; RunRefused with the remedy when there is none."""
+    """Return the path of npm; raises RunRefused with the remedy."""
     found = given or which("npm", environ)
     if not found or not os.access(found, os.X_OK):
-        where = f"{given} can not be run" if given else "npm is not installed"
+        where = f"{given} cannot be run" if given else "npm is not installed"
         raise RunRefused(f"{where}, and Node.js packages are installed with it: install Node.js")
     return os.path.abspath(found)
 
 
 def which(name: str, environ: Mapping[str, str]) -> str:
-    """Found on the PATH, of which a relative folder is nobody's."""
+    """Find a program on the PATH, ignoring relative folders."""
     folders = [one for one in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(one)]
     return shutil.which(name, path=os.pathsep.join(folders)) or ""
 
 
-# --- how they are called -------------------------------------------------------------------------
+# Calling them
 
 
-class Failed(Exception):
-    """An installer ended with an error; the text is what it said."""
+class InstallerFailed(Exception):
+    """An installer failed; the text is its output."""
 
 
 class Uv(NamedTuple):
-    """uv in a room, for one Python of this machine."""
+    """uv in a sandbox, for one Python of this machine."""
 
     program: str
     python: str
@@ -137,50 +138,50 @@ class Uv(NamedTuple):
     builds: bool = False
     before: str = ""
 
-    def default_index(self, room: Room) -> str:
-        """The index that uv takes when nobody names one, as it says itself."""
-        said = self._run(room, "pip", "compile", "--help")
+    def default_index(self, sandbox: InstallSandbox) -> str:
+        """Return uv's default index, from its help text."""
+        said = self._run(sandbox, "pip", "compile", "--help")
         found = re.search(
             r"--default-index\b.*?\bby\s+default:\s+<?(https?://[^\s>\])]+)", said, re.DOTALL
         )
         if not found:
-            raise RunRefused("uv does not say which index it uses: set UV_DEFAULT_INDEX")
+            raise RunRefused("cannot find uv's default index: set UV_DEFAULT_INDEX")
         return found[1].rstrip("/")
 
-    def resolve(self, room: Room, needs: Needs, shelf: Shelf) -> bytes:
-        """The `pylock.toml` for what is needed."""
-        room.put(_REQUIREMENTS, "".join(f"{one}\n" for one in needs.requirements).encode())
+    def resolve(self, sandbox: InstallSandbox, needs: Needs, index: PackageIndex) -> bytes:
+        """Return the `pylock.toml` for the needs."""
+        sandbox.put(_REQUIREMENTS, "".join(f"{one}\n" for one in needs.requirements).encode())
         before = ("--exclude-newer", self.before) if self.before else ()
         self._run(
-            room, "pip", "compile", *_QUIET, *self._wheels, *before, "--no-sources", "--no-header",
-            "--no-annotate", "--python", self.python, "--format", "pylock.toml",
-            "--output-file", _PYLOCK, _REQUIREMENTS, shelf=shelf,
+            sandbox, "pip", "compile", *_QUIET, *self._wheels, *before, "--no-sources",
+            "--no-header", "--no-annotate", "--python", self.python, "--format", "pylock.toml",
+            "--output-file", _PYLOCK, _REQUIREMENTS, index=index,
         )  # fmt: skip
-        return room.read(_PYLOCK, MAX_BYTES)
+        return sandbox.read(_PYLOCK, MAX_BYTES)
 
-    def install(self, room: Room, lock: Lock, shelf: Shelf | None) -> None:
-        """The environment `venv` in the room, with what the lock lists."""
-        self._run(room, "venv", *_QUIET, "--no-project", "--relocatable", "--python", self.python,
-                  "venv")  # fmt: skip
+    def install(self, sandbox: InstallSandbox, lock: Lock, index: PackageIndex | None) -> None:
+        """Create the environment `venv` with the packages of the lock."""
+        self._run(sandbox, "venv", *_QUIET, "--no-project", "--relocatable",
+                  "--python", self.python, "venv")  # fmt: skip
         if lock.packages:
-            room.put(_LOCKED, lock.text.encode())
+            sandbox.put(_LOCKED, lock.text.encode())
             self._run(
-                room, "pip", "install", *_QUIET, *self._wheels, "--no-deps", "--require-hashes",
+                sandbox, "pip", "install", *_QUIET, *self._wheels, "--no-deps", "--require-hashes",
                 "--no-sources", "--strict", "--link-mode", "copy",
-                "--python", f"{room.inside}/venv/bin/python", "-r", _LOCKED, shelf=shelf,
+                "--python", f"{sandbox.inside}/venv/bin/python", "-r", _LOCKED, index=index,
             )  # fmt: skip
 
-    def compile(self, room: Room, target: str) -> None:
-        """Bytecode, since nobody can write it later; by the bare interpreter, importing nothing."""
+    def compile(self, sandbox: InstallSandbox, target: str) -> None:
+        """Compile bytecode, which cannot be written later; with the bare interpreter."""
         argv = (self.python, "-I", "-S", "-m", "compileall", "-q", "-j", "1", "-s",
-                f"{room.inside}/venv", "-p", target, "--invalidation-mode", "unchecked-hash",
-                f"{room.inside}/venv/lib")  # fmt: skip
-        room.run(
-            Step(
+                f"{sandbox.inside}/venv", "-p", target, "--invalidation-mode", "unchecked-hash",
+                f"{sandbox.inside}/venv/lib")  # fmt: skip
+        sandbox.run(
+            InstallStep(
                 argv=argv,
                 seconds=self.seconds,
-                env=_environment(room),
-                shelf=None,
+                env=_environment(sandbox),
+                package_index=None,
                 folders=self.folders,
             )
         )
@@ -189,96 +190,107 @@ class Uv(NamedTuple):
     def _wheels(self) -> tuple[str, ...]:
         return () if self.builds else ("--only-binary", ":all:")
 
-    def _run(self, room: Room, *words: str, shelf: Shelf | None = None) -> str:
-        env = {**_environment(room), "UV_DEFAULT_INDEX": f"{BASE}/simple", "UV_NO_CONFIG": "1",
+    def _run(self, sandbox: InstallSandbox, *words: str, index: PackageIndex | None = None) -> str:
+        env = {**_environment(sandbox), "UV_DEFAULT_INDEX": f"{BASE}/simple", "UV_NO_CONFIG": "1",
                "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1",
-               "UV_CACHE_DIR": f"{room.inside}/cache", "UV_LINK_MODE": "copy"}  # fmt: skip
-        argv = (room.shown(self.program), *words)
-        return _said(
-            room, Step(argv=argv, seconds=self.seconds, env=env, shelf=shelf, folders=self.folders)
+               "UV_CACHE_DIR": f"{sandbox.inside}/cache", "UV_LINK_MODE": "copy"}  # fmt: skip
+        argv = (sandbox.shown(self.program), *words)
+        return _run_step(
+            sandbox,
+            InstallStep(
+                argv=argv, seconds=self.seconds, env=env, package_index=index, folders=self.folders
+            ),
         )
 
 
 class Npm(NamedTuple):
-    """npm in a room, with the Node.js of this machine."""
+    """npm in a sandbox, with the Node.js of this machine."""
 
     program: str
     node: str
     seconds: float
 
-    def default_index(self, room: Room) -> str:
-        """The registry that npm takes when nobody names one, as it says itself."""
-        said = self._run(room, "config", "get", "registry", registry=False).strip()
+    def default_index(self, sandbox: InstallSandbox) -> str:
+        """Return npm's default registry, from its own answer."""
+        said = self._run(sandbox, "config", "get", "registry", registry=False).strip()
         lines = [line for line in said.splitlines() if line.startswith(("http://", "https://"))]
         if not lines:
-            raise RunRefused("npm does not say which registry it uses: set npm_config_registry")
+            raise RunRefused("cannot find npm's default registry: set npm_config_registry")
         return lines[-1].rstrip("/")
 
-    def resolve(self, room: Room, needs: Needs, shelf: Shelf) -> bytes:
-        """The `package-lock.json` for what is needed."""
-        room.put(_PACKAGE, package_json(needs))
-        self._run(room, "install", "--package-lock-only", shelf=shelf)
-        return room.read(_PACKAGE_LOCK, MAX_BYTES)
+    def resolve(self, sandbox: InstallSandbox, needs: Needs, index: PackageIndex) -> bytes:
+        """Return the `package-lock.json` for the needs."""
+        sandbox.put(_PACKAGE, package_json(needs))
+        self._run(sandbox, "install", "--package-lock-only", index=index)
+        return sandbox.read(_PACKAGE_LOCK, MAX_BYTES)
 
-    def install(self, room: Room, lock: Lock, shelf: Shelf, *, lenient: bool = False) -> None:
-        """`node_modules` in the room, with what the lock lists.
+    def install(
+        self, sandbox: InstallSandbox, lock: Lock, index: PackageIndex, *, lenient: bool = False
+    ) -> None:
+        """Create `node_modules` with the packages of the lock.
 
-        With `lenient` the lock may lack packages for other machines that the registry lacks, too.
+        With `lenient` the lock may lack packages for other platforms.
         """
-        listed = json.loads(lock.text)
+        listed = read_json(lock.text)
         root = {"name": "skill", "version": "0.0.0", "private": True}
-        room.put(_PACKAGE, json.dumps({**root, **listed["packages"][""]}).encode())
-        room.put(_PACKAGE_LOCK, lock.text.encode())
-        self._run(room, *(("install", "--no-save") if lenient else ("ci",)), shelf=shelf)
+        sandbox.put(_PACKAGE, json.dumps({**root, **listed["packages"][""]}).encode())
+        sandbox.put(_PACKAGE_LOCK, lock.text.encode())
+        self._run(sandbox, *(("install", "--no-save") if lenient else ("ci",)), index=index)
 
     def _run(
-        self, room: Room, *words: str, shelf: Shelf | None = None, registry: bool = True
+        self,
+        sandbox: InstallSandbox,
+        *words: str,
+        index: PackageIndex | None = None,
+        registry: bool = True,
     ) -> str:
-        """Whatever npm reads of a configuration is empty; what it knows comes by its arguments."""
+        """Run npm with empty configuration files; all settings are arguments."""
         for name in ("npmrc-user", "npmrc-global"):
-            room.put(name, b"")
+            sandbox.put(name, b"")
         root = os.path.dirname(os.path.dirname(os.path.realpath(self.program)))
         options = [
             "--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev", "--loglevel=error",
             "--lockfile-version=3", "--no-update-notifier", "--no-progress", "--allow-git=none",
-            f"--userconfig={room.inside}/npmrc-user", f"--globalconfig={room.inside}/npmrc-global",
-            f"--cache={room.inside}/cache", f"--prefix={room.inside}", "--install-strategy=hoisted",
+            f"--userconfig={sandbox.inside}/npmrc-user",
+            f"--globalconfig={sandbox.inside}/npmrc-global",
+            f"--cache={sandbox.inside}/cache", f"--prefix={sandbox.inside}",
+            "--install-strategy=hoisted",
             "--package-lock=true", "--git=/nonexistent",
         ]  # fmt: skip
         if registry:
             options.append(f"--registry={BASE}/")
         node = os.path.realpath(self.node)
         argv = (node, os.path.join(root, "bin", "npm-cli.js"), *words, *options)
-        return _said(
-            room,
-            Step(
+        return _run_step(
+            sandbox,
+            InstallStep(
                 argv=argv,
                 seconds=self.seconds,
-                env=_environment(room),
-                shelf=shelf,
+                env=_environment(sandbox),
+                package_index=index,
                 folders=(node, root),
             ),
         )
 
 
-def _environment(room: Room) -> dict[str, str]:
+def _environment(sandbox: InstallSandbox) -> dict[str, str]:
     return {
         "PATH": _SYSTEM_PATH,
-        "HOME": f"{room.inside}/home",
+        "HOME": f"{sandbox.inside}/home",
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",
     }
 
 
-def _said(room: Room, step: Step) -> str:
-    code, said = room.run(step)
+def _run_step(sandbox: InstallSandbox, step: InstallStep) -> str:
+    code, said = sandbox.run(step)
     if code:
-        raise Failed(said)
+        raise InstallerFailed(said)
     return said
 
 
 def package_json(needs: Needs) -> bytes:
-    """What npm is told of what is needed."""
+    """Return the `package.json` for the needs."""
     parts = (one.rpartition("@") for one in needs.requirements)
     listed = {name: wanted for name, _, wanted in parts}
     root = {"name": "skill", "version": "0.0.0", "private": True, "dependencies": listed}
@@ -286,5 +298,5 @@ def package_json(needs: Needs) -> bytes:
 
 
 def is_own_program(name: str) -> bool:
-    """Whether a program of an environment comes with every environment."""
-    return bool(_OWN_PROGRAMS.fullmatch(name))
+    """Whether the program is part of every environment."""
+    return bool(_STANDARD_PROGRAMS.fullmatch(name))

@@ -1,23 +1,30 @@
-"""What an installer resolved, read strictly: packages of the index with a hash, and nothing else.
+"""Parse the lock files of installers strictly: packages of the index with a hash, nothing else.
 
-An installer wrote it, of metadata that strangers wrote. What comes from anywhere but the index is
-refused by name, before anything of it is fetched. What is installed is a lock of our own making.
+An installer wrote them from untrusted metadata. A package from anywhere but the index is refused by
+name, before any of it is fetched. The lock that is installed is generated here.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
+import os
 import re
+import sys
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from skillbelt.errors import RunRefused
 from skillbelt.permission.packages import Lock, Package, normal
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
-# The index, for whoever asks from inside. The name is reserved: nobody can have it.
+# The index as an installer sees it. The name is reserved, so that no real host can have it.
 HOST = "packages.invalid"
 BASE = f"http://{HOST}"
-# A version that nobody has: it stands where a package wants another from an address.
+# A version that does not exist, in place of a requirement with a URL.
 NOWHERE = "0.0.0-not-from-the-index"
 MAX_BYTES = 32 * 2**20
 MAX_PACKAGES = 5_000
@@ -29,7 +36,7 @@ _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,250}")
 _MODULE = r"node_modules/(?:@[A-Za-z0-9~][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_][A-Za-z0-9._~-]*"
 _MODULES = re.compile(rf"{_MODULE}(?:/{_MODULE})*")
 _DIGITS = {"sha256": 32, "sha384": 48, "sha512": 64}
-# What a requirement on a package of the registry looks like; all else names another place.
+# A requirement on a package of the registry; anything else names another place.
 _RANGE = re.compile(r"[A-Za-z0-9.^~<>=|*+, _-]*")
 _ALIAS = re.compile(rf"npm:({NODE_NAME.pattern})(?:@({_RANGE.pattern}))?")
 _DEPENDENCIES = ("dependencies", "optionalDependencies", "peerDependencies")
@@ -38,7 +45,7 @@ _LISTS = ("os", "cpu", "libc", "bundleDependencies")
 
 
 class Platform(NamedTuple):
-    """What wheels are for: the minor version of Python 3, the processor and the C library."""
+    """The platform of wheels: the minor version of Python 3, the processor and the C library."""
 
     minor: int
     machine: str
@@ -47,48 +54,46 @@ class Platform(NamedTuple):
 
 
 def file_url(kind: str, name: str, file: str) -> str:
-    """Where a file of a package is, seen from inside."""
+    """Return the URL of a file of a package, as an installer sees it."""
     return f"{BASE}/files/{name}/{file}" if kind == "python" else f"{BASE}/-/{name}/{file}.tgz"
 
 
 def refuse(what: str, why: str) -> RunRefused:
-    """The refusal of one package, by its name."""
+    """Return the refusal of one package."""
     shown = shorten(one_line(what), 200)
     return RunRefused(f"{shown} is not installed: {why}; only packages of your own index are")
 
 
 def is_range(wanted: object) -> bool:
-    """Whether a requirement of a package for Node.js means one of the registry."""
+    """Whether a Node.js requirement names a package of the registry."""
     if not isinstance(wanted, str) or len(wanted) > 500:
         return False
     return bool(_RANGE.fullmatch(wanted) or _ALIAS.fullmatch(wanted))
 
 
-# --- Python --------------------------------------------------------------------------------------
+# Python
 
 
 def read_python(
     data: bytes, requirements: Iterable[str], platform: Platform, *, builds: bool = False
 ) -> Lock:
-    """The lock that a `pylock.toml` of uv means; RunRefused names what can not be accepted."""
-    import tomllib
-
+    """Parse uv's `pylock.toml`; raises RunRefused, which names the package."""
     try:
         listed = tomllib.loads(data.decode("utf-8")).get("packages", [])
     except (ValueError, RecursionError) as error:
-        raise _no_lock(error) from error
+        raise _invalid_lock(error) from error
     declared = dict(_declared(requirements))
     if not isinstance(listed, list) or len(listed) > MAX_PACKAGES:
-        raise _no_lock("it lists no packages, or too many")
+        raise _invalid_lock("it lists no packages, or too many")
     found = [_python_package(one, declared, platform, builds) for one in listed]
     return python_lock(found)
 
 
 def python_lock(packages: Iterable[Package]) -> Lock:
-    """The lock of these packages."""
+    """Return the lock of these packages."""
     ordered = tuple(sorted(packages))
     if len({one.name for one in ordered}) != len(ordered):
-        raise _no_lock("it lists a package twice")
+        raise _invalid_lock("it lists a package twice")
     lines = (
         " ".join((f"{one.name}=={one.version}", *(f"--hash={hash}" for hash in one.hashes)))
         for one in ordered
@@ -96,12 +101,12 @@ def python_lock(packages: Iterable[Package]) -> Lock:
     return Lock("python", ordered, "".join(f"{line}\n" for line in lines))
 
 
-def _no_lock(why: object) -> RunRefused:
-    return RunRefused(f"what is needed could not be resolved: {shorten(one_line(str(why)), 200)}")
+def _invalid_lock(why: object) -> RunRefused:
+    return RunRefused(f"the packages could not be resolved: {shorten(one_line(str(why)), 200)}")
 
 
 def _declared(requirements: Iterable[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """The hashes that are declared, by the name."""
+    """Yield the declared hashes by package name."""
     for one in requirements:
         wanted, *hashes = re.split(r"\s+--hash[= ]\s*", one)
         if hashes:
@@ -114,7 +119,7 @@ def _python_package(
 ) -> Package:
     name = about.get("name") if isinstance(about, dict) else None
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise _no_lock(f"{name!r} is no name of a package")
+        raise _invalid_lock(f"{name!r} is not a package name")
     for key, place in (("vcs", "a repository"), ("directory", "a folder"), ("archive", "a file")):
         if key in about:
             raise refuse(name, f"it comes from {place}")
@@ -135,7 +140,7 @@ def _python_package(
 
 
 def _files(name: str, wheels: Any, platform: Platform) -> Iterator[tuple[str, str]]:
-    """Those wheels that are for this machine; all of them when none is known to be."""
+    """Yield the wheels for this machine; all of them when none is known to fit."""
     if not isinstance(wheels, list):
         raise refuse(name, "its files are not listed")
     found = [_file(name, wheel) for wheel in wheels]
@@ -143,7 +148,7 @@ def _files(name: str, wheels: Any, platform: Platform) -> Iterator[tuple[str, st
 
 
 def _file(name: str, about: Any) -> tuple[str, str]:
-    """The name of a file of the index, and its hash."""
+    """Return the name of a file of the index, and its hash."""
     url = about.get("url") if isinstance(about, dict) else None
     start = file_url("python", name, "")
     file = url[len(start) :] if isinstance(url, str) and url.startswith(start) else ""
@@ -157,7 +162,7 @@ def _file(name: str, about: Any) -> tuple[str, str]:
 
 
 def fits(wheel: str, platform: Platform) -> bool:
-    """Whether the tags in the name of a wheel may mean this machine. The installer decides."""
+    """Whether the tags of a wheel may fit this machine. The installer decides."""
     parts = wheel.removesuffix(".whl").split("-")
     if len(parts) < 5:
         return False
@@ -188,25 +193,23 @@ def _system_fits(system: str, platform: Platform) -> bool:
     return system.endswith(f"_{platform.machine}") and system.startswith((start, "linux_"))
 
 
-# --- Node.js -------------------------------------------------------------------------------------
+# Node.js
 
 
 def read_node(data: bytes, *, fill: bool = False) -> Lock:
-    """The lock that a `package-lock.json` means; RunRefused names what can not be accepted.
+    """Parse a `package-lock.json`; raises RunRefused, which names the package.
 
-    With `fill`, a package may leave out where it comes from: that is the index then.
+    With `fill`, a package without a URL comes from the index.
     """
-    import json
-
     try:
-        whole = json.loads(data)
+        whole = read_json(data)
         listed = whole["packages"]
         root = listed[""].get("dependencies") or {}
         version = whole["lockfileVersion"]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _no_lock(error) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _invalid_lock(error) from error
     if version not in (2, 3) or len(listed) > MAX_PACKAGES:
-        raise _no_lock("it is no lock of version 2 or 3, or lists too many packages")
+        raise _invalid_lock("it is not a lock of version 2 or 3, or lists too many packages")
     kept: dict[str, dict[str, Any]] = {"": _dependencies("the skill", {"dependencies": root})}
     packages: dict[str, Package] = {}
     for path, about in sorted(listed.items()):
@@ -222,25 +225,25 @@ def read_node(data: bytes, *, fill: bool = False) -> Lock:
 def _node_package(
     path: str, about: Any, kept: Mapping[str, dict[str, Any]], fill: bool
 ) -> tuple[dict[str, Any], Package]:
-    """What is kept of an entry, and the package that it is."""
+    """Return the checked entry, and its package."""
     shown = path.rpartition("node_modules/")[2]
     if not isinstance(about, dict) or not _MODULES.fullmatch(path) or about.get("link"):
         raise refuse(shown or path, "it is a folder or a link, not a package")
     name, version = about.get("name", shown), about.get("version")
     if not isinstance(name, str) or not NODE_NAME.fullmatch(name):
-        raise refuse(shown, "it has no name of a package")
+        raise refuse(shown, "it has no valid name")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
         raise refuse(shown, f"it comes from {shorten(one_line(str(about.get('resolved'))), 200)}")
     if about.get("hasShrinkwrap"):
-        raise refuse(f"{name}@{version}", "it brings a list of its own (npm-shrinkwrap.json)")
+        raise refuse(f"{name}@{version}", "it has its own lock file (npm-shrinkwrap.json)")
     entry: dict[str, Any] = {"version": version, **_dependencies(f"{name}@{version}", about)}
     if name != shown:
         entry["name"] = name
     entry |= {key: True for key in _FLAGS if about.get(key) is True}
-    entry |= {key: about[key] for key in _LISTS if _strings(about.get(key))}
-    entry |= {key: about[key] for key in ("bin", "engines") if _texts(about.get(key))}
+    entry |= {key: about[key] for key in _LISTS if _is_string_list(about.get(key))}
+    entry |= {key: about[key] for key in ("bin", "engines") if _is_string_map(about.get(key))}
     if about.get("inBundle") and "resolved" not in about:
-        digest = _bundling(path, kept)
+        digest = _bundle_hash(path, kept)
     else:
         wanted = file_url("node", name, version)
         if about.get("resolved", wanted if fill else None) != wanted:
@@ -252,16 +255,16 @@ def _node_package(
 
 
 def _dependencies(what: str, about: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """The requirements of a package, each of which means one of the registry."""
+    """Return the requirements of a package, each for a package of the registry."""
     found = {}
     for key in _DEPENDENCIES:
         listed = about.get(key) or {}
         if not isinstance(listed, dict):
-            raise refuse(what, f"its {key} are no list")
+            raise refuse(what, f"its {key} are not an object")
         for name, wanted in listed.items():
             if not NODE_NAME.fullmatch(name) or not is_range(wanted):
                 where = shorten(one_line(str(wanted)), 200)
-                raise refuse(shorten(one_line(name), 200), f"{what} wants it from {where}")
+                raise refuse(shorten(one_line(name), 200), f"{what} requires it from {where}")
         if listed:
             found[key] = dict(listed)
     meta = about.get("peerDependenciesMeta")
@@ -276,10 +279,7 @@ def _dependencies(what: str, about: Mapping[str, Any]) -> dict[str, dict[str, st
 
 
 def _digest(what: str, integrity: object) -> str:
-    """The strongest hash of an integrity; a weak one is none."""
-    import base64
-    import binascii
-
+    """Return the strongest hash of an integrity; weak ones do not count."""
     found = {}
     for one in integrity.split() if isinstance(integrity, str) else ():
         kind, _, text = one.partition("-")
@@ -290,44 +290,41 @@ def _digest(what: str, integrity: object) -> str:
         if len(digest) == _DIGITS.get(kind):
             found[kind] = digest.hex()
     if not found:
-        raise refuse(what, "the registry gives no hash of it but sha1, or none")
+        raise refuse(what, "the registry has no hash for it stronger than sha1")
     best = max(found)
     return f"{best}:{found[best]}"
 
 
-def _bundling(path: str, kept: Mapping[str, dict[str, Any]]) -> str:
-    """The hash of the package that one inside another comes with."""
+def _bundle_hash(path: str, kept: Mapping[str, dict[str, Any]]) -> str:
+    """Return the hash of the package that bundles it."""
     outer = path
     while outer := outer.rpartition("/node_modules/")[0]:
         integrity = kept.get(outer, {}).get("integrity")
         if integrity:
             return _digest(outer, integrity)
-    raise refuse(path.rpartition("node_modules/")[2], "no package of the registry brings it")
+    raise refuse(path.rpartition("node_modules/")[2], "no package of the registry bundles it")
 
 
 def _is_for_here(about: Mapping[str, Any]) -> bool:
-    """Whether a package is for this machine; one that is not may be left out if it is optional."""
+    """Whether a package is installed here: an optional one may be for other platforms."""
     if not about.get("optional"):
         return True
-    import os
-    import sys
-
     machine = os.uname().machine
     cpu = {"x86_64": "x64", "aarch64": "arm64", "i686": "ia32"}.get(machine, machine)
-    return _listed(about.get("os"), sys.platform) and _listed(about.get("cpu"), cpu)
+    return _matches(about.get("os"), sys.platform) and _matches(about.get("cpu"), cpu)
 
 
-def _listed(names: Any, own: str) -> bool:
-    if not _strings(names):
+def _matches(names: Any, own: str) -> bool:
+    if not _is_string_list(names):
         return True
     if f"!{own}" in names:
         return False
     return own in names or "any" in names or all(name.startswith("!") for name in names)
 
 
-def _strings(value: Any) -> bool:
+def _is_string_list(value: Any) -> bool:
     return bool(isinstance(value, list) and value and all(isinstance(one, str) for one in value))
 
 
-def _texts(value: Any) -> bool:
+def _is_string_map(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import socket
@@ -18,6 +17,7 @@ from skillbelt.sandbox.container.seccomp import profile
 from skillbelt.sandbox.linux.identity import current_identity
 from skillbelt.sandbox.protocol import Mount
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 LABEL = "skillbelt"
 TEMPORARY_FOLDERS = ("/tmp", "/dev/shm")  # unless the job mounts something there
@@ -365,5 +365,5 @@ def _check_answer(end: socket.socket, head: bytes) -> None:
     if len(words) < 2 or words[1] not in (b"101", b"200"):
         body = end.recv(_ANSWER_BYTES).decode("utf-8", "replace")
         with suppress(ValueError, KeyError, TypeError):
-            body = json.loads(body)["message"]
+            body = read_json(body)["message"]
         raise OSError(body or head.decode("utf-8", "replace").partition("\r\n")[0])

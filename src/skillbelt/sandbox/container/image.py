@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import tarfile
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from skillbelt.sandbox.container.engine import ContainerEngine, engine_errors
 from skillbelt.sandbox.linux import bubblewrap
 from skillbelt.sandbox.linux.identity import current_identity, interpreter
 from skillbelt.sandbox.protocol import Mount
+from skillbelt.untrusted_json import read_json
 
 REPOSITORY = "localhost/skillbelt-system"
 _FOLDERS = ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "var", "var/tmp")
@@ -67,7 +67,7 @@ def _system_image(engine: ContainerEngine, progress: Callable[[str], None]) -> C
         else:
             progress("creating a container image from this system")
             said = engine.client.import_image_from_data(data, repository=REPOSITORY, tag=tag)
-            found = str(json.loads(said.strip().splitlines()[-1])["status"])
+            found = str(read_json(said.strip().splitlines()[-1])["status"])
             engine.client.tag(found, REPOSITORY, tag, force=True)
     return ContainerImage(found, python.path, system=True)
 

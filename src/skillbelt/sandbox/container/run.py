@@ -21,6 +21,7 @@ from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.run import END_SECONDS, LOST, START_SECONDS
 from skillbelt.sandbox.process.streams import Controls, Ending, Feed, Sink, outcome_of
 from skillbelt.sandbox.protocol import Job, Listener, Stream
+from skillbelt.untrusted_json import read_json
 
 _MAX_IN_FLIGHT = 256 * 2**10  # input that was sent and not yet consumed
 _CHUNK = 64 * 2**10
@@ -194,7 +195,7 @@ class ContainerRun(Controls):
 
     def _read_result(self, data: bytes) -> None:
         try:
-            said = json.loads(data)
+            said = read_json(data)
             self._code, self._cpu_seconds = int(said["code"]), float(said["cpu"])
             self._gone = bool(said["gone"])
         except (ValueError, KeyError, TypeError) as error:

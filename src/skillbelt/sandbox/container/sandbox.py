@@ -7,7 +7,6 @@ after another, and removes everything that one leaves before the next.
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import tempfile
@@ -34,6 +33,7 @@ from skillbelt.sandbox.process.mounts import mounts_of
 from skillbelt.sandbox.process.run import START_SECONDS
 from skillbelt.sandbox.protocol import Job, Listener, Mount, Running, refusal
 from skillbelt.settings import Settings, process_environment
+from skillbelt.untrusted_json import read_json
 from skillbelt.values import Limits
 
 # Containers at the same time; each holds memory and a network namespace.
@@ -205,7 +205,7 @@ class ContainerSandbox:
         """Read the status of the first process; nothing of a skill has run there yet."""
         try:
             _, data = channel.expect((keeper.HELLO,), START_SECONDS)
-            return dict(json.loads(data))
+            return dict(read_json(data))
         except (ContainerLost, ValueError) as error:
             text = f"the container does not start: {error}{self._remedy()}"
             raise SandboxUnavailable(text) from error

@@ -1,9 +1,8 @@
 """The first process of a container: it starts one command after another and ends what they leave.
 
-It comes over its own input, which `START` reads; any Python from 3.9 on will do. Its arguments are
-places of mounts that the runtime wants to know of. It speaks with the runtime over its input and
-output, in frames: a letter, the length of what follows in four bytes, and that. When its input
-ends, the runtime is gone, and with this process everything in the container ends.
+Its text comes over its stdin, which `START` reads. Its arguments are mount points to report on. It
+exchanges frames with the runtime over stdin and stdout: a letter, the length of the body in four
+bytes, the body. At EOF the runtime is gone; it exits, and the container ends with it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ HELLO, OUTPUT, ERRORS, TAKEN, BROKEN, STARTED, REFUSED, DONE, CLEAN, UNCLEAN = (
     b"H", b"1", b"2", b"T", b"B", b"S", b"F", b"D", b"C", b"U")  # fmt: skip
 JOB, INPUT, END_OF_INPUT, KILL = b"J", b"I", b"E", b"K"
 HEADER = struct.Struct(">cI")
-# Short, since everybody can read a command line.
+# Short, since every user can read a command line.
 START = (
     "import os; text = b''\n"
     "while len(text) < {size}: text += os.read(0, {size} - len(text)) or os._exit(125)\n"
@@ -47,9 +46,9 @@ START = (
 )
 NAMESPACES = ("ipc", "mnt", "net", "pid", "uts")
 _CHUNK = 64 * 2**10
-_ENOUGH = 4 * _CHUNK  # what may wait for the runtime before the command has to
+_ENOUGH = 4 * _CHUNK  # how much output is buffered before the command has to wait
 _SWEEP_SECONDS, _CLEAR_SECONDS = 5.0, 2.0
-_MORE_LIKELY = "500"  # that memory is taken from the command rather than from this process
+_OOM_SCORE = "500"  # so that the kernel kills the command rather than this process
 _GET_IO_PRIORITY = {"x86_64": 252, "aarch64": 31}
 _PREFIX = "sandbox: 1: exec: "  # of the messages in the native sandbox, which a shell gives
 _WINDOW = struct.pack("HHHH", 24, 80, 0, 0)
@@ -57,14 +56,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Unstartable(Exception):
-    """What a command needs can not be set up; its own failures are something else."""
+    """A command cannot be set up. Its own failures are not errors."""
 
 
 class Keeper:
-    """What is on its way to and from the runtime, and the command that runs, if one does."""
+    """The buffers to and from the runtime, and the running command, if any."""
 
     def __init__(self, devices: set[int]) -> None:
-        """`devices` are those that something of the host is on: nothing there is ever removed."""
+        """`devices` are those of the host's mounts: nothing on them is ever removed."""
         self._inbox, self._outbox = bytearray(), bytearray()
         self._devices = devices
         self._command: Command | None = None
@@ -72,12 +71,12 @@ class Keeper:
         self._wake, wake = os.pipe()
         for fd in (0, 1, self._wake, wake):
             os.set_blocking(fd, False)
-        # The end of a child interrupts nothing by itself; it writes here.
+        # The end of a child does not interrupt `poll`; its signal writes here.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def serve(self, hello: dict[str, Any]) -> None:
-        """Do what the runtime says until it is gone."""
+        """Serve requests of the runtime until it is gone."""
         self._say(HELLO, json.dumps(hello).encode())
         while True:
             events = self._wait()
@@ -113,7 +112,7 @@ class Keeper:
             pass
 
     def _hear(self) -> bool:
-        """Take what the runtime said; false when it is gone."""
+        """Read requests of the runtime; return False at EOF."""
         try:
             data = os.read(0, _CHUNK)
         except BlockingIOError:
@@ -165,12 +164,12 @@ class Keeper:
             self._say(TAKEN, struct.pack(">I", taken))
 
     def _pass_on(self, command: Command, fd: int) -> bool:
-        """Read once; false when nothing is there."""
+        """Forward output once; return False when there is none."""
         try:
             data = os.read(fd, _CHUNK)
         except BlockingIOError:
             return False
-        except OSError:  # a terminal that nobody holds any more
+        except OSError:  # a terminal whose other end is closed
             data = b""
         if data:
             self._say(command.outputs[fd], data)
@@ -179,7 +178,7 @@ class Keeper:
         return bool(data)
 
     def _finish(self, command: Command) -> None:
-        """Nothing that the command has started is left when the runtime is told of its end."""
+        """End all that the command started, report its end, and clean up."""
         gone = command.sweep()
         for fd in tuple(command.outputs):
             while self._pass_on(command, fd):
@@ -201,7 +200,7 @@ class Keeper:
 
 
 class Command:
-    """A command that runs: its streams and what is to be written to it."""
+    """A running command, its streams and its buffered input."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         self.pending, self.last, self.code = bytearray(), False, KILLED
@@ -209,23 +208,23 @@ class Command:
         self.temporary = task["temporary"]
         self.stdin, self.outputs, theirs = _terminal() if self._terminal else _pipes()
         self._fds = {self.stdin, *self.outputs}
-        told, tell = os.pipe()
+        problem, report = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
-            _become(task, theirs, tell)
-        for fd in (*set(theirs), tell):
+            _become(task, theirs, report)
+        for fd in (*set(theirs), report):
             os.close(fd)
-        with os.fdopen(told, "rb") as file:
-            said = file.read()
-        if said:
+        with os.fdopen(problem, "rb") as file:
+            reason = file.read()
+        if reason:
             self.sweep()
             self.close()
-            raise Unstartable(said.decode("utf-8", "surrogateescape"))
+            raise Unstartable(reason.decode("utf-8", "surrogateescape"))
         for fd in self._fds:
             os.set_blocking(fd, False)
 
     def register(self, poll: select.poll, room: bool) -> None:
-        """Ask to be told of what can be read or written."""
+        """Poll for output, if there is room for it, and for input that can be written."""
         wanted = dict.fromkeys(self.outputs, select.POLLIN) if room else {}
         if self.pending:
             wanted[self.stdin] = wanted.get(self.stdin, 0) | select.POLLOUT
@@ -233,7 +232,7 @@ class Command:
             poll.register(fd, events)
 
     def feed(self) -> tuple[int, bool]:
-        """Write what is taken now: how much that was, and whether nobody reads any more."""
+        """Write buffered input; return how much was written, and whether the pipe is broken."""
         before = len(self.pending)
         try:
             while self.pending:
@@ -247,19 +246,19 @@ class Command:
         return before - len(self.pending), False
 
     def end_input(self) -> None:
-        """Tell the command that no more comes, once all is written."""
+        """Close the input of the command once all is written."""
         if not self.last or self.pending or self.stdin not in self._fds:
             return
         self.last = False
         if self._terminal:
-            with suppress(OSError):
+            with suppress(OSError):  # the command has closed its terminal
                 os.write(self.stdin, b"\x04")
         else:
             self._fds.discard(self.stdin)
             os.close(self.stdin)
 
     def reap(self) -> bool:
-        """Take everything that has ended; true when the command itself is among it."""
+        """Reap everything that has ended; return whether the command itself has."""
         ended = False
         while True:
             try:
@@ -273,7 +272,7 @@ class Command:
                 self.code = exit_code(status)
 
     def sweep(self) -> bool:
-        """End everything else in the container; false when something does not end."""
+        """Kill everything else in the container; return False when something does not end."""
         if os.getpid() != 1:
             raise Unstartable("only the first process of a container may end all others")
         until = time.monotonic() + _SWEEP_SECONDS
@@ -287,24 +286,24 @@ class Command:
         return False
 
     def cpu_seconds(self) -> float:
-        """What the command and all it started have used; they were all waited for."""
+        """Return the CPU time of the command and all that it started; all were reaped."""
         return _children_cpu() - self._before
 
     def close(self) -> None:
-        """Let go of the streams."""
+        """Close the streams."""
         for fd in self._fds:
             os.close(fd)
         self._fds.clear()
 
 
 def others() -> list[int]:
-    """The processes in the container, but for this one."""
+    """Return the other processes in the container."""
     own = os.getpid()
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != own]
 
 
 def standing() -> tuple[object, ...]:
-    """How the kernel treats this process, which a command of the same user can make worse.
+    """Return the scheduling of this process, which a command of the same user can change.
 
     The next command would inherit it.
     """
@@ -320,9 +319,9 @@ def _children_cpu() -> float:
 
 
 def _pipes() -> tuple[int, dict[int, bytes], tuple[int, ...]]:
-    """Where to write, what to read as which stream, and the three ends of the command."""
-    given, said, shown = os.pipe(), os.pipe(), os.pipe()
-    return given[1], {said[0]: OUTPUT, shown[0]: ERRORS}, (given[0], said[1], shown[1])
+    """Return where to write, what to read as which stream, and the three ends of the command."""
+    stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
+    return stdin[1], {stdout[0]: OUTPUT, stderr[0]: ERRORS}, (stdin[0], stdout[1], stderr[1])
 
 
 def _terminal() -> tuple[int, dict[int, bytes], tuple[int, ...]]:
@@ -331,45 +330,45 @@ def _terminal() -> tuple[int, dict[int, bytes], tuple[int, ...]]:
     return ours, {ours: OUTPUT}, (theirs, theirs, theirs)
 
 
-def _become(task: dict[str, Any], streams: tuple[int, ...], tell: int) -> NoReturn:
+def _become(task: dict[str, Any], streams: tuple[int, ...], report: int) -> NoReturn:
     """In the child: apply everything, then become the command."""
     try:
-        _prepare(task, streams, tell)
+        _prepare(task, streams, report)
         execute = load_lock(**task["lock"]) if task["lock"] else os.execve
     except BaseException as error:
-        os.write(tell, str(error).encode("utf-8", "surrogateescape"))
+        os.write(report, str(error).encode("utf-8", "surrogateescape"))
         os._exit(FAILED)
     os._exit(become(task["argv"], task["env"], execute, _PREFIX))
 
 
-def _prepare(task: dict[str, Any], streams: tuple[int, ...], tell: int) -> None:
+def _prepare(task: dict[str, Any], streams: tuple[int, ...], report: int) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
     reset_signals()
-    _set_streams(streams, tell)
+    _set_streams(streams, report)
     if task["terminal"]:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    prctl(SET_DUMPABLE, 1)  # else its own files in /proc are root's
+    prctl(SET_DUMPABLE, 1)  # else root would own its files in /proc
     with open("/proc/self/oom_score_adj", "w") as file:
-        file.write(_MORE_LIKELY)
+        file.write(_OOM_SCORE)
     os.chdir(task["cwd"])
     for kind, wanted in task["limits"]:
         _limit(kind, *wanted)
     load_filter(bytes.fromhex(task["filter"]))
 
 
-def _set_streams(streams: tuple[int, ...], tell: int) -> None:
-    """The three streams, and nothing else that is open."""
+def _set_streams(streams: tuple[int, ...], report: int) -> None:
+    """Set the three streams, and close everything else."""
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
     for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) != tell:
+        if int(name) > 2 and int(name) != report:
             with suppress(OSError):  # the folder that was listed is closed already
                 os.close(int(name))
 
 
 def _limit(kind: int, soft: int, hard: int) -> None:
-    """Set the limit, not above what the container itself has."""
+    """Set the limit, at most that of the container itself."""
     most = resource.getrlimit(kind)[1]
     if most != resource.RLIM_INFINITY:
         soft, hard = min(soft, most), min(hard, most)
@@ -377,9 +376,9 @@ def _limit(kind: int, soft: int, hard: int) -> None:
 
 
 def clear(folders: list[str], kept: set[int]) -> bool:
-    """Empty the folders, but for what is mounted there; false when something stays.
+    """Empty the folders, except for mounts; return False when something is left.
 
-    Nothing is removed on the devices that are to be kept.
+    Nothing is removed on the devices in `kept`.
     """
     until = time.monotonic() + _CLEAR_SECONDS
     try:
@@ -400,7 +399,7 @@ def _clear(folder: str, device: int, until: float) -> bool:
 
 
 def _removed(path: str, found: os.stat_result, device: int, until: float) -> bool:
-    """Whether it is gone; what the engine made to mount something on may stay."""
+    """Remove an entry; return whether it is gone. Mount points of the engine may stay."""
     if found.st_uid != os.getuid():
         return stat.S_ISDIR(found.st_mode) and _clear(path, device, until)
     if not stat.S_ISDIR(found.st_mode):
@@ -414,7 +413,7 @@ def _removed(path: str, found: os.stat_result, device: int, until: float) -> boo
 
 
 def about_me(places: list[str]) -> dict[str, Any]:
-    """What the kernel says of this process and of the places, so that the runtime can check."""
+    """Return what the kernel reports about this process and the places, for a check."""
     with open("/proc/self/status", encoding="utf-8") as lines:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in lines if ":\t" in line)
     wanted = ("Uid", "Gid", "CapPrm", "CapEff", "CapBnd", "NoNewPrivs", "Seccomp")
@@ -427,15 +426,15 @@ def about_me(places: list[str]) -> dict[str, Any]:
 
 
 def namespace(name: str) -> str:
-    """The namespace of that kind that this process is in; empty when that is not known."""
+    """Return the namespace of that kind of this process; empty when it is not known."""
     try:
         return os.readlink(f"/proc/self/ns/{name}")
-    except OSError:  # a kernel of its own need not have it
+    except OSError:  # the kernel of a microVM may not have it
         return ""
 
 
 def main(places: list[str]) -> None:
-    """Be the first process. What has the same user can then neither read nor change it."""
+    """Serve as the first process; commands of the same user cannot read or trace it."""
     hello = about_me(places)
     prctl(SET_DUMPABLE, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,7 +1,7 @@
 """The first process of a bubblewrap sandbox: it waits, sets the limits and starts the command.
 
-It stays above the command. Nobody inside can read it, trace it or end it; it has the limits and
-the filter of the command; and everything inside ends with it. It is machine code, since nothing
+It stays above the command. No process inside can read, trace or end it; it has the limits and the
+filter of the command; and everything inside ends with it. It is machine code, since nothing
 that every system has can load the filter that keeps a command from starting another program:
 see design/running.md. `assembler` has the instructions; each program is written for one run.
 """

@@ -1,8 +1,8 @@
-"""The sandbox for Linux: bubblewrap, our own filter for system calls, limits, never as root.
+"""The sandbox for Linux: bubblewrap, a seccomp filter and limits, never as root.
 
-Inside there are the system's programs and libraries, a private `/tmp`, `/proc` and `/dev`, and what
-the job mounts; nothing else of the host, no network, no other process. The first process inside is
-ours, so nothing of a run is left when that has ended.
+Inside are the system's programs and libraries, a private `/tmp`, `/proc` and `/dev`, and what the
+job mounts; nothing else of the host, no network, no other process. The first process inside is
+`inside.entry`; when it ends, the kernel ends everything else inside.
 """
 
 import os
@@ -36,13 +36,14 @@ from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.values import Limits
 
 TEMPORARY = "/tmp"
-# What programs look for in /etc and what says nothing of the host or its users.
+_NOBODY = "nobody"
+# What programs need in /etc and what tells nothing about the host or its users.
 _ETC = ("alternatives",)
-# Copied, since bubblewrap reads the whole table of mounts for each one that it adds.
+# Copied, since bubblewrap reads the whole mount table for each mount that it adds.
 _COPIED = ("/etc/ld.so.cache", "/etc/fonts/fonts.conf")
 _ETC_FOR_NETWORK = ("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust/extracted")
 _UNBOUNDED = 2**62
-# Watched while the sandbox is tried out. On a slow machine it is measured, so it is a small one.
+# The workspace of the preflight. On a slow machine it is measured, so it is small.
 _SMALL_FOLDER = "/proc/self/ns"
 _SYSCTL = "/proc/sys"
 _DEVICES = ("null", "zero", "urandom")
@@ -59,7 +60,7 @@ class LinuxSandbox(Keepless):
     remaps = True
 
     def unavailable(self) -> str | None:
-        """Why it can not be used here, with the remedy; None when it can."""
+        """Return why it cannot be used here, with the remedy; None when it can."""
         return refusal(_preflight)
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
@@ -71,7 +72,7 @@ class LinuxSandbox(Keepless):
 def _missing() -> str | None:
     if trusted_program("bwrap") is None:
         return (
-            "bubblewrap is not installed, or somebody other than root can change it: "
+            "bubblewrap is not installed, or users other than root can change it: "
             "install the package 'bubblewrap'"
         )
     if trusted_program("sh") is None:
@@ -108,8 +109,8 @@ def _preflight() -> None:
 
 
 def _explain(said: str) -> str:
-    """What bubblewrap said, and what on this machine is the likely cause."""
-    return f"bubblewrap cannot start: {said or 'it said nothing'}{_remedy()}"
+    """Return what bubblewrap reported, and the likely cause on this machine."""
+    return f"bubblewrap cannot start: {said or 'no message'}{_remedy()}"
 
 
 def _remedy() -> str:
@@ -133,13 +134,13 @@ def _remedy() -> str:
 
 
 def _explain_job(job: Job, said: str) -> str:
-    """After the preflight, a mount that the run's user can not reach is the usual cause."""
+    """Explain a failed start. After the preflight, an unreachable mount is the usual cause."""
     for mount in mounts_of(job):
         folder = blocking_folder(mount.source)
         if folder is not None:
             uid = current_identity().uid
             return (
-                f"{mount.source} can not be mounted: {folder} is closed to uid {uid}, which runs "
+                f"{mount.source} cannot be mounted: {folder} is closed to uid {uid}, which runs "
                 "commands; keep it in a folder that others can pass through"
             )
     return _explain(said)
@@ -181,7 +182,7 @@ def programs(job: Job) -> tuple[bytes, bytes]:
 
 
 def check_environment(job: Job) -> None:
-    """Refuse what a shell or the kernel would read differently from how it was meant."""
+    """Raise RunRefused for what a shell or the kernel would misunderstand."""
     check_job(job)
     for name in job.env:
         if not (name.isascii() and name.isidentifier()):
@@ -232,7 +233,7 @@ def _prefix(identity: Identity | None) -> Iterator[str]:
 
 @lru_cache(maxsize=16)
 def _fixed(whole_dev: bool, network: bool, temporary_bytes: int) -> tuple[str, ...]:
-    """What is the same for most jobs: namespaces, the system, devices, temporary files."""
+    """Return the flags that most jobs share: namespaces, system, devices, temporary files."""
     size = ("--size", str(temporary_bytes))
     devices = (
         ("--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
@@ -249,7 +250,7 @@ def _fixed(whole_dev: bool, network: bool, temporary_bytes: int) -> tuple[str, .
 
 
 def _few_devices() -> tuple[str, ...]:
-    """For who can not start processes: they could not use a terminal made in a whole /dev."""
+    """Return a small /dev. Without child processes a command has no use for new terminals."""
     binds = ((f"/dev/{name}", f"/dev/{name}") for name in _DEVICES)
     links = ((target, f"/dev/{name}") for target, name in _DEVICE_LINKS)
     return (
@@ -260,12 +261,12 @@ def _few_devices() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def copied_files() -> tuple[str, ...]:
-    """The files of /etc that are there as copies."""
+    """Return the files of /etc that are copied."""
     return tuple(path for path in _COPIED if os.path.isfile(path))
 
 
 def system_arguments(network: bool) -> tuple[str, ...]:
-    """The flags that show the system's programs and libraries, and nothing else of the host."""
+    """Return the flags that show the system's programs and libraries, and nothing else."""
     arguments: list[str] = []
     for folder in SYSTEM_FOLDERS:
         if os.path.islink(folder):
@@ -297,16 +298,16 @@ def _inside(job: Job) -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def passwd(identity: Identity) -> bytes:
-    """The users that are known inside."""
+    """Return /etc/passwd as it is inside."""
     return (
         f"skill:x:{identity.uid}:{identity.gid}:skill:{TEMPORARY}:/bin/sh\n"
-        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+        f"{_NOBODY}:x:65534:65534:{_NOBODY}:/nonexistent:/usr/sbin/nologin\n"
     ).encode()
 
 
 @lru_cache(maxsize=1)
 def group(identity: Identity) -> bytes:
-    """The groups that are known inside."""
+    """Return /etc/group as it is inside."""
     return f"skill:x:{identity.gid}:\nnogroup:x:65534:\n".encode()
 
 

@@ -13,8 +13,8 @@ from skillbelt.values import Limits
 
 MOUNT = "/sys/fs/cgroup"
 _PREFIX = "skillbelt-"
-# Where we and those beside us go, if we are in a group that was given to us: the second version
-# hands nothing down from a group that has processes itself.
+# Where our own process and its siblings go in a delegated group: version 2 enables controllers for
+# child groups only in a group without processes.
 _OWN = f"{_PREFIX}runtime"
 _REMOVE_SECONDS = 2.0
 _SWEEP_SECONDS = 60.0
@@ -28,19 +28,19 @@ _left: set[str] = set()
 
 
 class Hierarchy(NamedTuple):
-    """Where groups can be made: the parent folder of each controller, and the kernel's version."""
+    """Where groups can be created: the parent folder of each controller, and the cgroup version."""
 
     version: int
     parents: tuple[str, ...]
 
     @property
     def label(self) -> str:
-        """How results name it."""
+        """Return its name in results."""
         return f"cgroup v{self.version} for all but the shortest runs"
 
 
 class ControlGroup:
-    """A group of its own for one run, gone when the run is over."""
+    """The cgroup of one run, removed when the run is over."""
 
     def __init__(self, hierarchy: Hierarchy, limits: Limits) -> None:
         self._version, self._refused, self._halted = hierarchy.version, False, False
@@ -56,47 +56,47 @@ class ControlGroup:
             raise
 
     def join(self, pid: int) -> None:
-        """Put the process in, and all that it will start."""
+        """Add the process, and with it all that it will start."""
         for folder in self._folders:
             _write(os.path.join(folder, "cgroup.procs"), str(pid))
 
     def take_in(self, pids: Iterable[int]) -> None:
-        """Put those in that are not there yet, as their parents were not when they were born."""
+        """Add those that are missing: their parents were not members when they started."""
         for pid in set(pids) - self._inside():
             with suppress(OSError):
                 self.join(pid)
 
     def halt(self) -> None:
-        """Let nothing in it start another process, so that who ends them comes to an end."""
+        """Forbid new processes, so that killing the members terminates."""
         self._refused = "max_processes" in self.hits()
         self._halted = True
         with suppress(OSError):
             self._set("pids.max", "0")
 
     def end(self) -> None:
-        """End what is still there."""
+        """Kill all members."""
         self.halt()
         for pid in self._inside():
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
     def _inside(self) -> set[int]:
-        """The processes of it; the last folder is joined last."""
+        """Return its processes; the last folder is joined last."""
         return {int(pid) for pid in _words_of(os.path.join(self._folders[-1], "cgroup.procs"))}
 
     def hits(self) -> tuple[str, ...]:
-        """The limits that the kernel has enforced."""
+        """Return the limits that the kernel has enforced."""
         memory = "memory.events" if self._version == 2 else "memory.oom_control"
         found = []
         if self._counted(memory, "oom_kill"):
             found.append("max_memory_bytes")
-        # What is refused once it is halted was within the limit.
+        # A refusal after `halt` was within the limit.
         if self._refused or (not self._halted and self._counted("pids.events", "max")):
             found.append("max_processes")
         return tuple(found)
 
     def remove(self) -> None:
-        """Take it away; the kernel may need a moment after the last process."""
+        """Remove it; the kernel may need a moment after the last process."""
         until = time.monotonic() + _REMOVE_SECONDS
         for folder in self._folders:
             while not (gone := _removed(folder)) and time.monotonic() < until:
@@ -106,7 +106,7 @@ class ControlGroup:
 
     def _set(self, file: str, value: str) -> None:
         path = self._path(file)
-        # Not every kernel counts swap.
+        # Not every kernel has a limit for swap.
         if os.path.exists(path) or ("swap" not in file and "memsw" not in file):
             _write(path, value)
 
@@ -136,7 +136,7 @@ def _values(version: int, limits: Limits) -> tuple[tuple[str, str], ...]:
 
 
 def open_group(limits: Limits) -> ControlGroup | None:
-    """A group for one run; None where there can be none."""
+    """Create a group for one run; None where that is not possible."""
     global _next_sweep
     found = hierarchy()
     if found is None:
@@ -152,7 +152,7 @@ def open_group(limits: Limits) -> ControlGroup | None:
 
 @lru_cache(maxsize=1)
 def hierarchy() -> Hierarchy | None:
-    """Where this process may make groups; None where it may not. Tried once, for real."""
+    """Return where this process may create groups; None if it may not. Tries it once."""
     for found in (_second_version(), _first_version()):
         if found is not None and _works(found):
             _sweep(found)
@@ -169,7 +169,7 @@ def _works(found: Hierarchy) -> bool:
 
 
 def _sweep(found: Hierarchy) -> None:
-    """Remove what a killed runtime left; a group in use can not be removed."""
+    """Remove what a killed runtime left; the kernel refuses to remove a group in use."""
     for parent in found.parents:
         for name in os.listdir(parent):
             owner = name.removeprefix(_PREFIX).partition("-")[0]
@@ -182,7 +182,7 @@ def _sweep(found: Hierarchy) -> None:
 
 
 def _second_version() -> Hierarchy | None:
-    """Our own group or the one around it, if it hands both controllers down or can be made to."""
+    """Return our own group or its parent, if child groups there can have both controllers."""
     own = _own_groups().get("", None)
     if own is None:
         return None
@@ -190,17 +190,19 @@ def _second_version() -> Hierarchy | None:
     here = os.path.normpath(f"{root}/{own}")
     for folder in (here, os.path.dirname(here)):
         inside = folder.startswith(root)
-        if inside and (_hands_down(folder) or (folder != root and _told_to_hand_down(folder))):
+        if inside and (
+            _has_controllers(folder) or (folder != root and _delegate_controllers(folder))
+        ):
             return Hierarchy(2, (folder,))
-    if here.startswith(f"{root}/") and _given(here) and _moved_down(here):
+    if here.startswith(f"{root}/") and _is_delegated(here) and _move_down(here):
         return Hierarchy(2, (here,))
     return None
 
 
-def _given(folder: str) -> bool:
-    """Whether the group was handed over to us, and not only happens to be writable.
+def _is_delegated(folder: str) -> bool:
+    """Whether the group is delegated to us, and not only happens to be writable.
 
-    A service manager marks those; else it is where our rights begin. In others it keeps house.
+    A service manager marks delegated groups; without a mark it is the topmost one we can write.
     """
     files = ("cgroup.procs", "cgroup.subtree_control")
     if not all(os.access(os.path.join(folder, file), os.W_OK) for file in files):
@@ -211,8 +213,8 @@ def _given(folder: str) -> bool:
     return not os.access(os.path.dirname(folder), os.W_OK)
 
 
-def _moved_down(folder: str) -> bool:
-    """Make room: all processes of the group go into one below it. Then it may hand down."""
+def _move_down(folder: str) -> bool:
+    """Move all processes of the group into a child group, then enable its controllers."""
     own = os.path.join(folder, _OWN)
     try:
         os.makedirs(own, exist_ok=True)
@@ -220,7 +222,7 @@ def _moved_down(folder: str) -> bool:
     except OSError:
         pass
     else:
-        if _told_to_hand_down(folder):
+        if _delegate_controllers(folder):
             return True
     with suppress(OSError):
         _move(own, folder)
@@ -238,12 +240,12 @@ def _move(source: str, target: str) -> None:
             return
 
 
-def _hands_down(folder: str) -> bool:
+def _has_controllers(folder: str) -> bool:
     return set(_WANTED) <= _words_of(f"{folder}/cgroup.subtree_control")
 
 
-def _told_to_hand_down(folder: str) -> bool:
-    """Whoever was given a group to keep house in must say so first."""
+def _delegate_controllers(folder: str) -> bool:
+    """Enable the controllers for child groups; False when this cgroup is not delegated to us."""
     with suppress(OSError):
         if set(_WANTED) <= _words_of(f"{folder}/cgroup.controllers"):
             _write(f"{folder}/cgroup.subtree_control", " ".join(f"+{name}" for name in _WANTED))
@@ -267,7 +269,7 @@ def _first_version() -> Hierarchy | None:
 
 
 def _own_groups() -> dict[str, str]:
-    """The group of this process by controller; the second version has an empty name."""
+    """Return the group of this process by controller; version 2 has an empty name."""
     found = {}
     with suppress(OSError), open("/proc/self/cgroup", encoding="utf-8") as lines:
         for line in lines:

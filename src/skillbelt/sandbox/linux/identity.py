@@ -1,4 +1,4 @@
-"""As whom a sandbox runs, and which Python it can use. Never as root, inside or outside."""
+"""Which user a sandbox runs as (never root), and which Python it can use."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.linux.prefixes import shown_of
 
-# Nobody's number by default: no entry in a passwd file is needed, and none should exist.
+# Unused by default: it needs no entry in a passwd file, and none should exist.
 RUN_ID = 62_000
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32")
 _TRUSTED_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
@@ -23,9 +23,9 @@ class Identity(NamedTuple):
 
 
 class Python(NamedTuple):
-    """A Python that can be run inside, and what it needs there, at the same places as outside.
+    """A Python that can be run inside, and what it needs there, at the same paths as outside.
 
-    `folders` are folders, and single files of those that are not for a Python alone.
+    `folders` are folders, and single files of folders that hold more than a Python.
     """
 
     path: str
@@ -33,9 +33,9 @@ class Python(NamedTuple):
 
 
 def run_identity() -> Identity | None:
-    """Whom to become before a command runs; None when we are an ordinary user and stay so.
+    """Return the user to become before a command runs; None when we are an ordinary user.
 
-    SandboxUnavailable for a root that can become nobody else.
+    SandboxUnavailable for a root that cannot become another user.
     """
     if 0 not in (os.getuid(), os.geteuid()):
         return None
@@ -49,7 +49,7 @@ def run_identity() -> Identity | None:
 
 @lru_cache(maxsize=1)
 def _known_here(number: int) -> bool:
-    """Whether there is such a user and group, as far as the kernel tells."""
+    """Whether the user namespace maps such a user and group."""
     return all(_mapped(f"/proc/self/{kind}_map", number) for kind in ("uid", "gid"))
 
 
@@ -63,13 +63,13 @@ def _mapped(path: str, number: int) -> bool:
 
 
 def current_identity() -> Identity:
-    """Who a command is, seen from inside."""
+    """Return the user of a command, as seen inside."""
     return run_identity() or Identity(os.getuid(), os.getgid())
 
 
 @lru_cache(maxsize=32)
 def trusted_program(name: str) -> str | None:
-    """The absolute path of a program of the system that nobody but root can have put there."""
+    """Return the absolute path of a system program that only root can have put there."""
     for folder in _TRUSTED_FOLDERS:
         path = os.path.realpath(os.path.join(folder, name))
         if os.path.isfile(path) and os.access(path, os.X_OK) and _only_root_writes(path):
@@ -88,7 +88,7 @@ def _only_root_writes(path: str) -> bool:
 
 
 def blocking_folder(path: str, identity: Identity | None = None) -> str | None:
-    """The first folder on the way to the path that the identity can not pass; None if it can."""
+    """Return the first folder above the path that the identity cannot search; None if none."""
     identity = identity or current_identity()
     parts = os.path.abspath(path).split("/")[1:]
     for count in range(len(parts)):
@@ -111,10 +111,10 @@ def _may(found: os.stat_result, identity: Identity, bit: int) -> bool:
 
 @lru_cache(maxsize=4)
 def interpreter(identity: Identity | None = None) -> Python | None:
-    """The Python for commands: ours where the identity can read it, else the system's; or None.
+    """Return the Python for commands: ours if the identity can read it, else the system's; or None.
 
-    Ours means the one below a virtual environment: what is installed for the runtime is not
-    for skills. Nor is ours taken where showing it would show what is private: see `shown_of`.
+    Ours means the base of a virtual environment: the packages of the runtime are not for skills.
+    Ours is not taken where mounting it would expose private files: see `shown_of`.
     """
     identity = identity or current_identity()
     ours = os.path.realpath(sys.executable) if sys.executable else ""
@@ -129,7 +129,7 @@ def interpreter(identity: Identity | None = None) -> Python | None:
 
 
 def in_system(path: str) -> bool:
-    """Whether the path lies in a folder that every sandbox shows."""
+    """Whether the path is in a folder that every sandbox shows."""
     return path.startswith(tuple(f"{folder}/" for folder in SYSTEM_FOLDERS))
 
 

@@ -1,8 +1,8 @@
-"""The sandbox for Linux without user namespaces: Landlock and our own filter, in a launcher.
+"""The sandbox for Linux without user namespaces: Landlock and a seccomp filter.
 
-Weaker than bubblewrap, and it says so: `/tmp` is not private, names and modes of other files can be
-seen, and a read-only folder inside a writable one can not be kept. There is no network at all,
-whatever is granted, since nothing could lead it through a proxy.
+Weaker than bubblewrap, and it says so: `/tmp` is not private, names and modes of other files are
+visible, and a read-only folder inside a writable one is writable. There is no network, even for
+granted hosts, since Landlock cannot force a command through a proxy.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ from skillbelt.sandbox.process.supervised import check_places, supervised_plan
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.values import Limits
 
-MIN_VERSION = 3  # before it, a file could be cut to nothing
+MIN_VERSION = 3  # before it, any file could be truncated
 _SIGNALS_VERSION = 6
 _CREATE_RULESET, _ASK_VERSION = 444, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER = 1, 2, 4, 8
@@ -38,14 +38,14 @@ _NETWORK = 3  # bind and connect by TCP
 _SCOPES = 3  # abstract unix sockets and signals
 _BITS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many rights for files each version knows
 _ATTRIBUTES = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}  # how long its structure is; later ones have 24
-# No terminals: those of the user are among them, and who opens one reads what is typed there. A run
-# with a terminal of its own has that as its three streams, and as /dev/tty.
+# No terminals: a command could read what the user types there. A run with a terminal of its own has
+# that as its three streams, and as /dev/tty.
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-# What programs ask of themselves. In the same folder there are tables of sockets and of mounts,
-# which are everybody's where there are no namespaces.
+# What programs read about themselves. The same folder has tables of sockets and mounts, which
+# without namespaces show those of all users.
 _OWN = ("status", "stat", "statm", "maps", "smaps", "cmdline", "comm", "environ", "auxv", "limits",
         "cgroup", "io", "oom_score", "oom_score_adj", "personality")  # fmt: skip
-# What programs ask of the machine. Nothing in /proc that is of other processes, nor of networks.
+# What programs read about the machine; nothing in /proc about other processes or networks.
 _PROC = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems",
          "sys/kernel/ostype", "sys/kernel/osrelease", "sys/kernel/version", "sys/kernel/pid_max",
          "sys/kernel/threads-max", "sys/kernel/cap_last_cap", "sys/kernel/ngroups_max",
@@ -55,7 +55,7 @@ _PROC = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesyst
 _ETC = ("ld.so.cache", "alternatives", "fonts", "localtime", "ssl/certs", "ssl/openssl.cnf",
         "passwd", "group", "nsswitch.conf")  # fmt: skip
 
-# What bubblewrap holds besides, for who gets this in its place.
+# What bubblewrap isolates and Landlock does not.
 NOT_HELD = (
     "names, modes and times of your other files, which processes there are, a private /tmp, "
     "a network for granted hosts"
@@ -77,11 +77,11 @@ class LandlockSandbox(Keepless):
     remaps = False
 
     def unavailable(self) -> str | None:
-        """Why it can not be used here, with the remedy; None when it can."""
+        """Return why it cannot be used here, with the remedy; None when it can."""
         return refusal(_preflight)
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
-        """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
+        """Start the command; SandboxUnavailable when the sandbox itself cannot be set up."""
         _preflight()
         return _start(job, listener)
 
@@ -93,10 +93,10 @@ def _start(job: Job, listener: Listener | None) -> Running:
 
 
 def filter_program(job: Job, machine: str = "") -> bytes:
-    """The filter for system calls, for a run without namespaces of its own.
+    """Return the seccomp filter for a run without namespaces.
 
-    It holds back more than where there are some: what would reach the user's other files and
-    processes past Landlock. `machine` is as in `seccomp.program`.
+    It refuses more than with namespaces: calls that reach the user's other files and processes
+    without Landlock checking them. `machine` is as in `seccomp.program`.
     """
     processes = job.capabilities.processes
     more = () if processes else seccomp.FOLLOWED
@@ -105,7 +105,7 @@ def filter_program(job: Job, machine: str = "") -> bytes:
 
 @lru_cache(maxsize=1)
 def version() -> int:
-    """Which Landlock the kernel has; 0 when it has none."""
+    """Return the version of Landlock in the kernel; 0 for none."""
     if sys.platform != "linux":
         return 0
     call = ctypes.CDLL(None, use_errno=True).syscall
@@ -125,7 +125,7 @@ def _missing() -> str | None:
 
 @lru_cache(maxsize=1)
 def _preflight() -> None:
-    """Run `true` with everything a real run has; once it has worked, it is not tried again."""
+    """Run `true` with everything a real run has. Only success is cached."""
     reason = _missing()
     if reason is not None:
         raise SandboxUnavailable(reason)
@@ -143,17 +143,17 @@ def _preflight() -> None:
         outcome = _start(job, None).wait()
     assert outcome is not None
     if outcome.exit_code:
-        said = outcome.stderr.data.decode("utf-8", "replace").strip()
-        raise SandboxUnavailable(f"a program in it ends with {outcome.exit_code}: {said}")
+        stderr = outcome.stderr.data.decode("utf-8", "replace").strip()
+        raise SandboxUnavailable(f"a program in it ends with {outcome.exit_code}: {stderr}")
 
 
 def rules(job: Job) -> dict[str, object]:
-    """What the launcher tells the kernel for this job."""
+    """Return the rule set for this job."""
     return ruleset(_granted(job))
 
 
 def ruleset(granted: Iterable[Rule]) -> dict[str, object]:
-    """What the kernel is told so that nothing but this is allowed."""
+    """Return a rule set that allows nothing but this, as `make_ruleset` takes it."""
     known = version()
     all_files = (1 << _BITS.get(known, 16)) - 1
     network = _NETWORK if known >= 4 else 0
@@ -172,7 +172,7 @@ def _granted(job: Job) -> Iterator[Rule]:
         yield Rule(folder, _READ)
     for name in _ETC:
         yield Rule(f"/etc/{name}", _READ)
-    # The launcher opens these for the process that becomes the command: what that starts has none.
+    # The launcher opens these in the process that becomes the command; its children have none.
     yield Rule("/proc/self", _READ_FOLDER)
     for path in (*(f"/proc/self/{name}" for name in _OWN), *(f"/proc/{name}" for name in _PROC)):
         yield Rule(path, _READ_FILE)
@@ -185,7 +185,7 @@ def _granted(job: Job) -> Iterator[Rule]:
 
 
 def enforced(job: Job) -> dict[str, str]:
-    """What is held, and what can not be."""
+    """Return what is enforced, and what cannot be."""
     known = version()
     signals = "no tracing, no signals" if known >= _SIGNALS_VERSION else "no tracing"
     nested = "; not for read-only folders inside writable ones" if _nested(job) else ""

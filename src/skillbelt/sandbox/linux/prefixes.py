@@ -1,6 +1,6 @@
-"""What of a Python is shown inside: a folder of its own as it is, else only what a Python needs.
+"""What of a Python is mounted inside: its own folder as a whole, else only what a Python needs.
 
-A prefix may be shared with anything: the home of the user, or `~/.local` with keys and state.
+A prefix may hold anything else: the home of the user, or `~/.local` with keys and state.
 """
 
 import os
@@ -11,12 +11,12 @@ from contextlib import suppress
 
 from skillbelt.files.contain import below
 
-# What a Python that lies in a folder of its own has there.
+# What a Python in a folder of its own has there.
 _TOP = {"bin", "include", "lib", "lib64", "share", "BUILD"}
 _SHARE = {"doc", "jupyter", "man", "terminfo"}
 _LIB = ("lib", "pkgconfig", "python3", "itcl", "tcl", "tdbc", "thread", "tk")
 _FRAMEWORK = "/Python.framework/Versions/"
-# The libraries that Python and its standard library are linked with, by the names they ask for.
+# The libraries that Python and its standard library are linked with, by soname.
 _LIBRARY = re.compile(
     r"lib(python3|ssl|crypto|ffi|z|bz2|lzma|zstd|sqlite3|expat|uuid|mpdec|ncurses|panel|tinfo|"
     r"readline|edit|gdbm|db|nsl|tirpc|gcc_s|stdc\+\+|iconv|intl)[\w.+-]*\.so(\.\d+){1,2}"
@@ -31,7 +31,7 @@ _HOMES = (
 
 
 def shown_of(program: str, prefix: str) -> tuple[str, ...]:
-    """The folders and files that a Python needs inside; none when they can not be shown safely."""
+    """Return the folders and files that a Python needs; none when mounting them is not safe."""
     private = {os.path.realpath(path) for path in _private()}
     prefix = os.path.realpath(prefix)
     if _is_alone(prefix) and not _holds(prefix, private):
@@ -44,7 +44,7 @@ def shown_of(program: str, prefix: str) -> tuple[str, ...]:
 
 
 def _private() -> Iterator[str]:
-    """The folders that nothing which is shown may be, or hold."""
+    """Yield the private folders: nothing that is mounted may be or hold one of them."""
     homes = [os.environ.get("HOME", "")]
     with suppress(KeyError):  # a user that the system does not know
         homes.append(pwd.getpwuid(os.getuid()).pw_dir)
@@ -53,7 +53,7 @@ def _private() -> Iterator[str]:
         yield from (os.path.join(home, usual) for _, usual in _HOMES)
     chosen = (os.environ.get(name, "") for name in (*_OWN, *(name for name, _ in _HOMES)))
     yield from filter(os.path.isabs, chosen)
-    with suppress(FileNotFoundError):  # it is gone
+    with suppress(FileNotFoundError):  # it was removed
         yield os.getcwd()
 
 
@@ -75,17 +75,17 @@ def _is_alone(prefix: str) -> bool:
 
 
 def _names(*path: str) -> set[str]:
-    """What is in the folder; nothing when there is no such folder."""
+    """Return the names in the folder; none when it does not exist."""
     try:
         return set(os.listdir(os.path.join(*path)))
     except FileNotFoundError:
         return set()
     except OSError:
-        return {""}  # whatever it is, it is not known
+        return {""}  # a name that no Python has, so the folder counts as shared
 
 
 def _programs(program: str, prefix: str) -> Iterator[str]:
-    """The program, and the short names it is called by."""
+    """Yield the program and its short names."""
     yield program
     for name in ("python3", "python"):
         path = os.path.join(prefix, "bin", name)
@@ -101,7 +101,7 @@ def _libraries(prefix: str) -> Iterator[str]:
 
 
 def _standard(prefix: str) -> Iterator[str]:
-    """The folders of the standard library."""
+    """Yield the folders of the standard library."""
     for above in ("lib", "lib64"):
         for name in sorted(_names(prefix, above)):
             path = os.path.join(prefix, above, name)

@@ -1,6 +1,6 @@
-"""The filter for system calls: a BPF program, built here so that no library is needed.
+"""The seccomp filter: a BPF program, built here so that no library is needed.
 
-It lets through what `syscalls` names and nothing else. See docs/security.md.
+It allows what `syscalls` names and nothing else. See docs/security.md.
 """
 
 import errno
@@ -25,7 +25,7 @@ FOLLOWED = tuple(syscalls.FILTERS)
 
 
 class Machine(NamedTuple):
-    """A processor the filter can be built for: its number for the kernel, its column above."""
+    """A processor that has a filter: its audit number, and its column in `syscalls`."""
 
     audit: int
     column: int
@@ -54,10 +54,10 @@ def program(
     shared: bool = False,
     more: tuple[str, ...] = (),
 ) -> bytes:
-    """The filter. Without `processes` nothing can be forked; with `network` IP sockets are there.
+    """Return the filter. Without `processes` fork fails; with `network` IP sockets are allowed.
 
-    A network comes with sockets that have a name in the file system, unless `named_sockets` is
-    false. The rest is as in `Rights`. `machine` is a key of MACHINES; this one by default.
+    With a network, sockets with a path are allowed too, unless `named_sockets` is false. The rest
+    is as in `Rights`. `machine` is a key of MACHINES; this machine by default.
     """
     chosen = MACHINES[(machine or platform.machine()).lower()]
     rights = Rights(
@@ -79,10 +79,10 @@ def program(
 
 @lru_cache(maxsize=4)
 def lock(machine: str = "") -> bytes:
-    """A filter that starts a program only for who gives a number as the fourth argument.
+    """Return a filter that allows exec only with a secret fourth argument.
 
-    The kernel has no use for that argument. The number is 0 here: whoever loads the filter puts
-    another one, that nobody can guess, into the two tests at LOCK_AT. No other filter can follow.
+    The kernel ignores that argument. It is 0 here: the program that loads the filter writes a
+    random number into the two tests at LOCK_AT. No other filter can be loaded after it.
     """
     column = MACHINES[(machine or platform.machine()).lower()].column
     execve, execveat, seccomp, prctl = (
@@ -113,12 +113,12 @@ def lock(machine: str = "") -> bytes:
 
 @lru_cache(maxsize=4)
 def alone(machine: str = "") -> bytes:
-    """The lock, for who may start no process either; the filter below it must refuse clone3."""
+    """Return the lock that refuses child processes too; the filter below must refuse clone3."""
     column = MACHINES[(machine or platform.machine()).lower()].column
     clone, *numbers = (syscalls.numbers_of(name)[column] for name in ("clone", *syscalls.FORKS))
     forks = [number for number in numbers if number >= 0]
     locked = lock(machine)
-    # What the lock answers to all other calls comes after these tests.
+    # The lock's answer to all other calls comes after these tests.
     head, other = locked[: _LOCK_STEPS * 8], locked[_LOCK_STEPS * 8 :] or _one(_RETURN, _ALLOW)
     threads = [
         _argument(0),
@@ -136,7 +136,7 @@ def alone(machine: str = "") -> bytes:
 
 
 def lock_task() -> dict[str, object]:
-    """The lock for this machine, as a launcher is told of it."""
+    """Return the lock for this machine, as `load_lock` takes it."""
     column = MACHINES[platform.machine().lower()].column
     number = syscalls.numbers_of("execve")[column]
     return {"rules": lock().hex(), "places": LOCK_AT, "number": number}
@@ -145,22 +145,22 @@ def lock_task() -> dict[str, object]:
 def described(
     processes: bool, network: bool, *, programs: bool = True, shared: bool = False
 ) -> str:
-    """What the filter is, in a few words."""
+    """Return a short description of the filter."""
     rights = Rights(processes, network, programs=programs, shared=shared)
     return f"seccomp, {len(rights.allowed())} allowed"
 
 
 class _Interval(NamedTuple):
-    """What is done with all calls from this number to that of the next interval."""
+    """The code for all calls from this number up to the next interval."""
 
     number: int
     code: list[bytes]
 
 
 def _intervals(column: int, rights: Rights) -> list[_Interval]:
-    """Every number there can be, in order; neighbours with the same answer are one.
+    """Return intervals for all numbers, in order; neighbours with the same code are merged.
 
-    The second table of x86-64, with pointers of half the size, is beyond all that are allowed.
+    The x32 calls of x86-64 have numbers above all that are allowed.
     """
     answers = _answers(column, rights)
     absent = [_fail(errno.ENOSYS)]
@@ -173,7 +173,7 @@ def _intervals(column: int, rights: Rights) -> list[_Interval]:
 
 
 def _answers(column: int, rights: Rights) -> dict[int, list[bytes]]:
-    """What is done with each call that is in a table."""
+    """Return the code for each call that is in a table."""
     found: dict[int, list[bytes]] = {}
     for name, code in syscalls.refusals(rights).items():
         found[syscalls.numbers_of(name)[column]] = [_fail(code)]
@@ -185,9 +185,9 @@ def _answers(column: int, rights: Rights) -> dict[int, list[bytes]]:
 
 
 def _tree(intervals: list[_Interval]) -> list[bytes]:
-    """A search for the number.
+    """Return a binary search for the number.
 
-    The kernel tries the program with every call when it is loaded; a plain list would take long.
+    The kernel runs the program for every call when it is loaded; a plain list would be slow.
     """
     if len(intervals) == 1:
         return intervals[0].code
@@ -200,7 +200,7 @@ def _tree(intervals: list[_Interval]) -> list[bytes]:
 
 
 def _checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
-    """The calls whose arguments decide, and how; what is not answered is allowed."""
+    """Yield the calls whose arguments are checked, and how; the rest is allowed."""
     clone = [_argument(0), *_answer_if(_ANY_BIT, syscalls.NAMESPACES, errno.EPERM)]
     if not rights.processes:
         clone += [_one(_ANY_BIT, syscalls.THREAD, 1, 0), _fail(errno.EPERM)]
@@ -215,16 +215,16 @@ def _checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
     yield "fallocate", [_argument(1), *_only(syscalls.ALLOCATIONS, errno.EOPNOTSUPP)]
     yield "personality", [_argument(0), *_only(syscalls.SAME_PERSONALITY, errno.EPERM)]
     yield "prctl", [_argument(0), *_only(rights.prctl(), errno.EINVAL)]
-    # On another process of the same user, which the runtime may be, a limit can be an end.
+    # A limit can kill another process of the same user, such as the runtime.
     yield "prlimit64", [_argument(0), *_only((0,), errno.EPERM)]
     yield from _standing_checks(rights)
     yield from _mode_checks()
 
 
 def _standing_checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
-    """How much a process counts: not that of the first one, which could then end nothing in time.
+    """Check priorities: those of the first process must stay, or it could not end others in time.
 
-    Without namespaces of its own, a run may have the same user as the runtime.
+    Without namespaces, a run may have the same user as the runtime.
     """
     for name, wanted in syscalls.OWN_STANDING.items():
         *kinds, (whose, _) = wanted
@@ -236,7 +236,7 @@ def _standing_checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def _socket_checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
-    """A socket that sends to a name reaches whoever listens there, so only some can be made."""
+    """Check sockets: one that can send to a path would reach any listener there."""
     kind = [_argument(1), _one(_AND, 0xFFFFFFFF & ~syscalls.SOCKET_FLAGS)]
     unix = [*kind, *_only(syscalls.UNIX_KINDS, errno.EACCES)]
     inet = [*kind, *_only(syscalls.INET_KINDS, errno.EACCES), _argument(2)]
@@ -254,7 +254,7 @@ def _socket_checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def _mode_checks() -> Iterator[tuple[str, list[bytes]]]:
-    """Neither a device nor a file that takes on its owner's rights is left in a workspace."""
+    """Refuse to create devices and set-id files."""
     for name, (place, bits) in syscalls.MODES.items():
         yield name, [_argument(place), *_answer_if(_ANY_BIT, bits, errno.EPERM)]
     for name, (flags, mode) in syscalls.OPENS.items():
@@ -264,7 +264,7 @@ def _mode_checks() -> Iterator[tuple[str, list[bytes]]]:
 
 
 def _case(values: tuple[int, ...], body: list[bytes]) -> list[bytes]:
-    """The body, and then allowed, for one of the values; goes on for all others."""
+    """Run the body and allow, for one of the values; go on for all others."""
     whole = [*body, _one(_RETURN, _ALLOW)]
     count = len(values)
     tests = [_one(_EQUAL, value, count - place, 0) for place, value in enumerate(values)]
@@ -272,20 +272,20 @@ def _case(values: tuple[int, ...], body: list[bytes]) -> list[bytes]:
 
 
 def _only(values: tuple[int, ...], code: int) -> list[bytes]:
-    """Goes on for one of the values, fails for all others."""
+    """Go on for one of the values, fail for all others."""
     count = len(values)
     tests = [_one(_EQUAL, value, count - place, 0) for place, value in enumerate(values)]
     return [*tests, _fail(code)]
 
 
 def _only_not(values: tuple[int, ...], code: int) -> Iterator[bytes]:
-    """Fails for one of the values, goes on for all others."""
+    """Fail for one of the values, go on for all others."""
     for value in values:
         yield from _answer_if(_EQUAL, value, code)
 
 
 def _must_be(place: int, value: int) -> Iterator[bytes]:
-    """Goes on when the argument has the value, else the call fails."""
+    """Go on when the argument has the value, else fail."""
     yield _argument(place)
     yield from _only((value,), errno.EPERM)
 
@@ -296,7 +296,7 @@ def _answer_if(test: int, value: int, code: int) -> Iterator[bytes]:
 
 
 def _argument(place: int) -> bytes:
-    """Load the lower half of an argument; for all that are looked at the kernel drops the other."""
+    """Load the lower half of an argument; the kernel ignores the other of all that are checked."""
     return _one(_LOAD, _ARGUMENTS_AT + 8 * place)
 
 

@@ -1,7 +1,7 @@
-"""The system calls that a command may make: one table, for every filter that we build.
+"""The system calls that a command may make: one table for all filters.
 
-Each call has its number on x86-64 and on arm64, -1 where it does not exist. What is in no table
-here is answered as if the kernel were older than the call, so that a new one opens no door.
+Each call has its number on x86-64 and on arm64, -1 where it does not exist. A call in no table
+fails with ENOSYS, as in an older kernel, so that a new kernel allows nothing new.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ THREAD = 0x00010000
 SET_ID_BITS = 0o6000
 _DEVICE = 0o20000  # the kinds of both devices have it, those of pipes and sockets do not
 MAKES_FILE = 0o20000000 | 0o100  # O_TMPFILE and O_CREAT
-TERMINAL_INPUT, TERMINAL_LINUX = 0x5412, 0x541C  # TIOCSTI and TIOCLINUX put words in its mouth
+TERMINAL_INPUT, TERMINAL_LINUX = 0x5412, 0x541C  # TIOCSTI and TIOCLINUX type into a terminal
 UNIX, INET, INET6 = 1, 2, 10
 STREAM, DATAGRAM, SEQUENCED = 1, 2, 5
 # What may stand beside the kind of a socket: SOCK_CLOEXEC and SOCK_NONBLOCK.
@@ -125,8 +125,8 @@ ALLOWED: dict[str, Numbers] = {
 NETWORK = ("connect", "bind", "listen", "accept", "accept4")
 FORKS = ("fork", "vfork")
 PROGRAMS = ("execve", "execveat")
-# Without namespaces of its own, a run must not watch, mark or empty what others have; Landlock
-# knows nothing of these. Copying programs take the answer for a disk that can not do it.
+# Without namespaces, a run must not watch or mark the user's other files, or read their queues:
+# Landlock does not check these. Programs that copy files treat the error as an old disk.
 _SHARED_REFUSED: dict[str, int] = {
     **dict.fromkeys(("mq_open", "mq_unlink"), EPERM),
     "inotify_add_watch": ENOSYS,
@@ -134,8 +134,8 @@ _SHARED_REFUSED: dict[str, int] = {
         ("getxattr", "lgetxattr", "listxattr", "llistxattr", "setxattr", "lsetxattr", "fsetxattr",
          "removexattr", "lremovexattr", "fremovexattr"), EOPNOTSUPP),
 }  # fmt: skip
-# How much a process counts can then be set by that process alone, for the one that started the run
-# may be of the same user. The arguments that mean the calling process.
+# A process may then set only its own priority, since the runtime may have the same user. These are
+# the arguments that mean the calling process.
 OWN_STANDING: dict[str, tuple[tuple[int, int], ...]] = {
     "setpriority": ((0, 0), (1, 0)),
     "ioprio_set": ((0, 1), (1, 0)),
@@ -144,8 +144,8 @@ OWN_STANDING: dict[str, tuple[tuple[int, int], ...]] = {
     "sched_setaffinity": ((0, 0),),
     "sched_setattr": ((0, 0),),
 }
-# What our own programs need that come before a command, and it must not have. The memory that
-# filters and rules take is counted nowhere, and thousands of them stop a kernel.
+# What our own programs need before a command, and the command must not have. The memory of filters
+# and rules is not accounted, and thousands of them stop a kernel.
 FILTERS: dict[str, Numbers] = {"seccomp": (317, 277)}
 RULES: dict[str, Numbers] = {
     "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445),
@@ -153,7 +153,7 @@ RULES: dict[str, Numbers] = {
 }  # fmt: skip
 _MORE = {**FILTERS, **RULES}
 
-# Known, and refused as to who lacks the right: a program that asks for these has no other way.
+# Fail with EPERM: programs that use these have no fallback for ENOSYS.
 REFUSED: dict[str, Numbers] = {
     # mounts and roots
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
@@ -192,8 +192,8 @@ REFUSED: dict[str, Numbers] = {
     "semget": (64, 190), "semctl": (66, 191), "semop": (65, 193), "semtimedop": (220, 192),
     "memfd_secret": (447, 447),
 }  # fmt: skip
-# Answered as all that is in no table. The filter can not look into the structures that openat2 and
-# clone3 are given; programs then take their other way.
+# Fail with ENOSYS, like all calls in no table. A filter cannot read the structures of openat2 and
+# clone3; programs have fallbacks for them.
 ABSENT: dict[str, Numbers] = {
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "memfd_create": (319, 279), "openat2": (437, 437), "clone3": (435, 435), **_MORE,
@@ -204,16 +204,15 @@ MODES: dict[str, tuple[int, int]] = {
     "fchmodat2": (2, SET_ID_BITS), "creat": (1, SET_ID_BITS),
     "mknod": (1, SET_ID_BITS | _DEVICE), "mknodat": (2, SET_ID_BITS | _DEVICE),
 }  # fmt: skip
-# The same, with the flags that make it count.
+# The same, with the place of the flags that make it count.
 OPENS: dict[str, tuple[int, int]] = {"open": (1, 2), "openat": (2, 3)}
 
 
 class Rights(NamedTuple):
-    """What a filter is for. `more` names calls that our own programs need before the command.
+    """What a filter allows. `more` names calls that our own programs need before the command.
 
-    Without `processes` nothing can be forked, without `programs` a process can not put another
-    program in its place. `network` is for IP sockets, `named_sockets` for those of the machine.
-    With `shared` the run has no namespaces of its own.
+    Without `processes` fork fails, without `programs` exec. `network` allows IP sockets,
+    `named_sockets` Unix sockets. With `shared` the run has no namespaces.
     """
 
     processes: bool
@@ -224,7 +223,7 @@ class Rights(NamedTuple):
     more: tuple[str, ...] = ()
 
     def allowed(self) -> dict[str, Numbers]:
-        """The calls that are let through, some of them by their arguments."""
+        """Return the allowed calls; the arguments of some are checked."""
         taken = set(refusals(self))
         return {
             **{name: numbers for name, numbers in ALLOWED.items() if name not in taken},
@@ -232,12 +231,12 @@ class Rights(NamedTuple):
         }
 
     def prctl(self) -> tuple[int, ...]:
-        """The options of prctl that are let through."""
+        """Return the allowed options of prctl."""
         return (*PRCTL, SET_SECCOMP) if "seccomp" in self.more else PRCTL
 
 
 def refusals(rights: Rights) -> dict[str, int]:
-    """The calls that get another answer than what is in no table, and which."""
+    """Return the calls that fail with another error than ENOSYS, and the error."""
     found = dict.fromkeys(REFUSED, EPERM)
     for names, granted in (
         (NETWORK, rights.network or rights.named_sockets),
@@ -253,7 +252,7 @@ def _refused(names: Iterable[str], granted: bool) -> dict[str, int]:
 
 
 def numbers_of(name: str) -> Numbers:
-    """The numbers of a call that is in one of the tables."""
+    """Return the numbers of a call in one of the tables."""
     for table in (ALLOWED, REFUSED, ABSENT):
         if name in table:
             return table[name]

@@ -1,8 +1,8 @@
 """The sandbox for macOS: a generated profile that denies everything it does not name.
 
 No Mac has run the attack list against it yet, and what it enforces says so. The text of a profile
-holds nothing but what stands in this module: every path of a job is a parameter, so no path can add
-a rule. Of two rules that fit, the later one counts.
+has nothing but the text in this module: every path of a job is a parameter, so no path can add a
+rule. Of two rules that match, the later one counts.
 """
 
 import fcntl
@@ -49,7 +49,7 @@ class Profile(NamedTuple):
 
 
 class _Names:
-    """Gives each path the name of a parameter."""
+    """Names a parameter for each path."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -62,9 +62,9 @@ class _Names:
 
 
 def profile(job: Job, programs: Iterable[str] = (), proxy_port: int | None = None) -> Profile:
-    """The profile for a job whose paths are canonical; `programs` may be run without `processes`.
+    """Return the profile for a job with canonical paths; `programs` may run without `processes`.
 
-    Nothing is looked up: the same job gives the same profile on every system.
+    Nothing is read from the system: the same job gives the same profile everywhere.
     """
     name = _Names()
     places = _places(job)
@@ -79,17 +79,17 @@ def profile(job: Job, programs: Iterable[str] = (), proxy_port: int | None = Non
         *_place_rules(places, name),
         *_program_rules(job, tuple(programs), places, name),
         *_network_rules(proxy_port),
-        # Last, so that nothing above can take them back.
+        # Last, so that no other rule overrides them.
         *_anchor_rules(places, name),
         "(deny file-write-setugid)",
-        # Where temporary files are shared, a run must not change what the next one is held by.
+        # Temporary files are shared: a run must not change the profile of the next one.
         r'(deny file-write* (regex #"/openskills-seatbelt-[0-9]+-[0-9]+\.sb$"))',
     ]
     return Profile("\n".join(rules) + "\n", name.values)
 
 
 def _places(job: Job) -> list[Mount]:
-    """What is there beside the system, outer folders first, so that the inner ones count."""
+    """Return what is visible beside the system, outer folders first, so that inner rules win."""
     wanted: dict[str, Mount] = {}
     for mount in sorted(job.mounts, key=lambda mount: mount.writable):
         wanted.setdefault(mount.source, mount)
@@ -144,7 +144,7 @@ def _network_rules(proxy_port: int | None) -> Iterator[str]:
 
 
 def _anchor_rules(places: list[Mount], name: Callable[[str], str]) -> Iterator[str]:
-    """Nothing that a rule speaks of can be moved away, and no folder above it can."""
+    """Keep what a rule names, and the folders above it, from being moved."""
     writable = [os.path.join(place.source, "") for place in places if place.writable]
     writable += [os.path.join(path, "") for path in TEMPORARY]
     fixed = {place.source for place in places}
@@ -155,7 +155,7 @@ def _anchor_rules(places: list[Mount], name: Callable[[str], str]) -> Iterator[s
 
 
 def _above(path: str) -> Iterator[str]:
-    """Every folder above the path, but for the root."""
+    """Yield every folder above the path, except the root."""
     path = os.path.dirname(path)
     while path not in ("/", ""):
         yield path
@@ -173,7 +173,7 @@ class SeatbeltSandbox(Keepless):
         self._program, self._platform = program, platform
 
     def unavailable(self) -> str | None:
-        """Why it can not be used here, with the remedy; None when it can."""
+        """Return why it cannot be used here, with the remedy; None when it can."""
         if self._platform != "darwin":
             return "this system is not macOS"
         if not os.access(self._program, os.X_OK):
@@ -181,7 +181,7 @@ class SeatbeltSandbox(Keepless):
         return _preflight(self._program)
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
-        """Start the command; SandboxUnavailable when the sandbox itself can not be brought up."""
+        """Start the command; SandboxUnavailable when the sandbox itself cannot be set up."""
         reason = self.unavailable()
         if reason is not None:
             raise SandboxUnavailable(reason)
@@ -208,15 +208,15 @@ def _preflight(program: str) -> str | None:
         except SandboxUnavailable as error:
             return str(error)
     assert outcome is not None
-    said = outcome.stderr.data.decode("utf-8", "replace").strip()
-    return f"a program in it ends with {outcome.exit_code}: {said}" if outcome.exit_code else None
+    stderr = outcome.stderr.data.decode("utf-8", "replace").strip()
+    return f"a program in it ends with {outcome.exit_code}: {stderr}" if outcome.exit_code else None
 
 
 def _start(program: str, job: Job, listener: Listener | None) -> Running:
     check_job(job)
     job = canonical(job)
     if job.terminal:
-        raise RunRefused("seatbelt can not give a command a terminal")
+        raise RunRefused("seatbelt cannot give a command a terminal")
     found = look_up(job.argv[0], job)
     if found is None:
         return PortableRun(Chain((), {}, _enforced(job, None), missing=job.argv[0]), job, listener)
@@ -230,10 +230,10 @@ def _start(program: str, job: Job, listener: Listener | None) -> Running:
 
 
 def canonical(job: Job) -> Job:
-    """The job with every path as the system itself calls it, such as /private/tmp for /tmp."""
+    """Return the job with canonical paths, such as /private/tmp for /tmp."""
     for mount in job.mounts:
         if os.path.normpath(mount.source) != os.path.normpath(mount.target):
-            raise SandboxUnavailable("seatbelt can not show a folder at another place than its own")
+            raise SandboxUnavailable("seatbelt cannot show a folder at another place than its own")
     mounts = []
     for mount in job.mounts:
         path = _whole(mount.source)
@@ -247,15 +247,15 @@ def canonical(job: Job) -> Job:
 
 def _whole(path: str) -> str:
     if "\0" in path:
-        raise RunRefused(f"{path[:200]!r} can not be a place for a mount")
+        raise RunRefused(f"{path[:200]!r} cannot be a place for a mount")
     found = _spelt(os.path.realpath(path))
     if found == "/":
-        raise RunRefused(f"{path[:200]!r} can not be a place for a mount")
+        raise RunRefused(f"{path[:200]!r} cannot be a place for a mount")
     return found
 
 
 def _spelt(path: str) -> str:
-    """The path as the disk spells it: one that ignores case would not be found by its rules."""
+    """Return the path in the case of the disk, since rules are case-sensitive."""
     ask = getattr(fcntl, "F_GETPATH", None)  # macOS alone
     if ask is None:
         return path
@@ -271,7 +271,7 @@ def _spelt(path: str) -> str:
 
 
 def look_up(name: str, job: Job) -> str | None:
-    """Where the command finds a program; a link stays one, as what it is called may matter."""
+    """Return the path of a program; links are not resolved, as a program may depend on its name."""
     folders = [""] if "/" in name else job.env.get("PATH", "").split(":")
     for folder in folders:
         path = os.path.join(job.cwd, folder, name)
@@ -281,7 +281,7 @@ def look_up(name: str, job: Job) -> str | None:
 
 
 def needed_programs(program: str, job: Job) -> tuple[str, ...]:
-    """What is executed in order to start the program."""
+    """Return all programs that are executed to start this one."""
     found = os.path.realpath(program)
     words = [look_up(word, job) for word in _first_line(found)]
     wanted = [found, *_framework(found), *(os.path.realpath(word) for word in words if word)]
@@ -289,14 +289,14 @@ def needed_programs(program: str, job: Job) -> tuple[str, ...]:
 
 
 def _framework(program: str) -> Iterator[str]:
-    """A Python of a framework is a small program that becomes another one of it."""
+    """Yield the real program of a framework Python, which its launcher executes."""
     version, mark, _ = program.partition("/bin/")
     if mark and ".framework/Versions/" in version:
         yield os.path.join(version, "Resources/Python.app/Contents/MacOS/Python")
 
 
 def _first_line(program: str) -> list[str]:
-    """The words of `#!/usr/bin/env python3`; none for what is no script."""
+    """Return the words of `#!/usr/bin/env python3`; none for a binary."""
     try:
         with open(program, "rb") as file:
             line = file.read(_FIRST_LINE).partition(b"\n")[0]
@@ -306,7 +306,7 @@ def _first_line(program: str) -> list[str]:
 
 
 def _proxied(job: Job) -> tuple[int, dict[str, str]]:
-    """A port of this machine that the proxy listens at, and the variables that lead there."""
+    """Return a port at which the proxy listens, and the environment that names it."""
     try:
         port = open_port(job.bridge[-1])
     except OSError as error:
@@ -315,7 +315,7 @@ def _proxied(job: Job) -> tuple[int, dict[str, str]]:
 
 
 def write_profile(text: str) -> str:
-    """The path of a new file with the profile, which whoever runs the command can read."""
+    """Write a new file with the profile that the user of the run can read; return its path."""
     for _ in range(_MAX_ATTEMPTS):
         name = f"openskills-seatbelt-{os.getpid()}-{next(_attempts)}.sb"
         path = os.path.join(tempfile.gettempdir(), name)

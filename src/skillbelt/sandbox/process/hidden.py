@@ -1,10 +1,9 @@
-"""What the processes of a run hold that neither a folder nor their own memory shows.
+"""What the processes of a run hold beside the files in a folder and their own memory.
 
-That is files and folders without a name: open, only mapped, run as a program, or where a process
-is; memory they share, which belongs to none of them once whoever touched it has ended; what waits
-in sockets and pipes; and what the kernel needs to keep track of it. It is all seen from outside, in
-`/proc`. Where the size of something can not be seen, that is said, and whoever asks must go by what
-the whole machine has lost.
+That is files and folders without a name (open, only mapped, run as a program, or a current folder);
+shared memory, which belongs to no process once the one that touched it has ended; data buffered in
+sockets and pipes; and what the kernel needs to keep track of these. All of it is read from `/proc`.
+Where a size cannot be read, the result says so, and the caller uses what the whole machine lost.
 """
 
 import ctypes
@@ -22,8 +21,8 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
-_BLOCK = 512  # what st_blocks counts in, whatever the disk does
-_MOST_SECONDS = 0.5  # whoever has more than can be seen in that time has his reasons
+_BLOCK = 512  # the unit of st_blocks on every file system
+_MOST_SECONDS = 0.5  # what takes longer counts as not seen
 _GET_HANDLE, _SAME_TABLE = (438, 438), (312, 272)  # pidfd_getfd and kcmp on x86-64 and arm64
 _TRACE = 19  # CAP_SYS_PTRACE
 _TABLES = 2  # what kcmp compares: tables of handles
@@ -32,17 +31,17 @@ _PIPE_SIZE = 1032
 _MEMORY_INFO, _MEMORY_WORDS = 55, 9
 _ORDINARY_PIPE = 64 * 2**10
 _ORDINARY_SOCKET = 2 * 208 * 2**10
-# What the kernel keeps for each, at least; a terminal takes what waits in it both ways.
+# What the kernel keeps for each, at least; a terminal has buffers both ways.
 _MAPPING, _HANDLE, _TERMINAL = 256, 256, 160 * 2**10
 _TERMINALS = os.makedev(5, 2)
-_OVERHEAD = 1024  # at most what the kernel takes to queue one byte
+_OVERHEAD = 1024  # what the kernel needs to queue one byte, at most
 _NAMELESS = b" (deleted)\n"
 _PLACES = ("exe", "cwd", "root")
 _OF_KERNEL = b" /[aio]"
 
 
 class Hoard(NamedTuple):
-    """What was found. The last three tell that there is more, whose size can not be seen."""
+    """What was found. The last three say that there is more, of unknown size."""
 
     file_bytes: int = 0
     files: int = 0
@@ -54,10 +53,9 @@ class Hoard(NamedTuple):
 
 
 def find_hoard(pids: Iterable[int], workspace: str, temporary: str | None = None) -> Hoard:
-    """What the processes hold together, each thing once.
+    """Return what the processes hold together, each thing counted once.
 
-    `temporary` is the path inside of a folder that has a size of its own; what is there is not
-    counted again.
+    `temporary` is the path inside of a folder with a size limit; its files are not counted.
     """
     search = _Search(workspace, temporary)
     for pid in pids:
@@ -69,9 +67,9 @@ def find_hoard(pids: Iterable[int], workspace: str, temporary: str | None = None
 
 @lru_cache(maxsize=8)
 def can_see(uid: int | None = None) -> bool:
-    """Whether we may look at what the processes of a run hold; they are ours, or of that user.
+    """Whether we may inspect the processes of a run; they are of our user, or of that one.
 
-    Root needs a right for it, which it often lacks in a container.
+    Root needs CAP_SYS_PTRACE, which it often lacks in a container.
     """
     if os.geteuid():
         return uid is None or uid == os.geteuid()
@@ -81,7 +79,7 @@ def can_see(uid: int | None = None) -> bool:
 
 
 def user_of(pid: int) -> int:
-    """Whose process it is; -1 when that is not known."""
+    """Return the user of a process; -1 when it is not known."""
     with suppress(OSError), open(f"/proc/{pid}/status", "rb") as lines:
         for line in lines:
             if line.startswith(b"Uid:"):
@@ -90,11 +88,11 @@ def user_of(pid: int) -> int:
 
 
 class _Search:
-    """One look at all processes."""
+    """One pass over all processes."""
 
     def __init__(self, workspace: str, temporary: str | None) -> None:
-        self.sums = [0, 0, 0, 0]  # as the first four of a hoard
-        self.more = [False, False, False]  # and the last three
+        self.sums = [0, 0, 0, 0]  # the first four fields of a hoard
+        self.more = [False, False, False]  # the last three
         self._until = time.monotonic() + _MOST_SECONDS
         self._temporary, self._bounded = temporary, set[int]()
         self._workspace = workspace
@@ -102,7 +100,7 @@ class _Search:
         self._internet = 0
 
     def found(self) -> Hoard:
-        """What was found up to now."""
+        """Return what was found so far."""
         files, shared, handles = self.more
         size, count, common, queued = self.sums
         if self._internet:
@@ -112,13 +110,13 @@ class _Search:
         )
 
     def late(self) -> bool:
-        """Whether the time is up; then the rest counts as not seen."""
+        """Whether time is up; the rest then counts as not seen."""
         late = time.monotonic() > self._until
         self.more[2] |= late
         return late
 
     def visit(self, pid: int) -> None:
-        """Look at one process; one that hides what it holds counts as if it held too much."""
+        """Inspect one process; one that cannot be read counts as holding too much."""
         try:
             if self._temporary is not None and not self._bounded:
                 self._bounded = _devices(pid, self._temporary) - _device(self._workspace)
@@ -130,10 +128,10 @@ class _Search:
                     return
             self._maps(pid)
         except PermissionError:
-            # The first process of a namespace is ours, and closed to everybody.
+            # The first process of a namespace is ours, and not readable.
             self.more[2] |= can_see() and not _first(pid)
         except OSError:
-            pass  # it is gone
+            pass  # it has ended
 
     def _handles(self, pid: int, thread: int) -> None:
         folder = f"/proc/{pid}/task/{thread}"
@@ -146,7 +144,7 @@ class _Search:
                 continue
             key = found.st_dev, found.st_ino
             if found.st_rdev == _TERMINALS:
-                self.sums[3] += _TERMINAL  # all have one name, and may be many
+                self.sums[3] += _TERMINAL  # they share one inode, and may be many
             if key in self._known:
                 continue
             if stat.S_ISSOCK(found.st_mode):
@@ -164,7 +162,7 @@ class _Search:
                 return
 
     def _places(self, thread: str) -> None:
-        """The program and the folders of a thread: they last as long as it does."""
+        """Count the program and the folders of a thread."""
         for name in _PLACES:
             with suppress(FileNotFoundError):
                 found = os.stat(f"{thread}/{name}")
@@ -173,7 +171,7 @@ class _Search:
                     self._file(key, found)
 
     def _file(self, key: tuple[int, int], found: os.stat_result) -> None:
-        """One that has no name any more, or never had one."""
+        """Count a file without a name."""
         self._known.add(key)
         if found.st_dev == _memory_device():
             self.sums[2] += found.st_blocks * _BLOCK
@@ -182,10 +180,10 @@ class _Search:
             self.sums[1] += 1
 
     def _maps(self, pid: int) -> None:
-        """What is only mapped: a handle is not needed to keep a file."""
-        told = _told_maps(pid)
-        self.sums[3] += told.count(b"\n") * _MAPPING
-        for line in told.splitlines(keepends=True) if _NAMELESS in told else ():
+        """Count what is only mapped."""
+        text = _read_maps(pid)
+        self.sums[3] += text.count(b"\n") * _MAPPING
+        for line in text.splitlines(keepends=True) if _NAMELESS in text else ():
             if line.endswith(_NAMELESS) and _OF_KERNEL not in line:
                 self._map(pid, line)
 
@@ -208,8 +206,8 @@ class _Search:
                 self._file(key, found)
 
 
-def _told_maps(pid: int) -> bytes:
-    """What is mapped. A process may have ended, and its threads go on with its memory."""
+def _read_maps(pid: int) -> bytes:
+    """Read the mappings. The main thread may have ended while others go on."""
     for thread in (pid, *os.listdir(f"/proc/{pid}/task")):
         with (
             suppress(FileNotFoundError, ProcessLookupError),
@@ -222,13 +220,13 @@ def _told_maps(pid: int) -> bytes:
 
 
 def _short(place: bytes) -> str:
-    """The addresses as the names there have them, without zeros in front."""
+    """Return the addresses as in map_files: without leading zeros."""
     return "-".join(f"{int(part, 16):x}" for part in place.split(b"-"))
 
 
 @lru_cache(maxsize=1)
 def _memory_device() -> int:
-    """Where all memory lies that has the form of a file and no name."""
+    """Return the device of all memory files without a name."""
     handle = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
     try:
         return os.fstat(handle).st_dev
@@ -242,13 +240,13 @@ def _devices(pid: int, temporary: str) -> set[int]:
 
 def _device(path: str) -> set[int]:
     try:
-        return {os.lstat(path).st_dev}  # a link would lead to a folder of ours
+        return {os.lstat(path).st_dev}  # a link would lead to a folder of the host
     except FileNotFoundError:
         return set()
 
 
 def _first(pid: int) -> bool:
-    """Whether it is the first process of a namespace."""
+    """Whether it is the first process of a pid namespace."""
     with suppress(OSError), open(f"/proc/{pid}/status", "rb") as lines:
         for line in lines:
             if line.startswith(b"NSpid:"):
@@ -258,7 +256,7 @@ def _first(pid: int) -> bool:
 
 
 def _in_flight(path: str) -> bool:
-    """Whether handles wait in the socket, which may be of anything."""
+    """Whether file descriptors are queued in the socket."""
     with suppress(FileNotFoundError), open(path, "rb") as lines:
         for line in lines:
             if line.startswith(b"scm_fds:"):
@@ -267,7 +265,7 @@ def _in_flight(path: str) -> bool:
 
 
 def _queued(pid: int, thread: int, number: int) -> tuple[int, bool]:
-    """What waits in a socket to be sent or to be read, and whether it is one of the internet."""
+    """Return the memory of a socket's queues, and whether it is an IP socket."""
     try:
         handle = _copied(pid, thread, number)
     except OSError:
@@ -286,11 +284,11 @@ def _queued(pid: int, thread: int, number: int) -> tuple[int, bool]:
 
 
 def _unattended(pid: int) -> int:
-    """What waits in connections that nobody has a handle of: not accepted yet, or closed."""
+    """Return the queues of connections without a file descriptor: not accepted, or closed."""
     total = 0
     with suppress(OSError):
         if os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net"):
-            return 0  # those of everybody
+            return 0  # these are of the whole machine
         for name in ("tcp", "tcp6"):
             with open(f"/proc/{pid}/net/{name}", "rb") as lines:
                 for row in (line.split() for line in lines if b":" in line):
@@ -300,7 +298,7 @@ def _unattended(pid: int) -> int:
 
 
 def _orphaned(end: socket.socket) -> int:
-    """What nobody is charged for any more, since the end that sent it is closed."""
+    """Return what is charged to no socket any more, since the sending end is closed."""
     poll = select.poll()
     poll.register(end, select.POLLIN)
     if not any(events & select.POLLHUP for _, events in poll.poll(0)):
@@ -317,7 +315,7 @@ def _most_queued() -> int:
 
 
 def _piped(pid: int, thread: int, number: int) -> int:
-    """What a pipe takes: one byte may take a page."""
+    """Return the size of a pipe that is not empty: one byte may take a page."""
     try:
         handle = _copied(pid, thread, number)
     except OSError:
@@ -327,7 +325,7 @@ def _piped(pid: int, thread: int, number: int) -> int:
     try:
         return fcntl.fcntl(handle, _PIPE_SIZE) if _waiting(handle) else 0
     except OSError:
-        return 0  # it is another one by now
+        return 0  # the number is another file by now
     finally:
         os.close(handle)
 
@@ -337,7 +335,7 @@ def _waiting(handle: int) -> int:
 
 
 def _copied(pid: int, thread: int, number: int) -> int | None:
-    """A handle of our own of what the process has open; None when it is closed by now."""
+    """Copy a file descriptor of the process; None when it is closed by now."""
     try:
         process = os.pidfd_open(thread, 0 if thread == pid else _OF_THREAD)
     except ProcessLookupError:
@@ -353,7 +351,7 @@ def _copied(pid: int, thread: int, number: int) -> int | None:
 
 
 def _same_table(pid: int, thread: int) -> bool:
-    """Whether the thread has the handles of its process; it may have its own."""
+    """Whether the thread shares the file descriptors of its process."""
     with suppress(OSError):
         return _call(_SAME_TABLE, pid, thread, _TABLES, 0, 0) == 0
     return False

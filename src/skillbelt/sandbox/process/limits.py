@@ -1,7 +1,7 @@
-"""The limits that a process carries with it, as the last program of a chain sets them.
+"""The resource limits of a run, and what results say about them.
 
-They are set inside, when the user namespace exists: the number of processes then counts for this
-run alone, however many its user has elsewhere.
+They are set inside the user namespace, if there is one: the number of processes then counts for
+this run alone, and not together with the user's other processes.
 """
 
 import math
@@ -14,7 +14,7 @@ from skillbelt.values import Limits
 MAX_OPEN_FILES = 1024
 
 _ALLOWED = "allowed"
-# Memory is watched over all processes of a run; one alone may reserve more than it uses.
+# Memory is watched over all processes of a run; one process may reserve more than it uses.
 _RESERVE = 4
 CPU_GRACE_SECONDS = 1
 _KINDS = (
@@ -26,7 +26,7 @@ OWN_PROCESSES = 1  # the first process of the pid namespace counts too
 
 
 def programs_enforced(processes: bool, locked: bool) -> dict[str, str]:
-    """What is held of starting processes, and of becoming another program."""
+    """Return what is enforced about child processes and other programs."""
     if processes:
         return {"child processes": _ALLOWED, "other programs": _ALLOWED}
     open_way = "not enforced: a program can put another in its own place"
@@ -37,12 +37,12 @@ def programs_enforced(processes: bool, locked: bool) -> dict[str, str]:
 
 
 def counted_enforced(group: str, seen: bool) -> dict[str, str]:
-    """What is counted for a run as a whole.
+    """Return what is enforced for a run as a whole.
 
-    `group` names its control group, if it has one; `seen` is whether we may look at its processes.
+    `group` names its control group, if it has one; `seen` is whether we may inspect its processes.
     """
     memory = "watched, all processes together; rlimit for each"
-    unseen = "not enforced: what the processes hold can not be seen (root needs CAP_SYS_PTRACE)"
+    unseen = "not enforced: what the processes hold cannot be seen (root needs CAP_SYS_PTRACE)"
     uncounted = "not enforced: without a control group, what the kernel keeps for locks, timers, "
     uncounted += "watches and names of files is not counted"
     beside = "watched: shared memory, and what waits in sockets and pipes" if seen else unseen
@@ -55,7 +55,7 @@ def counted_enforced(group: str, seen: bool) -> dict[str, str]:
 
 
 def process_limits(limits: Limits, tasks: int) -> Bounds:
-    """The same for a program that sets them itself; `tasks` is what the user has already."""
+    """Return the resource limits; `tasks` is how many tasks of the user exist already."""
     return _within(limits, tasks, tuple(resource.getrlimit(kind)[1] for kind in _KINDS))
 
 

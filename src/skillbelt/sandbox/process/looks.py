@@ -1,7 +1,7 @@
-"""The thread that looks after the limits of a run.
+"""The thread that checks the limits of a run.
 
-What it looks at is the run's own doing, and may take as long as the run likes. So whoever keeps the
-deadline and hears of an end must not be the one who looks.
+A command can make a check slow, so the thread that keeps the deadline and waits for the end must
+not be the one that checks.
 """
 
 from collections.abc import Callable
@@ -11,10 +11,10 @@ TICK_SECONDS = 0.02
 
 
 class Looks:
-    """Looks again and again until a limit is passed or it is told to end."""
+    """Polls until a limit is passed or `end` is called."""
 
     def __init__(self, look: Callable[[], str | None], tell: Callable[[], None]) -> None:
-        """`tell` wakes up whoever waits, when there is a limit."""
+        """Call `look` every TICK_SECONDS, and `tell` when it returned a limit or raised."""
         self._look, self._tell = look, tell
         self._over = Event()
         self._limit: str | None = None
@@ -22,18 +22,18 @@ class Looks:
         self._thread: Thread | None = None
 
     def begin(self) -> None:
-        """Start; a run that is over sooner needs no thread."""
+        """Start the thread; a run that is over sooner needs none."""
         self._thread = Thread(target=self._work, name="skillbelt-look", daemon=True)
         self._thread.start()
 
     def limit(self) -> str | None:
-        """The limit that was passed; raises what a look has raised."""
+        """Return the limit that was passed; raise what a look has raised."""
         if self._error is not None:
             raise self._error
         return self._limit
 
     def end(self) -> None:
-        """No look is under way any more."""
+        """Stop, and wait for a look that is running."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()

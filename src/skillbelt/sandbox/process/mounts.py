@@ -1,4 +1,4 @@
-"""What a job shows inside, in the order it is mounted, and that no link can lead it astray."""
+"""What a job mounts, in order, after checking that no symbolic link redirects a mount."""
 
 import os
 import stat
@@ -9,10 +9,10 @@ from skillbelt.sandbox.protocol import Job, Mount
 
 
 def mounts_of(job: Job) -> list[Mount]:
-    """Outer folders first. What is granted by name is at its own place, if it is there at all.
+    """Return the mounts, outer folders first. Granted paths are mounted at their own path.
 
-    RunRefused for a place that can not be one, and for a way that leads over a link which a command
-    may have made: whoever mounts follows it, with the rights of the user.
+    Raises RunRefused for an invalid target, and for a path through a link that a command may have
+    made: the mount would follow it with the rights of the user. Granted paths may be missing.
     """
     wanted = {mount.target: mount for mount in job.mounts}
     granted = [Mount(path, path, True) for path in job.capabilities.write]
@@ -29,7 +29,7 @@ def _check(mounts: list[Mount]) -> None:
     for mount in mounts:
         target = os.path.normpath(mount.target)
         if not os.path.isabs(target) or target.strip("/") == "":
-            raise RunRefused(f"{mount.target[:200]!r} can not be a place for a mount")
+            raise RunRefused(f"{mount.target[:200]!r} cannot be a place for a mount")
     if len(mounts) > 1:
         for outer in (mount for mount in mounts if mount.writable):
             for inner in mounts:
@@ -41,17 +41,17 @@ def _check_nested(outer: Mount, inner: Mount) -> None:
     for inside, around in ((inner.source, outer.source), (inner.target, outer.target)):
         relative = _below(inside, around)
         if relative and any(stat.S_ISLNK(mode) for mode in _modes(outer.source, relative)):
-            raise RunRefused(f"{inside!r} can not be mounted: there is a link on the way")
+            raise RunRefused(f"{inside!r} cannot be mounted: there is a link on the way")
 
 
 def _below(path: str, folder: str) -> str:
-    """The way from the folder down to the path; empty when it does not lie in there."""
+    """Return the path relative to the folder; empty when it is not inside."""
     path, folder = os.path.normpath(path), os.path.normpath(folder)
     return path[len(folder) + 1 :] if path.startswith(f"{folder}/") else ""
 
 
 def _modes(folder: str, relative: str) -> Iterator[int]:
-    """The kind of everything on the way, as far as it exists."""
+    """Yield the mode of each component that exists."""
     path = folder
     for name in relative.split("/"):
         path = os.path.join(path, name)
@@ -60,4 +60,4 @@ def _modes(folder: str, relative: str) -> Iterator[int]:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise RunRefused(f"{path!r} can not be mounted: {error.strerror}") from error
+            raise RunRefused(f"{path!r} cannot be mounted: {error.strerror}") from error

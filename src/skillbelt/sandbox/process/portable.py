@@ -1,4 +1,4 @@
-"""A run on a system that is not Linux: streams, deadline, killing, with what every Unix has."""
+"""A run on a system other than Linux: streams, deadline, killing, with POSIX alone."""
 
 import json
 import os
@@ -28,7 +28,7 @@ _CPU_SIGNAL, _FILE_SIGNAL = 128 + signal.SIGXCPU, 128 + signal.SIGXFSZ
 
 
 class Chain(NamedTuple):
-    """What is started for a job; without `argv`, the name of what is missing is told instead.
+    """What is started for a job; without `argv`, the name of the missing program is reported.
 
     `finish` is called once, when all is over.
     """
@@ -52,7 +52,7 @@ class PortableRun(Piped):
             self._bring_up(listener)
         except OSError as error:
             self._give_back()
-            raise SandboxUnavailable(f"the command can not be started: {error}") from error
+            raise SandboxUnavailable(f"the command cannot be started: {error}") from error
         except BaseException:
             self._give_back()
             raise
@@ -69,7 +69,7 @@ class PortableRun(Piped):
         shown, errors = self._pipe()
         self._wake, self._nudge = self._pipe()
         os.set_blocking(self._nudge, False)
-        # Its end is the end of the keeper, and ours is what the keeper lives by.
+        # We see EOF when the keeper ends, and the keeper ends when it sees EOF.
         self._hold, theirs = (self._own(end.detach()) for end in socket.socketpair())
         task = self._own(_task_file(self._chain, self._job))
         argv = (launcher_python(), "-I", "-S", "-c", source_of("keeper"), str(task), str(theirs))
@@ -83,7 +83,7 @@ class PortableRun(Piped):
         self._feed = Feed(given, self._job.stdin, False)
 
     def _pump(self) -> None:
-        """The thread of the run, from the start to the outcome."""
+        """Supervise the run from the start to the outcome; the body of its thread."""
         reason = "cancelled"
         try:
             reason = self._carry()
@@ -92,7 +92,7 @@ class PortableRun(Piped):
             self._conclude(reason)
 
     def _carry(self) -> str:
-        """Pass the streams on; gives the reason for an end that was not the command's own."""
+        """Forward the streams; return why the run must end, or nothing when it ended by itself."""
         poll = select.poll()
         sinks = {sink.fd: sink for sink in self._sinks}
         for fd in (*sinks, self._hold, self._wake):
@@ -115,7 +115,7 @@ class PortableRun(Piped):
                 return limit
 
     def _stop(self) -> None:
-        """Let go of the keeper, which ends everything, and wait for its own end."""
+        """Close the connection to the keeper, which then ends everything, and wait for its end."""
         end = socket.socket(fileno=os.dup(self._hold))
         with end, suppress(OSError):
             end.shutdown(socket.SHUT_WR)
@@ -148,7 +148,7 @@ class PortableRun(Piped):
 
 
 def _task_file(chain: Chain, job: Job) -> int:
-    """What the keeper is to do, in a file without a name: everybody can read a command line."""
+    """Write the keeper's task to an unnamed file: every user can read a command line."""
     task = {
         "argv": chain.argv,
         "missing": chain.missing,
@@ -167,6 +167,6 @@ def _task_file(chain: Chain, job: Job) -> int:
 def _reap(pid: int) -> int:
     try:
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    except ChildProcessError:  # whoever embeds us has taken it
+    except ChildProcessError:  # the embedding program has reaped it
         return LOST
     return 128 - code if code < 0 else code

@@ -1,10 +1,10 @@
 """A run from its start to its end: streams, deadline, killing. All sandboxes share it.
 
-The last program of a sandbox's own chain says one byte on its output once everything is in place,
-and goes on only when it is answered with a line on its input. Until then nothing untrusted runs; if
-the runtime dies before, the answer never comes and nothing is left. It is said when everything
-would end with the runtime. An outcome is given when nothing of the run is alive; what the kernel
-can not end is waited for a while, and the outcome says so.
+The last program of a sandbox's own chain writes one byte once everything is in place, and goes on
+only when a line on its input answers. Until then nothing untrusted runs; if the runtime dies
+before, the answer never comes and nothing is left. It writes the byte when everything would already
+end with the runtime. There is an outcome when nothing of the run is alive; what the kernel cannot
+end is waited for a while, and the outcome says so.
 """
 
 import _thread
@@ -36,31 +36,31 @@ _WINDOW = (24, 80)
 
 
 class StartHangs(SandboxUnavailable):
-    """Nothing is wrong that could be told, but it takes too long; to try again would do so too."""
+    """The start takes too long, for no reason that is known; a retry would take as long."""
 
 
 class LimitWatch(Protocol):
-    """Looks after the limits that the kernel does not keep by itself."""
+    """Checks the limits that the kernel does not enforce by itself."""
 
     def look(self, pid: int) -> str | None:
-        """The limit that was passed, so that the run must end; called every TICK_SECONDS.
+        """Return the limit that was passed, so that the run must end; called every TICK_SECONDS.
 
-        It may take its time: nothing else waits for it while the run lasts.
+        It may be slow: nothing else waits for it while the run lasts.
         """
 
     def halt(self) -> None:
-        """Let nothing be started any more, where that can be; `look` may be under way."""
+        """Forbid new processes, if possible; `look` may be running."""
 
     def finish(self, exit_code: int, cpu_seconds: float) -> tuple[str, ...]:
-        """All limits that fired, once all processes are gone; gives back what it holds."""
+        """Return all limits that were reached, once all processes are gone; release resources."""
 
 
 class Plan(NamedTuple):
-    """How a sandbox runs a job: the chain of programs, and what is handed on to it.
+    """How a sandbox runs a job: the chain of programs, and the handles that it gets.
 
     `fds` are closed here once the chain has them. With `supervised` the first program of the chain
-    ends everything below it when it is asked to; else its only child is the first process of a pid
-    namespace. `explain` makes a reason with a remedy of what a chain said that did not start.
+    ends everything below it on SIGTERM; else its only child is the first process of a pid
+    namespace. `explain` turns the stderr of a chain that did not start into a reason and a remedy.
     """
 
     argv: tuple[str, ...]
@@ -82,8 +82,8 @@ class ProcessRun(Piped):
         self._fds |= set(plan.fds)
         self._pid = self._pidfd = self._wake = self._inner = -1
         self._looks = Looks(lambda: plan.watch.look(self._pid), self._rouse)
-        # Two threads that pass a run on to each other cost about 5 % of what two at a time do. The
-        # main thread may be interrupted at any point, so it never looks after one itself.
+        # Handing a run to another thread costs about 5 % of the throughput of two at a time. Ctrl-C
+        # may interrupt the main thread at any point, so it never supervises a run.
         self._unattended = job.waited and current_thread() is not main_thread()
         try:
             self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
@@ -98,7 +98,7 @@ class ProcessRun(Piped):
             _thread.start_new_thread(self._pump, ())
 
     def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
-        """The outcome, when it has ended; None when the time is over first."""
+        """Return the outcome; None on timeout."""
         with self._lock:
             mine, self._unattended = self._unattended, False
         if mine and timeout_seconds is None:
@@ -108,12 +108,12 @@ class ProcessRun(Piped):
         return super().wait(timeout_seconds)
 
     def _notify(self) -> None:
-        # The handle is closed under the lock, so it is still ours here if it is in the set.
+        # The handle is closed under the lock, so it is still open if it is in the set.
         if self._wake in self._fds:
             os.eventfd_write(self._wake, 1)
 
     def _rouse(self) -> None:
-        os.eventfd_write(self._wake, 1)  # closed when no look is under way any more
+        os.eventfd_write(self._wake, 1)  # closed only when no look is running
 
     def _bring_up(self, listener: Listener | None) -> None:
         given, answer = self._pipe()
@@ -126,7 +126,7 @@ class ProcessRun(Piped):
         self._set_streams(answer, said, shown, listener)
 
     def _terminal(self) -> tuple[int, int]:
-        """Our end and theirs; the chain has it as its stderr and makes it all three streams."""
+        """Return our end and theirs; the chain gets it as stderr and makes it all three streams."""
         ours, theirs = map(self._own, os.openpty())
         termios.tcsetwinsize(theirs, _WINDOW)
         if self._plan.terminal_owner is not None:
@@ -153,12 +153,12 @@ class ProcessRun(Piped):
             raise SandboxUnavailable(reason)
         raise StartHangs(
             f"the sandbox was not ready after {START_SECONDS:g} seconds and is given up; a file "
-            f"system that does not answer may be the cause ({reason})"
+            f"system that does not respond may be the cause ({reason})"
         )
 
     def _set_streams(self, answer: int, said: int, shown: int, listener: Listener | None) -> None:
         if not self._plan.supervised and not self._find_inner():
-            raise SandboxUnavailable("the first process of the sandbox can not be found")
+            raise SandboxUnavailable("the first process of the sandbox cannot be found")
         with suppress(BrokenPipeError):
             os.write(answer, ANSWER)
         keep, terminal = self._job.limits.max_stream_bytes, self._job.terminal
@@ -173,23 +173,23 @@ class ProcessRun(Piped):
         self._feed = Feed(shown if terminal else answer, self._job.stdin, terminal)
 
     def _find_inner(self) -> bool:
-        """The first process of the namespace; until the answer it is there, if all is well."""
+        """Open the first process of the namespace; before the answer it must be there."""
         with suppress(OSError, IndexError):
             self._inner = self._own(os.pidfd_open(children(self._pid)[0]))
         return self._inner >= 0
 
     def _pump(self) -> None:
-        """The thread of the run, from the answer to the outcome."""
+        """Supervise the run from the answer to the outcome; the body of its thread."""
         try:
             ending, gone = self._carry()
         except BaseException:
-            # Nobody is left to look after it.
+            # Nothing would supervise it any more.
             self._conclude(Ending(cancelled=True), self._stop())
             raise
         self._conclude(ending, gone)
 
     def _carry(self) -> tuple[Ending, bool]:
-        """Pass the streams on until the command has ended, or must end; whether all is gone."""
+        """Forward the streams until the command ends or must end; also return if all is gone."""
         poll = select.poll()
         sinks = {sink.fd: sink for sink in self._sinks}
         firsts = {self._pidfd, self._inner} - {-1}
@@ -216,7 +216,7 @@ class ProcessRun(Piped):
                 return Ending(now >= deadline, self._cancelled, limit), self._stop()
 
     def _stop(self) -> bool:
-        """End the whole tree, and wait until all of it is gone; false when it does not go."""
+        """End the whole tree and wait for it; return False when something is left."""
         if self._pidfd < 0:
             return True
         self._plan.watch.halt()
@@ -228,7 +228,7 @@ class ProcessRun(Piped):
         return _end(self._pidfd, signal.SIGKILL) and gone
 
     def _end_inner(self) -> bool:
-        """End the first process, which ends all others; where it is not let run, they go first."""
+        """Kill the first process, which ends all others; if it is starved, kill them first."""
         until = time.monotonic() + END_SECONDS
         gone = _end(self._inner, signal.SIGKILL, seconds=min(_PATIENCE_SECONDS, END_SECONDS))
         while not gone and time.monotonic() < until:
@@ -237,23 +237,23 @@ class ProcessRun(Piped):
         return gone
 
     def _force(self) -> bool:
-        """End what the launcher should have ended, and it; false, as some may have got away."""
+        """Kill what the launcher should have ended, and it; return False, as some may be left."""
         _kill(descendants(self._pid))
         _end(self._pidfd, signal.SIGKILL)
         return False
 
     def _finish(self) -> bool:
-        """Nothing is alive of a run that has ended by itself; false when something may be."""
+        """Make sure that a run that ended by itself left nothing; return False when it may have."""
         if self._plan.supervised:
             return True
-        # The one above it takes its exit code away, if it was not quicker.
+        # Its parent reads its exit code, if that has not happened yet.
         gone = self._end_inner()
         return (_end(self._pidfd) or _end(self._pidfd, signal.SIGKILL)) and gone
 
     def _conclude(self, ending: Ending, gone: bool) -> None:
         code, cpu_seconds, killed = self._reap()
         self._looks.end()
-        # A launcher that was killed has not seen to its end.
+        # A launcher that was killed has not ended what was below it.
         gone = gone and not (self._plan.supervised and killed)
         for sink in self._sinks:
             sink.drain()
@@ -267,12 +267,12 @@ class ProcessRun(Piped):
         self._ended.set()
 
     def _reap(self) -> tuple[int, float, bool]:
-        """The exit code, the processor time of all, and whether a signal ended the first process.
+        """Return the exit code, the CPU time of all, and if a signal ended the first process.
 
-        A process that does not end is left to a thread of its own.
+        A process that does not end is left to a thread that waits for it.
         """
         if not self._plan.supervised and self._inner >= 0:
-            with suppress(ChildProcessError):  # it is only where we stand in for init
+            with suppress(ChildProcessError):  # it is our child only where we are a subreaper
                 os.waitid(os.P_PIDFD, self._inner, os.WEXITED | os.WNOHANG)
         if self._pidfd < 0:
             return LOST, 0.0, False
@@ -282,7 +282,7 @@ class ProcessRun(Piped):
         return _wait_for(self._pid)
 
     def _abandon(self) -> None:
-        """Leave nothing behind of a run that did not come up."""
+        """Clean up after a run that did not start."""
         self._stop()
         self._reap()
         self._plan.watch.finish(LOST, 0.0)
@@ -290,7 +290,7 @@ class ProcessRun(Piped):
 
 
 def _end(pidfd: int, *numbers: signal.Signals, seconds: float | None = None) -> bool:
-    """Send the signals and wait until the process is gone; false when that takes too long."""
+    """Send the signals and wait for the end of the process; return False on timeout."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     with suppress(ProcessLookupError):
@@ -306,7 +306,7 @@ def _kill(pids: Iterable[int]) -> None:
 
 
 def check_job(job: Job) -> None:
-    """Raise RunRefused for what the system could not be told, or would understand differently."""
+    """Raise RunRefused for what cannot be passed to the system as it is."""
     words = (*job.argv, job.cwd, *job.env, *job.env.values())
     if not job.argv or any("\0" in word for word in words):
         raise RunRefused("a command, its folder and its environment must not hold a NUL")
@@ -319,10 +319,10 @@ def check_job(job: Job) -> None:
 
 
 def _wait_for(pid: int) -> tuple[int, float, bool]:
-    """The exit code and the processor time of the chain and all that it waited for."""
+    """Return exit code and CPU time of the chain with all it waited for, and if it was killed."""
     try:
         _, status, usage = os.wait4(pid, 0)
-    except ChildProcessError:  # whoever embeds us has taken it
+    except ChildProcessError:  # the embedding program has reaped it
         return LOST, 0.0, False
     code = os.waitstatus_to_exitcode(status)
     return (128 - code if code < 0 else code), usage.ru_utime + usage.ru_stime, code < 0
@@ -330,7 +330,7 @@ def _wait_for(pid: int) -> tuple[int, float, bool]:
 
 def _unstartable(error: OSError | ValueError) -> Exception:
     if isinstance(error, ValueError):
-        return RunRefused(f"the command can not be given to the system: {error}")
+        return RunRefused(f"the command cannot be passed to the system: {error}")
     if error.errno == errno.E2BIG:
         return RunRefused("the command and its environment are too long for the system")
-    return SandboxUnavailable(f"the sandbox can not be started: {error}")
+    return SandboxUnavailable(f"the sandbox cannot be started: {error}")

@@ -1,7 +1,7 @@
-"""Starting a process from the one thread that lives as long as the runtime does.
+"""Starts processes from a thread that lives as long as the runtime.
 
-The kernel ends a sandbox when the thread that started it ends, not when the process does, so the
-thread of whoever asks must not be the one; unless it waits for the end.
+The kernel sends a parent-death signal when the thread that forked ends, not when its process does.
+So the calling thread must not be the one that forks, unless it waits for the end.
 """
 
 import os
@@ -17,7 +17,7 @@ _MOST_FOLLOWED = 2**15
 
 
 class Ends(NamedTuple):
-    """What the new process has as its three streams, and what else it gets."""
+    """The three streams of the new process, and the other handles that it inherits."""
 
     stdin: int
     stdout: int
@@ -26,11 +26,10 @@ class Ends(NamedTuple):
 
 
 class Order:
-    """One process to start, and what became of it: its pid, or why there is none.
+    """One process to start, and the result: its pid, or the error.
 
-    Its ends are closed then, unless somebody waits for `done`; so a stream of the process comes to
-    its end without it. Which of the two is known once `settled` can be had: the process may say
-    something before this thread gets round to noting its pid.
+    The result is there once `settled` can be acquired: the process may write something before this
+    thread has stored its pid. Without `done` the ends are closed here, so that streams reach EOF.
     """
 
     def __init__(self, argv: Sequence[str], ends: Ends, done: threading.Event | None) -> None:
@@ -41,7 +40,7 @@ class Order:
         self.error: OSError | ValueError | None = None
 
     def carry_out(self) -> None:
-        """Start it; nothing of ours is inherited, neither environment nor handles nor terminal."""
+        """Start it; it inherits neither environment nor handles nor terminal."""
         try:
             self.pid = _popen(self._argv, self._ends)
         except (OSError, ValueError) as error:
@@ -67,13 +66,13 @@ def _popen(argv: Sequence[str], ends: Ends) -> int:
         cwd="/",
         start_new_session=True,
     )
-    # Whoever ordered it waits for it; this object would only warn.
+    # The caller waits for the pid itself; without this the object would warn.
     process.returncode = 0
     return process.pid
 
 
 class _Spawner:
-    """The thread, and the process it belongs to: a fork has none."""
+    """The thread, and the pid of its process: a fork has no such thread."""
 
     def __init__(self) -> None:
         self.orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
@@ -90,7 +89,7 @@ _spawner: _Spawner | None = None
 
 
 def spawn(argv: Sequence[str], ends: Ends) -> int:
-    """Start the program and give its pid; OSError or ValueError when it can not be."""
+    """Start the program and return its pid; OSError or ValueError when that fails."""
     done = threading.Event()
     given = Order(argv, ends, done)
     _hand_over(given)
@@ -101,7 +100,7 @@ def spawn(argv: Sequence[str], ends: Ends) -> int:
 
 
 def order(argv: Sequence[str], ends: Ends, here: bool = False) -> Order:
-    """Start the program, now or in a moment; with `here`, it ends with the calling thread."""
+    """Start the program soon; with `here`, now and in the calling thread."""
     given = Order(argv, ends, None)
     if here:
         given.carry_out()
@@ -113,7 +112,7 @@ def order(argv: Sequence[str], ends: Ends, here: bool = False) -> Order:
 def _hand_over(given: Order) -> None:
     global _spawner
     if threading.current_thread() is threading.main_thread():
-        given.carry_out()  # it lives as long as the runtime too
+        given.carry_out()  # the main thread lives as long as the runtime
         return
     with _lock:
         if _spawner is None or _spawner.pid != os.getpid():
@@ -122,9 +121,9 @@ def _hand_over(given: Order) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes below this one, parents before children; itself is not among them.
+    """Return the descendants of a process, parents before children.
 
-    Not without end, where they start others faster than they can be followed.
+    Bounded, in case they start others faster than they are found.
     """
     found: list[int] = []
     pending = [pid]
@@ -139,16 +138,16 @@ def descendants(pid: int) -> list[int]:
 
 
 def children(pid: int, thread: int | None = None) -> list[int]:
-    """The processes that one thread has started, the first one by default, oldest first."""
-    return [int(each) for each in _told(f"{pid}/task/{thread or pid}/children").split()]
+    """Return the children of one thread, the main thread by default, oldest first."""
+    return [int(each) for each in _read_proc(f"{pid}/task/{thread or pid}/children").split()]
 
 
-def _told(name: str) -> bytes:
-    """What the system says of a process. A file object would ask it five more questions."""
+def _read_proc(name: str) -> bytes:
+    """Read a file in /proc. A file object would make five more system calls."""
     handle = os.open(f"/proc/{name}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.read(handle, _CHUNK)
-        # It gives whole lines or words, as many as there is room for.
+        # The kernel returns whole lines or words, as many as fit.
         if len(data) < _CHUNK // 2:
             return data
         return data + b"".join(iter(lambda: os.read(handle, _CHUNK), b""))

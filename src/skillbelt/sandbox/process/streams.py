@@ -1,6 +1,7 @@
-"""The streams of a run, as the runtime holds them: output with a kept head, input that can wait."""
+"""The streams of a run on the side of the runtime: bounded output, buffered input."""
 
 import errno
+import logging
 import os
 import select
 import threading
@@ -14,12 +15,13 @@ from skillbelt.sandbox.protocol import Captured, Listener, Outcome, Stream
 
 TIMED_OUT = 124
 _CHUNK = 64 * 2**10
-_READS_AFTER_END = 64  # more than a pipe can hold when nobody is left to write
+_READS_AFTER_END = 64  # more than a pipe holds once all its writers are gone
 _END_OF_INPUT = b"\x04"
+_log = logging.getLogger(__name__)
 
 
 class Sink:
-    """One stream of output: its head is kept, all of it is counted and passed on."""
+    """One stream of output: keeps its head, counts all of it and passes it to the listener."""
 
     def __init__(self, fd: int, stream: Stream, keep: int, listener: Listener | None) -> None:
         self.fd, self.stream, self._keep, self._listener = fd, stream, keep, listener
@@ -29,17 +31,17 @@ class Sink:
         os.set_blocking(fd, False)
 
     def take(self) -> bool:
-        """Read once; False when nothing more can come."""
+        """Read once; return False at EOF."""
         return self._read() != 0
 
     def drain(self) -> None:
-        """Read what is left once the run is over; a stranger who still writes is not waited for."""
+        """Read what is left once the run is over, without waiting for EOF."""
         for _ in range(_READS_AFTER_END):
             if self._read() <= 0:
                 return
 
     def captured(self) -> Captured:
-        """What was kept, and how much came."""
+        """Return what was kept, and the total size."""
         return Captured(bytes(self._head), self._total)
 
     def _read(self) -> int:
@@ -50,7 +52,7 @@ class Sink:
         except BlockingIOError:
             return -1
         except OSError as error:
-            if error.errno == errno.EIO:  # a terminal that nobody holds any more
+            if error.errno == errno.EIO:  # a terminal whose other end is closed
                 return 0
             raise
         if data:
@@ -64,13 +66,14 @@ class Sink:
             self._head += data[:room]
         self._total += len(data)
         if data and self._listener is not None:
-            # What a listener throws is its own affair; the run goes on.
-            with suppress(Exception):
+            try:
                 self._listener(self.stream, data)
+            except Exception:
+                _log.exception("the listener for %s of a run failed", self.stream)
 
 
 class Feed:
-    """The input: given at once, written as the command takes it."""
+    """The input: buffered, and written as the command reads it."""
 
     def __init__(self, fd: int, data: bytes | None, terminal: bool) -> None:
         self.fd, self._terminal = fd, terminal
@@ -80,13 +83,13 @@ class Feed:
         os.set_blocking(fd, False)
 
     def add(self, data: bytes) -> None:
-        """More input; BrokenPipeError when none is taken."""
+        """Append input; BrokenPipeError when the command takes no more."""
         if self.over or self._last:
             raise BrokenPipeError(errno.EPIPE, "the command takes no more input")
         self._pending.append(memoryview(bytes(data)))
 
     def end(self) -> None:
-        """Nothing comes after what was given."""
+        """Close the input after what is buffered."""
         self._last = True
 
     @property
@@ -95,7 +98,7 @@ class Feed:
         return bool(self._pending) and not self.over
 
     def write(self) -> None:
-        """Write what is taken now; the rest of it is dropped once nobody can read it."""
+        """Write as much as the command reads now; drop the rest once its end is closed."""
         while self.waiting:
             try:
                 count = os.write(self.fd, self._pending[0][:_CHUNK])
@@ -114,18 +117,18 @@ class Feed:
             self._pending[0] = first[count:]
 
     def finished(self) -> bool:
-        """Whether the end of the input is reached; true once, then the caller ends it."""
+        """Whether all input is written; true once, then the caller closes it."""
         if self.over or not self._last or self._pending:
             return False
         self.over = True
         if self._terminal:
-            with suppress(OSError):
+            with suppress(OSError):  # the command has closed its terminal
                 os.write(self.fd, _END_OF_INPUT)
         return not self._terminal
 
 
 class Controls(ABC):
-    """What whoever started a run can do with it, whichever way it is carried."""
+    """The methods of `Running` that all runs share."""
 
     _feed: Feed
 
@@ -136,35 +139,35 @@ class Controls(ABC):
         self._cancelled = False
 
     def write(self, data: bytes) -> None:
-        """Give it more input; BrokenPipeError once it does not take any."""
+        """Write to its stdin; BrokenPipeError once it takes no more."""
         with self._lock:
             self._feed.add(data)
             self._notify()
 
     def close_stdin(self) -> None:
-        """Tell it that no more input comes."""
+        """Close its stdin after what was written."""
         with self._lock:
             self._feed.end()
             self._notify()
 
     def kill(self) -> None:
-        """End it and everything it started, at once."""
+        """End it and everything it started at once."""
         with self._lock:
             self._cancelled = True
             self._notify()
 
     def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
-        """The outcome, when it has ended; None when the time is over first."""
+        """Return the outcome; None on timeout."""
         self._ended.wait(timeout_seconds)
         return self._outcome
 
     @abstractmethod
     def _notify(self) -> None:
-        """Wake the thread that carries it; the caller holds the lock."""
+        """Wake the thread that supervises it; the caller holds the lock."""
 
 
 class Piped(Controls):
-    """A run whose streams are handles of ours, passed on by whoever carries it."""
+    """A run whose streams are file descriptors of this process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,9 +188,9 @@ class Piped(Controls):
                 os.close(fd)
 
     def _offer(self, poll: select.poll, sinks: Mapping[int, Sink]) -> bool:
-        """Ask to be told when input is taken, if there is some; False once that is over.
+        """Poll for writing while there is input; return False once there is no more.
 
-        At the end of the input, that is ended.
+        Closes the input at its end.
         """
         feed = self._feed
         with self._lock:
@@ -206,7 +209,7 @@ class Piped(Controls):
     def _pass_on(
         self, poll: select.poll, sinks: dict[int, Sink], events: Mapping[int, int]
     ) -> None:
-        """Read what came, write what is taken."""
+        """Read the output that arrived, and write the input that the command takes."""
         for fd, event in events.items():
             if fd in sinks and event & ~select.POLLOUT and not sinks[fd].take():
                 poll.unregister(fd)
@@ -217,7 +220,7 @@ class Piped(Controls):
 
 
 class Ending(NamedTuple):
-    """Why a run was ended before its time, or that it was not."""
+    """Why the runtime ended a run, if it did."""
 
     timed_out: bool = False
     cancelled: bool = False
@@ -232,7 +235,7 @@ def outcome_of(
     seconds: float,
     enforced: Mapping[str, str],
 ) -> Outcome:
-    """How a run ended, with what was kept of its streams and all limits that fired."""
+    """Return how a run ended, with the heads of its streams and all limits that were reached."""
     streams = [*(sink.captured() for sink in sinks), Captured()]
     hit = {*hits, *([ending.limit] if ending.limit else ())}
     if ending.timed_out:

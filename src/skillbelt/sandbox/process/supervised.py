@@ -1,4 +1,4 @@
-"""What the sandboxes without namespaces share: the launcher and the task it is given."""
+"""What the sandboxes without namespaces share: the launcher and its task."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def supervised_plan(
     rules: Mapping[str, object] | None = None,
     filter_program: bytes = b"",
 ) -> Plan:
-    """A run below the launcher, held back by the rules and the filter."""
+    """Return the plan of a run below the launcher, confined by the rules and the filter."""
     check_job(job)
     guard = Guard(job.limits, job.workspace)
     identity = run_identity()
@@ -56,7 +56,7 @@ def supervised_plan(
 
 
 def launcher_python() -> str:
-    """A Python that we ourselves can start; the command need not be able to."""
+    """Return a Python that this process can start; the command need not be able to."""
     if sys.executable and os.access(os.path.realpath(sys.executable), os.X_OK):
         return sys.executable
     found = interpreter()
@@ -64,7 +64,7 @@ def launcher_python() -> str:
 
 
 def _user_tasks(identity: Identity) -> int:
-    """How many tasks the user has: without a namespace of its own, a run is counted with them."""
+    """Count the user's tasks: without a user namespace the limit covers them too."""
     count = 0
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -77,11 +77,11 @@ def _user_tasks(identity: Identity) -> int:
 
 
 def _explain(said: str) -> str:
-    return f"the launcher can not start: {said or 'it said nothing'}"
+    return f"the launcher cannot start: {said or 'no message'}"
 
 
 def _out_of_reach(identity: Identity | None, rules: Mapping[str, object] | None) -> bool:
-    """Whether the command can not end the launcher: another user's, or held back by the rules."""
+    """Whether the command cannot signal the launcher: another user's, or stopped by the rules."""
     handled = rules["handled"] if rules is not None else ()
     return identity is not None or (isinstance(handled, tuple) and any(handled[2:]))
 
@@ -106,9 +106,9 @@ def _limits_enforced(
 
 
 def check_places(job: Job, sandbox: str) -> None:
-    """SandboxUnavailable for a mount that would need a view of the files of its own."""
+    """Raise SandboxUnavailable for a mount at another path, which needs a mount namespace."""
     for mount in job.mounts:
         if os.path.normpath(mount.source) != os.path.normpath(mount.target):
             raise SandboxUnavailable(
-                f"{sandbox} can not show a folder at another place than its own"
+                f"{sandbox} cannot show a folder at another place than its own"
             )

@@ -1,4 +1,4 @@
-"""What is free on the machine, and what processes take of it, seen from outside."""
+"""Free disk and memory of the machine, and what a set of processes uses."""
 
 import os
 from collections.abc import Iterable
@@ -17,14 +17,14 @@ class Space(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What the machine could give, and what of it is in shared memory and files in memory."""
+    """Available memory of the machine, and its shared memory including tmpfs."""
 
     available_bytes: int
     shared_bytes: int
 
 
 class Used(NamedTuple):
-    """What some processes take together; `most_files` is of the one that has the most open."""
+    """What processes use together; `most_files` is of the one with the most open files."""
 
     memory_bytes: int = 0
     cpu_seconds: float = 0.0
@@ -33,18 +33,18 @@ class Used(NamedTuple):
 
 
 def free_space(path: str) -> Space:
-    """What is free where the path lies; costs the same however much is there."""
+    """Return the free space of the file system of the path; the cost is constant."""
     found = os.statvfs(path)
     return Space(found.f_bfree * found.f_frsize, found.f_ffree)
 
 
 def free_memory() -> int:
-    """Memory that nothing uses, not even as a cache."""
+    """Return memory that is not even used as a cache."""
     return os.sysconf("SC_AVPHYS_PAGES") * _PAGE
 
 
 def machine_memory() -> Memory:
-    """How the whole machine stands, caches not counted as used."""
+    """Return the memory of the whole machine; caches count as available."""
     found = _table("/proc/meminfo", (b"MemAvailable:", b"Shmem:"))
     return Memory(found.get(b"MemAvailable:", 0), found.get(b"Shmem:", 0))
 
@@ -52,10 +52,10 @@ def machine_memory() -> Memory:
 def measure_processes(
     pids: Iterable[int], max_memory_bytes: int, shared_bytes: int = 0, buffer_bytes: int = 0
 ) -> Used:
-    """What the processes take now. Memory they share is counted once where that matters.
+    """Return what the processes use now. Shared memory is counted once when near the limit.
 
-    `shared_bytes` are in files in memory that have no name, whether or not one of the processes has
-    touched them; `buffer_bytes` is what the kernel keeps for them.
+    `shared_bytes` are in memory files without a name, touched by one of the processes or not;
+    `buffer_bytes` is what the kernel buffers for them.
     """
     total = Used(shared_bytes + buffer_bytes)
     known = list(pids)

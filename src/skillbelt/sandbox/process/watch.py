@@ -1,8 +1,8 @@
-"""The limits of a run that the kernel does not keep: looked at from outside while it lasts.
+"""The limits of a run that the kernel does not enforce: polled while it lasts.
 
-The cheap questions are asked every time: how much the disk and the memory of the whole machine lost
-since the last look. Only when that is a good part of what is left are the folder and the processes
-of the run measured.
+Each look first asks what is cheap: how much the disk and the memory of the whole machine lost since
+the last one. Only when that is a good part of what is left are the folder and the processes of the
+run measured.
 """
 
 import os
@@ -40,7 +40,7 @@ _BY_SIGNAL = {
 
 
 class _Mark(NamedTuple):
-    """What was free when something was measured, and how much of it may go until the next time."""
+    """What was free at the last measurement, and how much may go until the next one."""
 
     free: Space
     left: Space
@@ -48,7 +48,7 @@ class _Mark(NamedTuple):
 
 
 class DiskWatch:
-    """Bounds what a folder takes, in bytes and in files."""
+    """Limits a folder, in bytes and in files."""
 
     def __init__(self, folder: str, limits: Limits) -> None:
         self._folder, self._limits = folder, limits
@@ -60,9 +60,9 @@ class DiskWatch:
         self.seen: set[str] = set()
 
     def look(self, hoard: Callable[[], Hoard] = Hoard) -> str | None:
-        """The limit that is passed; None when all is well or nothing has changed.
+        """Return the limit that is passed; None when there is none or nothing has changed.
 
-        `hoard` finds what is held without a name.
+        `hoard` finds files without a name.
         """
         try:
             free = free_space(self._folder)
@@ -80,7 +80,7 @@ class DiskWatch:
 
     def _measure(self, free: Space, hoard: Callable[[], Hoard]) -> str | None:
         limits, begun = self._limits, time.monotonic()
-        # First, since what has lost its name does not get one again.
+        # First: a file that loses its name meanwhile is then counted at least once.
         held = hoard()
         found = measure_folder(self._folder, limits.max_workspace_bytes, limits.max_workspace_files)
         found = found._replace(bytes=found.bytes + held.file_bytes, files=found.files + held.files)
@@ -101,7 +101,7 @@ class DiskWatch:
         return "max_workspace_files" if found.files > limits.max_workspace_files else None
 
     def _guess(self, found: FolderUsage, free: Space) -> FolderUsage:
-        """What the disk lost since the start counts where not everything can be seen."""
+        """Use what the disk lost since the start where not everything can be read."""
         return found._replace(
             bytes=max(found.bytes, self._start.bytes - free.bytes),
             files=max(found.files, self._start.files - free.files),
@@ -109,7 +109,7 @@ class DiskWatch:
 
 
 class ProcessWatch:
-    """Bounds what all processes of a run take together, and sees the limits they run into."""
+    """Limits all processes of a run together, and notes the limits that they reach."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class ProcessWatch:
         self.seen: set[str] = set()
 
     def look(self, pid: int, hoard: Callable[[], Hoard] = Hoard) -> str | None:
-        """The limit that is passed by all processes of the run, with what they hold beside."""
+        """Return the limit that the processes of the run pass, with what they hold."""
         if self._best is None:
             self._best = machine_memory()
         lost = self._free - free_memory()
@@ -146,13 +146,13 @@ class ProcessWatch:
             self.seen.add("max_processes")
         if used.most_files >= MAX_OPEN_FILES:
             self.seen.add("max_open_files")
-        # A process that took all of it alone is told by the kernel before it is ended from here.
+        # The kernel signals a single process at its limit before this ends the run.
         if used.cpu_seconds > limits.max_cpu_seconds + CPU_GRACE_SECONDS:
             return "max_cpu_seconds"
         return "max_memory_bytes" if taken > limits.max_memory_bytes else full
 
     def _lost(self) -> Memory:
-        """What the machine has less and shares more than at the best moment of the run."""
+        """Return what memory the machine lost since the best moment of the run."""
         now = machine_memory()
         best = self._best or now
         self._best = Memory(
@@ -164,14 +164,14 @@ class ProcessWatch:
         )
 
     def _temporary_limit(self, pids: list[int]) -> str | None:
-        """What is in memory has a size; but a file takes some of it beside, even an empty one."""
+        """Check the tmpfs: its size is limited, but even an empty file takes memory beside it."""
         for folder in (self._temporary, _SHARED) if self._temporary is not None else ():
             found = _room(pids, folder)
             if found is None:
                 continue
             if found.f_bavail == 0:
                 self.seen.add("max_temporary_bytes")
-            # The job may have put a folder of the disk there, which has files of others.
+            # The job may have mounted a folder of the disk there, which has other files.
             size, most = found.f_blocks * found.f_frsize, self._limits.max_temporary_bytes
             own = 0 <= size - most < found.f_frsize
             if own and found.f_files - found.f_ffree > self._limits.max_workspace_files:
@@ -180,10 +180,10 @@ class ProcessWatch:
 
 
 def _room(pids: list[int], folder: str) -> os.statvfs_result | None:
-    """How full a folder is that only the processes see; one of them must let us look."""
+    """Return how full a folder inside is, through a process that we may inspect."""
     for pid in reversed(pids):
         with suppress(OSError):
-            # Not through a link: that would lead to a folder of ours.
+            # Not through a link, which would lead to a folder of the host.
             handle = os.open(f"/proc/{pid}/root{folder}", PATH_ONLY_FOLDER)
             try:
                 return os.statvfs(handle)
@@ -193,11 +193,11 @@ def _room(pids: list[int], folder: str) -> os.statvfs_result | None:
 
 
 class Guard:
-    """Everything that looks after one run; with a control group where one can be made.
+    """Checks all limits of one run, with a control group where one can be created.
 
-    A process is put into its group at the first look, since the kernel may take longer for that
-    than a short command runs. `temporary` is the path inside of the folder for temporary files, if
-    it has a size. `members` gives the processes of the run: all below the first, by default.
+    The processes join the group at the first look, since the kernel may take longer for that than
+    a short command runs. `temporary` is the path inside of the folder for temporary files, if it
+    has a size limit. `members` returns the processes of the run: all descendants by default.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class Guard:
         self._looked = False
 
     def look(self, pid: int) -> str | None:
-        """The limit that was passed, so that the run must end."""
+        """Return the limit that was passed, so that the run must end."""
         if not self._looked:
             self._looked = True
             self._group = open_group(self._limits)
@@ -227,9 +227,9 @@ class Guard:
         return self._disk.look(hoard) or self._group_limit() or self._processes.look(pid, hoard)
 
     def _all(self, pid: int) -> list[int]:
-        """All that is there. What they start is in the group from its birth, if they are.
+        """Return all processes, and add them to the group; their children join by themselves.
 
-        Those who got away by starting others meanwhile are met at one of the next looks.
+        Those that were started meanwhile join at a later look.
         """
         pids = self._members(pid)
         if self._group is not None:
@@ -237,17 +237,17 @@ class Guard:
         return pids
 
     def halt(self) -> None:
-        """Let the run start no process any more, where that can be; it is about to be ended."""
+        """Forbid new processes, if there is a group; the run is about to be ended."""
         if self._group is not None:
             self._group.halt()
 
     def _group_limit(self) -> str | None:
-        """The kernel ends one process for memory; what is left of the run must go too."""
+        """End the whole run when the kernel has killed one process for its memory."""
         hits = self._group.hits() if self._group is not None else ()
         return "max_memory_bytes" if "max_memory_bytes" in hits else None
 
     def finish(self, exit_code: int, cpu_seconds: float) -> tuple[str, ...]:
-        """All limits that fired; the control group is gone afterwards."""
+        """Return all limits that were reached, and remove the control group."""
         self._disk.finish()
         hit = self._disk.seen | self._processes.seen
         if self._group is not None:

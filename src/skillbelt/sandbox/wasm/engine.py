@@ -25,6 +25,7 @@ from skillbelt.sandbox.linux import seccomp, syscalls
 from skillbelt.sandbox.linux.identity import run_identity
 from skillbelt.sandbox.process.spawn import Ends, spawn
 from skillbelt.sandbox.process.supervised import launcher_python
+from skillbelt.untrusted_json import read_json
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PROGRAM = """
@@ -114,7 +115,7 @@ class EngineProcess:
             if poll.poll(_START_SECONDS * 1000):
                 answer = self._control.recv(_MESSAGE_BYTES)
                 if answer:
-                    hello: dict[str, Any] = json.loads(answer)
+                    hello: dict[str, Any] = read_json(answer)
                     return hello
         self._kill()
         words = os.read(said, _STDERR_BYTES).decode("utf-8", "replace").strip().split("\n")[-1]
@@ -188,8 +189,8 @@ class WorkerChannel:
         text, body = bytes(self._buffer[_HEAD.size : middle]), bytes(self._buffer[middle:end])
         del self._buffer[:end]
         try:
-            head = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            head = read_json(text)
+        except ValueError as error:
             raise WorkerProtocolError("a message is not JSON") from error
         if not isinstance(head, dict):
             raise WorkerProtocolError("a message is not an object")
@@ -245,7 +246,7 @@ class Worker:
         )
         if not message or not handles:
             raise EngineGone("the engine process ended")
-        self.pid = int(json.loads(message)["pid"])
+        self.pid = int(read_json(message)["pid"])
         self.pidfd = handles[0]
 
     def kill(self) -> None:
@@ -263,7 +264,7 @@ class Worker:
             message = self.keeper.recv(_REPORT_BYTES)
         except OSError:
             return None
-        found: dict[str, Any] | None = json.loads(message) if message else None
+        found: dict[str, Any] | None = read_json(message) if message else None
         return found
 
     def close(self) -> None:

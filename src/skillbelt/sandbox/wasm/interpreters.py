@@ -27,14 +27,14 @@ from skillbelt.settings import Settings, process_environment
 from skillbelt.text import one_line, shorten
 
 if TYPE_CHECKING:
-    from skillbelt.running.packages.installers import Rooms
+    from skillbelt.running.packages.installers import InstallSandboxes
 
 # Building an interpreter from packages, on a slow machine with a slow network.
 BUILD_TIMEOUT_SECONDS = 600.0
 
 Kind = Literal["python", "javascript"]
 Progress = Callable[[str], None]
-RoomsFactory = Callable[[], "Rooms"] | None
+SandboxesFactory = Callable[[], "InstallSandboxes"] | None
 GUESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guests")
 PYTHON_SOURCES = ("python_host", "python_library", "python_loop", "python_network")
 JAVASCRIPT_HOST = os.path.join(GUESTS, "js_host.wasm")
@@ -62,12 +62,12 @@ def host_component(
     kind: Kind,
     settings: Settings,
     *,
-    rooms: RoomsFactory = None,
+    sandboxes: SandboxesFactory = None,
     progress: Progress | None = None,
 ) -> str:
     """Return the path of the component that runs scripts of this kind; build it if necessary.
 
-    `rooms` makes the place where the build tools are installed; by default a sandbox. Raises
+    `sandboxes` makes the sandboxes that install the build tools; by default the native ones. Raises
     SandboxUnavailable, which says what is missing and how to provide it.
     """
     if kind == "javascript":
@@ -81,7 +81,7 @@ def host_component(
     late = f"another process has been building a host component for {seconds:g} s: {lock}"
     with held(lock, seconds, SandboxUnavailable(late)):
         if not _usable(place, say):
-            _build_python(place, settings, rooms, say)
+            _build_python(place, settings, sandboxes, say)
     return place.path
 
 
@@ -187,11 +187,11 @@ def _file_fault(found: os.stat_result) -> str:
 
 
 def _build_python(
-    place: _CachedComponent, settings: Settings, rooms: RoomsFactory, say: Progress
+    place: _CachedComponent, settings: Settings, sandboxes: SandboxesFactory, say: Progress
 ) -> None:
     """Build in a temporary folder, then move into place: first the hash, then the component."""
     end = time.monotonic() + BUILD_TIMEOUT_SECONDS
-    program = _componentize_py(settings, rooms, say)
+    program = _componentize_py(settings, sandboxes, say)
     folder = os.path.dirname(place.path)
     _remove_old(folder)
     say("building the Python host component; this is done once and takes about 20 seconds")
@@ -205,12 +205,12 @@ def _build_python(
         _install(made, place)
 
 
-def _componentize_py(settings: Settings, rooms: RoomsFactory, say: Progress) -> list[str]:
+def _componentize_py(settings: Settings, sandboxes: SandboxesFactory, say: Progress) -> list[str]:
     """Install the build tool from the lock file and return its command."""
-    # cost: 30 ms, only to build; and `running` is a later room, which imports this one
-    from skillbelt.running.packages.confined import SandboxedRooms
-    from skillbelt.running.packages.declared import Needs
-    from skillbelt.running.packages.environments import provision
+    # `running` is a later room, which imports this one.
+    from skillbelt.running.packages.declared import Needs  # cost: 30 ms, only to build
+    from skillbelt.running.packages.environments import provision  # cost: as above
+    from skillbelt.running.packages.install_sandbox import NativeSandboxes  # cost: as above
 
     lock = os.path.join(GUESTS, "requirements.txt")
     with open(lock, encoding="utf-8") as file:
@@ -219,7 +219,7 @@ def _componentize_py(settings: Settings, rooms: RoomsFactory, say: Progress) -> 
     try:
         made = provision(
             needs, settings.cache_dir, environ=process_environment(),
-            rooms=rooms() if rooms else SandboxedRooms(settings.limits),
+            sandboxes=sandboxes() if sandboxes else NativeSandboxes(settings.limits),
             offline=settings.offline, hosts=settings.package_hosts,
             timeout_seconds=BUILD_TIMEOUT_SECONDS, progress=say,
         )  # fmt: skip

@@ -218,7 +218,7 @@ def _enforced(job: Job) -> dict[str, str]:
     none = "none: a guest has no way to it"
     return {
         "files": f"WASI folders{kernel}",
-        "file modes": "a guest can not change any",
+        "file modes": "a guest cannot change any",
         "time": "the worker is ended at the deadline",
         "network": "single requests, proxy only" if job.bridge else f"{none}; seccomp",
         "other processes": none,

@@ -1,14 +1,18 @@
-"""Where packages come from, as the user's own configuration of uv, pip and npm says.
+"""The package indexes in the user's own configuration of uv, pip and npm.
 
-Neither a skill nor a project has a say: no file of theirs is read here. The installers themselves
-are not asked, as they would run with the user's rights to answer.
+No file of a skill or a project is read here. The installers themselves are not asked, because they
+would run with the user's rights.
 """
 
 from __future__ import annotations
 
+import base64
+import configparser
+import netrc
 import os
 import re
 import shlex
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -20,8 +24,8 @@ from skillbelt.text import one_line
 _MAX_BYTES = 2**20
 
 
-class Index(NamedTuple):
-    """One address that packages come from, and what it is told about who asks."""
+class IndexAddress(NamedTuple):
+    """The URL of an index, and the credentials for it."""
 
     url: str
     authorization: str = ""
@@ -32,39 +36,39 @@ class Index(NamedTuple):
         return origin(self.url)
 
 
-class Indexes(NamedTuple):
-    """What is configured. Without an index it is the installer's own default, unless `closed`.
+class IndexConfig(NamedTuple):
+    """The configured indexes. Without `main`, the installer's default is used, unless `closed`.
 
-    `first` are asked before it. `scopes` are for names like `@scope/name`. `links` are folders and
-    pages with files. `authorities` are files with certificates.
+    `first` are asked before `main`. `scopes` are for names like `@scope/name`. `links` are folders
+    and pages with files. `authorities` are certificate files.
     """
 
-    main: Index | None = None
-    first: tuple[Index, ...] = ()
-    scopes: Mapping[str, Index] = {}
+    main: IndexAddress | None = None
+    first: tuple[IndexAddress, ...] = ()
+    scopes: Mapping[str, IndexAddress] = {}
     links: tuple[str, ...] = ()
     closed: bool = False
     authorities: tuple[str, ...] = ()
-    before: str = ""  # nothing newer than that
+    before: str = ""  # no package newer than this
     auths: Mapping[str, str] = {}
 
     @property
     def address(self) -> list[object]:
-        """What tells one configuration from another; no secret is in it."""
+        """An identifier of the configuration, without secrets."""
         scopes = sorted((scope, index.url) for scope, index in self.scopes.items())
         main = self.main.url if self.main else ""
         first = [index.url for index in self.first]
         return [main, first, scopes, [*map(without_user, self.links)], self.closed, self.before]
 
-    def with_default(self, url: str) -> Indexes:
-        """With the installer's own default where none is configured."""
+    def with_default(self, url: str) -> IndexConfig:
+        """Return it with the installer's default where none is configured."""
         if self.main or self.closed:
             return self
-        return self._replace(main=Index(url, self.auths.get(auth_key(url), "")))
+        return self._replace(main=IndexAddress(url, self.auths.get(auth_key(url), "")))
 
 
 def origin(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port: what "the same site" means."""
+    """Return scheme, host and port, which define the same origin."""
     parts = urlsplit(url)
     try:
         port = parts.port
@@ -74,7 +78,7 @@ def origin(url: str) -> tuple[str, str, int]:
 
 
 def without_user(url: str) -> str:
-    """An address without the user's name and password in it."""
+    """Remove user name and password from a URL."""
     parts = urlsplit(url)
     if not parts.scheme or "@" not in parts.netloc:
         return url
@@ -82,23 +86,21 @@ def without_user(url: str) -> str:
 
 
 def _basic(user: str, password: str) -> str:
-    import base64
-
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 
 
-def _index(text: str, environ: Mapping[str, str], where: str) -> Index:
-    """The index of an address, which a name may stand before (`name=url`)."""
+def _parse_index(text: str, environ: Mapping[str, str], where: str) -> IndexAddress:
+    """Parse the URL of an index, optionally with a name (`name=url`)."""
     named = re.match(r"[A-Za-z0-9_.-]+=(?=[a-z]+:|/)", text)
     url = text[named.end() :] if named else text
     parts = urlsplit(url)
     if os.path.isabs(url):
-        return Index(f"file://{url.rstrip('/')}")
+        return IndexAddress(f"file://{url.rstrip('/')}")
     if parts.scheme not in ("http", "https", "file") or (
         parts.scheme != "file" and not parts.hostname
     ):
         raise RunRefused(
-            f"{where}: {one_line(without_user(url))[:200]!r} is no address of an index"
+            f"{where}: {one_line(without_user(url))[:200]!r} is not the URL of an index"
         )
     bare = without_user(url).rstrip("/")
     user = unquote(parts.username or "")
@@ -106,15 +108,13 @@ def _index(text: str, environ: Mapping[str, str], where: str) -> Index:
         word = re.sub(r"[^A-Z0-9]", "_", named[0][:-1].upper())
         user = environ.get(f"UV_INDEX_{word}_USERNAME", user)
         password = environ.get(f"UV_INDEX_{word}_PASSWORD", unquote(parts.password or ""))
-        return Index(bare, _basic(user, password) if user or password else "")
+        return IndexAddress(bare, _basic(user, password) if user or password else "")
     if user or parts.password:
-        return Index(bare, _basic(user, unquote(parts.password or "")))
-    return Index(bare, _from_netrc(parts.hostname or "", environ))
+        return IndexAddress(bare, _basic(user, unquote(parts.password or "")))
+    return IndexAddress(bare, _from_netrc(parts.hostname or "", environ))
 
 
 def _from_netrc(host: str, environ: Mapping[str, str]) -> str:
-    import netrc
-
     path = environ.get("NETRC") or os.path.join(_home(environ), ".netrc")
     with suppress(OSError, netrc.NetrcParseError, ValueError):
         found = netrc.netrc(path).authenticators(host) if host else None
@@ -126,7 +126,7 @@ def _home(environ: Mapping[str, str]) -> str:
     return environ.get("HOME") or os.path.expanduser("~")
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(_MAX_BYTES)
@@ -138,14 +138,14 @@ def _authorities(environ: Mapping[str, str], names: Iterable[str]) -> tuple[str,
     return tuple(path for name in names if (path := environ.get(name, "")))
 
 
-# --- Python --------------------------------------------------------------------------------------
+# Python
 
 
-def python_indexes(environ: Mapping[str, str]) -> Indexes:
-    """Where Python packages come from: what is set for uv, else the index that is set for pip."""
+def python_indexes(environ: Mapping[str, str]) -> IndexConfig:
+    """Return the indexes of Python packages: those of uv, else the one of pip."""
     env, where = environ, "the environment"
     table = {} if env.get("UV_NO_CONFIG") in ("1", "true") else _uv_table(env)
-    make: Callable[[str], Index] = lambda text: _index(text, env, where)  # noqa: E731
+    make: Callable[[str], IndexAddress] = lambda text: _parse_index(text, env, where)  # noqa: E731
     main = env.get("UV_DEFAULT_INDEX") or env.get("UV_INDEX_URL")
     first = [*_words(env.get("UV_INDEX")), *_words(env.get("UV_EXTRA_INDEX_URL"))]
     links = [*re.split(r"[,\s]+", env.get("UV_FIND_LINKS", "").strip())]
@@ -167,7 +167,7 @@ def python_indexes(environ: Mapping[str, str]) -> Indexes:
     closed = env.get("UV_NO_INDEX", "") in ("1", "true") or any(
         isinstance(one, dict) and one.get("no-index") is True for one in tables
     )
-    return Indexes(
+    return IndexConfig(
         make(main) if main and not closed else None,
         () if closed else tuple(map(make, first)),
         links=tuple(filter(None, links)),
@@ -194,23 +194,19 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 def _uv_table(environ: Mapping[str, str]) -> dict[str, Any]:
-    import tomllib
-
     config = environ.get("XDG_CONFIG_HOME") or os.path.join(_home(environ), ".config")
     given = environ.get("UV_CONFIG_FILE")
     paths = [given] if given else ["/etc/uv/uv.toml", os.path.join(config, "uv", "uv.toml")]
     found: dict[str, Any] = {}
     for path in paths:
         try:
-            found |= tomllib.loads(_text(path))
+            found |= tomllib.loads(_read_text(path))
         except (ValueError, RecursionError) as error:
             raise RunRefused(f"{path} is not valid TOML: {one_line(str(error))[:200]}") from error
     return found
 
 
 def _pip_index(environ: Mapping[str, str]) -> str:
-    import configparser
-
     config = environ.get("XDG_CONFIG_HOME") or os.path.join(_home(environ), ".config")
     paths = ["/etc/pip.conf", os.path.join(_home(environ), ".pip", "pip.conf"),
              os.path.join(config, "pip", "pip.conf"),
@@ -219,22 +215,22 @@ def _pip_index(environ: Mapping[str, str]) -> str:
     for path in filter(None, paths):
         parser = configparser.RawConfigParser(strict=False)
         with suppress(configparser.Error):
-            parser.read_string(_text(path))
+            parser.read_string(_read_text(path))
             for section in ("global", "install"):
                 found = parser.get(section, "index-url", fallback="").strip() or found
     return found
 
 
-# --- Node.js -------------------------------------------------------------------------------------
+# Node.js
 
 
-def node_indexes(environ: Mapping[str, str], npm: str = "") -> Indexes:
-    """Where packages for Node.js come from, as npm is told by the user and the machine."""
+def node_indexes(environ: Mapping[str, str], npm: str = "") -> IndexConfig:
+    """Return the registries of Node.js packages, from npm's user and system settings."""
     settings = dict(_npm_settings(environ, npm))
     auths = dict(_npm_auths(settings))
 
-    def make(url: str) -> Index:
-        made = _index(url, environ, "registry of npm")
+    def make(url: str) -> IndexAddress:
+        made = _parse_index(url, environ, "registry of npm")
         return made._replace(authorization=auths.get(auth_key(url), made.authorization))
 
     main = settings.get("registry", "")
@@ -245,7 +241,7 @@ def node_indexes(environ: Mapping[str, str], npm: str = "") -> Indexes:
     }
     given = tuple(filter(None, (settings.get("cafile"),)))
     names = ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE")
-    return Indexes(
+    return IndexConfig(
         make(main) if main else None,
         scopes=scopes,
         authorities=(*given, *_authorities(environ, names)),
@@ -255,12 +251,12 @@ def node_indexes(environ: Mapping[str, str], npm: str = "") -> Indexes:
 
 
 def auth_key(url: str) -> str:
-    """The name that npm keeps what a registry is told under."""
+    """Return the key of a registry's credentials in npm's settings."""
     return f"//{without_user(url).partition('://')[2].rstrip('/')}/"
 
 
 def _npm_settings(environ: Mapping[str, str], npm: str) -> Iterator[tuple[str, str]]:
-    """Each setting, the strongest last."""
+    """Yield each setting, in increasing precedence."""
     named = {
         name[len("npm_config_") :].lower().replace("_", "-"): value
         for name, value in environ.items()
@@ -274,27 +270,25 @@ def _npm_settings(environ: Mapping[str, str], npm: str) -> Iterator[tuple[str, s
         named.get("userconfig") or os.path.join(_home(environ), ".npmrc"),
     ]
     for path in filter(None, files):
-        for line in _text(path).splitlines():
+        for line in _read_text(path).splitlines():
             name, equals, value = (part.strip() for part in line.partition("="))
             if equals and name and name[0] not in "#;[":
-                yield name, _expanded(_unquoted(value), environ)
+                yield name, _expand(_unquote(value), environ)
     yield from named.items()
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     with suppress(ValueError):
         if value[:1] in "'\"" and value[:1] == value[-1:]:
             return "".join(shlex.split(value))
     return value
 
 
-def _expanded(value: str, environ: Mapping[str, str]) -> str:
+def _expand(value: str, environ: Mapping[str, str]) -> str:
     return re.sub(r"\$\{([^}?]+)\??\}", lambda found: environ.get(found[1], ""), value)
 
 
 def _npm_auths(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    import base64
-
     for name, value in settings.items():
         place, _, kind = name.rpartition(":")
         if not place.startswith("//") or not value:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from skillbelt.errors import RunRefused
-from skillbelt.running.packages.confined import SandboxedRoom, SandboxedRooms
-from skillbelt.running.packages.fetching import Missing
-from skillbelt.running.packages.installers import Step
-from skillbelt.running.packages.shelves import Page, page_of
+from skillbelt.running.packages.index_fetcher import NotFetched
+from skillbelt.running.packages.index_pages import IndexPage, page_of
+from skillbelt.running.packages.install_sandbox import NativeSandbox, NativeSandboxes
+from skillbelt.running.packages.installers import InstallStep
+from tests import needs
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="is the sandbox for Linux")
+pytestmark = needs.linux
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/install/home"}
 GET = (
     "import sys, urllib.request as u\n"
@@ -28,23 +28,23 @@ GET = (
 class OnePage:
     """A shelf with one page."""
 
-    def page(self, path: str) -> Page:
+    def page(self, path: str) -> IndexPage:
         if path == "/there":
             return page_of(200, "text/plain", b"found")
-        raise Missing(404, f"nothing at {path}")
+        raise NotFetched(404, f"nothing at {path}")
 
 
 @pytest.fixture
-def room() -> Iterator[SandboxedRoom]:
-    with SandboxedRooms().open(2**20) as found:
+def room() -> Iterator[NativeSandbox]:
+    with NativeSandboxes().open(2**20) as found:
         yield found
 
 
-def step(*argv: str, shelf: OnePage | None = None) -> Step:
-    return Step(argv, 60, ENV, shelf)
+def step(*argv: str, package_index: OnePage | None = None) -> InstallStep:
+    return InstallStep(argv, 60, ENV, package_index)
 
 
-def test_a_room_is_empty_and_nothing_of_the_user_is_there(room: SandboxedRoom) -> None:
+def test_a_room_is_empty_and_nothing_of_the_user_is_there(room: NativeSandbox) -> None:
     home = os.path.expanduser("~")
     _, said = room.run(step("sh", "-c", f"pwd; ls -A; id -u; ls -A {home} && echo seen; env"))
     lines = said.splitlines()
@@ -54,7 +54,7 @@ def test_a_room_is_empty_and_nothing_of_the_user_is_there(room: SandboxedRoom) -
     assert {line.partition("=")[0] for line in lines if "=" in line} <= {"PATH", "HOME", "PWD", "_"}
 
 
-def test_files_go_in_and_come_out(room: SandboxedRoom) -> None:
+def test_files_go_in_and_come_out(room: NativeSandbox) -> None:
     room.put("a", b"x")
     assert room.run(step("sh", "-c", "cat a > b; mkdir d; echo y > d/c")) == (0, "")
     assert room.read("b", 10) == b"x"
@@ -63,9 +63,9 @@ def test_files_go_in_and_come_out(room: SandboxedRoom) -> None:
     assert room.read("d", 100) == b"in place of a folder"
 
 
-def test_only_the_index_is_reached(room: SandboxedRoom) -> None:
+def test_only_the_index_is_reached(room: NativeSandbox) -> None:
     urls = ("http://packages.invalid/there", "http://packages.invalid/x", "http://127.0.0.1:9/")
-    _, said = room.run(step("python3", "-c", GET, *urls, shelf=OnePage()))
+    _, said = room.run(step("python3", "-c", GET, *urls, package_index=OnePage()))
     found, missing, other = said.splitlines()
     assert (found, missing) == ("found", "404 nothing at /x")
     assert other.startswith("403 ") and "is not the package index" in other
@@ -73,25 +73,25 @@ def test_only_the_index_is_reached(room: SandboxedRoom) -> None:
     assert code != 0
 
 
-def test_the_index_is_only_read(room: SandboxedRoom) -> None:
+def test_the_index_is_only_read(room: NativeSandbox) -> None:
     post = GET.replace("u.urlopen(url)", "u.urlopen(url, b'x')")
     _, said = room.run(
-        step("python3", "-c", post, "http://packages.invalid/there", shelf=OnePage())
+        step("python3", "-c", post, "http://packages.invalid/there", package_index=OnePage())
     )
-    assert said.startswith("403 ") and "only read" in said
+    assert said.startswith("403 ") and "read-only" in said
 
 
 @pytest.mark.parametrize(
     "script",
     ["ln -s /etc/passwd out/x", "mkfifo out/x", "ln -s ../../x out/x"],
 )
-def test_what_leads_out_is_not_copied(room: SandboxedRoom, script: str, tmp_path: Path) -> None:
+def test_what_leads_out_is_not_copied(room: NativeSandbox, script: str, tmp_path: Path) -> None:
     room.run(step("sh", "-c", f"mkdir out; {script}"))
     with pytest.raises(RunRefused, match="the packages"):
         room.copy("out", str(tmp_path))
 
 
-def test_what_is_copied_is_data(room: SandboxedRoom, tmp_path: Path) -> None:
+def test_what_is_copied_is_data(room: NativeSandbox, tmp_path: Path) -> None:
     room.run(step("sh", "-c", "mkdir out; cp /bin/true out/x; chmod 6755 out/x; ln -s x out/y"))
     room.copy("out", str(tmp_path))
     assert os.stat(tmp_path / "x").st_mode & 0o7777 == 0o555
@@ -99,20 +99,20 @@ def test_what_is_copied_is_data(room: SandboxedRoom, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", ["ln -s /etc/passwd x", "mkfifo x", "mkdir x", "true"])
-def test_what_is_no_file_is_not_read(room: SandboxedRoom, script: str) -> None:
+def test_what_is_no_file_is_not_read(room: NativeSandbox, script: str) -> None:
     room.run(step("sh", "-c", script))
     with pytest.raises(RunRefused, match="the installer left"):
         room.read("x", 10)
 
 
-def test_too_much_is_not_read(room: SandboxedRoom) -> None:
+def test_too_much_is_not_read(room: NativeSandbox) -> None:
     room.put("x", b"12345")
     with pytest.raises(RunRefused, match="more than 4 bytes"):
         room.read("x", 4)
 
 
 def test_a_room_is_gone_afterwards() -> None:
-    with SandboxedRooms().open(2**20) as room:
+    with NativeSandboxes().open(2**20) as room:
         folder = os.path.dirname(room._room)
         assert os.path.isdir(folder)
     assert not os.path.exists(folder)
@@ -130,12 +130,12 @@ def test_what_somebody_left_is_cleared_away_and_what_is_in_use_is_not(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     left = tmp_path / "skillbelt-install-left"
     left.mkdir()
-    with SandboxedRooms().open(2**20), SandboxedRooms().open(2**20):
+    with NativeSandboxes().open(2**20), NativeSandboxes().open(2**20):
         assert not left.exists()
         assert len(os.listdir(tmp_path)) == 2
 
 
-def test_a_program_is_there_wherever_it_lies(room: SandboxedRoom, tmp_path: Path) -> None:
+def test_a_program_is_there_wherever_it_lies(room: NativeSandbox, tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     program = tmp_path / "tool"
     program.write_text("#!/bin/sh\necho here\n")
@@ -148,12 +148,12 @@ def test_a_python_that_the_installer_can_not_reach_is_refused(tmp_path: Path) ->
     closed = tmp_path / "closed"
     closed.mkdir(mode=0)
     closed.chmod(0)
-    with pytest.raises(RunRefused, match="can not be used: packages are installed in a sandbox"):
-        SandboxedRooms().folders_of(str(closed / "python"))
+    with pytest.raises(RunRefused, match="cannot be used: packages are installed in a sandbox"):
+        NativeSandboxes().folders_of(str(closed / "python"))
     closed.chmod(0o700)
 
 
 def test_the_python_for_runs_can_be_used() -> None:
-    rooms = SandboxedRooms()
+    rooms = NativeSandboxes()
     assert os.access(rooms.python, os.X_OK)
     rooms.folders_of(rooms.python)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import RunRefused
+from skillbelt.running.build.build_sandbox import run_build
 from skillbelt.running.build.protocol import Source
-from skillbelt.running.build.workroom import carry_out
 from skillbelt.settings import Settings
 from tests.bounds import bounds
 from tests.running.build.skills import Scripted
@@ -18,7 +18,7 @@ SOURCE = Source("src/main.txt", {"src/main.txt": b"text", "SKILL.md": b""})
 def made(script: str, settings: Settings | None = None) -> bytes:
     builder = Scripted(script)
     given = settings or hosts()
-    (data,) = carry_out(builder.prepare(SOURCE, given, print), SOURCE, given)
+    (data,) = run_build(builder.prepare(SOURCE, given, print), SOURCE, given)
     return data
 
 
@@ -66,7 +66,7 @@ def test_nothing_made_is_said() -> None:
 
 
 def test_what_the_tool_says_is_told_without_our_folders() -> None:
-    with pytest.raises(RunRefused, match=r"can not be built: src/main\.txt:1: wrong$"):
+    with pytest.raises(RunRefused, match=r"cannot be built: src/main\.txt:1: wrong$"):
         made('echo "$2/src/main.txt:1: wrong" >&2; exit 1')
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import RunRefused
-from skillbelt.running.packages.fetching import Fetcher, Missing
-from skillbelt.running.packages.indexes import Index, Indexes
+from skillbelt.running.packages.index_config import IndexAddress, IndexConfig
+from skillbelt.running.packages.index_fetcher import IndexFetcher, NotFetched
 from tests.discovery.sources.server import Reply, Server, running
 
 
-def fetcher(server: Server, **options: object) -> Fetcher:
-    return Fetcher(Indexes(Index(server.url, "Bearer x")), environ={}, **options)  # type: ignore[arg-type]
+def fetcher(server: Server, **options: object) -> IndexFetcher:
+    return IndexFetcher(IndexConfig(IndexAddress(server.url, "Bearer x")), environ={}, **options)  # type: ignore[arg-type]
 
 
 def test_the_index_is_told_who_asks_and_nobody_else() -> None:
@@ -32,7 +32,7 @@ def test_a_redirect_to_another_host_is_not_followed(default: bool) -> None:
     with running() as index, running() as other:
         index.pages["/a"] = Reply(status=302, headers={"Location": f"{other.url}/b"})
         mine = fetcher(index, open_default=default)
-        with pytest.raises(Missing, match=r"not your package index; .* set package_hosts"):
+        with pytest.raises(NotFetched, match=r"not your package index; .* set package_hosts"):
             mine.get(f"{index.url}/a")
         assert other.requests == []
         assert len(mine.faults) == 1
@@ -41,14 +41,14 @@ def test_a_redirect_to_another_host_is_not_followed(default: bool) -> None:
 def test_redirects_end() -> None:
     with running() as index:
         index.pages["/a"] = Reply(status=302, headers={"Location": "/a"})
-        with pytest.raises(Missing, match="more than 5 redirects"):
+        with pytest.raises(NotFetched, match="more than 5 redirects"):
             fetcher(index).get(f"{index.url}/a")
 
 
 def test_what_is_not_there_is_no_fault() -> None:
     with running() as index:
         mine = fetcher(index)
-        with pytest.raises(Missing) as caught:
+        with pytest.raises(NotFetched) as caught:
             mine.get(f"{index.url}/none")
         assert (caught.value.status, mine.faults) == (404, [])
 
@@ -56,33 +56,33 @@ def test_what_is_not_there_is_no_fault() -> None:
 def test_more_than_is_wanted_is_not_read() -> None:
     with running() as index:
         index.pages["/a"] = b"x" * 100
-        with pytest.raises(Missing, match="more than 10 bytes"):
+        with pytest.raises(NotFetched, match="more than 10 bytes"):
             fetcher(index).get(f"{index.url}/a").whole(10)
 
 
 def test_an_index_that_is_not_there_is_named_without_a_password() -> None:
-    mine = Fetcher(Indexes(Index("http://127.0.0.1:9")), environ={})
-    with pytest.raises(Missing, match=r"http://127\.0\.0\.1:9/a: "):
+    mine = IndexFetcher(IndexConfig(IndexAddress("http://127.0.0.1:9")), environ={})
+    with pytest.raises(NotFetched, match=r"http://127\.0\.0\.1:9/a: "):
         mine.get("http://127.0.0.1:9/a")
 
 
 def test_a_file_of_this_machine_is_read(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("x")
-    fetched = Fetcher(Indexes(), environ={}).get(f"file://{tmp_path}")
+    fetched = IndexFetcher(IndexConfig(), environ={}).get(f"file://{tmp_path}")
     assert (fetched.type, fetched.size, fetched.whole(9)) == ("text/html", 1, b"x")
 
 
 def test_a_host_that_is_none_is_told() -> None:
     with pytest.raises(RunRefused, match="package_hosts: 'a b' is not a host"):
-        Fetcher(Indexes(), hosts=("a b",), environ={})
+        IndexFetcher(IndexConfig(), hosts=("a b",), environ={})
 
 
 def test_a_proxy_of_the_user_is_used_for_the_index() -> None:
     with running() as proxy:
         proxy.pages["http://index.example/a"] = b"by proxy"
-        indexes = Indexes(Index("http://index.example"))
-        mine = Fetcher(indexes, environ={"http_proxy": proxy.url})
+        indexes = IndexConfig(IndexAddress("http://index.example"))
+        mine = IndexFetcher(indexes, environ={"http_proxy": proxy.url})
         assert mine.get("http://index.example/a").whole(99) == b"by proxy"
-        none = Fetcher(indexes, environ={"http_proxy": proxy.url, "no_proxy": "index.example"})
-        with pytest.raises(Missing):
+        none = IndexFetcher(indexes, environ={"http_proxy": proxy.url, "no_proxy": "index.example"})
+        with pytest.raises(NotFetched):
             none.get("http://index.example/a")

@@ -35,7 +35,7 @@ from skillbelt.hosts import (
 _LOCAL_SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".home.arpa")
 
 
-class AllowedHosts:
+class SourceHosts:
     """The hosts that one source may be fetched from.
 
     `private` names private hosts, addresses and networks that may be reached; `named` says that the
@@ -158,7 +158,7 @@ def uses_proxy(url: str) -> bool:
 class PinnedTransport(httpx2.AsyncHTTPTransport):
     """Connections to allowed hosts only, to the very address that was checked."""
 
-    def __init__(self, allowed: AllowedHosts, trusted: ssl.SSLContext) -> None:
+    def __init__(self, allowed: SourceHosts, trusted: ssl.SSLContext) -> None:
         super().__init__(verify=trusted)
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=trusted,
@@ -170,7 +170,7 @@ class PinnedTransport(httpx2.AsyncHTTPTransport):
 
 
 class _PinnedBackend(httpcore2.AsyncNetworkBackend):
-    def __init__(self, allowed: AllowedHosts) -> None:
+    def __init__(self, allowed: SourceHosts) -> None:
         self._allowed, self._inner = allowed, httpcore2.AnyIOBackend()
 
     async def connect_tcp(

@@ -22,6 +22,7 @@ from skillbelt.running.outputs import (
     primary,
 )
 from tests.bounds import bounds
+from tests.examples import examples
 from tests.outputs import ALL, PNG, names, saving, sh
 
 # The primary output
@@ -234,7 +235,7 @@ KEYS = (
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.dictionaries(KEYS, JSON, max_size=4))
 def test_whatever_is_asked_for_is_taken_or_refused(given: dict[str, object]) -> None:
     try:
@@ -246,7 +247,7 @@ def test_whatever_is_asked_for_is_taken_or_refused(given: dict[str, object]) -> 
         assert found.files == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(st.text(max_size=30), max_size=4))
 def test_whatever_pattern_is_asked_for_collects_or_says_why(globs: list[str]) -> None:
     import tempfile

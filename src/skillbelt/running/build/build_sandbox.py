@@ -1,7 +1,7 @@
-"""Where builders run: in the native sandbox, without network, with the source to be read.
+"""Run builders in the native sandbox, without network and with a read-only source.
 
-A source can name files and tools' plugins as it likes: there is nothing of the machine to be found
-but the system's own programs, and nothing can be written but what is to be made.
+A source may name any files or plugins of tools: only the system's own programs are visible, and
+only the output folder is writable.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _INSIDE = "/build"
 _OUTPUT_CHARS = 2_000
 
 
-def carry_out(command: Command, source: Source, settings: Settings) -> tuple[bytes, ...]:
-    """Run the command in the sandbox; what it made. RunRefused with what it said if it failed."""
+def run_build(command: Command, source: Source, settings: Settings) -> tuple[bytes, ...]:
+    """Run the command in the sandbox and return its outputs; raises RunRefused with its output."""
     base = tool_folder(settings, "builds")
     stage = tempfile.mkdtemp(prefix="build-", dir=base)
     try:
         os.chmod(stage, 0o755)
         _write(os.path.join(stage, "skill"), source.files)
-        return _made(command, stage, settings)
+        return _build(command, stage, settings)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _made(command: Command, stage: str, settings: Settings) -> tuple[bytes, ...]:
+def _build(command: Command, stage: str, settings: Settings) -> tuple[bytes, ...]:
     sandbox = choose(AUTO)
     places = _places(command, stage, sandbox.remaps)
-    _write(os.path.join(stage, "work"), _filled_files(command.files, places))
+    _write(os.path.join(stage, "work"), _fill_files(command.files, places))
     out = os.path.join(stage, "out")
     os.mkdir(out, 0o700)
     owner = run_identity()
@@ -74,33 +74,33 @@ def _write(folder: str, files: Mapping[str, bytes]) -> None:
 
 
 def _places(command: Command, stage: str, remaps: bool) -> dict[str, tuple[str, str]]:
-    """Each word for a folder, with the folder outside and inside."""
+    """Return each placeholder with its folder outside and inside."""
     outside = {name: os.path.join(stage, name) for name in ("skill", "work", "out")}
     outside |= {str(number): path for number, path in enumerate(command.folders)}
     return {
-        name: (path, f"{_INSIDE}/{name}" if remaps and not _own_place(path) else path)
+        name: (path, f"{_INSIDE}/{name}" if remaps and not _keeps_path(path) else path)
         for name, path in outside.items()
     }
 
 
-def _own_place(path: str) -> bool:
-    """What an interpreter needs stays where it is: programs know where they were installed."""
+def _keeps_path(path: str) -> bool:
+    """Whether a folder must keep its path: installed programs depend on it."""
     python = interpreter()
     shown = python.folders if python else ()
     return path in shown or os.path.isdir(os.path.join(path, "bin"))
 
 
-def _filled(text: str, places: Mapping[str, tuple[str, str]]) -> str:
+def _fill(text: str, places: Mapping[str, tuple[str, str]]) -> str:
     for name, (_, inside) in places.items():
         text = text.replace(f"{{{name}}}", inside)
     return text
 
 
-def _filled_files(
+def _fill_files(
     files: Mapping[str, bytes], places: Mapping[str, tuple[str, str]]
 ) -> dict[str, bytes]:
     return {
-        name: _filled(data.decode(), places).encode() if name.endswith(".json") else data
+        name: _fill(data.decode(), places).encode() if name.endswith(".json") else data
         for name, data in files.items()
     }
 
@@ -113,10 +113,10 @@ def _job(
     )
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8",
            "TMPDIR": "/tmp", "SOURCE_DATE_EPOCH": "0", "TZ": "UTC"}  # fmt: skip
-    env |= {name: _filled(value, places) for name, value in command.env.items()}
+    env |= {name: _fill(value, places) for name, value in command.env.items()}
     limits = settings.limits._replace(max_stream_bytes=64 * 2**10)
     return Job(
-        argv=tuple(_filled(word, places) for word in command.argv),
+        argv=tuple(_fill(word, places) for word in command.argv),
         env=env,
         cwd=places["skill"][1],
         mounts=mounts,
@@ -137,11 +137,11 @@ def _check(outcome: Outcome, places: Mapping[str, tuple[str, str]], settings: Se
             said = said.replace(f"{inside}/", "")
         limits = f" (limits hit: {', '.join(outcome.limits_hit)})" if outcome.limits_hit else ""
         reason = shorten(one_line(said.strip()), _OUTPUT_CHARS) or f"exit {outcome.exit_code}"
-        raise RunRefused(f"the source can not be built{limits}: {reason}")
+        raise RunRefused(f"the source cannot be built{limits}: {reason}")
 
 
 def _read(folder: str, name: str, most: int) -> bytes:
-    """What was made; a builder that was led astray may leave anything there."""
+    """Read an output; a builder may leave anything there, as its input is untrusted."""
     try:
         with open(os.open(os.path.join(folder, name), READ_FILE), "rb") as file:
             found = os.fstat(file.fileno())

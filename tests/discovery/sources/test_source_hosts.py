@@ -12,10 +12,10 @@ import httpx2
 import pytest
 
 from skillbelt.discovery.sources import Pulled
-from skillbelt.discovery.sources.allowed_hosts import AllowedHosts, uses_proxy
 from skillbelt.discovery.sources.bounds import Deadline
 from skillbelt.discovery.sources.failure import SourceFailure
 from skillbelt.discovery.sources.http import HttpClient
+from skillbelt.discovery.sources.source_hosts import SourceHosts, uses_proxy
 from skillbelt.hosts import Resolver
 from skillbelt.values import Limits
 from tests.discovery.sources.conftest import Pull
@@ -26,11 +26,11 @@ PUBLIC = "http://skills.example"
 SKILL = b"---\nname: a\ndescription: b\n---\n"
 
 
-def said(door: AllowedHosts, host: str, port: int = 80) -> list[str]:
+def said(door: SourceHosts, host: str, port: int = 80) -> list[str]:
     return [str(one) for one in asyncio.run(door.addresses(host, port))]
 
 
-def refused(door: AllowedHosts, host: str, port: int = 80) -> str:
+def refused(door: SourceHosts, host: str, port: int = 80) -> str:
     with pytest.raises(SourceFailure) as caught:
         said(door, host, port)
     assert caught.value.code == "remote-private"
@@ -50,19 +50,19 @@ def gives(*addresses: str) -> Resolver:
      "224.0.0.1", "255.255.255.255"],
 )  # fmt: skip
 def test_nothing_inside_is_reached_from_a_public_source(address: str) -> None:
-    refused(AllowedHosts(PUBLIC), address)
-    refused(AllowedHosts(PUBLIC, resolver=gives(address)), "rebound.example")
+    refused(SourceHosts(PUBLIC), address)
+    refused(SourceHosts(PUBLIC, resolver=gives(address)), "rebound.example")
     # The owner of a public name could turn it to any machine here.
-    refused(AllowedHosts(PUBLIC, resolver=gives("8.8.8.8", address)), "skills.example")
+    refused(SourceHosts(PUBLIC, resolver=gives("8.8.8.8", address)), "skills.example")
 
 
 @pytest.mark.parametrize("host", ["127.1", "0x7f000001", "2130706433", "017700000001"])
 def test_other_spellings_are_resolved_before_they_are_looked_at(host: str) -> None:
-    assert "this machine" in refused(AllowedHosts(PUBLIC), host)
+    assert "this machine" in refused(SourceHosts(PUBLIC), host)
 
 
 def test_public_addresses_are_given_in_their_order() -> None:
-    door = AllowedHosts(PUBLIC, resolver=gives("8.8.8.8", "2606:4700::1111"))
+    door = SourceHosts(PUBLIC, resolver=gives("8.8.8.8", "2606:4700::1111"))
     assert said(door, "elsewhere.example") == ["8.8.8.8", "2606:4700::1111"]
 
 
@@ -75,36 +75,36 @@ def test_public_addresses_are_given_in_their_order() -> None:
 )  # fmt: skip
 def test_a_source_that_the_user_named_inside_is_reached_there_alone(source: str, host: str) -> None:
     inside = gives("10.1.2.3")
-    assert said(AllowedHosts(source, resolver=inside), host, 9999)
-    refused(AllowedHosts(source, named=False, resolver=inside), host)
+    assert said(SourceHosts(source, resolver=inside), host, 9999)
+    refused(SourceHosts(source, named=False, resolver=inside), host)
     for other in ("127.0.0.2", "10.1.2.4", "other.local", "other"):
-        refused(AllowedHosts(source, resolver=inside), other)
+        refused(SourceHosts(source, resolver=inside), other)
 
 
 def test_what_is_private_may_be_named() -> None:
     inside = gives("10.1.2.3")
     for entry in ("corp.example", "*.corp.example", "10.0.0.0/8", "corp.example:8443"):
-        door = AllowedHosts(PUBLIC, (entry,), named=False, resolver=inside)
+        door = SourceHosts(PUBLIC, (entry,), named=False, resolver=inside)
         host = "a.corp.example" if entry.startswith("*") else "corp.example"
         assert said(door, host, 8443) == ["10.1.2.3"]
-        refused(AllowedHosts(PUBLIC, (entry,), resolver=gives("192.168.1.1")), "another.org")
-    refused(AllowedHosts(PUBLIC, ("corp.example:8443",), resolver=inside), "corp.example", 80)
+        refused(SourceHosts(PUBLIC, (entry,), resolver=gives("192.168.1.1")), "another.org")
+    refused(SourceHosts(PUBLIC, ("corp.example:8443",), resolver=inside), "corp.example", 80)
     metadata = gives("169.254.169.254")
     refused(
-        AllowedHosts(PUBLIC, ("corp.example", "169.254.0.0/16"), resolver=metadata), "corp.example"
+        SourceHosts(PUBLIC, ("corp.example", "169.254.0.0/16"), resolver=metadata), "corp.example"
     )
-    assert said(AllowedHosts(PUBLIC, ("169.254.169.254",), resolver=metadata), "corp.example")
+    assert said(SourceHosts(PUBLIC, ("169.254.169.254",), resolver=metadata), "corp.example")
     with pytest.raises(SourceFailure, match="private_sources"):
-        AllowedHosts(PUBLIC, ("a b",))
+        SourceHosts(PUBLIC, ("a b",))
 
 
 def test_a_name_without_an_address_is_unreachable() -> None:
     for resolver in (gives(), gives("nonsense")):
         with pytest.raises(httpx2.ConnectError, match="no address"):
-            said(AllowedHosts(PUBLIC, resolver=resolver), "a.example")
-    asyncio.run(AllowedHosts(PUBLIC, resolver=gives()).check_proxied("a.example", 80))
+            said(SourceHosts(PUBLIC, resolver=resolver), "a.example")
+    asyncio.run(SourceHosts(PUBLIC, resolver=gives()).check_proxied("a.example", 80))
     with pytest.raises(SourceFailure):
-        asyncio.run(AllowedHosts(PUBLIC, resolver=gives("10.0.0.1")).check_proxied("a.example", 80))
+        asyncio.run(SourceHosts(PUBLIC, resolver=gives("10.0.0.1")).check_proxied("a.example", 80))
 
 
 def test_a_proxy_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def dialled(server: Server, monkeypatch: pytest.MonkeyPatch) -> Dialled:
     return Dialled(server, monkeypatch)
 
 
-def got(url: str, door: AllowedHosts) -> bytes:
+def got(url: str, door: SourceHosts) -> bytes:
     body = bytearray()
 
     async def run() -> None:
@@ -158,7 +158,7 @@ def test_the_connection_goes_to_the_address_that_was_checked(
 ) -> None:
     answers: Iterator[list[str]] = iter([["8.8.8.8"], ["127.0.0.1"]])
     server.pages["/a"] = b"x"
-    door = AllowedHosts(PUBLIC, resolver=lambda host, port: next(answers))
+    door = SourceHosts(PUBLIC, resolver=lambda host, port: next(answers))
     assert got(f"{PUBLIC}/a", door) == b"x"
     assert dialled == ["8.8.8.8"]
     assert server.headers[0]["host"] == "skills.example"
@@ -178,7 +178,7 @@ def test_a_public_source_does_not_redirect_inside(
     server.pages["/a"] = Reply(status=302, headers={"Location": target})
     names = {"skills.example": "8.8.8.8", "localhost": "127.0.0.1", "rebound.example": "10.0.0.1"}
     with pytest.raises(SourceFailure) as caught:
-        got(f"{PUBLIC}/a", AllowedHosts(PUBLIC, resolver=lambda host, port: [names[host]]))
+        got(f"{PUBLIC}/a", SourceHosts(PUBLIC, resolver=lambda host, port: [names[host]]))
     assert caught.value.code == "remote-private"
     assert (dialled, server.requests) == (["8.8.8.8"], ["/a"])
 

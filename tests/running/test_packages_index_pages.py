@@ -10,10 +10,16 @@ from typing import Any
 import pytest
 
 from skillbelt.permission.packages import Lock, Package
-from skillbelt.running.packages.fetching import Fetcher, Missing
-from skillbelt.running.packages.indexes import Index, Indexes
+from skillbelt.running.packages.index_config import IndexAddress, IndexConfig
+from skillbelt.running.packages.index_fetcher import IndexFetcher, NotFetched
+from skillbelt.running.packages.index_pages import (
+    NodeIndex,
+    PackageIndex,
+    PythonIndex,
+    page_of,
+    read_listing,
+)
 from skillbelt.running.packages.lockfiles import BASE, NOWHERE
-from skillbelt.running.packages.shelves import NodeShelf, PythonShelf, Shelf, page_of, read_listing
 from tests.discovery.sources.server import Reply, Server, running
 from tests.registries import list_wheel, publish, wheel
 
@@ -24,17 +30,17 @@ def server() -> Iterator[Server]:
         yield found
 
 
-def python(server: Server, **more: Any) -> PythonShelf:
-    indexes = Indexes(Index(f"{server.url}/simple"), **more)
-    return PythonShelf(indexes, Fetcher(indexes, environ={}))
+def python(server: Server, **more: Any) -> PythonIndex:
+    indexes = IndexConfig(IndexAddress(f"{server.url}/simple"), **more)
+    return PythonIndex(indexes, IndexFetcher(indexes, environ={}))
 
 
-def node(server: Server) -> NodeShelf:
-    indexes = Indexes(Index(server.url))
-    return NodeShelf(indexes, Fetcher(indexes, environ={}))
+def node(server: Server) -> NodeIndex:
+    indexes = IndexConfig(IndexAddress(server.url))
+    return NodeIndex(indexes, IndexFetcher(indexes, environ={}))
 
 
-def read(shelf: Shelf, path: str) -> Any:
+def read(shelf: PackageIndex, path: str) -> Any:
     page = shelf.page(path)
     data = b"".join(page.pieces)
     page.pieces.close()
@@ -71,7 +77,7 @@ def test_every_file_of_a_page_lies_on_the_shelf(server: Server) -> None:
 )
 def test_there_is_nothing_else(server: Server, path: str) -> None:
     list_wheel(server, "greet", {})
-    with pytest.raises(Missing) as caught:
+    with pytest.raises(NotFetched) as caught:
         python(server).page(path)
     assert caught.value.status == 404
 
@@ -114,7 +120,7 @@ def test_a_folder_of_files_is_an_index_too(server: Server, tmp_path: Path) -> No
 
 def test_an_index_in_trouble_is_not_passed_over(server: Server) -> None:
     server.pages["/simple/greet/"] = Reply(status=500)
-    with pytest.raises(Missing, match="answered 500"):
+    with pytest.raises(NotFetched, match="answered 500"):
         python(server).page("/simple/greet/")
 
 
@@ -128,39 +134,39 @@ def test_what_a_package_says_of_itself_is_cut_down(server: Server) -> None:
     assert about["dist"]["tarball"] == f"{BASE}/-/greet/1.3.0.tgz"
     assert about["dependencies"] == {"a": "^1", "b": NOWHERE}
     assert "scripts" not in about
-    assert shelf.foreign == {("greet", "1.3.0"): "it wants b from git+https://x/y"}
+    assert shelf.foreign == {("greet", "1.3.0"): "it requires b from git+https://x/y"}
     assert read(shelf, "/-/greet/1.3.0.tgz") == server.pages["/greet.tgz"]
 
 
 def test_a_scope_may_have_a_registry_of_its_own(server: Server) -> None:
     publish(server, "greet")
     server.pages["/@s%2Fgreet"] = server.pages["/greet"]
-    indexes = Indexes(scopes={"@s": Index(server.url)})
-    shelf = NodeShelf(indexes, Fetcher(indexes, environ={}))
+    indexes = IndexConfig(scopes={"@s": IndexAddress(server.url)})
+    shelf = NodeIndex(indexes, IndexFetcher(indexes, environ={}))
     assert read(shelf, "/@s%2fgreet")["name"] == "@s/greet"
-    with pytest.raises(Missing):
+    with pytest.raises(NotFetched):
         shelf.page("/greet")
 
 
 @pytest.mark.parametrize("path", ["/none", "/../x", "/-/greet/9.tgz", "/-/npm/v1/x", "/"])
 def test_the_registry_has_nothing_else(server: Server, path: str) -> None:
     publish(server, "greet")
-    with pytest.raises(Missing):
+    with pytest.raises(NotFetched):
         node(server).page(path)
 
 
 def test_with_a_lock_there_is_nothing_but_what_it_lists(server: Server) -> None:
     publish(server, "greet")
     publish(server, "other")
-    indexes = Indexes(Index(server.url))
+    indexes = IndexConfig(IndexAddress(server.url))
     lock = Lock("node", (Package("node", "greet", "1.3.0", ()),), "")
-    shelf = NodeShelf(indexes, Fetcher(indexes, environ={}), lock)
+    shelf = NodeIndex(indexes, IndexFetcher(indexes, environ={}), lock)
     assert [*read(shelf, "/greet")["versions"]] == ["1.3.0"]
     assert read(shelf, "/other")["versions"] == {}
-    with pytest.raises(Missing):
+    with pytest.raises(NotFetched):
         shelf.page("/-/other/1.3.0.tgz")
     list_wheel(server, "inner", {})
-    simple = Indexes(Index(f"{server.url}/simple"))
+    simple = IndexConfig(IndexAddress(f"{server.url}/simple"))
     wheels = Lock("python", (Package("python", "greet", "1.0", ()),), "")
-    with pytest.raises(Missing):
-        PythonShelf(simple, Fetcher(simple, environ={}), wheels).page("/simple/inner/")
+    with pytest.raises(NotFetched):
+        PythonIndex(simple, IndexFetcher(simple, environ={}), wheels).page("/simple/inner/")

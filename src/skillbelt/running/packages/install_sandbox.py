@@ -1,6 +1,7 @@
-"""Rooms for installers: the system's strongest sandbox, an empty folder and the package index.
+"""Sandboxes for installers: the native sandbox, an empty folder and the package index.
 
-Always that one, whatever sandbox runs are given: an installer is fed by strangers, and it fetches.
+Always the native one, independent of the `sandbox` setting: an installer processes untrusted data
+and has network access.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from functools import partial
 from skillbelt.errors import PathEscape, RunRefused, SandboxUnavailable
 from skillbelt.files.contain import FOLLOW_FILE, FOLLOW_FOLDER, open_beneath, open_folder
 from skillbelt.files.remove import remove_tree
-from skillbelt.running.packages.fetching import Missing
-from skillbelt.running.packages.installers import Step
+from skillbelt.running.packages.index_fetcher import NotFetched
+from skillbelt.running.packages.index_pages import IndexPage, PackageIndex, page_of
+from skillbelt.running.packages.installers import InstallStep
 from skillbelt.running.packages.lockfiles import HOST
-from skillbelt.running.packages.shelves import Page, Shelf, page_of
 from skillbelt.running.staging import TreeCopy
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.linux.identity import (
@@ -44,16 +45,16 @@ from skillbelt.values import Capabilities, Limits
 
 _INSIDE, _NET, _TOOLS = "/install", "/run/net", "/run/tools"
 _PREFIX = "skillbelt-install-"
-_MOST_FILES = 500_000
-_SAID = 64 * 2**10
+_MAX_FILES = 500_000
+_OUTPUT_BYTES = 64 * 2**10
 _SLACK = 64 * 2**20
 _MACOS = sys.platform == "darwin"
-# Where every user can pass, for when ours is closed to the one who installs.
-_SHELTERS = ("/var/tmp", "/tmp")
+# Fallbacks for a temporary directory that is closed to the user who installs.
+_PUBLIC_FOLDERS = ("/var/tmp", "/tmp")
 
 
-class SandboxedRooms:
-    """Rooms in bubblewrap, on macOS in seatbelt. An installer is bounded as runs are."""
+class NativeSandboxes:
+    """Sandboxes of bubblewrap, on macOS of seatbelt. An installer has the limits of runs."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
@@ -61,64 +62,64 @@ class SandboxedRooms:
 
     @property
     def python(self) -> str:
-        """A Python that can be run inside."""
+        """A Python interpreter that works inside."""
         found = interpreter()
         if found is None:
             raise RunRefused("no Python can be run in the sandbox: install the system's python3")
         return found.path
 
     def folders_of(self, python: str) -> tuple[str, ...]:
-        """What that Python needs to be there inside; RunRefused when it can not be there."""
+        """Return the folders that a Python needs inside; raises RunRefused."""
         real = os.path.realpath(python)
         if in_system(real):
             return ()
         closed = blocking_folder(real)
         if closed is not None:
             raise RunRefused(
-                f"{python} can not be used: packages are installed in a sandbox by uid "
+                f"{python} cannot be used: packages are installed in a sandbox by uid "
                 f"{current_identity().uid}, to which {closed} is closed; use the system's python3"
             )
         shown = shown_of(real, os.path.dirname(os.path.dirname(real)))
         if not shown:
             raise RunRefused(
-                f"{python} can not be used: packages are installed in a sandbox, and what that "
-                "Python needs lies among private files; use the system's python3"
+                f"{python} cannot be used: packages are installed in a sandbox, and the files "
+                "of that Python are among private files; use the system's python3"
             )
         return shown
 
     @contextmanager
-    def open(self, max_bytes: int) -> Iterator[SandboxedRoom]:
-        """A room, which is gone afterwards; RunRefused when no sandbox can hold an installer."""
+    def open(self, max_bytes: int) -> Iterator[NativeSandbox]:
+        """Open a sandbox, removed afterwards; raises RunRefused when it is unavailable."""
         reason = self._sandbox.unavailable()
         if reason is not None:
             raise RunRefused(
-                f"packages are installed inside {self._sandbox.name}, whatever the setting "
-                f"`sandbox` is, and it can not be used here, so nothing is installed: {reason}"
+                f"packages are installed inside {self._sandbox.name}, independent of the "
+                f"setting `sandbox`, and it is unavailable here, so nothing is installed: {reason}"
             )
         folder, handle = _new_folder()
         try:
-            # What is downloaded, unpacked and installed. Whoever keeps it looks at its size, too.
+            # For downloads, unpacked files and the result; the caller checks the result's size.
             most = 3 * max_bytes + _SLACK
             limits = self._limits._replace(
                 max_workspace_bytes=most,
-                max_workspace_files=_MOST_FILES,
+                max_workspace_files=_MAX_FILES,
                 max_written_file_bytes=most,
                 max_network_bytes=max(max_bytes, self._limits.max_network_bytes),
-                max_stream_bytes=_SAID,
+                max_stream_bytes=_OUTPUT_BYTES,
             )
-            yield SandboxedRoom(folder, self._sandbox, limits, most)
+            yield NativeSandbox(folder, self._sandbox, limits, most)
         finally:
             remove_tree(folder)
             os.close(handle)
 
 
 def _new_folder() -> tuple[str, int]:
-    """A folder of ours that the user who installs can reach, with one of theirs in it; and a lock.
+    """Create a locked folder that the user who installs can reach, with one of theirs in it.
 
-    What somebody who was killed has left there is cleared away.
+    Leftovers of killed processes are removed.
     """
     owner = run_identity()
-    places = [tempfile.gettempdir(), *_SHELTERS]
+    places = [tempfile.gettempdir(), *_PUBLIC_FOLDERS]
     for place in places:
         if os.path.isdir(place) and blocking_folder(os.path.join(place, "x")) is None:
             _remove_leftovers(place)
@@ -138,7 +139,7 @@ def _new_folder() -> tuple[str, int]:
 
 
 def _locked_folder(place: str) -> tuple[str, int]:
-    """A new folder that nobody takes for a leftover, which it is until it is locked."""
+    """Create and lock a folder; until it is locked, others take it for a leftover."""
     while True:
         folder = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
         with suppress(FileNotFoundError):
@@ -163,8 +164,8 @@ def _remove_leftovers(place: str) -> None:
                 os.close(handle)
 
 
-class SandboxedRoom:
-    """One room: `folder` holds what is seen inside, and the programs that are shown there."""
+class NativeSandbox:
+    """One sandbox: `folder` holds the folder inside, and copies of programs."""
 
     def __init__(self, folder: str, sandbox: Sandbox, limits: Limits, most: int) -> None:
         self._room = os.path.join(folder, "room")
@@ -173,14 +174,14 @@ class SandboxedRoom:
 
     @property
     def inside(self) -> str:
-        """Its path, as commands see it; they start there."""
+        """The path of the folder inside, where commands start."""
         return self._place(_INSIDE, self._room)
 
     def _place(self, inside: str, outside: str) -> str:
         return inside if self._sandbox.remaps else outside
 
     def put(self, name: str, data: bytes) -> None:
-        """Put a file there. What a command left at that name is replaced, not written to."""
+        """Write a file; one that a command left at that name is replaced, not written to."""
         path = os.path.join(self._room, name)
         handle, aside = tempfile.mkstemp(dir=os.path.dirname(self._tools))
         with open(handle, "wb") as file:
@@ -193,7 +194,7 @@ class SandboxedRoom:
         os.rename(aside, path)
 
     def shown(self, program: str) -> str:
-        """The path inside of a program of this machine; a copy of it, where that can be closed."""
+        """Return the path inside of a program; outside the system folders, of a copy."""
         real = os.path.realpath(program)
         if in_system(real):
             return real
@@ -202,22 +203,22 @@ class SandboxedRoom:
             try:
                 shutil.copyfile(real, copy)
             except OSError as error:
-                raise RunRefused(f"{program} can not be read: {error.strerror}") from error
+                raise RunRefused(f"{program} cannot be read: {error.strerror}") from error
             os.chmod(copy, 0o555)
         return os.path.join(self._place(_TOOLS, self._tools), os.path.basename(real))
 
-    def run(self, step: Step) -> tuple[int, str]:
-        """Run a command; how it ended and what it said. RunRefused when a limit ended it."""
+    def run(self, step: InstallStep) -> tuple[int, str]:
+        """Run a command; return its exit code and output. Raises RunRefused at a limit."""
         with ExitStack() as stack:
             tools = Mount(self._tools, self._place(_TOOLS, self._tools))
             mounts = [Mount(self._room, self.inside, True), tools]
             mounts += [Mount(path, path) for path in step.folders if not in_system(path)]
-            way: tuple[str, ...] = ()
-            if step.shelf is not None:
-                egress = stack.enter_context(self._egress(step.shelf))
+            network: tuple[str, ...] = ()
+            if step.package_index is not None:
+                egress = stack.enter_context(self._proxy(step.package_index))
                 net = self._place(_NET, egress.folder)
                 mounts.append(Mount(egress.folder, net))
-                way = bridge(os.path.join(net, SOCKET_NAME))
+                network = bridge(os.path.join(net, SOCKET_NAME))
             job = Job(
                 argv=step.argv,
                 env=step.env,
@@ -227,28 +228,28 @@ class SandboxedRoom:
                 capabilities=Capabilities(processes=True),
                 limits=self._limits,
                 timeout_seconds=step.seconds,
-                bridge=way,
+                bridge=network,
             )
             try:
                 outcome = run(self._sandbox, job)
             except SandboxUnavailable as error:
-                raise RunRefused(f"packages can not be installed: {error}") from error
+                raise RunRefused(f"packages cannot be installed: {error}") from error
         said = (outcome.stdout.data + outcome.stderr.data).decode("utf-8", "replace")
         if outcome.timed_out:
             raise TimeoutError
         if outcome.limits_hit:
-            raise RunRefused(f"the installer was ended: {', '.join(outcome.limits_hit)}")
+            raise RunRefused(f"the installer was stopped: {', '.join(outcome.limits_hit)}")
         return outcome.exit_code, said
 
-    def _egress(self, shelf: Shelf) -> Egress:
+    def _proxy(self, index: PackageIndex) -> Egress:
         owner = run_identity()
-        visits = partial(_IndexConnection, shelf)
-        return Egress((HOST,), limits=self._limits, owner=owner and owner[0], handler=visits)
+        handler = partial(_IndexConnection, index)
+        return Egress((HOST,), limits=self._limits, owner=owner and owner[0], handler=handler)
 
     def read(self, path: str, most: int) -> bytes:
-        """A file that is there now; RunRefused when it is none."""
+        """Read a regular file; raises RunRefused for anything else."""
         try:
-            with open(self._opened(path, FOLLOW_FILE), "rb") as file:
+            with open(self._open(path, FOLLOW_FILE), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise RunRefused(f"the installer left no regular file {path}")
                 data = file.read(most + 1)
@@ -259,9 +260,9 @@ class SandboxedRoom:
         return data
 
     def names(self, path: str) -> list[str]:
-        """What lies in a folder there; nothing when there is none."""
+        """List a folder; empty when there is none."""
         with suppress(OSError, PathEscape):
-            handle = self._opened(path, FOLLOW_FOLDER)
+            handle = self._open(path, FOLLOW_FOLDER)
             try:
                 return sorted(os.listdir(handle))
             finally:
@@ -269,10 +270,10 @@ class SandboxedRoom:
         return []
 
     def copy(self, path: str, target: str, omitted: Container[str] = ()) -> None:
-        """Copy what is in a folder, as data; RunRefused for what is neither file nor folder."""
-        copying = TreeCopy("the packages", self._most, _MOST_FILES, runner=current_identity().uid)
+        """Copy a folder out as data; raises RunRefused for special files."""
+        copying = TreeCopy("the packages", self._most, _MAX_FILES, runner=current_identity().uid)
         with copying.reading("."):
-            source = self._opened(path, FOLLOW_FOLDER)
+            source = self._open(path, FOLLOW_FOLDER)
             try:
                 goal = os.open(target, FOLLOW_FOLDER)
                 try:
@@ -282,7 +283,7 @@ class SandboxedRoom:
             finally:
                 os.close(source)
 
-    def _opened(self, path: str, flags: int) -> int:
+    def _open(self, path: str, flags: int) -> int:
         top = open_folder(self._room)
         try:
             return open_beneath(top, path, flags)
@@ -295,38 +296,38 @@ class _IndexConnection(ClientConnection):
 
     def __init__(
         self,
-        shelf: Shelf,
+        index: PackageIndex,
         client: socket.socket,
         policy: HostPolicy,
         limits: Limits,
         proxy: ProxyShared,
     ) -> None:
         super().__init__(client, policy, limits, proxy)
-        self._shelf = shelf
+        self._index = index
 
     def handle(self, request: ProxyRequest, rest: bytes) -> None:
         """Answer with a page of the index; raises ProxyRefused for any other host."""
         if request.tunnel or request.host != HOST:
             raise ProxyRefused(
-                f"{request.host} is not the package index, and only that can be reached"
+                f"{request.host} is not the package index, which is the only host to reach"
             )
         method, path, _ = request.forward.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if method not in ("GET", "HEAD") or rest:
             raise ProxyRefused(
-                f"the package index is only read, and this is {one_line(method)[:20]}"
+                f"the package index is read-only, and this is {one_line(method)[:20]}"
             )
         try:
-            self._send(self._shelf.page(path), method == "HEAD")
-        except Missing as missing:
+            self._send(self._index.page(path), method == "HEAD")
+        except NotFetched as missing:
             status = missing.status if missing.status in (403, 404) else 502
             data = f"{one_line(str(missing))}\n".encode("utf-8", "replace")
             self._send(page_of(status, "text/plain; charset=utf-8", data))
 
-    def _send(self, page: Page, head: bool = False) -> None:
+    def _send(self, page: IndexPage, head: bool = False) -> None:
         with closing(page.pieces):
-            self._say(page, head)
+            self._write(page, head)
 
-    def _say(self, page: Page, head: bool) -> None:
+    def _write(self, page: IndexPage, head: bool) -> None:
         size = "" if page.size is None else f"Content-Length: {page.size}\r\n"
         self._client.settimeout(NETWORK_IDLE_SECONDS)
         self._client.sendall(
@@ -335,7 +336,7 @@ class _IndexConnection(ClientConnection):
         )
         if head:
             return
-        with suppress(Missing):  # the connection ends before the bytes are all there
+        with suppress(NotFetched):  # the client sees a truncated response
             for piece in page.pieces:
                 self._proxy.spend(len(piece))
                 self._client.sendall(piece)

@@ -1,7 +1,7 @@
-"""Fetching from the user's package index, and from nowhere else.
+"""Fetch from the user's package index, and from no other host.
 
-This runs outside any sandbox, so that what an index is told about the user stays outside. It reads
-answers as bytes and follows a redirect only to where files may come from.
+This runs outside any sandbox, so that the user's credentials stay outside. Responses are bytes, and
+a redirect is followed only to hosts that files may come from.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from skillbelt.errors import RunRefused
 from skillbelt.hosts import Address, HostRule, Private, address_of, host_name, parse_rule
-from skillbelt.running.packages.indexes import Index, Indexes, origin, without_user
+from skillbelt.running.packages.index_config import IndexAddress, IndexConfig, origin, without_user
 from skillbelt.text import one_line, shorten
 
 _CHUNK = 256 * 2**10
@@ -29,16 +29,16 @@ _MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
-class Missing(Exception):
-    """There is nothing at that address; `status` is what was answered."""
+class NotFetched(Exception):
+    """A URL could not be fetched; `status` is the HTTP status."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status = status
 
 
-class Pieces:
-    """The bytes of an answer, as they come; closed by whoever is done with them."""
+class BodyChunks:
+    """The chunks of a response body; the consumer closes it."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
@@ -50,41 +50,41 @@ class Pieces:
         try:
             piece = self._source.read(_CHUNK)
         except (OSError, HTTPException) as error:
-            raise Missing(502, f"the connection broke: {error}") from error
+            raise NotFetched(502, f"the connection broke: {error}") from error
         if not piece:
             raise StopIteration
         return piece
 
     def close(self) -> None:
-        """Let go of the file or connection behind them."""
+        """Close the file or connection."""
         self._source.close()
 
 
 class Fetched(NamedTuple):
-    """What came: where it was at last, of what type, its size (None: unknown), and the bytes."""
+    """A response: the final URL, the type, the size (None: unknown) and the body."""
 
     url: str
     type: str
     size: int | None
-    pieces: Pieces
+    pieces: BodyChunks
 
     def whole(self, most: int) -> bytes:
-        """All of it; Missing when that is too much."""
+        """Read the whole body; raises NotFetched when it is too large."""
         data = bytearray()
         with closing(self.pieces):
             for piece in self.pieces:
                 data += piece
                 if len(data) > most:
-                    raise Missing(502, f"{self.url} has more than {most} bytes")
+                    raise NotFetched(502, f"{self.url} has more than {most} bytes")
         return bytes(data)
 
 
-class Fetcher:
-    """Fetches for one set of indexes. `hosts` are further ones that files may come from."""
+class IndexFetcher:
+    """Fetches for one configuration. `hosts` are further ones that files may come from."""
 
     def __init__(
         self,
-        indexes: Indexes,
+        indexes: IndexConfig,
         *,
         hosts: Iterable[str] = (),
         environ: Mapping[str, str],
@@ -92,10 +92,12 @@ class Fetcher:
         open_default: bool = False,
     ) -> None:
         every = [*indexes.first, *indexes.scopes.values(), *filter(None, (indexes.main,))]
-        pages = [Index(one) for one in indexes.links if urlsplit(one).scheme in ("http", "https")]
+        pages = [
+            IndexAddress(one) for one in indexes.links if urlsplit(one).scheme in ("http", "https")
+        ]
         self._origins = {index.origin: index.authorization for index in (*pages, *every)}
-        self._rules = tuple(map(_rule, hosts))
-        # An installer's own default index may keep its files elsewhere, at a place it names.
+        self._rules = tuple(map(_parse_host, hosts))
+        # The installer's default index may serve its files from another host, which it names.
         self._anywhere = open_default
         self._seconds = timeout_seconds
         self._proxies = _proxies(environ)
@@ -103,56 +105,56 @@ class Fetcher:
         self.faults: list[str] = []
 
     def get(self, url: str, accept: str = "*/*") -> Fetched:
-        """What is at the address; Missing when nothing is, or it may not be asked.
+        """Fetch the URL; raises NotFetched when it is missing or not allowed.
 
-        Why it can not be fetched is among the `faults` then, unless it is just not there.
+        Any reason but a plain 404 is added to `faults`.
         """
         try:
             return self._get(url, accept)
-        except Missing as missing:
+        except NotFetched as missing:
             if missing.status not in (404, 410):
                 self.faults.append(str(missing))
             raise
 
     def _get(self, url: str, accept: str) -> Fetched:
         if urlsplit(url).scheme == "file":
-            return _local(unquote(urlsplit(url).path))
+            return _open_local(unquote(urlsplit(url).path))
         for _ in range(_MAX_REDIRECTS + 1):
             self._check(url)
-            answer = self._open(url, accept)
-            if answer.status not in _REDIRECTS:
-                return self._fetched(url, answer)
-            with closing(answer):
-                url = urljoin(url, answer.headers.get("location", ""))
-        raise Missing(502, f"{_shown(url)} has more than {_MAX_REDIRECTS} redirects")
+            response = self._open(url, accept)
+            if response.status not in _REDIRECTS:
+                return self._to_fetched(url, response)
+            with closing(response):
+                url = urljoin(url, response.headers.get("location", ""))
+        raise NotFetched(502, f"{_display(url)} has more than {_MAX_REDIRECTS} redirects")
 
     def _check(self, url: str) -> None:
-        """Missing unless files may come from there."""
+        """Raise NotFetched unless files may come from that host."""
         if origin(url) in self._origins:
             return
         scheme, host, port = origin(url)
         try:
             name = host_name(host)
         except ValueError as error:
-            raise Missing(403, f"{_shown(url)} names no host") from error
+            raise NotFetched(403, f"{_display(url)} has no valid host") from error
         if scheme in ("http", "https") and any(rule.covers(name, port) for rule in self._rules):
             return
         if not (self._anywhere and scheme == "https" and self._is_safe(name, port)):
-            raise Missing(
+            raise NotFetched(
                 403,
-                f"{name} is not your package index; if it hands out files from there, "
+                f"{name} is not your package index; if that serves files from there, "
                 f"set package_hosts to {name}",
             )
 
     def _is_safe(self, host: str, port: int) -> bool:
-        """Whether every address of the host is public, or one where an index itself is."""
+        """Whether every address of the host is public, or an address of an index itself."""
         own = {address for origin in self._origins for address in _addresses(*origin[1:])}
         found = _addresses(host, port)
         return bool(found) and not any(
             Private().fault(address) for address in found if address not in own
         )
 
-    def _open(self, url: str, accept: str) -> _Answer:
+    def _open(self, url: str, accept: str) -> _Response:
         headers = {"Accept": accept, "User-Agent": "skillbelt", "Accept-Encoding": "identity"}
         authorization = self._origins.get(origin(url), "")
         if authorization:
@@ -170,52 +172,52 @@ class Fetcher:
             found = opener.open(request, timeout=self._seconds)
         except (URLError, OSError, HTTPException, ValueError) as error:
             reason = one_line(str(getattr(error, "reason", "") or error))
-            raise Missing(502, f"{_shown(url)}: {shorten(reason, 200)}") from error
+            raise NotFetched(502, f"{_display(url)}: {shorten(reason, 200)}") from error
         if found is None:
-            raise Missing(502, f"{_shown(url)} can not be asked")
+            raise NotFetched(502, f"{_display(url)} cannot be requested")
         return found  # type: ignore[no-any-return]
 
-    def _fetched(self, url: str, answer: _Answer) -> Fetched:
-        if answer.status != 200:
-            answer.close()
-            raise Missing(answer.status, f"{_shown(url)} answered {answer.status}")
-        length = answer.headers.get("content-length", "")
+    def _to_fetched(self, url: str, response: _Response) -> Fetched:
+        if response.status != 200:
+            response.close()
+            raise NotFetched(response.status, f"{_display(url)} answered {response.status}")
+        length = response.headers.get("content-length", "")
         size = int(length) if length.isdigit() else None
-        kind = answer.headers.get_content_type()
-        return Fetched(url, kind, size, Pieces(answer))
+        kind = response.headers.get_content_type()
+        return Fetched(url, kind, size, BodyChunks(response))
 
 
-class _Answer(IO[bytes]):
+class _Response(IO[bytes]):
     status: int
     headers: Message
 
 
 class _Plain(urllib.request.BaseHandler):
-    """Leaves every answer as it is: redirects and errors are looked at where they are known."""
+    """Passes every response on: redirects and errors are handled by the caller."""
 
     def http_response(self, request: object, response: object) -> object:
-        """The answer itself."""
+        """Return the response."""
         return response
 
     https_response = http_response
 
 
 class _Errors(urllib.request.UnknownHandler):
-    """Names a kind of address that nobody knows."""
+    """Reports an unknown URL scheme."""
 
 
-def _local(path: str) -> Fetched:
+def _open_local(path: str) -> Fetched:
     try:
         if os.path.isdir(path):
             path = os.path.join(path, "index.html")
         file = open(path, "rb")  # noqa: SIM115 - closed when it is read
     except OSError as error:
-        raise Missing(404, f"{path}: {error.strerror}") from error
+        raise NotFetched(404, f"{path}: {error.strerror}") from error
     kind = "text/html" if path.endswith((".html", ".htm")) else "application/octet-stream"
-    return Fetched(f"file://{path}", kind, os.fstat(file.fileno()).st_size, Pieces(file))
+    return Fetched(f"file://{path}", kind, os.fstat(file.fileno()).st_size, BodyChunks(file))
 
 
-def _rule(text: str) -> HostRule:
+def _parse_host(text: str) -> HostRule:
     try:
         return parse_rule(text)
     except ValueError as error:
@@ -261,5 +263,5 @@ def _context(authorities: Iterable[str]) -> ssl.SSLContext:
     return context
 
 
-def _shown(url: str) -> str:
+def _display(url: str) -> str:
     return shorten(one_line(without_user(url)), 200)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import RunRefused
-from skillbelt.running.packages.indexes import Index, node_indexes, python_indexes
+from skillbelt.running.packages.index_config import IndexAddress, node_indexes, python_indexes
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_nothing_is_configured_by_default(home: dict[str, str]) -> None:
 @pytest.mark.parametrize("name", ["UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"])
 def test_a_variable_names_the_index(home: dict[str, str], name: str) -> None:
     found = python_indexes({**home, name: "https://me:sek%40ret@a.example/simple/"})
-    assert found.main == Index("https://a.example/simple", "Basic bWU6c2VrQHJldA==")
+    assert found.main == IndexAddress("https://a.example/simple", "Basic bWU6c2VrQHJldA==")
     assert "sek" not in repr(found.address)
 
 
@@ -50,22 +50,22 @@ explicit = true
 """)  # fmt: skip
     env = {**home, "UV_INDEX_MINE_USERNAME": "me", "UV_INDEX_MINE_PASSWORD": "x"}
     found = python_indexes(env)
-    assert found.main == Index("https://a.example/simple")
-    assert found.first == (Index("https://b.example/simple", "Basic bWU6eA=="),)
+    assert found.main == IndexAddress("https://a.example/simple")
+    assert found.first == (IndexAddress("https://b.example/simple", "Basic bWU6eA=="),)
 
 
 def test_a_file_of_pip_names_the_index_where_uv_names_none(home: dict[str, str]) -> None:
     write(home, ".config/pip/pip.conf", "[global]\nindex-url = https://p.example/simple\n")
-    assert python_indexes(home).main == Index("https://p.example/simple")
+    assert python_indexes(home).main == IndexAddress("https://p.example/simple")
     home["UV_DEFAULT_INDEX"] = "https://a.example/simple"
-    assert python_indexes(home).main == Index("https://a.example/simple")
+    assert python_indexes(home).main == IndexAddress("https://a.example/simple")
 
 
 def test_what_netrc_says_of_the_host_is_used(home: dict[str, str]) -> None:
     write(home, ".netrc", "machine a.example login me password x\n")
     (Path(home["HOME"]) / ".netrc").chmod(0o600)
     home["UV_DEFAULT_INDEX"] = "https://a.example/simple"
-    assert python_indexes(home).main == Index("https://a.example/simple", "Basic bWU6eA==")
+    assert python_indexes(home).main == IndexAddress("https://a.example/simple", "Basic bWU6eA==")
 
 
 def test_folders_of_files_stand_beside_or_alone(home: dict[str, str]) -> None:
@@ -75,7 +75,7 @@ def test_folders_of_files_stand_beside_or_alone(home: dict[str, str]) -> None:
 
 
 def test_an_address_that_is_none_is_refused(home: dict[str, str]) -> None:
-    with pytest.raises(RunRefused, match="'ftp://a' is no address of an index"):
+    with pytest.raises(RunRefused, match="'ftp://a' is not the URL of an index"):
         python_indexes({**home, "UV_DEFAULT_INDEX": "ftp://me:secret@a"})
 
 
@@ -97,8 +97,8 @@ registry=https://r.example/npm/
 cafile=/ca.pem
 """)  # fmt: skip
     found = node_indexes({**home, "MY_TOKEN": "sekret"})
-    assert found.main == Index("https://r.example/npm", "Bearer sekret")
-    assert found.scopes == {"@s": Index("https://s.example", "Basic bWU6eA==")}
+    assert found.main == IndexAddress("https://r.example/npm", "Bearer sekret")
+    assert found.scopes == {"@s": IndexAddress("https://s.example", "Basic bWU6eA==")}
     assert found.authorities[0] == "/ca.pem"
     assert "sekret" not in repr(found.address)
 
@@ -106,7 +106,7 @@ cafile=/ca.pem
 def test_a_variable_is_stronger_than_a_file_for_npm(home: dict[str, str]) -> None:
     write(home, ".npmrc", "registry=https://r.example\n")
     found = node_indexes({**home, "NPM_CONFIG_REGISTRY": "http://127.0.0.1:1/"})
-    assert found.main == Index("http://127.0.0.1:1")
+    assert found.main == IndexAddress("http://127.0.0.1:1")
 
 
 def test_what_a_registry_is_told_holds_for_the_default_too(home: dict[str, str]) -> None:

@@ -1,8 +1,8 @@
-"""What an installer inside a sandbox gets to see of the package index: pages that are made here.
+"""The package index that an installer inside a sandbox sees: pages generated here.
 
-It asks for the pages of one index, at an address that is nobody's. They are made of what the user's
-index says, read strictly; each file has an address on the same host, so that an address of
-any other host is known to be a stranger's. No word of the user's to the index is in them.
+It requests the pages of one index, at a reserved host name. They are generated from the user's own
+index, parsed strictly; each file has a URL on the same host, so that a URL of any other host is
+recognized as foreign. The user's credentials for the index are not in them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from skillbelt.permission.packages import Lock, normal
-from skillbelt.running.packages.fetching import Fetched, Fetcher, Missing, Pieces
-from skillbelt.running.packages.indexes import Index, Indexes
+from skillbelt.running.packages.index_config import IndexAddress, IndexConfig
+from skillbelt.running.packages.index_fetcher import BodyChunks, Fetched, IndexFetcher, NotFetched
 from skillbelt.running.packages.lockfiles import NODE_NAME, NOWHERE, file_url, is_range
 from skillbelt.text import one_line, shorten
+from skillbelt.untrusted_json import read_json
 
 _MAX_PAGE = 256 * 2**20
 _JSON = "application/vnd.pypi.simple.v1+json"
@@ -32,45 +33,45 @@ _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,250}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 _HEX = re.compile(r"[0-9a-f]{64}")
 _DEPENDENCIES = ("dependencies", "optionalDependencies", "peerDependencies")
-# What decides about a version; all else that a package says of itself is left out.
+# The fields that matter for resolving; all other metadata of a package is dropped.
 _ABOUT = ("name", "version", "peerDependenciesMeta", "bundleDependencies", "bundledDependencies",
           "bin", "engines", "os", "cpu", "libc", "deprecated")  # fmt: skip
 
 
-class Page(NamedTuple):
-    """One answer to whoever asks from inside. Without a `size` it ends where the bytes do."""
+class IndexPage(NamedTuple):
+    """One response to an installer. Without a `size` it ends with the connection."""
 
     status: int
     type: str
     size: int | None
-    pieces: Pieces
+    pieces: BodyChunks
 
 
-class Shelf(Protocol):
+class PackageIndex(Protocol):
     """Answers requests for pages and files."""
 
-    def page(self, path: str) -> Page:
-        """What is at that path; Missing when nothing is."""
+    def page(self, path: str) -> IndexPage:
+        """Return the page at that path; raises NotFetched."""
 
 
-def page_of(status: int, type: str, data: bytes) -> Page:
-    """A page with these bytes."""
-    return Page(status, type, len(data), Pieces(BytesIO(data)))
+def page_of(status: int, type: str, data: bytes) -> IndexPage:
+    """Return a page with these bytes."""
+    return IndexPage(status, type, len(data), BodyChunks(BytesIO(data)))
 
 
-def _made(value: object, type: str) -> Page:
+def _json_page(value: object, type: str) -> IndexPage:
     data = json.dumps(value).encode()
     return page_of(200, type, data)
 
 
-def _passed(fetched: Fetched) -> Page:
-    return Page(200, "application/octet-stream", fetched.size, fetched.pieces)
+def _file_page(fetched: Fetched) -> IndexPage:
+    return IndexPage(200, "application/octet-stream", fetched.size, fetched.pieces)
 
 
-# --- Python --------------------------------------------------------------------------------------
+# Python
 
 
-class File(NamedTuple):
+class IndexFile(NamedTuple):
     """One file of a package, as an index lists it."""
 
     name: str
@@ -82,117 +83,119 @@ class File(NamedTuple):
     uploaded: str = ""
 
 
-class PythonShelf:
-    """The packages of the user's indexes, as one index: the first that knows a name has it.
+class PythonIndex:
+    """The packages of the user's indexes, as one index: the first that has a name wins.
 
-    With a lock, `only` the packages in it are there.
+    With a lock in `only`, just its packages are offered.
     """
 
-    def __init__(self, indexes: Indexes, fetcher: Fetcher, only: Lock | None = None) -> None:
+    def __init__(
+        self, indexes: IndexConfig, fetcher: IndexFetcher, only: Lock | None = None
+    ) -> None:
         self._indexes, self._fetcher = indexes, fetcher
         self._only = None if only is None else frozenset(one.name for one in only.packages)
         self._lock = threading.Lock()
-        self._known: dict[str, dict[str, File]] = {}
+        self._known: dict[str, dict[str, IndexFile]] = {}
 
-    def page(self, path: str) -> Page:
-        """`/simple/NAME/`, and `/files/NAME/FILE` with or without `.metadata` behind it."""
+    def page(self, path: str) -> IndexPage:
+        """Serve `/simple/NAME/`, and `/files/NAME/FILE` with or without `.metadata` behind it."""
         kind, _, rest = unquote(path).lstrip("/").partition("/")
         name, _, file = rest.partition("/")
         known = self._only is None or name in self._only
         if not known or not _NAME.fullmatch(name) or normal("python", name) != name:
-            raise Missing(404, f"there is no package {name[:100]!r}")
+            raise NotFetched(404, f"there is no package {name[:100]!r}")
         if kind == "simple" and not file:
-            return _made(_listing(name, self._files(name).values()), _JSON)
+            return _json_page(_simple_json(name, self._files(name).values()), _JSON)
         if kind == "files":
             return self._file(name, file)
-        raise Missing(404, "there is no such page")
+        raise NotFetched(404, "there is no such page")
 
-    def _file(self, name: str, file: str) -> Page:
+    def _file(self, name: str, file: str) -> IndexPage:
         files = self._files(name)
         if file in files:
-            return _passed(self._fetcher.get(files[file].url))
+            return _file_page(self._fetcher.get(files[file].url))
         found = files.get(file.removesuffix(".metadata"))
         if found is None or not found.metadata:
-            raise Missing(404, "there is no such file")
-        return _passed(self._fetcher.get(f"{found.url}.metadata"))
+            raise NotFetched(404, "there is no such file")
+        return _file_page(self._fetcher.get(f"{found.url}.metadata"))
 
-    def _files(self, name: str) -> dict[str, File]:
+    def _files(self, name: str) -> dict[str, IndexFile]:
         with self._lock:
             known = self._known.get(name)
         if known is None:
-            known = {one.name: one for one in (*self._linked(name), *self._listed(name))}
+            known = {one.name: one for one in (*self._find_links(name), *self._fetch_listing(name))}
             if not known:
-                raise Missing(404, f"no index has {name}")
+                raise NotFetched(404, f"no index has {name}")
             with self._lock:
                 self._known[name] = known
         return known
 
-    def _listed(self, name: str) -> list[File]:
+    def _fetch_listing(self, name: str) -> list[IndexFile]:
         every = (*self._indexes.first, *filter(None, (self._indexes.main,)))
         for index in every:
             try:
                 fetched = self._fetcher.get(f"{index.url}/{name}/", _ACCEPT)
-            except Missing as missing:
+            except NotFetched as missing:
                 if missing.status in (403, 404, 410):
                     continue
                 raise
             return read_listing(fetched.url, fetched.type, fetched.whole(_MAX_PAGE))
         return []
 
-    def _linked(self, name: str) -> Iterator[File]:
-        """The files of that package in folders and on pages that list files of all."""
+    def _find_links(self, name: str) -> Iterator[IndexFile]:
+        """Yield the files of that package in the folders and pages of find-links."""
         for place in self._indexes.links:
             if urlsplit(place).scheme in ("http", "https"):
                 fetched = self._fetcher.get(place, "text/html")
                 found = read_listing(fetched.url, fetched.type, fetched.whole(_MAX_PAGE))
             else:
-                found = list(_in_folder(place.removeprefix("file://")))
-            yield from (_hashed(one) for one in found if _package(one.name) == name)
+                found = list(_list_folder(place.removeprefix("file://")))
+            yield from (_add_hash(one) for one in found if _package_of(one.name) == name)
 
 
-def _package(file: str) -> str:
-    """The package that a file is of, by its name."""
+def _package_of(file: str) -> str:
+    """Return the package that a file belongs to, by its name."""
     if file.endswith(".whl"):
         return normal("python", file.partition("-")[0])
     return normal("python", re.sub(r"\.(?:tar\.gz|zip)$", "", file).rpartition("-")[0])
 
 
-def _in_folder(folder: str) -> Iterator[File]:
+def _list_folder(folder: str) -> Iterator[IndexFile]:
     try:
         names = sorted(os.listdir(folder))
     except OSError as error:
-        raise Missing(502, f"{folder}: {error.strerror}") from error
+        raise NotFetched(502, f"{folder}: {error.strerror}") from error
     for name in names:
         if _FILE.fullmatch(name) and name.endswith((".whl", ".tar.gz", ".zip")):
-            yield File(name, f"file://{quote(os.path.abspath(os.path.join(folder, name)))}")
+            yield IndexFile(name, f"file://{quote(os.path.abspath(os.path.join(folder, name)))}")
 
 
-def _hashed(file: File) -> File:
-    """A file of this machine needs nobody to say what is in it."""
+def _add_hash(file: IndexFile) -> IndexFile:
+    """Compute the hash of a local file that has none."""
     if file.sha256 or urlsplit(file.url).scheme != "file":
         return file
     try:
         with open(unquote(urlsplit(file.url).path), "rb") as data:
             return file._replace(sha256=hashlib.file_digest(data, "sha256").hexdigest())
     except OSError as error:
-        raise Missing(502, f"{file.name}: {error.strerror}") from error
+        raise NotFetched(502, f"{file.name}: {error.strerror}") from error
 
 
-def read_listing(url: str, type: str, data: bytes) -> list[File]:
-    """The files that a page of an index lists."""
+def read_listing(url: str, type: str, data: bytes) -> list[IndexFile]:
+    """Parse the files that a page of an index lists."""
     if type.endswith("json"):
-        return list(_of_json(url, data))
+        return list(_parse_json(url, data))
     reader = _Links()
     reader.feed(data.decode("utf-8", "replace"))
     reader.close()
-    return [one for words in reader.found if (one := _of_link(url, words)) is not None]
+    return [one for words in reader.found if (one := _parse_link(url, words)) is not None]
 
 
-def _of_json(url: str, data: bytes) -> Iterator[File]:
+def _parse_json(url: str, data: bytes) -> Iterator[IndexFile]:
     try:
-        files = json.loads(data).get("files")
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise Missing(502, f"{url} is no page of an index") from error
+        files = read_json(data).get("files")
+    except (ValueError, AttributeError) as error:
+        raise NotFetched(502, f"{url} is not a page of an index") from error
     for about in files if isinstance(files, list) else ():
         name, where = (
             (about.get(key) for key in ("filename", "url")) if isinstance(about, dict) else ("", "")
@@ -201,43 +204,43 @@ def _of_json(url: str, data: bytes) -> Iterator[File]:
             continue
         hashes, yanked = about.get("hashes"), about.get("yanked", False)
         metadata = about.get("core-metadata", about.get("dist-info-metadata", False))
-        yield File(
+        yield IndexFile(
             name=name,
             url=urljoin(url, where).partition("#")[0],
             sha256=_sha256(hashes.get("sha256") if isinstance(hashes, dict) else ""),
-            pythons=_word(about.get("requires-python")),
+            pythons=_short_text(about.get("requires-python")),
             yanked=yanked if isinstance(yanked, str) else yanked is True,
             metadata=_metadata(metadata),
-            uploaded=_word(about.get("upload-time")),
+            uploaded=_short_text(about.get("upload-time")),
         )
 
 
 class _Links(HTMLParser):
-    """The attributes of each link of a page."""
+    """Collects the attributes of each link of a page."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: list[dict[str, str]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep what a link says."""
+        """Record the attributes of a link."""
         if tag == "a":
             self.found.append({name: value or "" for name, value in attrs})
 
 
-def _of_link(url: str, words: Mapping[str, str]) -> File | None:
+def _parse_link(url: str, words: Mapping[str, str]) -> IndexFile | None:
     where, _, fragment = urljoin(url, words.get("href", "")).partition("#")
     name = unquote(urlsplit(where).path.rpartition("/")[2])
     if not _FILE.fullmatch(name) or not name.endswith((".whl", ".tar.gz", ".zip")):
         return None
-    told = words.get("data-core-metadata", words.get("data-dist-info-metadata", ""))
-    kind, _, hash = told.partition("=")
-    metadata: object = {kind: hash} if hash else told == "true"
-    return File(
+    declared = words.get("data-core-metadata", words.get("data-dist-info-metadata", ""))
+    kind, _, hash = declared.partition("=")
+    metadata: object = {kind: hash} if hash else declared == "true"
+    return IndexFile(
         name=name,
         url=where,
         sha256=_sha256(fragment.removeprefix("sha256=")),
-        pythons=_word(words.get("data-requires-python")),
+        pythons=_short_text(words.get("data-requires-python")),
         yanked=(words["data-yanked"] or True) if "data-yanked" in words else False,
         metadata=_metadata(metadata),
     )
@@ -247,7 +250,7 @@ def _sha256(value: object) -> str:
     return value if isinstance(value, str) and _HEX.fullmatch(value) else ""
 
 
-def _word(value: object) -> str:
+def _short_text(value: object) -> str:
     return value if isinstance(value, str) and len(value) < 500 else ""
 
 
@@ -258,7 +261,7 @@ def _metadata(value: object) -> bool | dict[str, str]:
     return value is True
 
 
-def _listing(name: str, files: Any) -> dict[str, object]:
+def _simple_json(name: str, files: Any) -> dict[str, object]:
     return {
         "meta": {"api-version": "1.1"},
         "name": name,
@@ -277,16 +280,18 @@ def _listing(name: str, files: Any) -> dict[str, object]:
     }
 
 
-# --- Node.js -------------------------------------------------------------------------------------
+# Node.js
 
 
-class NodeShelf:
-    """The packages of the user's registries. `foreign` says which want more than a registry has.
+class NodeIndex:
+    """The packages of the user's registries. `foreign` has those that need other places, and why.
 
-    With a lock, `only` the versions in it are there.
+    With a lock in `only`, just its versions are offered.
     """
 
-    def __init__(self, indexes: Indexes, fetcher: Fetcher, only: Lock | None = None) -> None:
+    def __init__(
+        self, indexes: IndexConfig, fetcher: IndexFetcher, only: Lock | None = None
+    ) -> None:
         self._indexes, self._fetcher = indexes, fetcher
         locked = only.packages if only else ()
         self._only = None if only is None else {(one.name, one.version) for one in locked}
@@ -294,77 +299,77 @@ class NodeShelf:
         self._known: dict[str, dict[str, Any]] = {}
         self.foreign: dict[tuple[str, str], str] = {}
 
-    def page(self, path: str) -> Page:
-        """`/NAME`, and `/-/NAME/VERSION.tgz`."""
+    def page(self, path: str) -> IndexPage:
+        """Serve `/NAME`, and `/-/NAME/VERSION.tgz`."""
         path = unquote(path.partition("?")[0]).lstrip("/")
         if path.startswith("-/") and path.endswith(".tgz"):
             name, _, version = path[2 : -len(".tgz")].rpartition("/")
             return self._file(name, version)
-        return _made(self._offered(path), "application/json")
+        return _json_page(self._package_json(path), "application/json")
 
-    def _file(self, name: str, version: str) -> Page:
-        versions = self._about(name).get("versions")
+    def _file(self, name: str, version: str) -> IndexPage:
+        versions = self._fetch_metadata(name).get("versions")
         about = versions.get(version) if isinstance(versions, dict) else None
         dist = about.get("dist") if isinstance(about, dict) else None
         url = dist.get("tarball") if isinstance(dist, dict) else None
-        if not isinstance(url, str) or not self._has(name, version):
-            raise Missing(404, f"there is no {name}@{version}")
-        return _passed(self._fetcher.get(urljoin(f"{self._index(name).url}/", url)))
+        if not isinstance(url, str) or not self._is_offered(name, version):
+            raise NotFetched(404, f"there is no {name}@{version}")
+        return _file_page(self._fetcher.get(urljoin(f"{self._index(name).url}/", url)))
 
-    def _has(self, name: str, version: str) -> bool:
+    def _is_offered(self, name: str, version: str) -> bool:
         return self._only is None or (normal("node", name), version) in self._only
 
-    def _index(self, name: str) -> Index:
+    def _index(self, name: str) -> IndexAddress:
         scope = name.partition("/")[0] if name.startswith("@") else ""
         found = self._indexes.scopes.get(scope) or self._indexes.main
         if found is None:
-            raise Missing(404, "there is no registry")
+            raise NotFetched(404, "there is no registry")
         return found
 
-    def _about(self, name: str) -> dict[str, Any]:
+    def _fetch_metadata(self, name: str) -> dict[str, Any]:
         if not NODE_NAME.fullmatch(name) or len(name) > 214:
-            raise Missing(404, "that is no name of a package")
+            raise NotFetched(404, "that is not a package name")
         with self._lock:
             known = self._known.get(name)
         if known is None:
             url = f"{self._index(name).url}/{quote(name, safe='@')}"
             data = self._fetcher.get(url, _NODE_ACCEPT).whole(_MAX_PAGE)
             try:
-                known = json.loads(data)
-            except (ValueError, RecursionError) as error:
-                raise Missing(502, f"what the registry says of {name} is no JSON") from error
+                known = read_json(data)
+            except ValueError as error:
+                raise NotFetched(502, f"the registry's answer for {name} is not JSON") from error
             if not isinstance(known, dict):
-                raise Missing(502, f"what the registry says of {name} is no mapping")
+                raise NotFetched(502, f"the registry's answer for {name} is not an object")
             with self._lock:
                 self._known[name] = known
         return known
 
-    def _offered(self, name: str) -> dict[str, object]:
-        """What the registry says of a package, of which the files lie here."""
-        known = self._about(name)
+    def _package_json(self, name: str) -> dict[str, object]:
+        """Return the registry's metadata of a package, with file URLs of this index."""
+        known = self._fetch_metadata(name)
         versions, tags = known.get("versions"), known.get("dist-tags")
         return {
             "name": name,
             "dist-tags": tags if isinstance(tags, dict) else {},
             "versions": {
-                version: self._version(name, version, about)
+                version: self._version_json(name, version, about)
                 for version, about in (versions.items() if isinstance(versions, dict) else ())
-                if isinstance(about, dict) and self._has(name, version)
+                if isinstance(about, dict) and self._is_offered(name, version)
             },
             **({"time": known["time"]} if isinstance(known.get("time"), dict) else {}),
         }
 
-    def _version(self, name: str, version: str, about: Mapping[str, Any]) -> dict[str, object]:
+    def _version_json(self, name: str, version: str, about: Mapping[str, Any]) -> dict[str, object]:
         dist = about.get("dist") if isinstance(about.get("dist"), dict) else {}
         assert isinstance(dist, dict)
         kept: dict[str, object] = {key: about[key] for key in _ABOUT if key in about}
-        kept |= {key: self._wanted(name, version, about.get(key)) for key in _DEPENDENCIES}
+        kept |= {key: self._requirements(name, version, about.get(key)) for key in _DEPENDENCIES}
         hashes = {
             key: dist[key] for key in ("integrity", "shasum") if isinstance(dist.get(key), str)
         }
         if about.get("_hasShrinkwrap"):
             self.foreign[normal("node", name), version] = (
-                "it brings a list of its own (npm-shrinkwrap.json)"
+                "it has its own lock file (npm-shrinkwrap.json)"
             )
         return {
             **kept,
@@ -374,14 +379,14 @@ class NodeShelf:
             "dist": {**hashes, "tarball": file_url("node", name, version)},
         }
 
-    def _wanted(self, name: str, version: str, listed: object) -> dict[str, str]:
-        """The requirements of a version; an address is none, and comes to be what nobody has."""
+    def _requirements(self, name: str, version: str, listed: object) -> dict[str, str]:
+        """Return the requirements; one with a URL becomes a version that does not exist."""
         found = {}
         for one, wanted in listed.items() if isinstance(listed, dict) else ():
             found[one] = wanted if is_range(wanted) else NOWHERE
             if found[one] is not wanted:
                 shown = shorten(one_line(str(wanted)), 200)
                 self.foreign[normal("node", name), version] = (
-                    f"it wants {shorten(one_line(one), 200)} from {shown}"
+                    f"it requires {shorten(one_line(one), 200)} from {shown}"
                 )
         return found
