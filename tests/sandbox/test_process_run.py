@@ -22,7 +22,7 @@ from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.linux.landlock import LandlockSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.process import spawn
-from skillbelt.sandbox.process.run import Plan, ProcessRun
+from skillbelt.sandbox.process.run import LaunchPlan, ProcessRun
 from skillbelt.sandbox.process.spawn import Ends, children, descendants
 from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Outcome, Sandbox, run
@@ -110,7 +110,7 @@ def test_a_sandbox_that_can_not_start_is_refused(place: Place) -> None:
     """What it said is in the message, and nothing stays open."""
     job = place.job("true")
     before = len(os.listdir("/proc/self/fd"))
-    plan = Plan(
+    plan = LaunchPlan(
         ("/bin/sh", "-c", "echo broken >&2; exit 3"),
         {},
         Guard(job.limits, job.workspace),

@@ -30,7 +30,7 @@ from skillbelt.sandbox.process.limits import (
 )
 from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.mounts import mounts_of
-from skillbelt.sandbox.process.run import Plan, ProcessRun, check_job
+from skillbelt.sandbox.process.run import LaunchPlan, ProcessRun, check_job
 from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.values import Limits
@@ -146,7 +146,7 @@ def _explain_job(job: Job, said: str) -> str:
     return _explain(said)
 
 
-def _plan(job: Job) -> Plan:
+def _plan(job: Job) -> LaunchPlan:
     check_environment(job)
     identity = run_identity()
     first, last = programs(job)
@@ -154,7 +154,7 @@ def _plan(job: Job) -> Plan:
     # In a file, since every process inside can read the command line of the first one.
     fds.append(_memory_file(os.fsencode("\0".join((*arguments, "")))))
     argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *_inside(job))
-    return Plan(
+    return LaunchPlan(
         argv=argv,
         enforced=_enforced(job, identity, hierarchy()),
         watch=Guard(job.limits, job.workspace, TEMPORARY),

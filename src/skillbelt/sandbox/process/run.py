@@ -55,7 +55,7 @@ class LimitWatch(Protocol):
         """Return all limits that were reached, once all processes are gone; release resources."""
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     """How a sandbox runs a job: the chain of programs, and the handles that it gets.
 
     `fds` are closed here once the chain has them. With `supervised` the first program of the chain
@@ -75,7 +75,7 @@ class Plan(NamedTuple):
 class ProcessRun(Piped):
     """A started command; see `Running`."""
 
-    def __init__(self, plan: Plan, job: Job, listener: Listener | None) -> None:
+    def __init__(self, plan: LaunchPlan, job: Job, listener: Listener | None) -> None:
         self._plan, self._job = plan, job
         self._started = time.monotonic()
         super().__init__()
