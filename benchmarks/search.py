@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from benchmarks.tree import ensure
 from skillbelt.discovery.catalog import Catalog
-from skillbelt.search.evaluate import DEPTH, Labelled, Report, evaluate, read_labelled
+from skillbelt.search.evaluate import DEPTH, Labelled, SearchReport, evaluate, read_labelled
 from skillbelt.search.words import forget, ids
 
 SKILLS = 10_000
@@ -120,7 +120,7 @@ def changed(made: Catalog) -> Row:
     return Row("a change is found after s", taken, CHANGE_SECONDS_BAR)
 
 
-def quality(made: Catalog, labelled: Sequence[Labelled]) -> Report:
+def quality(made: Catalog, labelled: Sequence[Labelled]) -> SearchReport:
     """The measures over a labelled set."""
     names = {skill.location: skill.name for skill in (*made.values(), *made.shadowed)}
 
@@ -140,7 +140,9 @@ def own_texts(made: Catalog, count: int) -> list[str]:
     return [Path(one.location).read_text("utf-8", "replace")[:LONG_CHARS] for one in some]
 
 
-def measure(pool: str, labelled: Sequence[Labelled], cache: str) -> tuple[list[Row], Report | None]:
+def measure(
+    pool: str, labelled: Sequence[Labelled], cache: str
+) -> tuple[list[Row], SearchReport | None]:
     """Every figure, and the measures of quality if there is a labelled set."""
     made = catalog(pool, cache)
     if not made:

@@ -17,7 +17,6 @@ from skillbelt.agent.compaction import (
     summarize,
 )
 from skillbelt.conversation.messages import Message
-from skillbelt.values import Limits
 from tests.agent.scripted import Scripted, called, final, of, play, said
 from tests.tree import Tree
 
@@ -185,18 +184,18 @@ def test_what_is_offered_counts(belt: Runtime) -> None:
 
 def test_no_call_is_parted_from_its_answers() -> None:
     messages = [USER, ANSWER] * 3 + [USER, CALL, RESULT, CALL, RESULT, CALL, RESULT, CALL, RESULT]
-    start = find_split(messages, 100_000, Limits())
+    start = find_split(messages, 100_000)
     assert messages[start]["role"] != "tool"
     assert start > 0
 
 
 def test_a_short_history_is_left_alone() -> None:
-    assert find_split([USER, ANSWER, USER], 100_000, Limits()) == 0
+    assert find_split([USER, ANSWER, USER], 100_000) == 0
 
 
 def test_what_is_too_long_itself_is_not_kept() -> None:
     messages = [USER, ANSWER] * 4 + [USER, CALL, {**RESULT, "content": LONG}]
-    assert find_split(messages, 1_000, Limits()) == len(messages)
+    assert find_split(messages, 1_000) == len(messages)
 
 
 def test_what_the_user_wants_now_stays_word_for_word() -> None:

@@ -28,7 +28,6 @@ from skillbelt.agent import (
 )
 from skillbelt.agent.models import Piece, with_unique_ids
 from skillbelt.agent.provider import ProvidedModel, model_by_name, settings_for
-from skillbelt.values import Limits
 from tests.agent.scripted import final, of, play, results
 from tests.bounds import bounds
 from tests.openai_server import (
@@ -46,7 +45,6 @@ from tests.openai_server import (
 )
 from tests.tree import Tree
 
-LIMITS = Limits()
 ASKED = [{"role": "user", "content": "Hello?"}]
 
 
@@ -62,9 +60,9 @@ def name_of(server: Server) -> str:
     return f"tiny@{server.url}"
 
 
-def asked(name: str, prompt: Prompt | None = None, limits: Limits = LIMITS) -> list[Piece]:
+def asked(name: str, prompt: Prompt | None = None) -> list[Piece]:
     async def collected() -> list[Piece]:
-        async with model_by_name(name, limits=limits) as model:
+        async with model_by_name(name) as model:
             return [piece async for piece in model.ask(prompt or Prompt(ASKED))]
 
     return asyncio.run(collected())
@@ -149,7 +147,8 @@ def test_an_answer_without_an_end_is_ended(answer: Said | Calls) -> None:
         serving(answer) as server,
         pytest.raises(ModelFailure, match=r"longer than 100 characters \(max_answer_chars\)"),
     ):
-        asked(name_of(server), limits=bounds(max_answer_chars=100))
+        bounds(max_answer_chars=100)
+        asked(name_of(server))
 
 
 def test_a_model_that_falls_silent_is_given_up() -> None:
@@ -158,7 +157,8 @@ def test_a_model_that_falls_silent_is_given_up() -> None:
         serving(slow) as server,
         pytest.raises(ModelFailure, match=r"sent nothing for 0\.2 s") as failure,
     ):
-        asked(name_of(server), limits=bounds(model_idle_seconds=0.2))
+        bounds(model_idle_seconds=0.2)
+        asked(name_of(server))
     assert failure.value.again
     assert server.gone.wait(30)
 

@@ -11,7 +11,7 @@ from skillbelt.sandbox import registry
 from skillbelt.sandbox.linux import cgroups
 from skillbelt.sandbox.linux.landlock import LandlockSandbox
 from skillbelt.sandbox.none import NoSandbox
-from skillbelt.sandbox.process.run import Run
+from skillbelt.sandbox.process.run import ProcessRun
 from skillbelt.sandbox.process.supervised import supervised_plan
 from skillbelt.sandbox.protocol import Job, Listener, Running, Sandbox
 from skillbelt.testing import probes
@@ -137,7 +137,7 @@ class Braggart(NoSandbox):
     level = 1
 
     def start(self, job: Job, listener: Listener | None = None) -> Running:
-        return Run(supervised_plan(job, {"files": "with my bare hands"}), job, listener)
+        return ProcessRun(supervised_plan(job, {"files": "with my bare hands"}), job, listener)
 
 
 class Missing(NoSandbox):

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillbelt.mcp.auth import AllowedHosts, guarded
+from skillbelt.mcp.auth import ServedHosts, guarded
 
 TOKEN = "a-token-that-nobody-knows"
 GOOD = {"host": "127.0.0.1:8765", "authorization": f"Bearer {TOKEN}"}
@@ -146,7 +146,7 @@ def test_a_browser_may_ask_first_without_the_token() -> None:
 
 
 def test_a_server_for_everybody_answers_to_addresses_and_names_it_knows() -> None:
-    hosts = AllowedHosts("0.0.0.0", 8765, ["skills.example"])
+    hosts = ServedHosts("0.0.0.0", 8765, ["skills.example"])
     for name in ("192.168.0.7:8765", "[fe80::1]:8765", "localhost:8765", "skills.example"):
         assert hosts.allows([name]), name
     for name in ("evil.example:8765", "192.168.0.7:80", "192.168.0.7", "a.192.168.0.7:8765"):
@@ -154,7 +154,7 @@ def test_a_server_for_everybody_answers_to_addresses_and_names_it_knows() -> Non
 
 
 def test_a_named_host_answers_to_that_name() -> None:
-    hosts = AllowedHosts("skills.internal", 80)
+    hosts = ServedHosts("skills.internal", 80)
     assert hosts.allows(["skills.internal:80"])
     assert hosts.allows(["skills.internal"])
     assert not hosts.allows(["localhost:80"])

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillbelt.mcp.requests import REQUEST_ID, Output, Question, RunningRequest
+from skillbelt.mcp.requests import REQUEST_ID, ProgressOutput, Question, RunningRequest
 from skillbelt.permission.gate import ASKER
 from skillbelt.permission.rules import Answer, Request
 from skillbelt.permission.waiting import Pending
@@ -102,9 +102,9 @@ async def test_output_that_waits_is_one_event() -> None:
 
     running = start(operation)
     await anyio.to_thread.run_sync(said.wait)
-    assert await running.next() == Output("ab\u00e4", 4)
+    assert await running.next() == ProgressOutput("ab\u00e4", 4)
     more.set()
-    assert await running.next() == Output("c", 5)
+    assert await running.next() == ProgressOutput("c", 5)
     assert await running.next() is None
 
 
@@ -122,9 +122,9 @@ async def test_unread_output_is_bounded() -> None:
     running = start(operation)
     await anyio.to_thread.run_sync(said.wait)
     note = "[940000 bytes left out]\n"
-    assert await running.next() == Output("x" * 60_000 + note, 1_000_000)
+    assert await running.next() == ProgressOutput("x" * 60_000 + note, 1_000_000)
     more.set()
-    assert await running.next() == Output("later", 1_000_005)
+    assert await running.next() == ProgressOutput("later", 1_000_005)
 
 
 async def test_cancelling_kills_the_command_now_or_when_it_starts() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from skillbelt.sandbox.inside import container as keeper
-from skillbelt.sandbox.inside.container import HEADER, START, Command, Unstartable, clear
+from skillbelt.sandbox.inside.container import HEADER, START, RunningCommand, Unstartable, clear
 from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.identity import trusted_program
@@ -215,7 +215,7 @@ print("none")
 def test_nothing_else_may_end_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Outside a container that would be all of the machine."""
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("it was about to"))
-    command = Command.__new__(Command)
+    command = RunningCommand.__new__(RunningCommand)
     with pytest.raises(Unstartable, match="only the first process"):
         command.sweep()
 

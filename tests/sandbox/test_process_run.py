@@ -22,7 +22,7 @@ from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.linux.landlock import LandlockSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.process import spawn
-from skillbelt.sandbox.process.run import Plan, Run
+from skillbelt.sandbox.process.run import LaunchPlan, ProcessRun
 from skillbelt.sandbox.process.spawn import Ends, children, descendants
 from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Outcome, Sandbox, run
@@ -110,17 +110,17 @@ def test_a_sandbox_that_can_not_start_is_refused(place: Place) -> None:
     """What it said is in the message, and nothing stays open."""
     job = place.job("true")
     before = len(os.listdir("/proc/self/fd"))
-    plan = Plan(
+    plan = LaunchPlan(
         ("/bin/sh", "-c", "echo broken >&2; exit 3"),
         {},
         Guard(job.limits, job.workspace),
         lambda said: f"because {said}",
     )
     with pytest.raises(SandboxUnavailable, match="because broken"):
-        Run(plan, job, None)
+        ProcessRun(plan, job, None)
     missing = plan._replace(argv=("/no/such/program",))
     with pytest.raises(SandboxUnavailable, match="No such file"):
-        Run(missing, job, None)
+        ProcessRun(missing, job, None)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -181,7 +181,7 @@ def test_a_command_starts_only_when_all_would_end_with_the_runtime(place: Place)
     found: list[bool] = []
 
     def start(_: int) -> None:
-        running = Run(bubblewrap._plan(place.job("true")), place.job("true"), None)
+        running = ProcessRun(bubblewrap._plan(place.job("true")), place.job("true"), None)
         with suppress(OSError, IndexError):  # it may be over already
             status = Path(f"/proc/{children(running._pid)[0]}/status").read_text()
             found.append("\nSeccomp:\t2\n" in status)

@@ -12,8 +12,8 @@ from skillbelt.sandbox.linux.landlock import LandlockSandbox
 from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.protocol import Sandbox, run
 from skillbelt.testing.attacks import AttackResult, open_scene, run_attacks
+from skillbelt.testing.probes import SIGHTS
 from skillbelt.testing.sandbox_suite import Place
-from skillbelt.testing.sights import SIGHTS
 from skillbelt.values import Capabilities
 from tests.sandbox.ordinary import as_user
 

@@ -16,7 +16,6 @@ from skillbelt.conversation.messages import Message
 from skillbelt.text import shorten, tokens_of_bytes
 from skillbelt.tools.schema import Tool
 from skillbelt.untrusted_json import read_json
-from skillbelt.values import Limits
 
 logger = logging.getLogger(__name__)
 # Share of the window for the last messages, which stay verbatim.
@@ -56,7 +55,7 @@ def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
-def find_split(messages: Sequence[Message], window_tokens: int, limits: Limits) -> int:
+def find_split(messages: Sequence[Message], window_tokens: int) -> int:
     """Return the index of the first message to keep; 0 when there is too little before it.
 
     A call is never separated from its results.

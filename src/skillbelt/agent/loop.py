@@ -113,7 +113,7 @@ class Turn:
     ) -> None:
         self._budget = budget or StepBudget(MAX_RUN_STEPS)
         self.context, self.agent, self._sink = context, context.agent, sink
-        self._equip, self._answered, self._limits = equip, answered, context.limits
+        self._equip, self._answered = equip, answered
         self.model, own = equip(context)
         self._more = tuple(tool for tool, _ in own.values())
         self._tools = ToolRunner(context, own, self._fork)
@@ -234,7 +234,7 @@ class Turn:
     # Steps
 
     async def _run_steps(self) -> tuple[Reason, str]:
-        most = max(self._limits.max_steps, 1)
+        most = max(self.context.limits.max_steps, 1)
         for _ in range(most):
             if not self._budget.take():
                 together = f"{self._budget.most} steps with its forks (max_run_steps)"
@@ -337,7 +337,7 @@ class Turn:
     async def _compact(self) -> bool:
         """Replace the older part of the history by a summary; return whether there was one."""
         history = self.context.history
-        start = compaction.find_split(history, self._window_tokens, self._limits)
+        start = compaction.find_split(history, self._window_tokens)
         if not start:
             return False
         made = await compaction.summarize(history[:start], self.model, self._window_tokens)

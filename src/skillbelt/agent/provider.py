@@ -53,7 +53,6 @@ from skillbelt.settings import process_environment
 from skillbelt.text import one_line, shorten
 from skillbelt.tools.schema import Tool
 from skillbelt.untrusted_json import read_json
-from skillbelt.values import Limits
 
 logger = logging.getLogger(__name__)
 # Models that think may be silent for minutes; beyond that the connection is dead.
@@ -69,7 +68,6 @@ _OURS = ("anthropic", "google", "openai")
 _GROUP = re.compile(r"pydantic-ai-slim\[([\w-]+)\]")
 _MAX_SHOWN_CHARS = 300
 _NOTHING: Mapping[str, object] = MappingProxyType({})
-_LIMITS = Limits()
 _SYSTEM = ("system", "developer")
 
 
@@ -83,9 +81,8 @@ class ProvidedModel:
         self,
         model: ProviderModel,
         settings: Mapping[str, object] = _NOTHING,
-        limits: Limits = _LIMITS,
     ) -> None:
-        self._model, self._settings, self._limits = model, settings, limits
+        self._model, self._settings = model, settings
         self.name: str = model.model_id
         self.window_tokens: int = model.context_window or 0
         self._tools: tuple[Sequence[Tool], list[Any]] = ((), [])
@@ -116,7 +113,7 @@ class ProvidedModel:
                 model_request_parameters=parameters,
                 instrument=False,
             ) as stream:
-                async for event in _BoundedEvents(stream, self._limits):
+                async for event in _BoundedEvents(stream):
                     piece = _convert_event(event)
                     if piece is not None:
                         yield piece
@@ -146,8 +143,8 @@ class ProvidedModel:
 class _BoundedEvents:
     """Iterates over events; ModelFailure when the answer is too long or stalls."""
 
-    def __init__(self, stream: AsyncIterable[ModelResponseStreamEvent], limits: Limits) -> None:
-        self._stream, self._limits, self._chars = aiter(stream), limits, 0
+    def __init__(self, stream: AsyncIterable[ModelResponseStreamEvent]) -> None:
+        self._stream, self._chars = aiter(stream), 0
 
     def __aiter__(self) -> Self:
         return self
@@ -319,15 +316,13 @@ def _cache_key(session: str) -> str:
 # By name
 
 
-def model_by_name(
-    name: str, settings: Mapping[str, object] = _NOTHING, limits: Limits = _LIMITS
-) -> ProvidedModel:
+def model_by_name(name: str, settings: Mapping[str, object] = _NOTHING) -> ProvidedModel:
     """Return the model `provider:model`, or `model@URL` for an OpenAI-compatible server.
 
     ConfigError when there is none or its key is missing; MissingExtra without its package.
     """
     try:
-        return ProvidedModel(_create(name), settings, limits)
+        return ProvidedModel(_create(name), settings)
     except exceptions.UserError as error:
         # The rest of the message is about classes of pydantic-ai.
         reason = _shorten_error(error).partition(" or pass it via")[0]

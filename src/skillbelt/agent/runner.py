@@ -280,7 +280,7 @@ def _lock_session(store: Store, key: SessionKey) -> Iterator[bool]:
 
 
 def _create_model(agent: Agent) -> Model:
-    wanted, limits = agent.model, agent.runtime.settings.limits
+    wanted = agent.model
     if hasattr(wanted, "ask"):
         return cast(Model, wanted)
     try:
@@ -289,8 +289,8 @@ def _create_model(agent: Agent) -> Model:
         name = one_line(wanted) if isinstance(wanted, str) else type(wanted).__name__
         raise MissingExtra(EXTRA, f"the model {name!r}") from error
     if isinstance(wanted, str):
-        return model_by_name(wanted, agent.settings, limits)
-    return ProvidedModel(wanted, agent.settings, limits)
+        return model_by_name(wanted, agent.settings)
+    return ProvidedModel(wanted, agent.settings)
 
 
 def _check_names(agent: Agent) -> None:

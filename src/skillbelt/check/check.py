@@ -77,7 +77,7 @@ class Subject(NamedTuple):
         return finding(code, self.path, self.lines.get(field), message, remedy)
 
 
-class Checked(NamedTuple):
+class CheckedSkill(NamedTuple):
     """The findings about one skill, and its id ("" when it has none)."""
 
     path: str
@@ -107,7 +107,7 @@ def check_all(
 
 def check_file(
     path: str, *, strict: bool = False, limits: Limits = _LIMITS, fence: str = ""
-) -> Checked:
+) -> CheckedSkill:
     """Check the skill of this SKILL.md. Never raises, never blocks.
 
     Nothing outside the fence is read, if there is one.
@@ -118,7 +118,7 @@ def check_file(
     except UnusableFile as error:
         message = f"{os.path.basename(path)} cannot be read: {error}"
         unusable = finding(error.code, path, None, message)
-        return Checked(path, "", (unusable._replace(severity="error"),))
+        return CheckedSkill(path, "", (unusable._replace(severity="error"),))
     subject = _subject(content.data, path, strict, limits)
     found = [*_check_subject(subject), *check_references(subject)]
     if content.size > len(content.data):
@@ -130,13 +130,13 @@ def check_file(
 
 def check_bytes(
     data: bytes, path: str, *, strict: bool = False, limits: Limits = _LIMITS
-) -> Checked:
+) -> CheckedSkill:
     """Check bytes as the SKILL.md at `path`, without reading the disk."""
     subject = _subject(data, os.path.abspath(path), strict, limits)
     return _checked(subject, list(_check_subject(subject)))
 
 
-def check_duplicates(checked: Iterable[Checked]) -> Iterator[Diagnostic]:
+def check_duplicates(checked: Iterable[CheckedSkill]) -> Iterator[Diagnostic]:
     """Yield a finding for every skill whose name an earlier one has."""
     first: dict[str, str] = {}
     for one in checked:
@@ -192,12 +192,12 @@ def _check_subject(subject: Subject) -> Iterator[Diagnostic]:
             yield from rule(subject)
 
 
-def _checked(subject: Subject, found: list[Diagnostic]) -> Checked:
+def _checked(subject: Subject, found: list[Diagnostic]) -> CheckedSkill:
     found.sort(key=lambda one: (one.path != subject.path, one.path, one.line or 0))
     folder = os.path.basename(subject.folder)
     skipped = subject.parsed.state == "skipped"
     name = "" if skipped else skill_name(subject.parsed.fields, folder).id
-    return Checked(subject.path, name, harden(found) if subject.strict else tuple(found))
+    return CheckedSkill(subject.path, name, harden(found) if subject.strict else tuple(found))
 
 
 # --- the file ------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def _why(args: argparse.Namespace) -> int:
     gate = Gate(catalog.settings, lambda: open_store(catalog.settings))
     found = {who: gate.explain(_request(gate, catalog, who, args)) for who in _INITIATORS}
     if args.json:
-        answers: dict[str, object] = {who: _explained(one) for who, one in found.items()}
+        answers: dict[str, object] = {who: _explanation_json(one) for who, one in found.items()}
         print_json({"name": args.subject, "type": args.type, **answers})
         return 0
     print(f"{args.type} {one_line(args.subject)}")
@@ -174,10 +174,17 @@ def _request(gate: Gate, catalog: Catalog, who: Initiator, args: argparse.Namesp
     elif args.type == "host_file":
         texts = path_texts(args.subject, gate.settings.home, os.getcwd())
     tools = SHELL_TOOLS if args.type == "run" else ()
-    return Request(args.type, texts, texts, initiator=who, agent=args.agent, tools=tools)
+    return Request(
+        type=args.type,
+        patterns=texts,
+        always=texts,
+        initiator=who,
+        agent=args.agent,
+        tools=tools,
+    )
 
 
-def _explained(one: Explanation) -> dict[str, object]:
+def _explanation_json(one: Explanation) -> dict[str, object]:
     remembered = one.remembered._asdict() if one.remembered else None
     return {"action": one.action, "rule": rule_json(one.rule), "remembered": remembered}
 
@@ -229,7 +236,11 @@ def _revoke(gate: Gate, args: argparse.Namespace) -> int:
         taken += gate.ledger.revoke_skill(args.subject)
     for one in taken:
         request = Request(
-            one.type, (one.pattern,), skill=one.skill, hash=one.hash, initiator="user"
+            type=one.type,
+            patterns=(one.pattern,),
+            skill=one.skill,
+            hash=one.hash,
+            initiator="user",
         )
         gate.record("revoked", request, {"id": one.id, "text": one.pattern})
     if args.json:

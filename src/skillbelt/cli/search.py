@@ -17,7 +17,7 @@ from skillbelt.cli.output import (
 from skillbelt.discovery.catalog import Catalog, Filters
 from skillbelt.errors import ConfigError
 from skillbelt.permission.gate import Gate
-from skillbelt.search.evaluate import DEPTH, Report, evaluate, read_labelled
+from skillbelt.search.evaluate import DEPTH, SearchReport, evaluate, read_labelled
 from skillbelt.search.protocol import Result
 from skillbelt.search.query import MAX_QUERY_CHARS
 from skillbelt.store import open_store
@@ -117,7 +117,7 @@ def _evaluate(catalog: Catalog, filters: Filters, args: argparse.Namespace) -> i
     return 0
 
 
-def _print_report(report: Report, args: argparse.Namespace) -> None:
+def _print_report(report: SearchReport, args: argparse.Namespace) -> None:
     if args.json:
         measures = {name: measure._asdict() for name, measure in report.measures.items()}
         misses = [{"query": query, "found": found} for query, found in report.misses]

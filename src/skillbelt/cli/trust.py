@@ -57,10 +57,15 @@ def _recorder(action: str, settings: Settings) -> Record:
 
     def record(entry: TrustEntry) -> None:
         data = {"action": action, "kind": entry.kind, "value": entry.value}
-        who, log = user_name(), open_audit(settings)
-        log.append(
-            AuditEvent(time.time(), "trust", settings.project, who, initiator="user", data=data)
+        event = AuditEvent(
+            time=time.time(),
+            type="trust",
+            project=settings.project,
+            user=user_name(),
+            initiator="user",
+            data=data,
         )
+        open_audit(settings).append(event)
 
     return record
 

@@ -47,7 +47,7 @@ class Section(NamedTuple):
     end: int
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """One line of a text: its position, its content, and whether it is code or a comment."""
 
     start: int
@@ -77,13 +77,13 @@ def sections(text: str) -> list[Section]:
     return found
 
 
-def lines(text: str) -> Iterator[Line]:
+def lines(text: str) -> Iterator[TextLine]:
     """Yield each line without its end; `verbatim` if it is frontmatter, code or a comment."""
     state = _Verbatim(_frontmatter_lines(text))
     at = 0
     for number, raw in enumerate(text.split("\n")):
         line = raw.removesuffix("\r")
-        yield Line(at, line, state.covers(line, number))
+        yield TextLine(at, line, state.covers(line, number))
         at += len(raw) + 1
 
 

@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from skillbelt.errors import PathEscape, SkillNotFound
+from skillbelt.files.contain import Fence
 from skillbelt.files.manifest import LocalFiles, SkillFiles, TextFiles
 from skillbelt.text import one_line, shorten
 from skillbelt.values import (
@@ -93,7 +94,7 @@ class Skill(NamedTuple):
     @property
     def path(self) -> "Path":
         """The SKILL.md itself."""
-        from pathlib import Path
+        from pathlib import Path  # cost: 5 ms, only for callers of `path`
 
         return Path(self.location)
 
@@ -112,7 +113,7 @@ class Skill(NamedTuple):
     @property
     def requirements(self) -> Requirements:
         """What it says it needs on the machine."""
-        from skillbelt.format.fields import requirements
+        from skillbelt.format.fields import requirements  # cost: 10 ms, as below
 
         return requirements(self.frontmatter)
 
@@ -152,7 +153,7 @@ class Skill(NamedTuple):
     @classmethod
     def from_text(cls, text: str | bytes, *, folder: str = "") -> "Skill":
         """Make a skill from the text of a SKILL.md; `folder` names it when the text does not."""
-        from skillbelt.format.frontmatter import read_card
+        from skillbelt.format.frontmatter import read_card  # cost: 10 ms, as below
 
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         made = cls.from_card(read_card(data, SKILL_FILE, folder), SKILL_FILE)
@@ -161,7 +162,7 @@ class Skill(NamedTuple):
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> "Skill":
         """Make a skill from a SKILL.md; raise SkillNotFound when there is no such file to read."""
-        from skillbelt.format.frontmatter import read_card
+        from skillbelt.format.frontmatter import read_card  # cost: 10 ms, as below
 
         location = os.path.abspath(os.fspath(path))
         data = _head(location)
@@ -235,8 +236,7 @@ class Skills(Mapping[str, Skill]):
 
 def _head(location: str, fence: str = "") -> bytes:
     """Read the head of a skill's file; SkillNotFound when there is no regular file to read."""
-    from skillbelt.files.contain import Fence
-    from skillbelt.format.frontmatter import read_head
+    from skillbelt.format.frontmatter import read_head  # cost: 10 ms, as below
 
     try:
         if not stat.S_ISREG(os.stat(location).st_mode):

@@ -20,7 +20,7 @@ class TokenGuard:
     """Lets requests through that have the token, an allowed Host and no foreign Origin."""
 
     def __init__(
-        self, app: ASGIApp, token: str, hosts: AllowedHosts, origins: Iterable[str]
+        self, app: ASGIApp, token: str, hosts: ServedHosts, origins: Iterable[str]
     ) -> None:
         self._app, self._token, self._hosts = app, token.encode(), hosts
         self._origins = frozenset(origins)
@@ -49,7 +49,7 @@ class TokenGuard:
         return same and scheme.lower() == "bearer"
 
 
-class AllowedHosts:
+class ServedHosts:
     """The Host headers that this server accepts.
 
     A web page can make any name resolve to this machine (DNS rebinding), so unknown names are
@@ -93,7 +93,7 @@ def guarded(
 ) -> ASGIApp:
     """Wrap the app in the guard; pages of the `origins` may call it from a browser."""
     others = [origin.rstrip("/") for origin in origins]
-    hosts = AllowedHosts(host, port, (host_of(origin) for origin in others))
+    hosts = ServedHosts(host, port, (host_of(origin) for origin in others))
     guard: ASGIApp = TokenGuard(app, token, hosts, [*own_origins(host, port), *others])
     if not others:
         return guard

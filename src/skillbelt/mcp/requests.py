@@ -67,7 +67,7 @@ class Question(NamedTuple):
             self.reply.set_result(answer)
 
 
-class Output(NamedTuple):
+class ProgressOutput(NamedTuple):
     """New output of the command; `total` counts all bytes so far."""
 
     text: str
@@ -91,7 +91,7 @@ class RunningRequest(Generic[T]):
         """
         self.id, self.owner, self.can_ask = os.urandom(16).hex(), owner, can_ask
         self.result: Future[T] = Future()
-        self._events: LoopQueue[Output | Question | None] = LoopQueue(_MAX_OUTPUT_BYTES)
+        self._events: LoopQueue[ProgressOutput | Question | None] = LoopQueue(_MAX_OUTPUT_BYTES)
         self._follower, self._decoder = Follower(self._on_output), Decoder(self._put_output)
         self._on_end = on_end
         self._lock = threading.Lock()
@@ -112,15 +112,15 @@ class RunningRequest(Generic[T]):
         """Wait for the thread to end."""
         self._thread.join(seconds)
 
-    async def next(self) -> Output | Question | None:
+    async def next(self) -> ProgressOutput | Question | None:
         """Wait for new output or a question; None at the end, when there is a result."""
         event = await self._events.next()
-        while isinstance(event, Output) and isinstance(self._events.peek(), Output):
+        while isinstance(event, ProgressOutput) and isinstance(self._events.peek(), ProgressOutput):
             more = await self._events.next()
-            assert isinstance(more, Output)
-            event = Output(event.text + more.text, more.total)
-        if isinstance(event, Output) and (dropped := self._events.take_dropped()):
-            event = Output(f"{event.text}[{dropped} bytes left out]\n", self._total)
+            assert isinstance(more, ProgressOutput)
+            event = ProgressOutput(event.text + more.text, more.total)
+        if isinstance(event, ProgressOutput) and (dropped := self._events.take_dropped()):
+            event = ProgressOutput(f"{event.text}[{dropped} bytes left out]\n", self._total)
         return event
 
     def cancel(self) -> None:
@@ -164,7 +164,7 @@ class RunningRequest(Generic[T]):
         self._decoder(stream, data)
 
     def _put_output(self, _stream: Stream, text: str) -> None:
-        self._events.put(Output(text, self._total), len(text.encode()))
+        self._events.put(ProgressOutput(text, self._total), len(text.encode()))
 
 
 class _Parked(NamedTuple):
@@ -381,7 +381,7 @@ def _result_of(request: RunningRequest[T]) -> T:
         raise MCPError(INTERNAL_ERROR, "internal error; see the log of the server") from error
 
 
-async def _report_progress(ctx: Context, output: Output) -> None:
+async def _report_progress(ctx: Context, output: ProgressOutput) -> None:
     """Send the new output as progress, if the client asked for progress."""
     await ctx.session.report_progress(float(output.total), message=output.text)
 

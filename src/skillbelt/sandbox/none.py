@@ -3,7 +3,7 @@
 import sys
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.sandbox.process.run import Run
+from skillbelt.sandbox.process.run import ProcessRun
 from skillbelt.sandbox.process.supervised import supervised_plan
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running
 
@@ -34,4 +34,4 @@ class NoSandbox(Keepless):
         reason = self.unavailable()
         if reason is not None:
             raise SandboxUnavailable(reason)
-        return Run(supervised_plan(job, _ENFORCED), job, listener)
+        return ProcessRun(supervised_plan(job, _ENFORCED), job, listener)

@@ -14,7 +14,7 @@ from skillbelt.search.near_copies import fold
 from skillbelt.search.protocol import Ranked, Ranker, Result
 from skillbelt.search.query import Query, query
 from skillbelt.search.snippet import Reason, snippet
-from skillbelt.search.store import MOST_POSTINGS, Root
+from skillbelt.search.store import MOST_POSTINGS, IndexedFolder
 from skillbelt.search.text import split, text_of
 from skillbelt.settings import Settings
 
@@ -34,7 +34,7 @@ _MOST_NEW = 2_048  # documents without postings that are scored one by one; the 
 class _VisibleFolder(NamedTuple):
     """One folder for one view: how it is searched, and which of its documents are visible."""
 
-    root: Root
+    root: IndexedFolder
     whole: bool
     ids: Sequence[int]  # all, or those without postings
     allowed: bytes = b""  # a byte for each place in the postings, empty when all are visible
@@ -146,7 +146,7 @@ def _made_view(skills: Mapping[str, Skill], kept: Mapping[str, Kept]) -> _Visibl
     return _VisibleSkills(by_id, shelves)
 
 
-def _shelf(root: Root, here: Mapping[int, Skill]) -> _VisibleFolder:
+def _shelf(root: IndexedFolder, here: Mapping[int, Skill]) -> _VisibleFolder:
     if len(here) <= WHOLE:
         return _VisibleFolder(root, True, list(here))
     new = sorted(filter(root.last.__lt__, here))[-_MOST_NEW:]

@@ -34,7 +34,7 @@ class Measure(NamedTuple):
     high: float
 
 
-class Report(NamedTuple):
+class SearchReport(NamedTuple):
     """Every measure by its name, how often a right answer is among the first 1 to 20, and misses.
 
     `misses` are the requests whose first answer was wrong, with what was given instead.
@@ -76,7 +76,7 @@ def _labelled(row: object, where: str) -> Labelled:
 
 def evaluate(
     labelled: Sequence[Labelled], find: Callable[[str], Sequence[frozenset[str]]]
-) -> Report:
+) -> SearchReport:
     """Measure what a search returns for each request.
 
     `find` gives the results in order, each as the names it stands for: its own and its variants'.
@@ -92,7 +92,7 @@ def evaluate(
         name: _mean([measure(rank) for rank in ranks]) for name, measure in MEASURES.items()
     }
     hits = [sum(rank.hit(depth) for rank in ranks) / len(ranks) for depth in range(1, DEPTH + 1)]
-    return Report(len(ranks), measures, hits, misses)
+    return SearchReport(len(ranks), measures, hits, misses)
 
 
 class _Ranks:

@@ -12,7 +12,7 @@ from zlib import crc32
 from skillbelt.format.frontmatter import MAX_CHECKED_BYTES
 from skillbelt.format.skill import Skill
 from skillbelt.search.document import document
-from skillbelt.search.store import FORMAT, Fresh, Root, SearchIndex, Stored, holder
+from skillbelt.search.store import FORMAT, Fresh, IndexedFolder, SearchIndex, Stored, holder
 from skillbelt.search.text import MAX_INDEXED_FILES, MAX_INDEXED_SCRIPTS, parts_of
 from skillbelt.search.words import forget
 from skillbelt.settings import Settings
@@ -33,7 +33,7 @@ Progress = Callable[[str], None]
 class Kept(NamedTuple):
     """What the index holds of one folder."""
 
-    root: Root
+    root: IndexedFolder
     docs: Mapping[str, Stored]
 
 

@@ -69,7 +69,7 @@ class Stored(NamedTuple):
     stamp: str
 
 
-class Root(NamedTuple):
+class IndexedFolder(NamedTuple):
     """One folder: the generation of its postings, and the ids of the documents in them.
 
     `changes` counts what was done to it. Ids only grow, so every document of a higher id than the
@@ -127,21 +127,21 @@ class SearchIndex:
         found = self._do(lambda db: db.execute("PRAGMA data_version").fetchone())
         return () if found is None else (self._opened, *found)
 
-    def root(self, path: str) -> Root:
+    def root(self, path: str) -> IndexedFolder:
         """Return the folder's record; add one if there is none."""
 
-        def work(db: sqlite3.Connection) -> Root:
+        def work(db: sqlite3.Connection) -> IndexedFolder:
             asked = "SELECT id, changes, generation, docs FROM root WHERE path = ?"
             row = db.execute(asked, (_key(path),)).fetchone()
             if row is None:
                 db.execute("INSERT OR IGNORE INTO root (path) VALUES (?)", (_key(path),))
                 row = db.execute(asked, (_key(path),)).fetchone()
             id, changes, generation, docs = row
-            return Root(id, changes, generation, array("I", docs))
+            return IndexedFolder(id, changes, generation, array("I", docs))
 
-        return self._do(work) or Root(0)
+        return self._do(work) or IndexedFolder(0)
 
-    def stored(self, root: Root) -> dict[str, Stored]:
+    def stored(self, root: IndexedFolder) -> dict[str, Stored]:
         """Return every document of a folder by its path."""
         asked = "SELECT path, id, stamp FROM doc WHERE root = ?"
         rows = self._do(lambda db: db.execute(asked, (root.id,)).fetchall()) or []
@@ -163,7 +163,7 @@ class SearchIndex:
 
         return self._do(work) or []
 
-    def postings(self, root: Root, terms: Sequence[int]) -> list[Posting]:
+    def postings(self, root: IndexedFolder, terms: Sequence[int]) -> list[Posting]:
         """Return the postings of those words that the folder has."""
         first = root.generation * NUMBERS
         keys = [first + term for term in terms]
@@ -181,7 +181,7 @@ class SearchIndex:
 
     # Updates
 
-    def save(self, root: Root, fresh: Iterable[Fresh], gone: Iterable[str] = ()) -> bool:
+    def save(self, root: IndexedFolder, fresh: Iterable[Fresh], gone: Iterable[str] = ()) -> bool:
         """Store documents and delete others in one transaction; return whether that worked."""
         rows = [_row(root, one) for one in fresh]
         keys = [(_key(path),) for path in gone]
@@ -200,7 +200,7 @@ class SearchIndex:
 
         return bool(self._do(work))
 
-    def merge(self, root: Root, alive: Callable[[], bool] = lambda: True) -> bool:
+    def merge(self, root: IndexedFolder, alive: Callable[[], bool] = lambda: True) -> bool:
         """Rebuild the postings of a folder from its documents; False if they cannot be stored.
 
         It ends early, and changes nothing, when `alive` says so or another one began later.
@@ -326,7 +326,7 @@ def _candidate(row: tuple[int, bytes, int, int, float, float, float, float]) -> 
     )
 
 
-def _row(root: Root, fresh: Fresh) -> tuple[object, ...]:
+def _row(root: IndexedFolder, fresh: Fresh) -> tuple[object, ...]:
     made = fresh.made
     words = packed(made.terms, made.codes)
     key = _key(fresh.path)
@@ -381,7 +381,7 @@ def _count(db: sqlite3.Connection, root: int) -> None:
     db.execute("UPDATE root SET changes = changes + 1 WHERE id = ?", (root,))
 
 
-def _begin(db: sqlite3.Connection, root: Root) -> tuple[int, array[int]]:
+def _begin(db: sqlite3.Connection, root: IndexedFolder) -> tuple[int, array[int]]:
     """Return the next generation and its documents."""
     with _transaction(db):
         made = db.execute("INSERT INTO generation (root) VALUES (?)", (root.id,)).lastrowid

@@ -77,6 +77,16 @@ def syscall(on_x86, on_arm, *arguments):
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return f"system call {number} gave {done}"
+def tried(name, on_x86, on_arm, *arguments):
+    def call():
+        try:
+            return syscall(on_x86, on_arm, *arguments)
+        except OSError as error:
+            # Any other error means that the kernel has read the arguments.
+            if error.errno in (errno.EPERM, errno.ENOSYS):
+                raise
+            return f"call {name}: {error}"
+    return call
 def write(path, text="x"):
     with open(path, "w") as file:
         file.write(text)

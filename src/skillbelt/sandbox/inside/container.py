@@ -66,7 +66,7 @@ class Keeper:
         """`devices` are those of the host's mounts: nothing on them is ever removed."""
         self._inbox, self._outbox = bytearray(), bytearray()
         self._devices = devices
-        self._command: Command | None = None
+        self._command: RunningCommand | None = None
         self._standing = standing()
         self._wake, wake = os.pipe()
         for fd in (0, 1, self._wake, wake):
@@ -140,13 +140,13 @@ class Keeper:
 
     def _start(self, task: dict[str, Any]) -> None:
         try:
-            self._command = Command(task)
+            self._command = RunningCommand(task)
         except (OSError, Unstartable) as error:
             self._say(REFUSED, str(error).encode("utf-8", "surrogateescape"))
         else:
             self._say(STARTED)
 
-    def _attend(self, command: Command, events: dict[int, int]) -> None:
+    def _attend(self, command: RunningCommand, events: dict[int, int]) -> None:
         if command.stdin in events and events[command.stdin] & ~select.POLLIN:
             self._feed(command)
         command.end_input()
@@ -156,14 +156,14 @@ class Keeper:
         if command.reap():
             self._finish(command)
 
-    def _feed(self, command: Command) -> None:
+    def _feed(self, command: RunningCommand) -> None:
         taken, broken = command.feed()
         if broken:
             self._say(BROKEN)
         elif taken:
             self._say(TAKEN, struct.pack(">I", taken))
 
-    def _pass_on(self, command: Command, fd: int) -> bool:
+    def _pass_on(self, command: RunningCommand, fd: int) -> bool:
         """Forward output once; return False when there is none."""
         try:
             data = os.read(fd, _CHUNK)
@@ -177,7 +177,7 @@ class Keeper:
             del command.outputs[fd]
         return bool(data)
 
-    def _finish(self, command: Command) -> None:
+    def _finish(self, command: RunningCommand) -> None:
         """End all that the command started, report its end, and clean up."""
         gone = command.sweep()
         for fd in tuple(command.outputs):
@@ -199,7 +199,7 @@ class Keeper:
             self._flush()
 
 
-class Command:
+class RunningCommand:
     """A running command, its streams and its buffered input."""
 
     def __init__(self, task: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ from skillbelt.sandbox.process.limits import (
 )
 from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.mounts import mounts_of
-from skillbelt.sandbox.process.run import Plan, Run, check_job
+from skillbelt.sandbox.process.run import LaunchPlan, ProcessRun, check_job
 from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.values import Limits
@@ -66,7 +66,7 @@ class LinuxSandbox(Keepless):
     def start(self, job: Job, listener: Listener | None = None) -> Running:
         """Start the command; SandboxUnavailable when the sandbox itself cannot be set up."""
         _preflight()
-        return Run(_plan(job), job, listener)
+        return ProcessRun(_plan(job), job, listener)
 
 
 def _missing() -> str | None:
@@ -99,7 +99,7 @@ def _preflight() -> None:
         workspace=_SMALL_FOLDER,
         limits=limits,
     )
-    outcome = Run(_plan(job), job, None).wait()
+    outcome = ProcessRun(_plan(job), job, None).wait()
     assert outcome is not None
     if outcome.exit_code:
         stderr = outcome.stderr.data.decode("utf-8", "replace").strip()
@@ -146,7 +146,7 @@ def _explain_job(job: Job, said: str) -> str:
     return _explain(said)
 
 
-def _plan(job: Job) -> Plan:
+def _plan(job: Job) -> LaunchPlan:
     check_environment(job)
     identity = run_identity()
     first, last = programs(job)
@@ -154,7 +154,7 @@ def _plan(job: Job) -> Plan:
     # In a file, since every process inside can read the command line of the first one.
     fds.append(_memory_file(os.fsencode("\0".join((*arguments, "")))))
     argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *_inside(job))
-    return Plan(
+    return LaunchPlan(
         argv=argv,
         enforced=_enforced(job, identity, hierarchy()),
         watch=Guard(job.limits, job.workspace, TEMPORARY),

@@ -18,7 +18,7 @@ from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.identity import SYSTEM_FOLDERS, current_identity
 from skillbelt.sandbox.process.limits import programs_enforced
 from skillbelt.sandbox.process.mounts import mounts_of
-from skillbelt.sandbox.process.run import Run
+from skillbelt.sandbox.process.run import ProcessRun
 from skillbelt.sandbox.process.supervised import check_places, supervised_plan
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
 from skillbelt.values import Limits
@@ -62,7 +62,7 @@ NOT_HELD = (
 )
 
 
-class Rule(NamedTuple):
+class PathRule(NamedTuple):
     """What may be done with a file, or with everything in a folder."""
 
     path: str
@@ -89,7 +89,7 @@ class LandlockSandbox(Keepless):
 def _start(job: Job, listener: Listener | None) -> Running:
     check_places(job, "landlock")
     plan = supervised_plan(job, enforced(job), rules(job), filter_program(job))
-    return Run(plan, job, listener)
+    return ProcessRun(plan, job, listener)
 
 
 def filter_program(job: Job, machine: str = "") -> bytes:
@@ -152,7 +152,7 @@ def rules(job: Job) -> dict[str, object]:
     return ruleset(_granted(job))
 
 
-def ruleset(granted: Iterable[Rule]) -> dict[str, object]:
+def ruleset(granted: Iterable[PathRule]) -> dict[str, object]:
     """Return a rule set that allows nothing but this, as `make_ruleset` takes it."""
     known = version()
     all_files = (1 << _BITS.get(known, 16)) - 1
@@ -167,21 +167,21 @@ def ruleset(granted: Iterable[Rule]) -> dict[str, object]:
     return {"handled": (all_files, network, scopes), "size": size, "paths": paths}
 
 
-def _granted(job: Job) -> Iterator[Rule]:
+def _granted(job: Job) -> Iterator[PathRule]:
     for folder in SYSTEM_FOLDERS:
-        yield Rule(folder, _READ)
+        yield PathRule(folder, _READ)
     for name in _ETC:
-        yield Rule(f"/etc/{name}", _READ)
+        yield PathRule(f"/etc/{name}", _READ)
     # The launcher opens these in the process that becomes the command; its children have none.
-    yield Rule("/proc/self", _READ_FOLDER)
+    yield PathRule("/proc/self", _READ_FOLDER)
     for path in (*(f"/proc/self/{name}" for name in _OWN), *(f"/proc/{name}" for name in _PROC)):
-        yield Rule(path, _READ_FILE)
+        yield PathRule(path, _READ_FILE)
     for device in _DEVICES:
-        yield Rule(device, _READ_FILE | _READ_FOLDER | _WRITE_FILE | _DEVICE_CONTROL)
+        yield PathRule(device, _READ_FILE | _READ_FOLDER | _WRITE_FILE | _DEVICE_CONTROL)
     if job.terminal:
-        yield Rule("/dev/tty", _READ_FILE | _WRITE_FILE | _DEVICE_CONTROL)  # the run's own
+        yield PathRule("/dev/tty", _READ_FILE | _WRITE_FILE | _DEVICE_CONTROL)  # the run's own
     for mount in mounts_of(job):
-        yield Rule(mount.source, EVERYTHING if mount.writable else _READ)
+        yield PathRule(mount.source, EVERYTHING if mount.writable else _READ)
 
 
 def enforced(job: Job) -> dict[str, str]:

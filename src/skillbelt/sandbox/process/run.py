@@ -39,7 +39,7 @@ class StartHangs(SandboxUnavailable):
     """The start takes too long, for no reason that is known; a retry would take as long."""
 
 
-class Watch(Protocol):
+class LimitWatch(Protocol):
     """Checks the limits that the kernel does not enforce by itself."""
 
     def look(self, pid: int) -> str | None:
@@ -55,7 +55,7 @@ class Watch(Protocol):
         """Return all limits that were reached, once all processes are gone; release resources."""
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     """How a sandbox runs a job: the chain of programs, and the handles that it gets.
 
     `fds` are closed here once the chain has them. With `supervised` the first program of the chain
@@ -65,17 +65,17 @@ class Plan(NamedTuple):
 
     argv: tuple[str, ...]
     enforced: Mapping[str, str]
-    watch: Watch
+    watch: LimitWatch
     explain: Callable[[str], str]
     fds: tuple[int, ...] = ()
     supervised: bool = False
     terminal_owner: tuple[int, int] | None = None
 
 
-class Run(Piped):
+class ProcessRun(Piped):
     """A started command; see `Running`."""
 
-    def __init__(self, plan: Plan, job: Job, listener: Listener | None) -> None:
+    def __init__(self, plan: LaunchPlan, job: Job, listener: Listener | None) -> None:
         self._plan, self._job = plan, job
         self._started = time.monotonic()
         super().__init__()

@@ -12,7 +12,7 @@ from skillbelt.sandbox.linux.cgroups import Hierarchy, hierarchy
 from skillbelt.sandbox.linux.identity import Identity, current_identity, interpreter, run_identity
 from skillbelt.sandbox.process.hidden import can_see
 from skillbelt.sandbox.process.limits import counted_enforced, process_limits
-from skillbelt.sandbox.process.run import Plan, check_job
+from skillbelt.sandbox.process.run import LaunchPlan, check_job
 from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Job
 
@@ -22,7 +22,7 @@ def supervised_plan(
     enforced: Mapping[str, str],
     rules: Mapping[str, object] | None = None,
     filter_program: bytes = b"",
-) -> Plan:
+) -> LaunchPlan:
     """Return the plan of a run below the launcher, confined by the rules and the filter."""
     check_job(job)
     guard = Guard(job.limits, job.workspace)
@@ -41,7 +41,7 @@ def supervised_plan(
     }
     fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
     os.pwrite(fd, json.dumps(task).encode(), 0)
-    return Plan(
+    return LaunchPlan(
         argv=(launcher_python(), "-I", "-S", "-c", source_of("launch"), str(fd)),
         enforced={
             **enforced,

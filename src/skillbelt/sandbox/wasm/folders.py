@@ -8,7 +8,7 @@ from typing import NamedTuple
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.files.contain import FOLLOW_FILE, open_beneath, open_folder
 from skillbelt.sandbox.linux.identity import interpreter
-from skillbelt.sandbox.linux.landlock import EVERYTHING, READ_ONLY, Rule
+from skillbelt.sandbox.linux.landlock import EVERYTHING, READ_ONLY, PathRule
 from skillbelt.sandbox.process.mounts import mounts_of
 from skillbelt.sandbox.protocol import Job, Mount
 
@@ -100,11 +100,11 @@ class GuestFolders:
         """Return all folders of the guest, outer ones first."""
         return sorted(self._folders.values(), key=lambda folder: folder.path)
 
-    def rules(self) -> Iterator[Rule]:
+    def rules(self) -> Iterator[PathRule]:
         """Yield the Landlock rules for the folders; one covers the folders below it."""
         for folder in self._folders.values():
             if not folder.below:
-                yield Rule(folder.source, EVERYTHING if folder.writable else READ_ONLY)
+                yield PathRule(folder.source, EVERYTHING if folder.writable else READ_ONLY)
 
 
 def _folders_of(mounts: list[Mount]) -> Iterator[Mount]:

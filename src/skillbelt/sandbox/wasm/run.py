@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from skillbelt.errors import PathEscape, SandboxUnavailable, SkillbeltError
 from skillbelt.sandbox.linux.identity import run_identity
-from skillbelt.sandbox.linux.landlock import READ_ONLY, Rule, ruleset, version
+from skillbelt.sandbox.linux.landlock import READ_ONLY, PathRule, ruleset, version
 from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.run import END_SECONDS, LOST
 from skillbelt.sandbox.process.streams import Ending, Feed, Piped, Sink, outcome_of
@@ -309,7 +309,7 @@ class WasmRun(Piped):
         tree = GuestFolder("/", self._pool.tree(folder.path for folder in listed))
         here = folders.find(job.cwd) if program.kind == "module" else None
         shown = [tree, *listed, *([here._replace(path=".")] if here else [])]
-        rules = [*folders.rules(), Rule(tree.source, READ_ONLY)]
+        rules = [*folders.rules(), PathRule(tree.source, READ_ONLY)]
         return {
             "argv": program.argv,
             "env": {**job.env, "PWD": job.cwd},
