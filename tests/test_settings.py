@@ -409,13 +409,13 @@ def test_upward_goes_from_the_start_to_the_stop() -> None:
 def test_a_project_may_lower_a_limit_and_not_raise_it(tree: Tree, key: str) -> None:
     default = Limits._field_defaults[key]
     tree.write("project/skillbelt.toml", f"{key} = {default + 1}\n")
-    fault = rf"skillbelt\.toml:1: {key} can not be raised from {default} to {default + 1} by a proj"
+    fault = rf"skillbelt\.toml:1: {key} cannot be raised from {default} to {default + 1} by a proj"
     with pytest.raises(ConfigError, match=fault):
         tree.settings()
     tree.write("project/skillbelt.toml", f"{key} = {default}\n")
     tree.settings()
     tree.write("home/.config/skillbelt/config.toml", f"{key} = {type(default)(default / 2)}\n")
-    with pytest.raises(ConfigError, match="can not be raised"):
+    with pytest.raises(ConfigError, match="cannot be raised"):
         tree.settings()
 
 
@@ -426,7 +426,7 @@ def test_a_project_may_switch_a_guard_on_and_not_off(tree: Tree, key: str) -> No
     tree.settings()
     tree.write("home/.config/skillbelt/config.toml", f"{key} = {on}\n")
     tree.write("project/skillbelt.toml", f"{key} = {off}\n")
-    with pytest.raises(ConfigError, match=f"{key} can not be switched off by a project"):
+    with pytest.raises(ConfigError, match=f"{key} cannot be switched off by a project"):
         tree.settings()
 
 
@@ -434,7 +434,7 @@ def test_a_project_may_switch_a_guard_on_and_not_off(tree: Tree, key: str) -> No
 def test_what_guards_against_a_project_is_not_the_projects_to_set(tree: Tree, key: str) -> None:
     value = json.dumps(DEFAULTS[key])
     tree.write("project/skillbelt.toml", f"# mine\n{key} = {value}\n")
-    with pytest.raises(ConfigError, match=rf"skillbelt\.toml:2: {key} can not be set by a project"):
+    with pytest.raises(ConfigError, match=rf"skillbelt\.toml:2: {key} cannot be set by a project"):
         tree.settings()
     tree.write("project/skillbelt.toml", "")
     tree.write("home/.config/skillbelt/config.toml", f"{key} = {value}\n")

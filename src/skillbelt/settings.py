@@ -1,8 +1,8 @@
-"""Settings: files and environment brought together into one value.
+"""Settings: files and environment merged into one value.
 
 The only module that reads the environment. Later wins: defaults, the system's config, the user's,
 the project's `[tool.skillbelt]`, its `skillbelt.toml`, the environment, arguments in code or on the
-command line. Rules of permission stand in the same files; `policy` reads them.
+command line. Permission rules are in the same files; `permission.rule_files` reads them.
 """
 
 import os
@@ -106,7 +106,7 @@ class Settings(NamedTuple):
 
     @property
     def index_file(self) -> str:
-        """Where the persistent index lies."""
+        """The path of the persistent index."""
         return os.path.join(self.cache_dir, "index.sqlite3")
 
 
@@ -133,7 +133,7 @@ _GROUPS = ("skills", "limits")
 _RULES = ("permission", "agent")
 # A project's files come with the checkout: they may not switch off what guards against it, nor say
 # where decisions and downloads are kept, which they could bring along, nor how much of the machine
-# a run or a download may take, nor who is told what the user says, nor how much that may cost.
+# a run or a download may take, nor which model gets the conversation, nor how much it may cost.
 USER_ONLY = frozenset(
     ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir",
      "container_engine", "container_image", "container_reuse", "container_runtime",
@@ -209,7 +209,9 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     leave_strangers: bool = False,
 ) -> Settings:
-    """The settings for a project folder (default: the current one); ConfigError if one is wrong.
+    """Return the settings of a project folder (default: the current one).
+
+    Raise ConfigError if one is wrong.
 
     `config` is read in place of the project's own files. `overrides` win over everything. What
     belongs to another user is not taken as the project's before it is trusted: a settings file of
@@ -258,7 +260,7 @@ def _state_dir(
     overrides: Mapping[str, object],
     home: str,
 ) -> str:
-    """Where the state is kept. No file of a project has a say in that."""
+    """Return the state folder. Project files do not count."""
     values, _ = _merged(reads, env, overrides)
     _complete(values, env, home)
     return str(values["state_dir"])
@@ -278,7 +280,7 @@ def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> N
 
 
 def read_rules(path: str) -> RuleTables:
-    """What a settings file says about permission; ConfigError if it can not be read."""
+    """Return the permission tables of a settings file; ConfigError if it cannot be read."""
     return _rules(_read_file(path))
 
 
@@ -317,20 +319,20 @@ def upward(start: str, stop: str) -> list[str]:
 def _check_project(
     reads: list[tuple[str, RuleTables]], theirs: list[tuple[str, RuleTables]]
 ) -> None:
-    """ConfigError for what a project's file says and only the user may."""
+    """Raise ConfigError for a setting in a project's file that only the user may make."""
     own, _ = _merged(reads, {}, {})
     for path, read in theirs:
         for key, value in sorted(_flatten(read.tables).items()):
             fault = _beyond(key, value, own.get(key, DEFAULTS.get(key)))
             if fault:
                 raise ConfigError(
-                    f"{path}:{_line(read.text, read.at, key)}: {key} can not be {fault} by a "
+                    f"{path}:{_line(read.text, read.at, key)}: {key} cannot be {fault} by a "
                     f"project; set it in your own config file, or as {ENV_PREFIX}{key.upper()}"
                 )
 
 
 def _beyond(key: str, value: object, own: object) -> str:
-    """What a project would do that only the user may; "" where it may."""
+    """Say what a project would do that only the user may; "" when it may."""
     if key in USER_ONLY:
         return "set"
     if key in Limits._fields and isinstance(value, int | float) and isinstance(own, int | float):
@@ -404,7 +406,7 @@ def _files(
         path = os.path.abspath(os.path.expanduser(config))
         if not os.path.isfile(path):
             raise ConfigError(f"{path}: no such file; --config takes an existing one")
-        # Whoever names a file answers for it, wherever it came from.
+        # A file named by --config has the user's authority, even inside a checkout.
         found.append(("user", path))
     return found
 
@@ -419,7 +421,7 @@ def _project_files(start: str, worktree: str) -> list[str]:
     for folder in upward(start, worktree):
         pyproject, own = (os.path.join(folder, name) for name in ("pyproject.toml", PROJECT_FILE))
         found: list[str] = []
-        # One that lies elsewhere is another tool's affair; ours would be missed.
+        # A linked pyproject.toml belongs to another tool; a linked skillbelt.toml is an error.
         if _stays(pyproject, worktree) and b"[tool.skillbelt" in _bytes(pyproject):
             found.append(pyproject)
         if _stays(own, worktree):
@@ -444,12 +446,12 @@ def _bytes(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read(2**20)
     except OSError as error:
-        raise ConfigError(f"{path}: can not be read: {error.strerror}") from error
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _read_file(path: str) -> RuleTables:
     """The text of a file and the part of it that is ours."""
-    import tomllib
+    import tomllib  # cost: 4 ms, and most projects have no settings file
 
     data = _bytes(path)
     try:
@@ -598,7 +600,7 @@ def _kind(value: object) -> str:
 
 
 def _closest(key: str) -> str:
-    from difflib import get_close_matches
+    from difflib import get_close_matches  # cost: 6 ms, only for an error
 
     close = get_close_matches(key, DEFAULTS, n=1)
     return f"; did you mean {close[0]!r}?" if close else "; `skillbelt config` lists them all"
@@ -609,7 +611,7 @@ def _cache_home(env: Mapping[str, str], home: str) -> str:
     if platform.startswith("linux"):
         # platformdirs gives the same answer, but importing it costs two interpreter starts.
         return os.path.join(env.get("XDG_CACHE_HOME") or os.path.join(home, ".cache"), "skillbelt")
-    from platformdirs import user_cache_dir
+    from platformdirs import user_cache_dir  # cost: two interpreter starts, not on Linux
 
     return user_cache_dir("skillbelt")
 
@@ -619,7 +621,7 @@ def _state_home(env: Mapping[str, str], home: str) -> str:
     if platform.startswith("linux"):
         state = env.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")
         return os.path.join(state, "skillbelt")
-    from platformdirs import user_state_dir
+    from platformdirs import user_state_dir  # cost: two interpreter starts, not on Linux
 
     return user_state_dir("skillbelt")
 

@@ -227,7 +227,7 @@ def test_a_project_can_not_say_who_is_told(ask: Ask, skilled: Tree) -> None:
         skilled.write("project/skillbelt.toml", f'model = "tiny@{server.url}"\n')
         done = ask("My secret")
         assert (done.exit_code, server.requests) == (2, [])
-    assert "model can not be set by a project" in done.stderr
+    assert "model cannot be set by a project" in done.stderr
 
 
 def test_an_empty_setting_is_no_model(ask: Ask, skilled: Tree) -> None:

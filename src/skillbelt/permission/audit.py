@@ -7,6 +7,7 @@ by a `chain` of hashes, so that what is changed or taken away afterwards shows.
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import stat
@@ -402,8 +403,6 @@ def _encoded(event: AuditEvent) -> bytes:
 
 
 def _line(event: AuditEvent) -> bytes:
-    import json
-
     fields = {key: value for key, value in event._asdict().items() if value}
     fields["time"] = _finite(event.time)
     if event.data:

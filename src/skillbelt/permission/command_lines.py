@@ -6,6 +6,7 @@ line, the line is then given whole, so that no rule about one program speaks of 
 
 from __future__ import annotations
 
+import shlex
 from typing import NamedTuple
 
 # What stands before a line that can not be taken apart.
@@ -136,8 +137,6 @@ def _written(value: str, raw: str, quoted: bool, certain: bool) -> _Word:
     if not quoted:
         return _Word(value, raw, certain)
     if not value or _SPECIAL.intersection(value):
-        import shlex
-
         return _Word(value, shlex.quote(value) if certain else raw, certain)
     return _Word(value, value, certain)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from stat import S_ISREG
 from typing import NamedTuple
 
 from skillbelt.errors import ConfigError, RunRefused
@@ -321,8 +322,6 @@ def _find(word: str, path: str) -> _File | None:
 
 
 def _file(path: str) -> _File | None:
-    from stat import S_ISREG
-
     try:
         real = os.path.realpath(path, strict=True)
         status = os.stat(real)

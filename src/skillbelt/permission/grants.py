@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
 from skillbelt.files.contain import inside
+from skillbelt.hosts import parse_rule
 from skillbelt.values import Capabilities
 
 if TYPE_CHECKING:
@@ -66,8 +67,6 @@ def named_hosts(tools: Iterable[str]) -> tuple[str, ...]:
     patterns = [pattern for pattern in network if pattern]
     if not patterns:
         return ()
-    from skillbelt.hosts import parse_rule
-
     found: dict[str, None] = {}
     for pattern in patterns:
         with suppress(ValueError):  # what can not be read opens nothing
@@ -139,8 +138,6 @@ def _hosts(patterns: Iterable[str], granted: tuple[str, ...]) -> tuple[str, ...]
     patterns = list(patterns)
     if not patterns or not granted:
         return ()
-    from skillbelt.hosts import parse_rule
-
     rules: dict[HostRule, None] = {}
     wide = [_granted_rule(text) for text in granted]
     for pattern in patterns:
@@ -163,8 +160,6 @@ def host_of(pattern: str) -> str:
 
 
 def _granted_rule(text: str) -> HostRule:
-    from skillbelt.hosts import parse_rule
-
     try:
         return parse_rule(text)
     except ValueError as error:

@@ -4,6 +4,8 @@ An entry is one key of the store, so that two processes that remember at once lo
 keys belong to the project and not to a session: deleting or expiring sessions leaves them alone.
 """
 
+import hashlib
+import json
 import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -139,16 +141,11 @@ def _place(project: str) -> SessionKey:
 
 def _id(bound: tuple[str, ...]) -> str:
     """A name for what an entry is bound to. JSON, so that no two of them run into one text."""
-    import hashlib
-    import json
-
     text = json.dumps(bound, ensure_ascii=False).encode("utf-8", "surrogatepass")
     return hashlib.sha256(text).hexdigest()[:_ID_DIGITS]
 
 
 def _encoded(entry: Remembered) -> str:
-    import json
-
     return json.dumps(entry._asdict(), ensure_ascii=False, separators=(",", ":"))
 
 

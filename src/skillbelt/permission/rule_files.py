@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from skillbelt.errors import ConfigError
@@ -45,8 +49,6 @@ def key_lines(text: str) -> dict[Key, int]:
 
 def _tokens(text: str) -> Iterator[str]:
     """Strings, words, marks and line ends; blanks and comments are left out."""
-    import re
-
     found = re.compile(
         r'"""(?:[^\\]|\\.)*?"{3,5}' + r"|'''.*?'{3,5}" + r'|"(?:[^"\\\n]|\\.)*"' + r"|'[^'\n]*'"
         r"|\#[^\n]*|\n|[\[\]{}=,.]|[^\s\[\]{}=,.\#\"']+",
@@ -140,8 +142,6 @@ def _unquoted(token: str) -> str:
         return token
     if "\\" not in token or token[0] == "'":
         return token[1:-1]
-    import tomllib
-
     [key] = tomllib.loads(f"{token} = 0")
     return key
 
@@ -449,8 +449,6 @@ def _shown(value: object) -> str:
 
 
 def _closest(word: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
     close = get_close_matches(word[:_MAX_SHOWN_CHARS], list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
@@ -566,8 +564,6 @@ def _blocks(path: str) -> list[str]:
 
 def _told(block: str, path: str) -> tuple[object, ...]:
     """The fields of a rule's block; empty for what is none."""
-    import tomllib
-
     if not block.lstrip().startswith(HEAD):
         return ("", "")
     try:
@@ -595,8 +591,6 @@ def _block(rule: Rule) -> str:
 
 def _quoted(text: str) -> str:
     """The text as TOML writes it, which is how JSON does, but for one character."""
-    import json
-
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -3,6 +3,8 @@
 Nothing here reads a file or asks anybody. `policy` reads the rules, `gate` brings both together.
 """
 
+import hashlib
+import json
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
@@ -126,9 +128,6 @@ DEFAULT_RULES: tuple[Rule, ...] = (
 
 def digest(facts: Mapping[str, object]) -> str:
     """A digest over all the facts: two are the same only if every fact is."""
-    import hashlib
-    import json
-
     text = json.dumps(facts, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import posixpath
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
+from skillbelt.hosts import PORTS, address_of, parse_rule
 from skillbelt.permission.grants import host_of
 from skillbelt.permission.rules import UNCLEAR
 
@@ -37,8 +39,6 @@ def host_pattern(pattern: str) -> str:
 
 
 def _parsed(text: str) -> HostRule:
-    from skillbelt.hosts import parse_rule
-
     host, colon, port = text.rpartition(":")
     if not (colon and port.isdigit()):
         host, colon, port = text, "", ""
@@ -46,8 +46,6 @@ def _parsed(text: str) -> HostRule:
 
 
 def _shown(rule: HostRule) -> str:
-    from skillbelt.hosts import PORTS, address_of
-
     address = address_of(rule.name)
     mapped = getattr(address, "ipv4_mapped", None)
     if mapped is not None:
@@ -80,8 +78,6 @@ def _local(path: str) -> str:
     """The path that a URL of a file means; one of another machine is unclear."""
     if not is_file_url(path):
         return path
-    from urllib.parse import unquote
-
     rest = path[5:]
     if rest.startswith("//"):
         host, slash, below = rest[2:].partition("/")

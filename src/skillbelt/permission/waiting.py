@@ -6,6 +6,7 @@ them; nothing is written there while a listener is here.
 """
 
 import itertools
+import json
 import logging
 import os
 import threading
@@ -184,8 +185,6 @@ def _asked(posted: Posted) -> dict[str, object]:
 
 def _plain(metadata: Mapping[str, object]) -> dict[str, object]:
     """The metadata as a store can keep it; what is no JSON is there as text."""
-    import json
-
     try:
         plain: dict[str, object] = read_json(json.dumps(dict(metadata), allow_nan=False))
         return plain

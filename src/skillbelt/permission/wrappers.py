@@ -8,6 +8,7 @@ as in `python3 scripts/x.py`, is none of these: what is in the file is not read 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -188,8 +189,6 @@ def _plain(program: str) -> str:
 
 
 def _split(text: str) -> list[str] | None:
-    import shlex
-
     try:
         words = shlex.split(text)
     except ValueError:
@@ -199,8 +198,6 @@ def _split(text: str) -> list[str] | None:
 
 def _joined(words: list[str]) -> str:
     """One command, in the spelling that rules are matched against."""
-    import shlex
-
     line = read_line(shlex.join(words))
     return line.commands[0] if len(line.commands) == 1 else WHOLE + shlex.join(words)
 

@@ -155,7 +155,8 @@ class Walker:
         """Return the folders to visit below this one, sorted by name."""
         limits = self.rules.limits
         if self.complete and self._listed >= limits.max_directories:
-            self._stop_at_limit("max_directories", folder)
+            remedy = "raise max_directories, or name a smaller folder"
+            self._stop_at_limit("max_directories", limits.max_directories, folder, remedy)
         if not self.complete:
             return []
         self._listed += 1
@@ -171,7 +172,8 @@ class Walker:
             return []
         self._entries += len(listing)
         if self._entries > MAX_ROOT_ENTRIES:
-            self._stop_at_limit("max_root_entries", folder)
+            remedy = "name a smaller folder"
+            self._stop_at_limit("max_root_entries", MAX_ROOT_ENTRIES, folder, remedy)
         ends, below = False, []
         for entry in listing:
             if entry.name.lower() == "skill.md":
@@ -292,7 +294,7 @@ class Walker:
                 self._report_error("unreadable", entry.path, error)
         return self.rules.loose_file_name
 
-    def _stop_at_limit(self, bound: str, folder: str) -> None:
+    def _stop_at_limit(self, bound: str, limit: int, folder: str, remedy: str) -> None:
         """List no further folder; known ones are still visited."""
         self.complete = False
         self._report(
@@ -300,8 +302,8 @@ class Walker:
             "warning",
             self.root,
             f"the search stopped at {folder}: {self._listed} folders with {self._entries} "
-            f"entries were listed, and {bound} is {getattr(self.rules.limits, bound)}",
-            f"raise {bound}, or name a smaller folder",
+            f"entries were listed, and {bound} is {limit}",
+            remedy,
         )
 
     def _report_broken(self, path: str) -> None:
