@@ -182,7 +182,7 @@ def test_a_sandbox_that_can_not_be_used_says_why(
     assert doctor(tree) == 0
     assert capsys.readouterr().out.endswith(
         "no problems\ncommands run in the sandbox braggart\n"
-        "  missing can not be used: nobody has built it: \\x1b[2Jbuild it\n"
+        "  missing cannot be used: nobody has built it: \\x1b[2Jbuild it\n"
     )
     assert doctor(tree, "--verbose") == 0
     assert "  none works too, but it enforces nothing\n" in capsys.readouterr().out
@@ -218,8 +218,8 @@ def test_nothing_is_tried_once_a_sandbox_works(
     [
         ("landlock", "commands run in the sandbox landlock"),
         ("none", "commands run without a sandbox, as the settings say"),
-        ("missing", "commands can not be run: the sandbox 'missing' cannot be used: nobody has"),
-        ("jail", "commands can not be run: no sandbox named 'jail'; there are: auto, missing"),
+        ("missing", "commands cannot run: the sandbox 'missing' cannot be used: nobody has"),
+        ("jail", "commands cannot run: no sandbox named 'jail'; there are: auto, missing"),
     ],
 )
 def test_the_sandbox_of_the_settings_is_the_one(
@@ -243,7 +243,7 @@ def test_without_any_sandbox_that_is_told(
     few(monkeypatch, Missing(), NoSandbox(), attacks=FILES[:1])
     assert doctor(tree) == 0
     assert capsys.readouterr().out.endswith(
-        "commands can not be run: no sandbox can be used here; missing: nobody has built it: "
+        "commands cannot run: no sandbox can be used here; missing: nobody has built it: "
         "\\x1b[2Jbuild it\n"
     )
     assert doctor(tree, "--sandbox") == 5

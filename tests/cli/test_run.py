@@ -95,7 +95,7 @@ def test_a_sandbox_that_can_not_be_used_here(kit: Tree) -> None:
         pytest.skip("needs a system on which one of the sandboxes cannot be used")
     done = run(kit, "--sandbox", missing[-1], "--", "touch", "out/ran")
     assert (done.exit_code, done.stdout) == (5, "")
-    assert f"the sandbox {missing[-1]!r} can not be used" in done.stderr
+    assert f"the sandbox {missing[-1]!r} cannot be used" in done.stderr
     assert run(kit, "--", "ls", "out").stdout == ""
 
 
@@ -162,7 +162,7 @@ def test_a_project_can_not_choose_the_sandbox(kit: Tree) -> None:
     kit.write("project/skillbelt.toml", 'sandbox = "none"\n')
     done = run(kit, "--", "true")
     assert done.exit_code == 2
-    assert "skillbelt.toml:1: sandbox can not be set by a project" in done.stderr
+    assert "skillbelt.toml:1: sandbox cannot be set by a project" in done.stderr
 
 
 # JSON

@@ -45,7 +45,7 @@ _MAX_SHOWN_CHARS = 200
 _MAX_PAGE_FILES = 10_000  # of all skills of a page, to bound the size of the message
 
 
-class SkillUriParams(RequestParams):
+class SkillsGetParams(RequestParams):
     """The parameters of `skills/get`."""
 
     uri: str
@@ -126,7 +126,7 @@ class SkillsExtension(Extension):
         """Return the methods, for both protocols."""
         return (
             MethodBinding("skills/list", PaginatedRequestParams, self._list),
-            MethodBinding("skills/get", SkillUriParams, self._get),
+            MethodBinding("skills/get", SkillsGetParams, self._get),
             MethodBinding("resources/directory/read", ReadFolderParams, self._folder),
         )
 
@@ -137,7 +137,7 @@ class SkillsExtension(Extension):
         result = {"resultType": "complete", "skills": [one.entry() for one in skills], **_CACHE}
         return {**result, "nextCursor": cursor} if cursor is not None else result
 
-    async def _get(self, ctx: Context, params: SkillUriParams) -> dict[str, Any]:
+    async def _get(self, ctx: Context, params: SkillsGetParams) -> dict[str, Any]:
         found = await self._find(ctx, params.uri)
         if found is None or found.path != SKILL_FILE:
             raise unknown(params.uri, "there is no such skill")
