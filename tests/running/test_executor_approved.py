@@ -324,7 +324,7 @@ def test_text_of_a_skill_that_changed_while_it_was_asked_for_is_not_given(
             file.write("NEVER APPROVED\n")
         return Answer("once")
 
-    with Runtime(echo.tree.project, rules=ASK_ALL, ask=answer) as belt:
+    with Runtime(echo.tree.project, rules=ASK_ALL, ask=answer, tools=[tool]) as belt:
         session = belt.session("ada", "chat")
         arguments = {"name" if tool == "skill" else "skill": "echo"}
         for result in (

@@ -41,7 +41,7 @@ _Result = TypeVar("_Result")
 Tell = Callable[[Stream, str], Awaitable[object] | object]
 
 
-class Answer(NamedTuple):
+class ToolAnswer(NamedTuple):
     """The result of a call: a text for the model, whether it failed, facts for programs."""
 
     text: str
@@ -90,7 +90,7 @@ class Kit:
 
     async def call(
         self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None
-    ) -> Answer:
+    ) -> ToolAnswer:
         """Call a tool; a mistake of the model is an answer too.
 
         `tell` gets the output of its command meanwhile. Cancelling the call kills the command.
@@ -103,7 +103,7 @@ class Kit:
 
     def call_sync(
         self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None
-    ) -> Answer:
+    ) -> ToolAnswer:
         """Call a tool without an event loop; `tell` is called in another thread."""
 
         def work(watch: Watch) -> ToolResult:
@@ -112,14 +112,14 @@ class Kit:
         return _answer(follow_sync(work, tell))
 
 
-def _answer(result: ToolResult) -> Answer:
-    return Answer(result.text, bool(result.error), result.data)
+def _answer(result: ToolResult) -> ToolAnswer:
+    return ToolAnswer(result.text, bool(result.error), result.data)
 
 
 class Kits:
     """A kit for each conversation of a framework, by user and session.
 
-    Beyond `max_served_sessions`, the least recently used ones are dropped; the store has the state.
+    Beyond MAX_SERVED_SESSIONS, the least recently used ones are dropped; the store has the state.
     """
 
     def __init__(self, belt: Runtime, agent: str = "", **options: Any) -> None:

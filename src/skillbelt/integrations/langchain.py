@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skillbelt.errors import MissingExtra
-from skillbelt.integrations.common import Answer, Kit, Kits
+from skillbelt.integrations.common import Kit, Kits, ToolAnswer
 from skillbelt.sandbox.protocol import Stream
 from skillbelt.tools.schema import Tool
 from skillbelt.untrusted_json import read_json
@@ -48,7 +48,9 @@ _REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason", "status
 _CUT = ("length", "max_tokens", "incomplete")
 # The only argument of a call whose arguments cannot be parsed: their text.
 _TEXT = "arguments"
-_BROKEN_OFF = Answer("the call broke off, so nothing was done; make it again, in one piece", True)
+_BROKEN_OFF = ToolAnswer(
+    "the call broke off, so nothing was done; make it again, in one piece", True
+)
 
 
 class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -260,7 +262,7 @@ def _make_tell(tool: str, runtime: ToolRuntime) -> Callable[[Stream, str], None]
     return tell
 
 
-def _message(tool: Tool, runtime: ToolRuntime, answer: Answer) -> ToolMessage:
+def _message(tool: Tool, runtime: ToolRuntime, answer: ToolAnswer) -> ToolMessage:
     """Return the answer as a message; the model does not see its facts."""
     return ToolMessage(
         answer.text,

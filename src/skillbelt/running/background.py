@@ -178,9 +178,18 @@ class _BackgroundRun:
         two = err.read(stderr_offset, most, self.ended)
         ahead = (out.read(one.offset, most, self.ended), err.read(two.offset, most, self.ended))
         more = any(piece.text for piece in ahead)
-        places = (one.offset, two.offset, one.dropped, two.dropped)
-        error = str(self.error or "")
-        return Polled(one.text, two.text, *places, more, not self.ended, self.result, error)
+        return Polled(
+            stdout=one.text,
+            stderr=two.text,
+            stdout_offset=one.offset,
+            stderr_offset=two.offset,
+            stdout_dropped=one.dropped,
+            stderr_dropped=two.dropped,
+            more=more,
+            running=not self.ended,
+            result=self.result,
+            error=str(self.error or ""),
+        )
 
 
 class Background:

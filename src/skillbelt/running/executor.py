@@ -384,8 +384,8 @@ class Workbench:
         if skill.scope == "builtin":  # code of an answer belongs to no skill of a user
             return
         who = run.who
-        key = None if who.once else who.key
-        wanted = run.gate.load_request(skill, who.initiator, who.agent, key, hash)
+        session = None if who.once else who.key
+        wanted = run.gate.load_request(skill, who.initiator, who.agent, session=session, hash=hash)
         run.gate.require_use(wanted, request)
 
     def _require_file(self, run: Run, host: HostInput) -> None:

@@ -112,7 +112,7 @@ def loose_files(call: RunCall, line: Line, ground: Ground, script: str = "") -> 
         # A variable may name a folder that a program loads code from.
         certain &= not any(_may_load_code(piece, ground) for piece in _pieces(value))
     found: dict[str, str] = {}
-    reader = _Reader(ground.workspace)
+    reader = _FileHasher(ground.workspace)
     pieces = sorted({piece for word in words for piece in _pieces(word)})
     certain &= len(pieces) <= _MOST_FILES
     for piece in pieces[:_MOST_FILES]:
@@ -174,7 +174,7 @@ def _may_load_code(piece: str, ground: Ground) -> bool:
     return piece.startswith(_OWN_NAMES) or ground.is_loose(ground.place(piece))
 
 
-class _Reader:
+class _FileHasher:
     """Hashes files of the workspace within limits, following no link."""
 
     def __init__(self, workspace: str) -> None:

@@ -133,7 +133,7 @@ def collect(
             root=root, wanted=wanted, limits=limits, report=report, save=save, homes=homes
         )
         globs = _patterns(wanted.globs, run, report)
-        reading.read(_find(root, globs, limits, report, homes), exit_code)
+        reading.read(_find(root, globs, limits, report=report, homes=homes), exit_code)
     finally:
         os.close(root)
     return reading.result(omit_content)
@@ -255,7 +255,7 @@ class _Report:
 
 
 def _find(
-    root: int, globs: dict[str, str], limits: Limits, report: _Report, homes: Mapping[str, str]
+    root: int, globs: dict[str, str], limits: Limits, *, report: _Report, homes: Mapping[str, str]
 ) -> list[str]:
     """Return the regular files that match, sorted; warn of other matches."""
     try:
@@ -264,7 +264,7 @@ def _find(
         report.warn(f"nothing is collected: {error}")
         return []
     names, matched = [], set[int]()
-    for kind, name, state in _walk(root, patterns, limits, report, homes):
+    for kind, name, state in _walk(root, patterns, limits, report=report, homes=homes):
         numbers = patterns.accepted(state)
         if numbers and kind != "file":
             report.warn(f"{_short(name)!r} is left out: it is {kind}")
@@ -281,7 +281,7 @@ def _find(
 
 
 def _walk(
-    root: int, patterns: Globs, limits: Limits, report: _Report, homes: Mapping[str, str]
+    root: int, patterns: Globs, limits: Limits, *, report: _Report, homes: Mapping[str, str]
 ) -> Iterator[tuple[str, str, State]]:
     """Yield the kind and the path of every candidate, up to `max_workspace_files` entries."""
     pending = [("", patterns.start), *_skills(patterns, homes)]

@@ -164,7 +164,7 @@ def check_unchanged(workspace: Workspace, staged: Staged, limits: Limits = _LIMI
 
 def _fetch(skill: Skill, limits: Limits, expected: str) -> tuple[str, str]:
     """Fetch the files of a skill of an MCP server; return their folder and expected hash."""
-    from skillbelt.discovery.listed_files import folder
+    from skillbelt.discovery.listed_files import folder  # cost: an MCP client, rarely needed
 
     try:
         return folder(skill), expected or skill.files.digest()
@@ -420,7 +420,7 @@ def swap(source: int, name: str, target: int, to: str) -> None:
 @lru_cache(maxsize=1)
 def _exchange() -> Callable[[int, str, int, str], bool] | None:
     """Return renameat2 as a function that returns whether it succeeded; None without it."""
-    import ctypes
+    import ctypes  # cost: 3 ms, only when a folder is replaced
 
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
