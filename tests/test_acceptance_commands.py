@@ -112,7 +112,7 @@ def test_without_a_list_in_code_the_environment_counts(bench: Bench, list_of: st
 def test_a_project_can_not_set_the_lists(bench: Bench) -> None:
     """Case 84."""
     bench.tree.write("project/skillbelt.toml", 'allowed_commands = ["rm"]\n')
-    with pytest.raises(ConfigError, match="can not be set by a project"):
+    with pytest.raises(ConfigError, match="cannot be set by a project"):
         bench.open()
 
 
@@ -212,7 +212,7 @@ def test_to_run_without_a_sandbox_is_a_choice_by_name(broken: Bench) -> None:
 def test_a_project_can_not_choose_the_sandbox(bench: Bench) -> None:
     """Case 93."""
     bench.tree.write("project/skillbelt.toml", 'sandbox = "none"\n')
-    with pytest.raises(ConfigError, match="can not be set by a project"):
+    with pytest.raises(ConfigError, match="cannot be set by a project"):
         bench.open()
 
 

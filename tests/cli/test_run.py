@@ -162,7 +162,7 @@ def test_a_project_can_not_choose_the_sandbox(kit: Tree) -> None:
     kit.write("project/skillbelt.toml", 'sandbox = "none"\n')
     done = run(kit, "--", "true")
     assert done.exit_code == 2
-    assert "skillbelt.toml:1: sandbox can not be set by a project" in done.stderr
+    assert "skillbelt.toml:1: sandbox cannot be set by a project" in done.stderr
 
 
 # JSON

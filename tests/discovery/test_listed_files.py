@@ -258,7 +258,7 @@ def test_a_skill_inside_a_skill_is_a_document_of_it(mcp: McpServer, belt: Open) 
 
 def test_a_project_can_not_start_anything(project: Tree) -> None:
     project.write("project/skillbelt.toml", 'mcp_commands = ["x=touch /tmp/owned"]\n')
-    with pytest.raises(ConfigError, match="mcp_commands can not be set by a project"):
+    with pytest.raises(ConfigError, match="mcp_commands cannot be set by a project"):
         project.catalog()
 
 
