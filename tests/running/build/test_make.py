@@ -72,12 +72,12 @@ def test_what_was_changed_since_is_not_current(change: str, tmp_path: Path) -> N
 def test_a_skill_from_elsewhere_is_not_built(tmp_path: Path) -> None:
     made = skill(tmp_path / "one", {"src/main.wat": WAT})
     remote = made._replace(origin=Origin("archive", "https://example.org/a.tar"))
-    with pytest.raises(RunRefused, match="build it where it is made"):
+    with pytest.raises(RunRefused, match="build it in its own repository"):
         build(remote, hosts())
 
 
 def test_a_skill_without_a_folder_is_not_built() -> None:
-    with pytest.raises(RunRefused, match="build it where it is made"):
+    with pytest.raises(RunRefused, match="build it in its own repository"):
         build(Skill.from_text("---\nname: a\ndescription: b\n---\n"), hosts())
 
 
