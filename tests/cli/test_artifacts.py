@@ -85,7 +85,7 @@ def test_list_of_nothing_makes_nothing(tree: Tree, store: ArtifactStore) -> None
 
 def test_list_on_a_terminal(tree: Tree, kept: list[Artifact]) -> None:
     head, first, _ = on_terminal(tree, "artifacts", "list").lines
-    assert head.split() == ["artifact", "version", "size", "kept", "type"]
+    assert head.split() == ["artifact", "version", "size", "saved", "type"]
     assert first.startswith("plot.png")
 
 

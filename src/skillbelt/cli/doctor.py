@@ -19,9 +19,9 @@ from skillbelt.cli.output import (
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.scan import Scan
 from skillbelt.errors import SkillbeltError
-from skillbelt.sandbox.linux.cgroups import HOW_TO_HAVE_ONE, hierarchy
+from skillbelt.sandbox import registry
+from skillbelt.sandbox.linux import cgroups
 from skillbelt.sandbox.protocol import Sandbox
-from skillbelt.sandbox.registry import AUTO, auto_sandboxes, choose, not_held, sandboxes
 from skillbelt.settings import Settings
 from skillbelt.testing.attacks import AttackResult, run_attacks
 from skillbelt.testing.probes import PROBES, Probe
@@ -164,16 +164,18 @@ def _print_problems(catalog: Catalog, args: argparse.Namespace) -> None:
 
 def _probe_all(settings: Settings) -> list[SandboxState]:
     """Try every sandbox, the strongest first."""
-    return [SandboxState(sandbox, sandbox.unavailable()) for sandbox in sandboxes(settings)]
+    return [
+        SandboxState(sandbox, sandbox.unavailable()) for sandbox in registry.sandboxes(settings)
+    ]
 
 
 def _probe_until_used(settings: Settings) -> list[SandboxState]:
     """Try the sandboxes down to the one that commands run in."""
-    if settings.sandbox != AUTO:
-        named = [one for one in sandboxes(settings) if one.name == settings.sandbox]
+    if settings.sandbox != registry.AUTO:
+        named = [one for one in registry.sandboxes(settings) if one.name == settings.sandbox]
         return [SandboxState(sandbox, sandbox.unavailable()) for sandbox in named]
     found: list[SandboxState] = []
-    for sandbox in auto_sandboxes(settings):
+    for sandbox in registry.auto_sandboxes(settings):
         found.append(SandboxState(sandbox, sandbox.unavailable()))
         if found[-1].reason is None:
             break
@@ -192,7 +194,7 @@ def _sandbox_json(state: SandboxState) -> dict[str, object]:
 
 def _print_sandboxes(states: Sequence[SandboxState], settings: Settings) -> None:
     try:
-        used = choose(settings.sandbox, settings)
+        used = registry.choose(settings.sandbox, settings)
     except SkillbeltError as error:
         print(f"commands cannot run: {one_line(str(error))}")
         return
@@ -200,8 +202,8 @@ def _print_sandboxes(states: Sequence[SandboxState], settings: Settings) -> None
         f"in the sandbox {used.name}" if used.level else "without a sandbox, as the settings say"
     )
     print(f"commands run {where}")
-    if not_held(used):
-        print(f"  it does not enforce: {not_held(used)}")
+    if registry.not_held(used):
+        print(f"  it does not enforce: {registry.not_held(used)}")
     _print_groups()
     for state in states:
         name = state.sandbox.name
@@ -213,10 +215,10 @@ def _print_sandboxes(states: Sequence[SandboxState], settings: Settings) -> None
 
 def _print_groups() -> None:
     """Say whether the kernel limits the memory of a run, and how to enable that."""
-    if sys.platform == "linux" and hierarchy() is None:
+    if sys.platform == "linux" and cgroups.hierarchy() is None:
         print(
             "  memory is monitored, not limited by the kernel: there is no delegated cgroup here; "
-            f"with systemd, `{HOW_TO_HAVE_ONE} skillbelt ...` gets one"
+            f"with systemd, `{cgroups.HOW_TO_HAVE_ONE} skillbelt ...` gets one"
         )
 
 

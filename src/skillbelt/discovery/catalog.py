@@ -13,6 +13,7 @@ from skillbelt.discovery import sources
 from skillbelt.discovery.clients import Root, fence_of, local_roots
 from skillbelt.discovery.index import Index, MemoryIndex, SqliteIndex
 from skillbelt.discovery.scan import Progress, Scan, scan
+from skillbelt.discovery.watch import ticks
 from skillbelt.errors import SkillNotFound
 from skillbelt.format.frontmatter import (
     DERIVED_DESCRIPTION_CHARS,
@@ -285,8 +286,6 @@ class Catalog(Mapping[str, Skill]):
 
     def watch(self, stop: threading.Event | None = None) -> Iterator[Changes]:
         """Yield what changes on disk, as it happens, until `stop` is set."""
-        from skillbelt.discovery.watch import ticks
-
         before = self.snapshot
         signalled, followed = False, -float("inf")
         for changed in ticks(self._watched, self.settings.watch_seconds, stop):

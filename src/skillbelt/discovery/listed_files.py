@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import shutil
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -82,8 +83,6 @@ def folder(skill: Skill) -> str:
 
 def _fill(place: str, files: Iterable[tuple[str, bytes]]) -> None:
     """Create the folder, complete or not at all."""
-    import shutil
-
     aside = f"{place}.{os.urandom(8).hex()}"
     os.makedirs(aside, 0o700)
     handle = open_folder(aside)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -139,8 +140,6 @@ def _alias(path: str) -> str:
 
 
 def _regular(handle: int, name: str, most: int) -> bytes:
-    import stat
-
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode) or found.st_size > most:
         os.close(handle)
