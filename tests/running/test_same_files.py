@@ -228,7 +228,7 @@ def test_what_may_not_be_read_is_refused_everywhere(open_tree: Tree) -> None:
     (folder / "shut").chmod(0)
     # All is imported before root is left: the interpreter may lie where only root can read.
     code = f"""
-import json, mimetypes, os
+import encodings.utf_8_sig, json, mimetypes, os
 from skillbelt import Limits, Skill
 from skillbelt.check.folder import check_entries
 from skillbelt.disclosure.body import read_file, walk

@@ -218,6 +218,6 @@ def test_only_the_user_names_what_lies_inside(server: Server, tree: Tree) -> Non
     assert server.requests == []
     assert list(tree.catalog(private_sources=["127.0.0.1"])) == ["a"]
     tree.write("project/skillbelt.toml", 'private_sources = ["127.0.0.1"]\n')
-    assert "can not be set by a project" in tree.run("list").stderr
+    assert "cannot be set by a project" in tree.run("list").stderr
     tree.write("project/skillbelt.toml", "")
     assert list(tree.catalog(urls=[f"{server.url}/a/SKILL.md"])) == ["a"]
