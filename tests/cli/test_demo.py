@@ -50,7 +50,13 @@ def test_it_goes_from_discovery_to_result(demo: Tree) -> None:
 
 def test_people_are_told_the_same(demo: Tree) -> None:
     said = shown(demo).stdout
-    for text in ("1. Discover", "tokens", "hard-coded-secret", "which enforced:", "out/lighthouse.txt"):
+    for text in (
+        "1. Discover",
+        "tokens",
+        "hard-coded-secret",
+        "which enforced:",
+        "out/lighthouse.txt",
+    ):
         assert text in said
     assert "GOT IN" not in said
 
