@@ -47,7 +47,7 @@ def test_our_classes_are_built_by_keyword() -> None:
 
 
 def test_a_class_name_has_one_meaning() -> None:
-    found = defaultdict(list)
+    found: dict[str, list[str]] = defaultdict(list)
     for path, node in NODES:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             guest = path.relative_to(SOURCE).is_relative_to(GUESTS)
