@@ -8,10 +8,8 @@ parsers of other languages: a reader that refused them would reject files that e
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn
-
-if TYPE_CHECKING:
-    from json import JSONDecoder
+from json import JSONDecoder
+from typing import Any, NoReturn
 
 # More than any document we read; callers that know better pass their own bound.
 MAX_JSON_BYTES = 256 * 2**20
@@ -35,7 +33,9 @@ def read_json(
     if len(data) > most:
         raise BadJson(f"is longer than {most} bytes")
     try:
-        text = data if isinstance(data, str) else data.decode("utf-8-sig")
+        # Not "utf-8-sig": Python loads that codec from a file, which a process that has given up
+        # its rights may be unable to read.
+        text = data if isinstance(data, str) else data.decode("utf-8").removeprefix("\ufeff")
         return _decoder(constants).decode(text)
     except RecursionError:
         raise BadJson("is nested too deeply", deep=True) from None
@@ -49,8 +49,6 @@ def read_json(
 
 @cache
 def _decoder(constants: bool) -> JSONDecoder:
-    from json import JSONDecoder  # cost: 2 ms, and `list` reads no JSON
-
     return JSONDecoder() if constants else JSONDecoder(parse_constant=_refuse)
 
 
