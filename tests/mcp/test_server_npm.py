@@ -144,7 +144,7 @@ def test_the_inspector_over_http(
         listed: list[dict[str, Any]] = found
         return listed
 
-    assert [tool["name"] for tool in asked("tools/list")][:2] == ["skill", "skill_load"]
+    assert [tool["name"] for tool in asked("tools/list")][:2] == ["skill_load", "skill_list_docs"]
     assert [prompt["name"] for prompt in asked("prompts/list")] == ["notes", "pdf"]
     [content] = asked("resources/read", "--uri", "skill://pdf/guide.md")
     assert content["text"] == "The guide of pdf.\n"
