@@ -301,7 +301,7 @@ def test_any_locale_will_do(tree: Tree, name: str, encoding: str) -> None:
     tree.skill("project/.agents/skills/ü-李", description=None)
     environ = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
     for more in ([], ["--json"], ["-v"]):
-        done = warm.run(
+        done = subprocess.run(  # the start chooses the encodings
             [sys.executable, "-m", "skillbelt", *called(name, *more)],
             cwd=tree.project,
             env=environ,
