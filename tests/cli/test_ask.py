@@ -104,13 +104,13 @@ def test_no_question_is_wrong_usage(skilled: Tree, text: str) -> None:
 def test_a_file_that_is_not_there_is_wrong_usage(skilled: Tree) -> None:
     done = skilled.run("ask", "Read it", "--file", "nowhere.txt")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "nowhere.txt can not be read" in done.stderr
+    assert "nowhere.txt cannot be read" in done.stderr
 
 
 def test_a_model_that_does_not_exist_is_wrong_usage(ask: Ask) -> None:
     done = ask("Hello", "--model", "nobody:x")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "'nobody:x' can not be used" in done.stderr
+    assert "'nobody:x' cannot be used" in done.stderr
 
 
 def test_a_model_answers_with_a_skill(ask: Ask) -> None:

@@ -50,7 +50,13 @@ def test_it_goes_from_discovery_to_result(demo: Tree) -> None:
 
 def test_people_are_told_the_same(demo: Tree) -> None:
     said = shown(demo).stdout
-    for text in ("1. Discover", "tokens", "hard-coded-secret", "which held:", "out/lighthouse.txt"):
+    for text in (
+        "1. Discover",
+        "tokens",
+        "hard-coded-secret",
+        "which enforced:",
+        "out/lighthouse.txt",
+    ):
         assert text in said
     assert "GOT IN" not in said
 
@@ -93,7 +99,7 @@ def test_a_small_terminal_has_room_for_it(demo: Tree) -> None:
 def test_a_cache_that_can_not_be_written_to_is_done_without(demo: Tree) -> None:
     demo.setenv("SKILLBELT_CACHE_DIR", demo.write("a-file"))
     done = shown(demo)
-    assert "a-file can not be written to; nothing is kept" in done.stderr
+    assert "a-file cannot be written to; nothing is cached" in done.stderr
 
 
 def test_what_it_says_to_try_next_can_be_tried(demo: Tree) -> None:

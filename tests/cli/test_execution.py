@@ -87,7 +87,7 @@ def test_input_from_standard_input(sums: Tree) -> None:
     [
         ("{numbers}", "'{numbers}' is not JSON"),
         ("", "there is no JSON"),
-        ("@nowhere.json", "nowhere.json can not be read: No such file or directory"),
+        ("@nowhere.json", "nowhere.json cannot be read: No such file or directory"),
         ("@bad.json", "bad.json: '[1' is not JSON"),
         ("@latin.json", "latin.json is not UTF-8"),
     ],

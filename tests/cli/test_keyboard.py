@@ -16,7 +16,7 @@ from tests.tree import Tree
 
 ASKS = """
 import os, signal
-from skillbelt.cli.keyboard import Burst, Gone, Keyboard, can_ask
+from skillbelt.cli.keyboard import Burst, Keyboard, NoLongerNeeded, can_ask
 assert can_ask()
 """
 
@@ -46,11 +46,11 @@ def program(tree: Tree, code: str, *answers: tuple[str, str], ahead: str = "") -
         (b"\x1b[201~\n", True),
     ],
 )
-def test_one_key_is_all_that_a_person_types_is_burst(data: bytes, at_once: bool) -> None:
+def test_one_key_is_all_that_a_person_types_at_once(data: bytes, at_once: bool) -> None:
     assert _is_burst(data) is at_once
 
 
-def test_words_may_come_is_burst_where_they_grant_nothing(tree: Tree) -> None:
+def test_words_may_come_at_once_where_they_grant_nothing(tree: Tree) -> None:
     code = "with Keyboard() as keys: print('got', repr(keys.line('why? ', words=True)))"
     screen = program(tree, code, ("why? ", "\x1b[200~some\twords\x1b[2J\nand more\n\x1b[201~"))
     assert "got 'somewords'" in screen.lines
@@ -73,7 +73,7 @@ def test_nothing_is_asked_any_more_when_nobody_waits(tree: Tree) -> None:
     code = """
 try:
     with Keyboard(lambda: True) as keys: keys.line('still? ')
-except Gone:
+except NoLongerNeeded:
     print('gone')
 """
     assert "gone" in program(tree, code).lines
