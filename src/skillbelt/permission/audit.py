@@ -402,7 +402,7 @@ def _encode_event(event: AuditEvent) -> bytes:
             for name, value in event._asdict().items()
             if isinstance(value, str)
         }
-        line = _line(AuditEvent(event.time, data=cut, **short))
+        line = _line(AuditEvent(time=event.time, data=cut, **short))
     return line
 
 
@@ -681,7 +681,14 @@ def _encode_head_v1(head: Head) -> str:
 def _decode_head(data: bytes) -> Head | None:
     try:
         seq, last, size, gone, gone_hash, *older = data.decode("ascii").split()
-        head = Head(int(seq), last, int(size), int(gone), gone_hash, *map(int, older))
+        head = Head(
+            seq=int(seq),
+            hash=last,
+            size=int(size),
+            gone=int(gone),
+            gone_hash=gone_hash,
+            older=int(older[0]) if older else -1,
+        )
     except (ValueError, TypeError):
         return None
     whole = _encode_head(head) if older else f"{_encode_head_v1(head)}\n".encode()

@@ -58,7 +58,7 @@ _SOURCES = {
 }
 
 
-class Report(Protocol):
+class ReadReport(Protocol):
     """The facts about a read text that the log records."""
 
     @property
@@ -75,7 +75,7 @@ class GivenText(Protocol):
     def path(self) -> str: ...  # noqa: D102
 
     @property
-    def report(self) -> Report: ...  # noqa: D102
+    def report(self) -> ReadReport: ...  # noqa: D102
 
 
 class Explanation(NamedTuple):
