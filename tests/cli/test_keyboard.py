@@ -101,15 +101,20 @@ try:
 except EOFError:
     os._exit(7)
 """
-    child = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", ASKS + code], stdin=theirs, stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
-    data = b""
-    while b"what? " not in data:
-        data += os.read(ours, 4096)
-    os.close(ours)
-    assert child.wait(50) == 7
+    ) as child:
+        os.close(theirs)
+        try:
+            data = b""
+            while b"what? " not in data:
+                data += os.read(ours, 4096)
+        finally:
+            os.close(ours)
+        try:
+            assert child.wait(50) == 7
+        finally:
+            child.kill()
 
 
 def test_a_pipe_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -479,7 +479,7 @@ def test_watching_takes_no_more_than_its_share(tree: Tree, monkeypatch: pytest.M
     catalog.discover()
     began = catalog._scanned_at
     monkeypatch.setattr(catalog, "_pause", lambda: 60.0)
-    monkeypatch.setattr("skillbelt.discovery.watch.ticks", lambda *_: iter([False, False, False]))
+    monkeypatch.setattr("skillbelt.discovery.catalog.ticks", lambda *_: iter([False, False, False]))
     tree.skill("project/.agents/skills/new")
     assert list(catalog.watch()) == []
     assert catalog._scanned_at == began
@@ -498,5 +498,5 @@ def test_a_change_that_is_signalled_is_not_kept_waiting(
         tree.skill("project/.agents/skills/newer")
         yield from (True, False)
 
-    monkeypatch.setattr("skillbelt.discovery.watch.ticks", ticks)
+    monkeypatch.setattr("skillbelt.discovery.catalog.ticks", ticks)
     assert list(catalog.watch()) == [Changes(added=("new",))]

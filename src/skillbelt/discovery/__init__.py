@@ -1,7 +1,13 @@
 """Where skills live: clients' folders, remote sources, trust, the index and the catalogue."""
 
-from skillbelt.files.manifest import SkillFiles
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from skillbelt.format.skill import FILES_BY_ORIGIN, Skill
+
+if TYPE_CHECKING:
+    from skillbelt.files.manifest import SkillFiles
 
 
 def _list_files(skill: Skill) -> SkillFiles:
