@@ -35,7 +35,9 @@ def read_json(
     if len(data) > most:
         raise BadJson(f"is longer than {most} bytes")
     try:
-        text = data if isinstance(data, str) else data.decode("utf-8-sig")
+        # Not "utf-8-sig": Python loads that codec from a file, which a process that has given up
+        # its rights may be unable to read.
+        text = data if isinstance(data, str) else data.decode("utf-8").removeprefix("\ufeff")
         return _decoder(constants).decode(text)
     except RecursionError:
         raise BadJson("is nested too deeply", deep=True) from None
