@@ -23,10 +23,9 @@ from typing import Any, NamedTuple
 from skillbelt.errors import RunRefused
 from skillbelt.format.skill import Skill
 from skillbelt.running.background import Background
-from skillbelt.running.call import RunCall, RunResult
+from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
-from skillbelt.running.run import Asker
 from skillbelt.sandbox.linux.cgroups import MOUNT
 from skillbelt.sandbox.protocol import Running
 from skillbelt.store import SessionKey

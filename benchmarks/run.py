@@ -25,9 +25,8 @@ from benchmarks.sandbox import Row, as_json, table
 from skillbelt import Rule, Runtime
 from skillbelt.files.remove import remove_tree
 from skillbelt.format.skill import Skill
-from skillbelt.running.call import RunCall
+from skillbelt.running.call import Asker, RunCall
 from skillbelt.running.executor import Workbench
-from skillbelt.running.run import Asker
 from skillbelt.sandbox.linux import bubblewrap
 from skillbelt.sandbox.linux.identity import trusted_program
 from skillbelt.sandbox.protocol import Job

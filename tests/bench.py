@@ -7,9 +7,8 @@ from typing import Any
 
 from skillbelt import Answer, Pending, Rule, Runtime
 from skillbelt.artifacts.memory import MemoryArtifacts
-from skillbelt.running.call import RunCall, RunResult
+from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
-from skillbelt.running.run import Asker
 from skillbelt.store import SessionKey
 from tests.tree import Tree
 

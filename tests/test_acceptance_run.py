@@ -11,8 +11,7 @@ import pytest
 
 from skillbelt import Rule
 from skillbelt.errors import RunRefused, SkillNotFound
-from skillbelt.running.call import RunCall
-from skillbelt.running.run import Asker
+from skillbelt.running.call import Asker, RunCall
 from skillbelt.store import SessionKey
 from tests.benches import GUARDING, SKILL, Bench, alive, need
 

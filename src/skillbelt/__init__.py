@@ -9,6 +9,8 @@ more than all other imports of `skillbelt list`.
 
 from __future__ import annotations
 
+from importlib import import_module
+
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -51,8 +53,6 @@ __all__ = sorted(_HOME_OF)  # noqa: PLE0605
 def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'skillbelt' has no attribute {name!r}")
-    from importlib import import_module
-
     value = getattr(import_module(f"skillbelt.{_HOME_OF[name]}"), name)
     globals()[name] = value
     return value

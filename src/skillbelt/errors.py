@@ -24,6 +24,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
+def closest(name: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0.6) -> list[str]:
+    """Return the known names most like a wrong one, the best first."""
+    from difflib import get_close_matches  # cost: 3 ms, only for a wrong name
+
+    return get_close_matches(name, list(known), n=most, cutoff=cutoff)
+
+
 class SkillbeltError(Exception):
     """The root of everything skillbelt raises on purpose."""
 
@@ -50,10 +57,8 @@ class SkillNotFound(SkillbeltError):
     exit_code = 3
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        from difflib import get_close_matches
-
         self.name = name
-        self.closest = tuple(get_close_matches(name, list(known), n=3))
+        self.closest = tuple(closest(name, known))
         hint = (
             f"closest: {', '.join(self.closest)}" if self.closest else "see `skillbelt list --all`"
         )

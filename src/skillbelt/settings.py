@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, closest
 from skillbelt.files.contain import inside
 from skillbelt.trust import Neighbours
 from skillbelt.values import SCOPES, Limits
@@ -268,9 +268,10 @@ def _state_dir(
 
 def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> None:
     """Add what the machine and the variables of other tools say where no setting of ours does."""
-    cache = values.get("cache_dir") or env.get("SKILLS_CACHE_DIR") or _cache_home(env, home)
+    cache = values.get("cache_dir") or env.get("SKILLS_CACHE_DIR")
+    cache = cache or _user_folder("cache", env, home)
     values["cache_dir"] = os.path.abspath(_expand(str(cache), home))
-    state = values.get("state_dir") or _state_home(env, home)
+    state = values.get("state_dir") or _user_folder("state", env, home)
     values["state_dir"] = os.path.abspath(_expand(str(state), home))
     if _truth(env.get("INSTALL_INTERNAL_SKILLS", "")):
         values.setdefault("internal_skills", True)
@@ -600,30 +601,20 @@ def _kind(value: object) -> str:
 
 
 def _closest(key: str) -> str:
-    from difflib import get_close_matches  # cost: 6 ms, only for an error
-
-    close = get_close_matches(key, DEFAULTS, n=1)
+    close = closest(key, DEFAULTS, most=1)
     return f"; did you mean {close[0]!r}?" if close else "; `skillbelt config` lists them all"
 
 
-def _cache_home(env: Mapping[str, str], home: str) -> str:
+def _user_folder(kind: Literal["cache", "state"], env: Mapping[str, str], home: str) -> str:
     platform: str = sys.platform
     if platform.startswith("linux"):
         # platformdirs gives the same answer, but importing it costs two interpreter starts.
-        return os.path.join(env.get("XDG_CACHE_HOME") or os.path.join(home, ".cache"), "skillbelt")
-    from platformdirs import user_cache_dir  # cost: two interpreter starts, not on Linux
+        usual = {"cache": ".cache", "state": ".local/state"}[kind]
+        base = env.get(f"XDG_{kind.upper()}_HOME") or os.path.join(home, usual)
+        return os.path.join(base, "skillbelt")
+    from platformdirs import user_cache_dir, user_state_dir  # cost: 20 ms, not on Linux
 
-    return user_cache_dir("skillbelt")
-
-
-def _state_home(env: Mapping[str, str], home: str) -> str:
-    platform: str = sys.platform
-    if platform.startswith("linux"):
-        state = env.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")
-        return os.path.join(state, "skillbelt")
-    from platformdirs import user_state_dir  # cost: two interpreter starts, not on Linux
-
-    return user_state_dir("skillbelt")
+    return (user_cache_dir if kind == "cache" else user_state_dir)("skillbelt")
 
 
 def _expand(path: str, home: str) -> str:

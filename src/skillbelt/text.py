@@ -3,11 +3,10 @@
 Text from a skill is hostile until it was escaped here.
 """
 
+import json
+import os
+import re
 from functools import cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import re
 
 # C0 and C1 controls, bidirectional overrides, zero-width and tag characters, the variation
 # selectors no script needs, surrogates: on a terminal they move the cursor or hide text, in a
@@ -60,12 +59,17 @@ def xml(text: str) -> str:
 
 def json_string(text: str) -> str:
     """Return the text as a JSON string without `<` and with hidden characters escaped."""
-    import json  # cost: 3 ms; `list` prints tables
-
     dumped = json.dumps(text, ensure_ascii=False).replace("<", "\\u003c")
     if dumped.isascii() and dumped.isprintable():
         return dumped
     return _unsafe().sub(lambda match: json.dumps(match[0])[1:-1], dumped)
+
+
+def file_url(path: str) -> str:
+    """Return the URL of a file on this machine."""
+    from urllib.parse import quote  # cost: 4 ms, only for spans and archives on this disk
+
+    return f"file://{quote(os.fsencode(path))}"
 
 
 def hidden(text: str) -> list[str]:
@@ -87,19 +91,17 @@ def _joins(text: str, at: int) -> bool:
 
 
 @cache
-def _unsafe() -> "re.Pattern[str]":
+def _unsafe() -> re.Pattern[str]:
     """Compile the pattern when it is first needed: most text is plain."""
-    import re  # cost: 8 ms with the pattern, only for text that is not plain
-
     return re.compile(_UNSAFE)
 
 
-def _escape(match: "re.Match[str]") -> str:
+def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def _escape_hidden(match: "re.Match[str]") -> str:
+def _escape_hidden(match: re.Match[str]) -> str:
     return match[0] if match[0] in "\t\n\r" else _escape(match)
 
 

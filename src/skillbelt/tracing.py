@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
+from skillbelt.text import file_url
+
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
@@ -101,7 +103,7 @@ def _import_if_configured() -> ModuleType | None:
     if not os.environ.get(_PROVIDER):
         return None
     try:
-        from opentelemetry import trace  # extra: OpenTelemetry
+        from opentelemetry import trace  # extra: otel
     except ImportError:
         return None
     return trace
@@ -109,9 +111,7 @@ def _import_if_configured() -> ModuleType | None:
 
 def skill_attributes(name: str, location: str, url: str = "") -> dict[str, str]:
     """Return the attributes that name a skill, with its URL or else its file."""
-    from urllib.parse import quote  # cost: 4 ms, only for a span of a skill
-
-    uri = url or f"file://{quote(os.fsencode(location))}"
+    uri = url or file_url(location)
     return {"gen_ai.skill.name": name, "gen_ai.skill.source.uri": uri}
 
 

@@ -7,6 +7,7 @@ nothing is trusted.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import time
@@ -19,6 +20,7 @@ from skillbelt.files.contain import FOLLOW_FILE, NEW_FILE
 from skillbelt.files.locks import locked
 from skillbelt.files.owners import folder_identity, stranger
 from skillbelt.files.private import make_folder
+from skillbelt.text import file_url
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import Diagnostic, Origin
 
@@ -190,8 +192,6 @@ class Trust:
 
     def _write(self, entries: list[TrustEntry]) -> None:
         """Replace the file by a new one."""
-        import json  # cost: 3 ms, only to change what is trusted
-
         document = {"version": _FORMAT, "trusted": [entry._asdict() for entry in entries]}
         part = f"{self.path}.part"
         # A killed writer left it; we hold the lock, so no other writer is active.
@@ -369,7 +369,7 @@ def _target(value: str) -> tuple[Literal["project", "origin"], str]:
     if path and os.path.isdir(path):
         return "project", path
     if path and os.path.isfile(path):
-        return "origin", _file_url(path)
+        return "origin", file_url(path)
     raise ConfigError(
         f"{value!r}: no such folder; give an existing one, or the URL of an origin with its "
         "scheme: https://..."
@@ -383,7 +383,7 @@ def _spellings(value: str) -> set[tuple[str, str]]:
     if not value or "\0" in value:
         return set()
     paths = {value, os.path.abspath(value), os.path.realpath(value)}
-    return {(kind, v) for p in paths for kind, v in (("project", p), ("origin", _file_url(p)))}
+    return {(kind, v) for p in paths for kind, v in (("project", p), ("origin", file_url(p)))}
 
 
 def _url(value: str) -> str:
@@ -392,12 +392,6 @@ def _url(value: str) -> str:
         if value.startswith(kind):
             return value[len(kind) :]
     return value
-
-
-def _file_url(path: str) -> str:
-    from urllib.parse import quote  # cost: 5 ms, only for archives on this disk
-
-    return f"file://{quote(os.fsencode(path))}"
 
 
 def _unsafe(info: os.stat_result) -> str:

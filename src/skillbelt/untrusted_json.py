@@ -8,10 +8,8 @@ parsers of other languages: a reader that refused them would reject files that e
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn
-
-if TYPE_CHECKING:
-    from json import JSONDecoder
+from json import JSONDecoder
+from typing import Any, NoReturn
 
 # More than any document we read; callers that know better pass their own bound.
 MAX_JSON_BYTES = 256 * 2**20
@@ -51,8 +49,6 @@ def read_json(
 
 @cache
 def _decoder(constants: bool) -> JSONDecoder:
-    from json import JSONDecoder  # cost: 2 ms, and `list` reads no JSON
-
     return JSONDecoder() if constants else JSONDecoder(parse_constant=_refuse)
 
 

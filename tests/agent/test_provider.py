@@ -106,7 +106,7 @@ def test_tools_are_offered_without_strict_mode(belt: Runtime) -> None:
     tool = convert_tool(belt.tools()[0])
     assert (tool.name, tool.strict) == ("skill_load", False)
     assert "$schema" not in tool.parameters_json_schema
-    assert tool.parameters_json_schema["properties"]["name"]["enum"] == ["count", "greet"]
+    assert tool.parameters_json_schema["properties"]["skill"]["enum"] == ["count", "greet"]
 
 
 def test_what_another_version_kept_does_not_stop_the_conversation() -> None:

@@ -105,16 +105,13 @@ except EOFError:
         [sys.executable, "-c", ASKS + code], stdin=theirs, stdout=theirs, stderr=theirs
     ) as child:
         os.close(theirs)
+        data = b""
         try:
-            data = b""
             while b"what? " not in data:
                 data += os.read(ours, 4096)
         finally:
             os.close(ours)
-        try:
-            assert child.wait(50) == 7
-        finally:
-            child.kill()
+        assert child.wait(50) == 7
 
 
 def test_a_pipe_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -118,22 +119,32 @@ def test_the_inspector_over_stdio(clients: Path, skills: Tree) -> None:
     assert "The body of pdf." in content["text"]
 
 
-def test_the_inspector_over_http(clients: Path, server: Http) -> None:
+@pytest.fixture
+def without(clients: Path, server: Http) -> Iterator[subprocess.Popen[str]]:
+    """An inspector without the token, which runs beside the test and ends with it."""
     http = [server.url, "--transport", "http"]
-    with_token = [*http, "--header", f"Authorization: Bearer {server.token}"]
-    without = subprocess.Popen(
+    with subprocess.Popen(
         ["node", str(clients / INSPECTOR), "--cli", *http, "--method", "tools/list"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
+    ) as process:
+        yield process
+        process.kill()
+
+
+def test_the_inspector_over_http(
+    clients: Path, server: Http, without: subprocess.Popen[str]
+) -> None:
+    http = [server.url, "--transport", "http"]
+    with_token = [*http, "--header", f"Authorization: Bearer {server.token}"]
 
     def asked(method: str, *options: str) -> list[dict[str, Any]]:
         [found] = inspect(clients, *with_token, "--method", method, *options).values()
         listed: list[dict[str, Any]] = found
         return listed
 
-    assert [tool["name"] for tool in asked("tools/list")][:2] == ["skill", "skill_load"]
+    assert [tool["name"] for tool in asked("tools/list")][:2] == ["skill_load", "skill_list_docs"]
     assert [prompt["name"] for prompt in asked("prompts/list")] == ["notes", "pdf"]
     [content] = asked("resources/read", "--uri", "skill://pdf/guide.md")
     assert content["text"] == "The guide of pdf.\n"

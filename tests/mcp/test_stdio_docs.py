@@ -55,7 +55,7 @@ async def test_the_command_of_the_page_serves(skills: Tree) -> None:
         command=told["command"], args=told["args"], cwd=skills.project, env=environ
     )
     async with Client(started) as client:
-        assert len((await client.list_tools()).tools) == 11
+        assert len((await client.list_tools()).tools) == 10
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples" / "mcp").glob("*.py")), ids=str)

@@ -23,8 +23,7 @@ from skillbelt.running.background import (
     Polled,
     Tail,
 )
-from skillbelt.running.call import RunCall
-from skillbelt.running.run import Asker
+from skillbelt.running.call import Asker, RunCall
 from skillbelt.store import SessionKey
 from tests import needs
 from tests.bench import KEY, ME, Bench

@@ -17,9 +17,8 @@ from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.files.manifest import build_manifest
 from skillbelt.permission import command_lines
-from skillbelt.running.call import RunCall, RunResult
+from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.following import Watch
-from skillbelt.running.run import Asker
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.registry import choose
 from skillbelt.store import SessionKey

@@ -18,9 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skillbelt import Answer, Pending, PermissionDenied, Rule, RunRefused, Runtime
-from skillbelt.running.call import RunCall
+from skillbelt.running.call import Asker, RunCall
 from skillbelt.running.facts import facts
-from skillbelt.running.run import Asker
 from skillbelt.sandbox.protocol import Job
 from skillbelt.store import SessionKey
 from tests.bench import ASK_ALL, Bench

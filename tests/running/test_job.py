@@ -12,9 +12,9 @@ import pytest
 from skillbelt.errors import PathEscape, RunRefused
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.packages import Environment
-from skillbelt.running.call import RunCall
+from skillbelt.running.call import Asker, RunCall
 from skillbelt.running.job import environment, make_job, mounts, shell, write_editor
-from skillbelt.running.run import INSIDE, Asker, Run
+from skillbelt.running.run import INSIDE, Run
 from skillbelt.running.staging import stage
 from skillbelt.running.workspace import open_workspace
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox

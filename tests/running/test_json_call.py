@@ -20,10 +20,10 @@ from skillbelt import (
     SandboxUnavailable,
 )
 from skillbelt.format.skill import Skill
+from skillbelt.running.call import Asker
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
 from skillbelt.running.json_call import MAX_VARIABLE_BYTES, Execution, ExitStatus, denied, execute
-from skillbelt.running.run import Asker
 from skillbelt.sandbox.registry import choose
 from skillbelt.store import SessionKey
 from tests import needs
@@ -500,7 +500,7 @@ from skillbelt.running.json_call import execute
 from skillbelt.store import SessionKey
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
-from skillbelt.running.run import Asker
+from skillbelt.running.call import Asker
 Skill.from_text("---\\na: [\\n---\\n").frontmatter
 os.chdir("/")
 if os.getuid() == 0:

@@ -10,8 +10,8 @@ import pytest
 
 from skillbelt.errors import RunRefused
 from skillbelt.running import quota
+from skillbelt.running.call import Asker
 from skillbelt.running.executor import Workbench
-from skillbelt.running.run import Asker
 from skillbelt.sandbox.process.usage import Space
 from tests import needs
 from tests.bench import KEY, Bench

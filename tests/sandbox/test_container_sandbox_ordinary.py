@@ -21,6 +21,7 @@ import shutil, sys, tempfile, traceback
 import concurrent.futures.thread, email.parser, http.client, queue, uuid
 import charset_normalizer, docker, requests, urllib3
 from skillbelt.sandbox.container import sandbox as container
+from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux import identity
 from skillbelt.testing import attacks, sandbox_suite as conformance
 from skillbelt.settings import Settings
@@ -29,7 +30,7 @@ for package in (charset_normalizer, docker, requests, urllib3):
         if "contrib" not in module.name and "__main__" not in module.name:
             with contextlib.suppress(Exception):
                 importlib.import_module(module.name)
-container._keeper_text()
+source_of("container")
 try:
     raise ValueError
 except ValueError:

@@ -224,7 +224,7 @@ def test_a_guest_that_waits_for_an_answer_is_ended(
 
 def test_an_answer_is_bounded(sandbox: WasmSandbox, place: Place, server: int) -> None:
     host = f"127.0.0.1:{server}"
-    limits = bounds(max_download_bytes=1000)
+    limits = bounds(max_fetched_bytes=1000)
     data = guests.fetching(f"http://{host}/large")
     assert fetched(sandbox, place, host, data, limits=limits).exit_code == 200
 

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
-from skillbelt.running.call import RunCall
+from skillbelt.running.call import Asker, RunCall
 from skillbelt.running.following import Watch
-from skillbelt.running.run import Asker
 from skillbelt.runtime.runtime import RuntimeSession
 from skillbelt.tools.handlers import failed
 from skillbelt.tools.schema import ToolResult

@@ -19,9 +19,9 @@ from skillbelt.agent.tool_calls import HostHandler
 from skillbelt.conversation.messages import FOOTER, Message
 from skillbelt.errors import SkillbeltError
 from skillbelt.format.skill import Skill
+from skillbelt.running.call import Asker
 from skillbelt.running.following import Watch
 from skillbelt.running.json_call import Execution, detect, execute
-from skillbelt.running.run import Asker
 from skillbelt.runtime.runtime import RuntimeSession
 from skillbelt.search.protocol import Result
 from skillbelt.text import one_line, shorten

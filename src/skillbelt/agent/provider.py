@@ -347,8 +347,8 @@ def _create(name: str) -> ProviderModel:
         # Other servers support the chat protocol; few support the newer one.
         return infer_model(f"openai-chat:{model}")
     if kind == "ollama" and not environ.get("OLLAMA_BASE_URL"):
-        from pydantic_ai.models.ollama import OllamaModel  # extra: openai
-        from pydantic_ai.providers.ollama import OllamaProvider  # extra: openai
+        from pydantic_ai.models.ollama import OllamaModel  # extra: agent
+        from pydantic_ai.providers.ollama import OllamaProvider  # extra: agent
 
         return OllamaModel(model, provider=OllamaProvider(base_url=OLLAMA_URL))
     return infer_model(name)
@@ -367,8 +367,8 @@ def _check_url(url: str) -> str:
 
 
 def _create_compatible(model: str, url: str, key: str) -> ProviderModel:
-    from pydantic_ai.models.openai import OpenAIChatModel  # extra: openai
-    from pydantic_ai.providers.openai_compatible import (  # extra: openai
+    from pydantic_ai.models.openai import OpenAIChatModel  # extra: agent
+    from pydantic_ai.providers.openai_compatible import (  # extra: agent
         OpenAICompatibleProvider,
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from skillbelt.artifacts.disk import DiskArtifacts
+from skillbelt.artifacts.objects import ObjectArtifacts
 from skillbelt.artifacts.protocol import (
     Artifact,
     ArtifactStore,
@@ -37,9 +39,5 @@ def open_artifacts(settings: Settings, url: str = "") -> ArtifactStore:
     Nothing is opened or made before it is needed.
     """
     if url:
-        from skillbelt.artifacts.objects import ObjectArtifacts
-
         return ObjectArtifacts.from_url(url)
-    from skillbelt.artifacts.disk import DiskArtifacts
-
     return DiskArtifacts(os.path.join(settings.state_dir, ARTIFACT_FOLDER))

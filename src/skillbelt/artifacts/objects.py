@@ -58,18 +58,16 @@ class ObjectArtifacts:
     """Artifacts in a store of obstore's. Equal versions of one name share their bytes."""
 
     def __init__(self, store: ObjectStore, prefix: str = "") -> None:
-        _need_obstore()
+        _obstore()
         self._store = store
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
 
     @classmethod
     def from_url(cls, url: str, **config: Any) -> ObjectArtifacts:
         """The store at `s3://bucket/prefix` or the like; `config` is obstore's for its kind."""
-        _need_obstore()
-        from obstore.store import from_url
-
+        obstore = _obstore()
         with _reported(f"{url} can not be used for artifacts"):
-            return cls(from_url(url, **config))
+            return cls(obstore.store.from_url(url, **config))
 
     def save(
         self, key: SessionKey, name: str, data: bytes | BinaryIO, mime: str = DEFAULT_MIME
@@ -154,13 +152,12 @@ class ObjectArtifacts:
 
     def _claimed(self, folder: str, epoch: int, wanted: Artifact) -> Artifact:
         """The artifact with the first number from the wanted one on that nobody has."""
-        from obstore.exceptions import AlreadyExistsError
-
+        taken = _obstore().exceptions.AlreadyExistsError
         while True:
             record = b"%d\n" % epoch + encoded(wanted)
             try:
                 self._store.put(_record(folder, wanted.version), record, mode="create")
-            except AlreadyExistsError:
+            except taken:
                 wanted = wanted._replace(version=wanted.version + 1)
             else:
                 return wanted
@@ -250,19 +247,20 @@ def _data(folder: str, epoch: int, sha256: str) -> str:
     return f"{folder}/data/{epoch}/{sha256}"
 
 
-def _need_obstore() -> None:
+def _obstore() -> Any:
+    """Return the library; MissingExtra without it."""
     try:
-        import obstore.exceptions  # noqa: F401
+        import obstore.store  # extra: s3
     except ImportError as error:
         raise MissingExtra("s3", "keeping artifacts in an object store") from error
+    return obstore
 
 
 @contextmanager
 def _reported(what: str) -> Iterator[None]:
-    from obstore.exceptions import BaseError
-
+    failed = _obstore().exceptions.BaseError
     try:
         yield
-    except (BaseError, OSError, ValueError) as error:
+    except (failed, OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ArtifactError(f"{what}: {reason}") from error

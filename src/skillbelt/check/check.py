@@ -18,6 +18,7 @@ from skillbelt.check.rules import finding, harden
 from skillbelt.files.contain import inside
 from skillbelt.format import yaml as strict
 from skillbelt.format import yaml_repair
+from skillbelt.format.bounds import MAX_FRONTMATTER_BYTES
 from skillbelt.format.fields import (
     KNOWN,
     SPECIFIED,
@@ -27,7 +28,6 @@ from skillbelt.format.fields import (
 )
 from skillbelt.format.frontmatter import (
     MAX_CHECKED_BYTES,
-    MAX_FRONTMATTER_BYTES,
     Parsed,
     key_lines,
     parse,

@@ -12,6 +12,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from difflib import unified_diff
 from typing import NamedTuple
 
 from skillbelt.check.check import MAX_NAME_CHARS
@@ -382,10 +383,8 @@ def _forms(key: str, value: object) -> Iterator[str]:
 
 
 def _dump(key: str, value: object) -> str:
-    import yaml  # cost: 20 ms, only where no plain form works
-
-    width = 2**20
-    dumped: str = yaml.safe_dump({key: value}, allow_unicode=True, sort_keys=False, width=width)
+    dump = strict.library().safe_dump
+    dumped: str = dump({key: value}, allow_unicode=True, sort_keys=False, width=2**20)
     return dumped
 
 
@@ -530,8 +529,6 @@ def _replace(folder: int, name: str, before: bytes, after: bytes) -> None:
 
 def diff(fixed: Fixed, root: str) -> Iterator[str]:
     """Yield the change as the lines of a unified diff, with paths relative to the root."""
-    from difflib import unified_diff  # cost: 3 ms, only for --fix
-
     old, new = (os.path.relpath(path, root) for path in (fixed.was, fixed.path))
     before, after = (_lines(data) for data in (fixed.before, fixed.after))
     changed = list(unified_diff(before, after, f"a/{old}", f"b/{new}", n=2, lineterm=""))

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from skillbelt import __version__
-from skillbelt.errors import SkillbeltError
+from skillbelt.errors import SkillbeltError, closest
 from skillbelt.text import one_line
 
 INTERRUPTED = 130
@@ -250,9 +250,7 @@ def _split_words(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _refuse_unknown(name: str) -> int:
-    from difflib import get_close_matches  # cost: 2 ms, only for a typo
-
-    close = get_close_matches(name, COMMANDS, n=1)
+    close = closest(name, COMMANDS, most=1)
     hint = f"did you mean {close[0]!r}?" if close else "`skillbelt --help` lists them"
     if name.startswith("-"):
         hint = "options come after the command"

@@ -22,7 +22,7 @@ from skillbelt.agent.offline import rank_skills
 from skillbelt.cli.output import print_json, say, show_progress, wants_progress, width
 from skillbelt.errors import RunRefused, SkillbeltError
 from skillbelt.files.remove import remove_tree
-from skillbelt.format.frontmatter import FIRST_READ_BYTES
+from skillbelt.format.bounds import FIRST_READ_BYTES
 from skillbelt.format.skill import Skill
 from skillbelt.permission.rules import Answer
 from skillbelt.running.call import RunResult

@@ -20,11 +20,10 @@ from skillbelt.cli.output import (
 )
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
-from skillbelt.running.call import RunCall, RunResult
+from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
 from skillbelt.running.json_call import Execution
-from skillbelt.running.run import Asker
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey

@@ -123,7 +123,12 @@ def _previous(name: str, known: object, now: Skill | None) -> Skill:
     """Return the skill as far as it matters: the one of now, or a different one."""
     if now is not None and _fingerprint(now) == known:
         return now
-    return Skill(name, name, "as it was before", now.location if now else "")
+    return Skill(
+        name=name,
+        title=name,
+        description="as it was before",
+        location=now.location if now else "",
+    )
 
 
 def _fingerprint(skill: Skill) -> str:

@@ -23,14 +23,14 @@ from skillbelt.errors import (
     InvalidFrontmatter,
     PathEscape,
     SectionNotFound,
+    closest,
 )
 from skillbelt.files.contain import check_relative, name_fault
 from skillbelt.files.manifest import kind_of, too_large
 from skillbelt.format.arguments import appended, substitute
+from skillbelt.format.bounds import FIRST_READ_BYTES, MAX_FRONTMATTER_BYTES
 from skillbelt.format.fields import to_frontmatter
 from skillbelt.format.frontmatter import (
-    FIRST_READ_BYTES,
-    MAX_FRONTMATTER_BYTES,
     Parsed,
     needs_more,
     parse,
@@ -330,9 +330,7 @@ def _explain(skill: Skill, path: str, error: OSError) -> str:
     reason = f"cannot be read: {(error.strerror or str(error)).lower()}"
     if not isinstance(error, FileNotFoundError):
         return reason
-    from difflib import get_close_matches  # cost: 3 ms, only for a file that is missing
-
-    known = get_close_matches(path, list(islice(walk(skill), _MAX_COMPARED)), n=3, cutoff=0.4)
+    known = closest(path, islice(walk(skill), _MAX_COMPARED), cutoff=0.4)
     return f"{reason}; closest: {', '.join(known)}" if known else reason
 
 

@@ -15,14 +15,16 @@ from skillbelt.discovery.index import Index, MemoryIndex, SqliteIndex
 from skillbelt.discovery.scan import Progress, Scan, scan
 from skillbelt.discovery.watch import ticks
 from skillbelt.errors import SkillNotFound
-from skillbelt.format.frontmatter import (
+from skillbelt.format.bounds import (
     DERIVED_DESCRIPTION_CHARS,
     FIRST_READ_BYTES,
     MAX_FRONTMATTER_BYTES,
+    MAX_YAML_ALIASES,
+    MAX_YAML_DEPTH,
 )
 from skillbelt.format.skill import Skill, Skills
-from skillbelt.format.yaml import MAX_YAML_ALIASES, MAX_YAML_DEPTH
 from skillbelt.settings import Settings, load_settings, resolve
+from skillbelt.trust import Trust, trust_command
 from skillbelt.values import Diagnostic, Scope
 
 if TYPE_CHECKING:
@@ -422,8 +424,6 @@ class Catalog(Mapping[str, Skill]):
         }
 
     def _project_is_trusted(self) -> bool:
-        from skillbelt.trust import Trust
-
         return Trust(self.settings.state_dir).project(self.settings.project)
 
     def _remote_roots(
@@ -451,8 +451,6 @@ class Catalog(Mapping[str, Skill]):
 
 
 def _foreign_project(path: str, owner: str) -> Diagnostic:
-    from skillbelt.trust import trust_command
-
     message = f"belongs to {owner}, so it does not count as your project"
     remedy = f"inspect it, then trust it with `{trust_command(path)}`"
     return Diagnostic(

@@ -6,14 +6,12 @@ or not writable costs time, never a skill. See design/index.md.
 
 import contextlib
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from skillbelt.files.private import create_file, make_folder
-
-if TYPE_CHECKING:
-    import sqlite3
 
 # Increase when a change of the parser or of Entry makes stored entries wrong.
 FORMAT = 4
@@ -124,10 +122,8 @@ class SqliteIndex:
     def __del__(self) -> None:
         self.close()
 
-    def _attempt(self, work: "Callable[[sqlite3.Connection], T]") -> T | None:
+    def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """Do the work; a broken file is created again and retried once, a busy one is skipped."""
-        import sqlite3
-
         if time.monotonic() < self._rests_until:
             return None
         for _ in range(2):
@@ -149,9 +145,7 @@ class SqliteIndex:
                 return None
         return None
 
-    def _open(self) -> "sqlite3.Connection":
-        import sqlite3
-
+    def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             make_folder(os.path.dirname(self.path))
             create_file(self.path)
@@ -184,7 +178,7 @@ def _encodes(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _write(db: "sqlite3.Connection", rows: list[Entry], gone: list[tuple[str]]) -> None:
+def _write(db: sqlite3.Connection, rows: list[Entry], gone: list[tuple[str]]) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         db.executemany(_INSERT, rows)

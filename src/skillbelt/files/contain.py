@@ -14,7 +14,8 @@ import stat
 import sys
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
+from unicodedata import normalize
 
 from skillbelt.errors import PathEscape
 from skillbelt.files.sensitive import HEAD_BYTES, looks_secret
@@ -167,8 +168,6 @@ class NameTable:
 
 
 def _fold(name: str) -> str:
-    from unicodedata import normalize  # cost: 0.3 ms, only for archives and served skills
-
     return normalize("NFC", normalize("NFC", name).casefold())
 
 
@@ -204,28 +203,27 @@ def _failure(code: int, relative: str) -> Exception:
     return OSError(code, os.strerror(code), relative)
 
 
+def load_ctypes() -> Any:
+    """Return the `ctypes` module; None for a Python that was built without it."""
+    try:
+        import ctypes  # cost: 4 ms, only for calls that Python itself does not have
+    except ImportError:
+        return None
+    return ctypes
+
+
 @lru_cache(maxsize=1)
 def _openat2() -> Callable[[int, str, int], int] | None:
     """Return openat2 as a function that returns the handle or -errno; None where it is missing."""
-    if not sys.platform.startswith("linux"):
+    ctypes = load_ctypes()
+    if ctypes is None or not sys.platform.startswith("linux"):
         return None
-    try:
-        import ctypes  # cost: 4 ms, and not every Python has it
-    except ImportError:
-        return None
-
-    class OpenHow(ctypes.Structure):
-        _fields_ = (
-            ("flags", ctypes.c_uint64),
-            ("mode", ctypes.c_uint64),
-            ("resolve", ctypes.c_uint64),
-        )
-
     syscall = ctypes.CDLL(None, use_errno=True).syscall
     syscall.restype = ctypes.c_long
 
     def call(dir_fd: int, relative: str, flags: int) -> int:
-        how = OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+        resolve = _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS
+        how = (ctypes.c_uint64 * 3)(flags | os.O_CLOEXEC, 0, resolve)  # flags, mode, resolve
         size = ctypes.c_size_t(ctypes.sizeof(how))
         path = ctypes.c_char_p(os.fsencode(relative))
         number = ctypes.c_long(_OPENAT2)
@@ -462,11 +460,10 @@ def _file_system(handle: int, device: int) -> int:
     """Return the number of the file system; 0 where there is no such call."""
     if not sys.platform.startswith("linux"):
         return 0
-    try:
-        import ctypes  # cost: 4 ms, and not every Python has it
-    except ImportError:  # then only /proc and /sys are recognised, by their devices
+    ctypes = load_ctypes()
+    if ctypes is None:  # then only /proc and /sys are recognised, by their devices
         return _PROC if device in (os.stat("/proc").st_dev, os.stat("/sys").st_dev) else 0
     answer = (ctypes.c_long * 32)()  # larger than any form of the structure; the number is first
     if ctypes.CDLL(None, use_errno=True).fstatfs(ctypes.c_int(handle), ctypes.byref(answer)):
         raise OSError(ctypes.get_errno(), "cannot determine its file system")
-    return answer[0] & 0xFFFF_FFFF
+    return int(answer[0]) & 0xFFFF_FFFF

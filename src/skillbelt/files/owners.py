@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import pwd
 import sys
 from collections.abc import Mapping
+
+from skillbelt.files.contain import load_ctypes
 
 _STATX_BYTES = 256
 _AT_FDCWD = -100
@@ -31,8 +34,6 @@ def _own_uids(environ: Mapping[str, str]) -> set[int]:
 
 
 def _name(user: int) -> str:
-    import pwd  # cost: a shared library, only for files of another user
-
     try:
         return f"{pwd.getpwuid(user).pw_name} (uid {user})"
     except (KeyError, OverflowError):
@@ -57,9 +58,8 @@ def folder_identity(path: str) -> str:
 
 def _birth_ns(path: str, inode: int) -> int | None:
     """Return the birth time in nanoseconds; None where the file system does not keep it."""
-    import ctypes  # cost: 4 ms, only for projects that are trusted or asked about
-
-    statx = getattr(ctypes.CDLL(None), "statx", None)
+    ctypes = load_ctypes()
+    statx = ctypes and getattr(ctypes.CDLL(None), "statx", None)
     if statx is None:
         return None
     found = ctypes.create_string_buffer(_STATX_BYTES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 # A hostile text could repeat a long argument without end.
@@ -45,8 +46,6 @@ def appended(arguments: str) -> str:
 
 def split_arguments(arguments: str) -> list[str]:
     """Split at blanks, with quotes as in a shell; at blanks alone where a quote is not closed."""
-    import shlex  # cost: 1 ms, only with arguments
-
     try:
         return shlex.split(arguments)
     except ValueError:

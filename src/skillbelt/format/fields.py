@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
+from unicodedata import normalize
 
+from skillbelt.errors import closest
 from skillbelt.format.yaml_fast import TEXT_KEYS, Lazy
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Diagnostic, Frontmatter, Requirements
@@ -212,8 +214,6 @@ def _folder_id(folder: str) -> str:
 def _normal(text: str) -> str:
     if text.isascii():
         return text
-    from unicodedata import normalize  # cost: 0.3 ms, only for names that are not ASCII
-
     return normalize("NFC", text)
 
 
@@ -261,10 +261,8 @@ def correct_spelling(key: str, present: Container[str]) -> str:
 
 def closest_field(key: str, present: Container[str]) -> str:
     """Return the known field that the key probably misspells; "" if none, or it is present."""
-    from difflib import get_close_matches  # cost: 3 ms, only for unknown fields
-
     plain = _plain_key(key)
-    near = get_close_matches(plain, _BY_PLAIN, n=1, cutoff=_LIKENESS)
+    near = closest(plain, _BY_PLAIN, most=1, cutoff=_LIKENESS)
     if not near or len(plain) < _LEAST_CHARS or abs(len(plain) - len(near[0])) > 2:
         return ""
     known = _BY_PLAIN[near[0]]

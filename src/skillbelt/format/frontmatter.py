@@ -14,16 +14,15 @@ from typing import Literal, NamedTuple
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import Fence, read_handle
 from skillbelt.format import yaml, yaml_fast, yaml_repair
+from skillbelt.format.bounds import (
+    DERIVED_DESCRIPTION_CHARS,
+    FIRST_READ_BYTES,
+    MAX_FRONTMATTER_BYTES,
+)
 from skillbelt.format.fields import settle, skill_name
 from skillbelt.text import one_line, shorten
 from skillbelt.values import DERIVED, INTERNAL, MODEL, SKIPPED, USER, Diagnostic, Limits, Severity
 
-# Enough for nearly every frontmatter, so that a scan needs one read a file.
-FIRST_READ_BYTES = 8 * 2**10
-# Far beyond any honest frontmatter; parsing more would cost time and memory.
-MAX_FRONTMATTER_BYTES = 64 * 2**10
-# A description taken from the body: about what authors write themselves.
-DERIVED_DESCRIPTION_CHARS = 300
 # Read of a SKILL.md by `check` and by search; a hundred times a long one.
 MAX_CHECKED_BYTES = 2 * 2**20
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from skillbelt.errors import PathEscape, SkillNotFound
 from skillbelt.files.contain import Fence
-from skillbelt.files.manifest import LocalFiles, SkillFiles, TextFiles
 from skillbelt.text import one_line, shorten
 from skillbelt.values import (
     DERIVED,
@@ -40,6 +39,7 @@ from skillbelt.values import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from skillbelt.files.manifest import SkillFiles
     from skillbelt.format.frontmatter import Card
 
 LOCAL = Origin()
@@ -83,10 +83,12 @@ class Skill(NamedTuple):
         return os.path.dirname(self.location)
 
     @property
-    def files(self) -> SkillFiles:
+    def files(self) -> "SkillFiles":
         """Its files: in its folder, or listed by the MCP server that serves the skill."""
         if self.origin.kind == "mcp":
             return FILES_BY_ORIGIN["mcp"](self)
+        from skillbelt.files.manifest import LocalFiles, TextFiles  # cost: 8 ms; `list` reads none
+
         if not os.path.isabs(self.location):
             return TextFiles(self.location, self.source)
         return LocalFiles(self.dir, self.fence, os.path.basename(self.location))
@@ -113,7 +115,7 @@ class Skill(NamedTuple):
     @property
     def requirements(self) -> Requirements:
         """What it says it needs on the machine."""
-        from skillbelt.format.fields import requirements  # cost: 10 ms, as below
+        from skillbelt.format.fields import requirements  # cost: 5 ms, only to parse
 
         return requirements(self.frontmatter)
 
@@ -153,20 +155,16 @@ class Skill(NamedTuple):
     @classmethod
     def from_text(cls, text: str | bytes, *, folder: str = "") -> "Skill":
         """Make a skill from the text of a SKILL.md; `folder` names it when the text does not."""
-        from skillbelt.format.frontmatter import read_card  # cost: 10 ms, as below
-
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-        made = cls.from_card(read_card(data, SKILL_FILE, folder), SKILL_FILE)
+        made = cls.from_card(_read_card(data, SKILL_FILE, folder), SKILL_FILE)
         return made._replace(source=data.decode("utf-8", "replace"))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> "Skill":
         """Make a skill from a SKILL.md; raise SkillNotFound when there is no such file to read."""
-        from skillbelt.format.frontmatter import read_card  # cost: 10 ms, as below
-
         location = os.path.abspath(os.fspath(path))
         data = _head(location)
-        return cls.from_card(read_card(data, location, _folder_name(location)), location)
+        return cls.from_card(_read_card(data, location, _folder_name(location)), location)
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str]) -> "Skill":
@@ -234,9 +232,15 @@ class Skills(Mapping[str, Skill]):
         return self._skills.items()
 
 
+def _read_card(data: bytes, location: str, folder: str) -> "Card":
+    from skillbelt.format.frontmatter import read_card  # cost: 5 ms, only to parse
+
+    return read_card(data, location, folder)
+
+
 def _head(location: str, fence: str = "") -> bytes:
     """Read the head of a skill's file; SkillNotFound when there is no regular file to read."""
-    from skillbelt.format.frontmatter import read_head  # cost: 10 ms, as below
+    from skillbelt.format.frontmatter import read_head  # cost: 5 ms, only to parse
 
     try:
         if not stat.S_ISREG(os.stat(location).st_mode):
@@ -252,7 +256,7 @@ def _folder_name(location: str) -> str:
 
 
 def _parse_fields(head: bytes, location: str) -> dict[str, object]:
-    from skillbelt.format.frontmatter import parse  # cost: 10 ms, listing skills does not parse
+    from skillbelt.format.frontmatter import parse  # cost: 5 ms, only to parse
 
     parsed = parse(head, path=location, folder=_folder_name(location))
     return {} if parsed.state == "derived" else parsed.fields
@@ -261,6 +265,6 @@ def _parse_fields(head: bytes, location: str) -> dict[str, object]:
 @lru_cache(maxsize=64)
 def _parse_frontmatter(head: bytes, location: str) -> Frontmatter:
     """Parse the same head once: a run needs what it says at several steps."""
-    from skillbelt.format.fields import to_frontmatter  # cost: 10 ms, as above
+    from skillbelt.format.fields import to_frontmatter  # cost: 5 ms, only to parse
 
     return to_frontmatter(_parse_fields(head, location))

@@ -5,18 +5,15 @@ Never builds a Python object from a tag, and never recurses before the depth of 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from skillbelt.format import yaml_fast
+from skillbelt.format.bounds import MAX_YAML_ALIASES, MAX_YAML_DEPTH
 from skillbelt.format.yaml_fast import CONSTANTS, TEXT_KEYS
 from skillbelt.values import Limits
-
-# Deeper nesting than any field has, and far from the interpreter's recursion limit.
-MAX_YAML_DEPTH = 64
-# Aliases multiply: a few hundred make a file of gigabytes.
-MAX_YAML_ALIASES = 64
 
 _Node = Any  # yaml's nodes: comparing `id` avoids an import on every call
 _CUTS_MATTER = ("name", "description")
@@ -68,8 +65,7 @@ def load(text: str, limits: Limits) -> LoadedYaml | BrokenYaml:
 
 def full(text: str, limits: Limits) -> LoadedYaml | BrokenYaml:
     """Load with libyaml only."""
-    import yaml  # cost: 20 ms, only where the fast reader gives up
-
+    yaml = library()
     try:
         _guard(text, limits)
         node = yaml.compose(text, Loader=_loader())
@@ -92,8 +88,7 @@ def verbatim(text: str, limits: Limits, *, core: bool = True) -> dict[str, objec
 
     Uses the core schema of YAML 1.2, in which `yes` is text; without `core`, YAML 1.1.
     """
-    import yaml  # cost: 20 ms, only where the fast reader gives up
-
+    yaml = library()
     try:
         _guard(text, limits)
         node = yaml.compose(text, Loader=_loader())
@@ -106,10 +101,15 @@ def verbatim(text: str, limits: Limits, *, core: bool = True) -> dict[str, objec
         return None
 
 
-def _loader() -> Any:
+def library() -> Any:
+    """Return the `yaml` module."""
     import yaml  # cost: 20 ms, only where the fast reader gives up
 
-    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml
+
+
+def _loader() -> Any:
+    return getattr(library(), "CSafeLoader", library().SafeLoader)
 
 
 def _syntax(error: Exception) -> Problem:
@@ -128,8 +128,7 @@ def _guard(text: str, limits: Limits) -> None:
     flows = text.count("[") + text.count("{")
     if not steep and flows <= MAX_YAML_DEPTH // 2 and not ("*" in text and "&" in text):
         return
-    import yaml  # cost: 20 ms, only where the fast reader gives up
-
+    yaml = library()
     depth = aliases = 0
     for event in yaml.parse(text, Loader=_loader()):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -160,11 +159,9 @@ class _YamlReader:
     """Builds JSON values from nodes, and counts how far aliases expand them."""
 
     def __init__(self, text: str, limits: Limits) -> None:
-        from yaml.constructor import SafeConstructor  # cost: as below
-
         self.text = text
         self.limits = limits
-        self.numbers = SafeConstructor()
+        self.numbers = library().constructor.SafeConstructor()
         self.problems: list[Problem] = []
         self.doubled: set[str] = set()
         self.left = _EXPANSION * max(len(text), 256)
@@ -256,8 +253,6 @@ class _YamlReader:
         """Return a key as it is written; keys that are collections become JSON text."""
         if node.id == "scalar":
             return self.text_of(node)
-        import json  # cost: 3 ms, only for keys that are collections
-
         return json.dumps(self.value(node, depth + 1), ensure_ascii=False)
 
     def duplicate(self, name: str, node: _Node) -> None:

@@ -6,6 +6,7 @@ outside the subset it returns None, and `yaml.py` reads it.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -289,8 +290,6 @@ def _json(text: str) -> object:
     """Read JSON that is also YAML: no escapes, fractions or double keys, not long or deep."""
     if "\\" in text or len(text) > _JSON_CHARS or text.count("{") + text.count("[") > _JSON_OPEN:
         raise _Unsure
-    import json  # cost: 3 ms, only for values in JSON
-
     try:
         return json.loads(
             text, object_pairs_hook=_once, parse_int=_number, parse_float=_no, parse_constant=_no

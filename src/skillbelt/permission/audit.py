@@ -398,7 +398,7 @@ def _encoded(event: AuditEvent) -> bytes:
             for name, value in event._asdict().items()
             if isinstance(value, str)
         }
-        line = _line(AuditEvent(event.time, data=cut, **short))
+        line = _line(AuditEvent(time=event.time, data=cut, **short))
     return line
 
 

@@ -159,7 +159,14 @@ def _before(head: Head) -> str:
 def _decoded(data: bytes) -> Head | None:
     try:
         seq, last, size, gone, gone_hash, *older = data.decode("ascii").split()
-        head = Head(int(seq), last, int(size), int(gone), gone_hash, *map(int, older))
+        head = Head(
+            seq=int(seq),
+            hash=last,
+            size=int(size),
+            gone=int(gone),
+            gone_hash=gone_hash,
+            older=int(older[0]) if older else -1,
+        )
     except (ValueError, TypeError):
         return None
     whole = _encoded(head) if older else f"{_before(head)}\n".encode()

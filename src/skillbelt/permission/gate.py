@@ -58,7 +58,7 @@ _SOURCES = {
 }
 
 
-class Report(Protocol):
+class ReadReport(Protocol):
     """What the log keeps about how a text was read."""
 
     @property
@@ -75,7 +75,7 @@ class GivenText(Protocol):
     def path(self) -> str: ...  # noqa: D102
 
     @property
-    def report(self) -> Report: ...  # noqa: D102
+    def report(self) -> ReadReport: ...  # noqa: D102
 
 
 class Explanation(NamedTuple):

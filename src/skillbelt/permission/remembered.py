@@ -94,7 +94,18 @@ class RememberedAnswers:
 
     def _entry(self, request: Request, text: str, now: float, by: str) -> Remembered:
         bound = (request.type, text, request.skill, request.hash, request.origin, self.project)
-        return Remembered(_id((*bound, request.exact)), *bound, now, by, request.exact)
+        return Remembered(
+            id=_id((*bound, request.exact)),
+            type=request.type,
+            pattern=text,
+            skill=request.skill,
+            hash=request.hash,
+            origin=request.origin,
+            project=self.project,
+            time=now,
+            by=by,
+            exact=request.exact,
+        )
 
     def _change(self, gone: Iterable[Remembered], made: Iterable[Remembered] = ()) -> None:
         delta: dict[str, str | None] = {_PREFIX + entry.id: None for entry in gone}

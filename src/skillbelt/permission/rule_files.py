@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -620,10 +621,7 @@ def _locked(path: str) -> Iterator[None]:
     except OSError as error:
         raise ConfigError(f"{path}: can not be written: {error.strerror}") from error
     try:
-        with suppress(ImportError):
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)

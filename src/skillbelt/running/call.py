@@ -6,14 +6,17 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from skillbelt.errors import RunRefused
 from skillbelt.permission.command_lines import WHOLE
 from skillbelt.permission.command_policy import dropped_variables, first_words, split_words
+from skillbelt.permission.gate import Gate
+from skillbelt.permission.rules import Initiator
 from skillbelt.running.outputs import OutputFile, Saved, Wanted, parse_output_files, parse_outputs
 from skillbelt.running.secrets import redacted, secrets_of
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Captured, Outcome
+from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
@@ -26,6 +29,21 @@ _QUOTED = re.compile(r"""\\(.)|"([^"]*)"|'([^']*)'""", re.DOTALL)
 _SCRIPT = re.compile(r".*\.(?:py|[cm]?js|m?ts|sh|bash)\b", re.DOTALL)
 # Programs whose first argument is the program that really runs.
 _INTERPRETERS = frozenset(("python", "python3", "bash", "sh", "node", "perl", "ruby"))
+
+
+class Asker(NamedTuple):
+    """Who asks for a run: the conversation, the initiator, the agent; optionally its own gate.
+
+    `once` marks a run outside any conversation. It gets an empty workspace, which is removed
+    afterwards unless it holds files that exist nowhere else: `whole` says that the caller gets the
+    text of output files with the result, `named` that it gets their names only.
+    """
+
+    key: SessionKey
+    initiator: Initiator = "model"
+    agent: str = ""
+    gate: Gate | None = None
+    once: Literal["", "whole", "named"] = ""
 
 
 class RunCall(NamedTuple):

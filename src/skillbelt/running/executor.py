@@ -30,6 +30,7 @@ from skillbelt.permission.gate import Gate, session_id
 from skillbelt.permission.grants import named_hosts
 from skillbelt.permission.rules import SHELL_TOOLS, Request
 from skillbelt.running.call import (
+    Asker,
     RunCall,
     RunResult,
     check_stdin,
@@ -66,7 +67,7 @@ from skillbelt.running.questions import (
     run_request,
 )
 from skillbelt.running.quota import quota_for_run
-from skillbelt.running.run import Asker, Run
+from skillbelt.running.run import Run
 from skillbelt.running.secrets import RedactingListener, secrets_of
 from skillbelt.running.staging import check_unchanged, stage
 from skillbelt.running.workspace import (

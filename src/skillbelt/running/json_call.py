@@ -20,10 +20,10 @@ from skillbelt.files.contain import check_relative
 from skillbelt.format.skill import Skill
 from skillbelt.permission.grants import Grants, capabilities_of, named_hosts
 from skillbelt.permission.rules import SHELL_TOOLS, Rule
-from skillbelt.running.call import RunCall, RunResult
+from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import UNWATCHED, Watch
-from skillbelt.running.run import Asker, Run
+from skillbelt.running.run import Run
 from skillbelt.sandbox.linux.identity import blocking_folder
 from skillbelt.sandbox.protocol import Captured, Outcome
 from skillbelt.sandbox.registry import WASM

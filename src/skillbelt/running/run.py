@@ -6,14 +6,13 @@ import os
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
 
 from skillbelt.format.skill import Skill
 from skillbelt.permission.command_lines import Line
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.packages import Environment
-from skillbelt.permission.rules import Initiator, Request
-from skillbelt.running.call import RunCall
+from skillbelt.permission.rules import Request
+from skillbelt.running.call import Asker, RunCall
 from skillbelt.running.inputs import Inputs
 from skillbelt.running.named_files import Ground
 from skillbelt.running.outputs import Wanted
@@ -22,25 +21,9 @@ from skillbelt.running.staging import Staged
 from skillbelt.running.workspace import SKILLS, Workspace, placed
 from skillbelt.sandbox.network.proxy import Egress
 from skillbelt.sandbox.protocol import Job, Outcome, Sandbox
-from skillbelt.store import SessionKey
 from skillbelt.values import Capabilities, Limits
 
 INSIDE = "/workspace"
-
-
-class Asker(NamedTuple):
-    """Who asks for a run: the conversation, the initiator, the agent; optionally its own gate.
-
-    `once` marks a run outside any conversation. It gets an empty workspace, which is removed
-    afterwards unless it holds files that exist nowhere else: `whole` says that the caller gets the
-    text of output files with the result, `named` that it gets their names only.
-    """
-
-    key: SessionKey
-    initiator: Initiator = "model"
-    agent: str = ""
-    gate: Gate | None = None
-    once: Literal["", "whole", "named"] = ""
 
 
 @dataclass(kw_only=True, eq=False)

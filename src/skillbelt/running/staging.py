@@ -27,6 +27,7 @@ from skillbelt.files.contain import (
     NEW_FILE,
     READ_FILE,
     READ_FOLDER,
+    load_ctypes,
     open_beneath,
 )
 from skillbelt.files.manifest import LocalFiles, content_hash, fact_of, stamp_of
@@ -164,7 +165,7 @@ def check_unchanged(workspace: Workspace, staged: Staged, limits: Limits = _LIMI
 
 def _fetch(skill: Skill, limits: Limits, expected: str) -> tuple[str, str]:
     """Fetch the files of a skill of an MCP server; return their folder and expected hash."""
-    from skillbelt.discovery.listed_files import folder  # cost: an MCP client, rarely needed
+    from skillbelt.discovery.listed_files import folder  # cost: 40 ms, only for MCP
 
     try:
         return folder(skill), expected or skill.files.digest()
@@ -420,8 +421,9 @@ def swap(source: int, name: str, target: int, to: str) -> None:
 @lru_cache(maxsize=1)
 def _exchange() -> Callable[[int, str, int, str], bool] | None:
     """Return renameat2 as a function that returns whether it succeeded; None without it."""
-    import ctypes  # cost: 3 ms, only when a folder is replaced
-
+    ctypes = load_ctypes()
+    if ctypes is None:
+        return None
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):

@@ -44,6 +44,7 @@ from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill, Skills
 from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
 from skillbelt.permission.rules import Decision, Initiator, Request, Rule
+from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.following import Watch
 from skillbelt.runtime.threads import in_thread
 from skillbelt.settings import Settings
@@ -74,10 +75,8 @@ from skillbelt.values import Limits
 if TYPE_CHECKING:
     from skillbelt.artifacts import ArtifactStore
     from skillbelt.running.background import Background
-    from skillbelt.running.call import RunResult
     from skillbelt.running.executor import Workbench
     from skillbelt.running.json_call import Execution
-    from skillbelt.running.run import Asker
     from skillbelt.sandbox.protocol import Listener
     from skillbelt.search.protocol import Result
 
@@ -470,8 +469,6 @@ class Runtime:
         sequence of words is run as it is, a text by `bash -c`. A command that fails is a normal
         result; RunRefused, PermissionDenied and SandboxUnavailable mean that nothing was run.
         """
-        from skillbelt.running.call import RunCall  # cost: 20 ms, only for a run
-
         given = (inputs,) if isinstance(inputs, str) else inputs
         patterns = (outputs,) if isinstance(outputs, str) else outputs
         call = RunCall(
@@ -896,8 +893,6 @@ class RuntimeSession:
 
 
 def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
-    from skillbelt.running.run import Asker  # cost: 60 ms, only for a run
-
     if session is None:
         return Asker(SessionKey(APP, "", "shared"), initiator, once="whole")
     return Asker(session.session.key, initiator, session.session.agent, session.gate)

@@ -34,28 +34,31 @@ def in_thread(
 
     @wraps(method)
     async def call(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
-        from anyio import to_thread  # cost: 40 ms with asyncio, only for coroutines
-
         limiter = _limiter(MAX_PARALLEL_CALLS)
-        return await to_thread.run_sync(partial(method, self, *args, **kwargs), limiter=limiter)
+        work = partial(method, self, *args, **kwargs)
+        done: _Result = await _anyio().to_thread.run_sync(work, limiter=limiter)
+        return done
 
     return call
 
 
+def _anyio() -> Any:
+    import anyio.lowlevel  # cost: 40 ms with asyncio, only for coroutines
+
+    return anyio
+
+
 def _limiter(most: int) -> CapacityLimiter:
     """Return the limiter of this event loop, for our calls alone: some wait for a person."""
-    from anyio import CapacityLimiter  # cost: as above
-
     held = _limiter_variable()
     try:
         return held.get()
     except LookupError:
-        held.set(CapacityLimiter(most))
+        held.set(_anyio().CapacityLimiter(most))
         return held.get()
 
 
 @lru_cache(maxsize=1)
 def _limiter_variable() -> RunVar[CapacityLimiter]:
-    from anyio.lowlevel import RunVar  # cost: as above
-
-    return RunVar("skillbelt_calls")
+    held: RunVar[CapacityLimiter] = _anyio().lowlevel.RunVar("skillbelt_calls")
+    return held

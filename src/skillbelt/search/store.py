@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import sys
 import threading
 import zlib
@@ -17,16 +18,13 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from skillbelt.files.private import create_file, make_folder
 from skillbelt.search.document import Document
 from skillbelt.search.lexical import Candidate
 from skillbelt.search.statistics import Facts, facts, impacts
 from skillbelt.search.words import NUMBERS
-
-if TYPE_CHECKING:
-    import sqlite3
 
 # Raise when stored documents no longer mean the same.
 FORMAT = 4
@@ -238,8 +236,6 @@ class SearchIndex:
 
         A file that is damaged or foreign is removed and the work done on a new one.
         """
-        import sqlite3  # cost: 8 ms, only for search
-
         with self._lock:
             for attempt in (1, 2):
                 try:
@@ -256,8 +252,6 @@ class SearchIndex:
             return None
 
     def _open(self) -> sqlite3.Connection:
-        import sqlite3  # cost: 8 ms, only for search
-
         if self._connection is None:
             if self.path:
                 make_folder(os.path.dirname(self.path))

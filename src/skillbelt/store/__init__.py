@@ -6,11 +6,10 @@ import os
 from typing import TYPE_CHECKING
 
 from skillbelt.store.protocol import SessionInfo, SessionKey, Store
+from skillbelt.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from skillbelt.settings import Settings
-    from skillbelt.store.sqlite import SqliteStore
-
 __all__ = ["STATE_FILE", "SessionInfo", "SessionKey", "Store", "open_store"]
 
 STATE_FILE = "state.sqlite3"
@@ -18,6 +17,4 @@ STATE_FILE = "state.sqlite3"
 
 def open_store(settings: Settings) -> SqliteStore:
     """The store in the state folder. Nothing is opened or made before it is needed."""
-    from skillbelt.store.sqlite import SqliteStore
-
     return SqliteStore(os.path.join(settings.state_dir, STATE_FILE))

@@ -41,7 +41,7 @@ class Place:
             "timeout_seconds": HANG_SECONDS,
             **fields,
         }
-        return Job(argv, **values)  # type: ignore[arg-type]
+        return Job(argv=argv, **values)  # type: ignore[arg-type]
 
     def shell(self, script: str, **fields: object) -> Job:
         """A job that runs a shell script."""

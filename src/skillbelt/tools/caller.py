@@ -16,6 +16,7 @@ from skillbelt.errors import PermissionDenied, RunRefused
 from skillbelt.format.skill import Skill, Skills
 from skillbelt.permission.gate import Gate, session_id
 from skillbelt.permission.rules import Initiator, Request
+from skillbelt.running.call import Asker
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
@@ -23,7 +24,6 @@ from skillbelt.store import SessionKey
 if TYPE_CHECKING:
     from skillbelt.running.background import Background
     from skillbelt.running.executor import Workbench
-    from skillbelt.running.run import Asker
     from skillbelt.search.protocol import Result
 
 # Whether a skill exists at all for the model and its user.
@@ -179,8 +179,6 @@ class Caller:
         """Return where commands run, for whom; RunRefused where nothing can be run."""
         if self.executors is None:
             raise RunRefused("executor is not configured: this host runs nothing")
-        from skillbelt.running.run import Asker  # cost: 60 ms, only for a run
-
         who = Asker(self.key)
         if self.session is not None:
             who = Asker(self.key, "model", self.session.agent, self.gate)

@@ -21,12 +21,15 @@ from skillbelt.errors import (
     RunRefused,
     SandboxUnavailable,
     SkillbeltError,
+    closest,
 )
 from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill
+from skillbelt.running.inputs import skills_named
 from skillbelt.text import one_line, shorten, xml
 from skillbelt.tools.caller import STORED, Call, Caller, report_of
 from skillbelt.tools.definitions import DEFINITIONS, Schema
+from skillbelt.tools.run_handlers import poll, read_run_text, run_command
 from skillbelt.tools.schema import Handler, ToolResult
 from skillbelt.untrusted_json import read_json
 
@@ -115,10 +118,8 @@ def not_found(caller: Caller, skills: Mapping[str, Skill], name: str) -> str:
     """Return the text for a wrong name, with the right names; the closest ones if many."""
     listed = ", ".join(sorted(skills)) or "none"
     if len(skills) > MAX_ENUM_SKILLS:
-        from difflib import get_close_matches  # cost: 3 ms, only for a wrong name
-
-        closest = get_close_matches(name, skills, n=_CLOSEST, cutoff=0.3)
-        listed = ", ".join([*closest, f"... ({len(skills)} in all)"])
+        near = closest(name, skills, most=_CLOSEST, cutoff=0.3)
+        listed = ", ".join([*near, f"... ({len(skills)} in all)"])
     return f'Skill "{printable(name)}" not found. Available skills: {listed}'
 
 
@@ -325,8 +326,6 @@ def read_file(call: Call) -> ToolResult:
 
 def _read_run_file(call: Call, name: str) -> ToolResult:
     """Give text that a run left in its workspace or as an artifact."""
-    from skillbelt.tools.run_handlers import read_run_text
-
     start, count = _range(call)
     most = call.caller.limits.max_resource_excerpt_chars
     return _page_result(
@@ -400,9 +399,6 @@ def _about(skill: Skill) -> str:
 
 def run(call: Call) -> ToolResult:
     """Run a command of a skill."""
-    from skillbelt.running.inputs import skills_named
-    from skillbelt.tools.run_handlers import run_command
-
     if not str(call.arguments["skill"]).strip():
         raise Refused("skill and command are required")
     caller = call.caller
@@ -424,13 +420,6 @@ def _given_to_model(caller: Caller, skill: Skill) -> set[str]:
     results = [event.data for event in session.events() if event.agent == session.agent]
     used = (str(data.get("name")) for data in results if data.get("placement") == "result")
     return {*caller.brought, *(one.name for one in session.loaded(caller.state)), *used}
-
-
-def poll(call: Call) -> ToolResult:
-    """Read on in a run in the background, or control it."""
-    from skillbelt.tools.run_handlers import poll
-
-    return poll(call)
 
 
 HANDLERS: Mapping[str, Handler] = {

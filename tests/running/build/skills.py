@@ -8,7 +8,7 @@ from pathlib import Path
 
 from skillbelt import Skill
 from skillbelt.running.build.make import Built, build
-from skillbelt.running.build.protocol import Builder, Command, Progress, Source
+from skillbelt.running.build.protocol import BuildCommand, Builder, Progress, Source
 from skillbelt.sandbox.protocol import Outcome, run
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.settings import Settings
@@ -55,9 +55,9 @@ class Scripted(Builder):
     def __init__(self, script: str) -> None:
         self.script = script
 
-    def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
+    def prepare(self, source: Source, settings: Settings, progress: Progress) -> BuildCommand:
         words = ("/bin/sh", "-c", self.script, "sh", "{out}", "{skill}", "{work}")
-        return Command(words, ("made.wasm",), files={"given.json": b'{"at": "{skill}"}'})
+        return BuildCommand(words, ("made.wasm",), files={"given.json": b'{"at": "{skill}"}'})
 
     def finish(self, made: tuple[bytes, ...]) -> bytes:
         return made[0]

@@ -27,7 +27,7 @@ from skillbelt.discovery.sources.failure import SourceFailure, report
 from skillbelt.discovery.sources.mcp_address import id_slug
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import check_relative, create_beneath, open_folder
-from skillbelt.format.frontmatter import MAX_FRONTMATTER_BYTES
+from skillbelt.format.bounds import MAX_FRONTMATTER_BYTES
 from skillbelt.text import one_line, shorten
 from skillbelt.values import SKILL_FILE, Diagnostic
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from skillbelt.errors import RunRefused
 from skillbelt.files.contain import READ_FILE, create_beneath, make_folders, open_folder
-from skillbelt.running.build.protocol import Command, Source
+from skillbelt.running.build.protocol import BuildCommand, Source
 from skillbelt.running.build.toolset import tool_folder
 from skillbelt.sandbox.linux.identity import interpreter, run_identity
 from skillbelt.sandbox.protocol import Job, Mount, Outcome, run
@@ -29,7 +29,7 @@ _INSIDE = "/build"
 _OUTPUT_CHARS = 2_000
 
 
-def run_build(command: Command, source: Source, settings: Settings) -> tuple[bytes, ...]:
+def run_build(command: BuildCommand, source: Source, settings: Settings) -> tuple[bytes, ...]:
     """Run the command in the sandbox and return its outputs; raises RunRefused with its output."""
     base = tool_folder(settings, "builds")
     stage = tempfile.mkdtemp(prefix="build-", dir=base)
@@ -41,7 +41,7 @@ def run_build(command: Command, source: Source, settings: Settings) -> tuple[byt
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _build(command: Command, stage: str, settings: Settings) -> tuple[bytes, ...]:
+def _build(command: BuildCommand, stage: str, settings: Settings) -> tuple[bytes, ...]:
     sandbox = choose(AUTO)
     places = _places(command, stage, sandbox.remaps)
     _write(os.path.join(stage, "work"), _fill_files(command.files, places))
@@ -73,7 +73,7 @@ def _write(folder: str, files: Mapping[str, bytes]) -> None:
             os.chmod(os.path.join(here, name), 0o644)
 
 
-def _places(command: Command, stage: str, remaps: bool) -> dict[str, tuple[str, str]]:
+def _places(command: BuildCommand, stage: str, remaps: bool) -> dict[str, tuple[str, str]]:
     """Return each placeholder with its folder outside and inside."""
     outside = {name: os.path.join(stage, name) for name in ("skill", "work", "out")}
     outside |= {str(number): path for number, path in enumerate(command.folders)}
@@ -106,7 +106,7 @@ def _fill_files(
 
 
 def _job(
-    command: Command, places: Mapping[str, tuple[str, str]], out: str, settings: Settings
+    command: BuildCommand, places: Mapping[str, tuple[str, str]], out: str, settings: Settings
 ) -> Job:
     mounts = tuple(
         Mount(outside, inside, writable=name == "out") for name, (outside, inside) in places.items()

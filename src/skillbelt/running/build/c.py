@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from skillbelt.errors import RunRefused
-from skillbelt.running.build.protocol import Command, Progress, Source
+from skillbelt.running.build.protocol import BuildCommand, Progress, Source
 from skillbelt.sandbox.linux.identity import trusted_program
 from skillbelt.settings import Settings
 
@@ -22,7 +22,7 @@ class CBuilder:
     endings: tuple[str, ...] = (".c",)
     steady = True
 
-    def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
+    def prepare(self, source: Source, settings: Settings, progress: Progress) -> BuildCommand:
         """Return the build command; raises RunRefused without a compiler."""
         clang = trusted_program("clang")
         if clang is None or not os.path.isfile(os.path.join(_LIBRARIES, "libc.a")):
@@ -32,7 +32,7 @@ class CBuilder:
             path for path in source.files if path.endswith(".c") and os.path.dirname(path) == folder
         )
         named = [f"{{skill}}/{path}" for path in units]
-        return Command((clang, *_FLAGS, *named, "-o", "{out}/skill.wasm"), ("skill.wasm",))
+        return BuildCommand((clang, *_FLAGS, *named, "-o", "{out}/skill.wasm"), ("skill.wasm",))
 
     def finish(self, made: tuple[bytes, ...]) -> bytes:
         """Return the module unchanged."""

@@ -18,7 +18,7 @@ from skillbelt.running.build.binary import (
     with_event_loop,
     without_call,
 )
-from skillbelt.running.build.protocol import Command, Progress, Source
+from skillbelt.running.build.protocol import BuildCommand, Progress, Source
 from skillbelt.running.build.toolset import node_program, node_tools
 from skillbelt.sandbox.wasm.interpreters import GUESTS
 from skillbelt.settings import Settings
@@ -41,7 +41,7 @@ class JavaScriptBuilder:
     endings: tuple[str, ...] = (".ts", ".mts", ".js", ".mjs")
     steady = True
 
-    def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
+    def prepare(self, source: Source, settings: Settings, progress: Progress) -> BuildCommand:
         """Install the tools and return the build command; raises RunRefused with the remedy."""
         return command(node_tools(settings, progress), "skill.js", source.entry)
 
@@ -54,7 +54,7 @@ class JavaScriptBuilder:
         return _recipe()
 
 
-def command(tools: str, entry: str, source: str = "") -> Command:
+def command(tools: str, entry: str, source: str = "") -> BuildCommand:
     """Return the command that builds one of our entries, with or without a skill's source."""
     task = {
         "tools": "{1}",
@@ -67,7 +67,7 @@ def command(tools: str, entry: str, source: str = "") -> Command:
         "runtime": "{work}/runtime.wasm",
     }
     node = node_program()
-    return Command(
+    return BuildCommand(
         (node, "{0}/js/build.mjs", "{work}/task.json"),
         OUTPUTS,
         (GUESTS, tools, *_node_folders(node)),

@@ -25,7 +25,7 @@ class Source(NamedTuple):
     files: Mapping[str, bytes]
 
 
-class Command(NamedTuple):
+class BuildCommand(NamedTuple):
     """One program to run in the sandbox.
 
     In `argv`, in `env` and in those of `files` that end in `.json`, the placeholders `{skill}`,
@@ -51,7 +51,7 @@ class Builder(Protocol):
     endings: tuple[str, ...]
     steady: bool
 
-    def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
+    def prepare(self, source: Source, settings: Settings, progress: Progress) -> BuildCommand:
         """Install the tools and return the build command; raises RunRefused with the remedy."""
 
     def finish(self, made: tuple[bytes, ...]) -> bytes:

@@ -6,7 +6,7 @@ import base64
 import os
 
 from skillbelt.errors import RunRefused
-from skillbelt.running.build.protocol import Command, Progress, Source
+from skillbelt.running.build.protocol import BuildCommand, Progress, Source
 from skillbelt.running.build.toolset import python_tools
 from skillbelt.sandbox.wasm.interpreters import GUESTS, PYTHON_SOURCES
 from skillbelt.settings import Settings
@@ -22,7 +22,7 @@ class PythonBuilder:
     endings: tuple[str, ...] = (".py",)
     steady = False  # each build has another hash seed
 
-    def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
+    def prepare(self, source: Source, settings: Settings, progress: Progress) -> BuildCommand:
         """Install the tools and return the build command; raises RunRefused with the remedy."""
         python, environment = python_tools(settings, progress)
         argv = (f"{environment}/bin/python", "-I", "-c", _CODE, "-q", "-d", "{0}/wit", "-w",
@@ -30,7 +30,7 @@ class PythonBuilder:
                 "{out}/skill.wasm")  # fmt: skip
         files = {f"{name}.py": _guest(f"{name}.py") for name in _SOURCES}
         files["skill_sources.py"] = _embed(source)
-        return Command(
+        return BuildCommand(
             argv=argv,
             outputs=("skill.wasm",),
             folders=(GUESTS, environment, *python.folders),

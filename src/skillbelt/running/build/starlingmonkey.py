@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 
 from skillbelt.running.build.javascript import JavaScriptBuilder, command
-from skillbelt.running.build.protocol import Command, Progress, Source
+from skillbelt.running.build.protocol import BuildCommand, Progress, Source
 from skillbelt.running.build.toolset import node_tools
 from skillbelt.sandbox.wasm.interpreters import GUESTS
 from skillbelt.settings import Settings
@@ -29,7 +29,7 @@ class StarlingMonkeyBuilder:
     endings: tuple[str, ...] = ()  # QuickJS builds JavaScript by default
     steady = False  # each build has another hash seed and time
 
-    def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
+    def prepare(self, source: Source, settings: Settings, progress: Progress) -> BuildCommand:
         """Install the tools and return the build command; raises RunRefused with the remedy."""
         usual = command(node_tools(settings, progress), "../starling/skill.js", source.entry)
         engine = node_tools(settings, progress, TOOLS)

@@ -6,7 +6,7 @@ import importlib.util
 import os
 
 from skillbelt.errors import MissingExtra, RunRefused
-from skillbelt.running.build.protocol import Command, Progress, Source
+from skillbelt.running.build.protocol import BuildCommand, Progress, Source
 from skillbelt.sandbox.linux.identity import interpreter
 from skillbelt.settings import Settings
 
@@ -32,7 +32,7 @@ class WatBuilder:
     endings: tuple[str, ...] = (".wat",)
     steady = True
 
-    def prepare(self, source: Source, settings: Settings, progress: Progress) -> Command:
+    def prepare(self, source: Source, settings: Settings, progress: Progress) -> BuildCommand:
         """Return the build command; raises RunRefused when no Python works inside."""
         found = importlib.util.find_spec("wasmtime")
         if found is None or found.origin is None:
@@ -43,7 +43,7 @@ class WatBuilder:
         library = os.path.dirname(found.origin)
         argv = (python.path, "-I", "{work}/build.py", "{work}/library", "{skill}/" + source.entry,
                 "{out}/skill.wasm")  # fmt: skip
-        return Command(
+        return BuildCommand(
             argv,
             ("skill.wasm",),
             python.folders,

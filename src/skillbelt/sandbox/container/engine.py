@@ -65,14 +65,14 @@ class ContainerEngine:
     def client(self) -> Any:  # its stubs are mostly untyped
         """The client, after a first answer of the engine."""
         try:
-            from docker import APIClient  # extra: container
+            docker = _docker()
         except ImportError as error:
             raise SandboxUnavailable(
                 str(MissingExtra("container", "the container sandbox"))
             ) from error
         check_socket(self._path)
         with engine_errors(f"the container engine at {self.url} does not answer"):
-            return APIClient(base_url=self.url, version="auto", timeout=_TIMEOUT_SECONDS)
+            return docker.APIClient(base_url=self.url, version="auto", timeout=_TIMEOUT_SECONDS)
 
     @cached_property
     def podman(self) -> bool:
@@ -238,11 +238,9 @@ class ContainerEngine:
 
     def inspect_image(self, name: str) -> dict[str, Any] | None:
         """Return the engine's description of an image; None when it has none of that name."""
-        from docker.errors import ImageNotFound  # extra: container
-
         try:
             return dict(self.client.inspect_image(name))
-        except ImageNotFound:
+        except _docker().errors.ImageNotFound:
             return None
 
     def kill(self, made: str) -> None:
@@ -314,15 +312,19 @@ def check_socket(path: str) -> None:
         ) from error
 
 
+def _docker() -> Any:
+    import docker.errors  # extra: container
+
+    return docker
+
+
 @contextmanager
 def engine_errors(what: str) -> Iterator[None]:
     """Turn any failure of the engine or its connection into SandboxUnavailable."""
-    from docker.errors import DockerException  # extra: container
-    from requests import RequestException  # extra: container
-
+    errors = _docker().errors
     try:
         yield
-    except (DockerException, RequestException, *_MALFORMED) as error:
+    except (errors.DockerException, errors.requests.RequestException, *_MALFORMED) as error:
         text = shorten(one_line(str(getattr(error, "explanation", None) or error)), _SHOWN)
         raise SandboxUnavailable(f"{what}: {text}") from error
 

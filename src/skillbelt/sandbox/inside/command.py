@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
 
 FAILED, UNUSABLE, MISSING = 125, 126, 127  # as `env` and a shell give them
 KILLED = 128 + signal.SIGKILL
@@ -23,10 +24,15 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 Execute = Callable[[str, list[str], dict[str, str]], None]
 
 
-def call(name: str, *arguments: int | bytes) -> int:
-    """Call a function of the C library; OSError when it returns a negative number."""
+def _ctypes() -> ModuleType:
     import ctypes  # cost: 5 ms, which a bridge without a filter saves
 
+    return ctypes
+
+
+def call(name: str, *arguments: int | bytes) -> int:
+    """Call a function of the C library; OSError when it returns a negative number."""
+    ctypes = _ctypes()
     libc = ctypes.CDLL(None, use_errno=True)
     converted = [ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments]
     done = int(getattr(libc, name)(*converted))
@@ -42,8 +48,7 @@ def prctl(option: int, value: int | bytes, pointer: bytes | int = 0) -> None:
 
 def load_filter(program: bytes) -> None:
     """Have the kernel check every system call from here on."""
-    import ctypes  # cost: as above
-
+    ctypes = _ctypes()
     text = ctypes.create_string_buffer(program, len(program))
     # The number of its instructions, and their address.
     header = (len(program) // 8).to_bytes(8, sys.byteorder)
@@ -57,8 +62,7 @@ def load_lock(rules: str, places: Sequence[int], number: int) -> Execute:
     The command does not know the argument, so it cannot become another program. `rules` is the
     filter in hexadecimal, `places` are those of the argument's halves, `number` is execve's.
     """
-    import ctypes  # cost: as above
-
+    ctypes = _ctypes()
     key, program = os.urandom(8), bytearray.fromhex(rules)
     for half, at in enumerate(places):
         program[at : at + 4] = key[4 * half : 4 * half + 4]

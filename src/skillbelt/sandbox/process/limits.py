@@ -56,18 +56,19 @@ def counted_enforced(group: str, seen: bool) -> dict[str, str]:
 
 def process_limits(limits: Limits, tasks: int) -> Bounds:
     """Return the resource limits; `tasks` is how many tasks of the user exist already."""
-    return _within(limits, tasks, tuple(resource.getrlimit(kind)[1] for kind in _KINDS))
+    hard = tuple(resource.getrlimit(kind)[1] for kind in _KINDS)
+    return _within(limits, tasks, MAX_OPEN_FILES, hard)
 
 
 @lru_cache(maxsize=16)
-def _within(limits: Limits, tasks: int, hard: tuple[int, ...]) -> Bounds:
+def _within(limits: Limits, tasks: int, files: int, hard: tuple[int, ...]) -> Bounds:
     cpu = max(1, math.ceil(limits.max_cpu_seconds))
     wanted = (
         (0, 0),
         (cpu, cpu + CPU_GRACE_SECONDS),
         (limits.max_written_file_bytes,) * 2,
         (limits.max_memory_bytes * _RESERVE,) * 2,
-        (MAX_OPEN_FILES,) * 2,
+        (files,) * 2,
         (limits.max_processes + tasks,) * 2,
     )
     return tuple(

@@ -209,8 +209,8 @@ def _componentize_py(settings: Settings, sandboxes: SandboxesFactory, say: Progr
     """Install the build tool from the lock file and return its command."""
     # `running` is a later room, which imports this one.
     from skillbelt.running.packages.declared import Needs  # cost: 30 ms, only to build
-    from skillbelt.running.packages.environments import provision  # cost: as above
-    from skillbelt.running.packages.install_sandbox import NativeSandboxes  # cost: as above
+    from skillbelt.running.packages.environments import provision  # cost: 30 ms
+    from skillbelt.running.packages.install_sandbox import NativeSandboxes  # cost: 30 ms
 
     lock = os.path.join(GUESTS, "requirements.txt")
     with open(lock, encoding="utf-8") as file:

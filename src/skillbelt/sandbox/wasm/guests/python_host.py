@@ -33,7 +33,7 @@ _CANNOT = 2
 _LINUX = {errno.ENOENT: 2, errno.EACCES: 13, errno.ENOTDIR: 20, errno.EISDIR: 21, errno.ELOOP: 40}
 
 
-class Call(NamedTuple):
+class CommandLine(NamedTuple):
     """What the command line asks for."""
 
     kind: str  # script, code, module, stdin, version, wrong
@@ -58,42 +58,42 @@ class Run:
         atexit._run_exitfuncs()
         control.exit(_flushed(status) & 0xFF)
 
-    def parsed(self) -> Call:
+    def parsed(self) -> CommandLine:
         """What the arguments ask for."""
         return _parsed(sys.argv[1:])
 
-    def start(self, call: Call) -> None:
+    def start(self, call: CommandLine) -> None:
         """Do it."""
         _start(call)
 
 
-def _parsed(words: list[str]) -> Call:
+def _parsed(words: list[str]) -> CommandLine:
     flags = ""
     while words and words[0].startswith("-") and words[0] != "-":
         word, *words = words
         if word == "--version":
-            return Call("version")
+            return CommandLine("version")
         for at, letter in enumerate(word[1:], 2):
             if letter in "cm":
                 rest = [word[at:], *words] if word[at:] else words
                 if not rest:
-                    return Call("wrong", f"Argument expected for the -{letter} option")
+                    return CommandLine("wrong", f"Argument expected for the -{letter} option")
                 kind = "code" if letter == "c" else "module"
-                return Call(kind, rest[0], tuple(rest[1:]), flags)
+                return CommandLine(kind, rest[0], tuple(rest[1:]), flags)
             if letter in _WITH_VALUE:
                 words = words if word[at:] else words[1:]
                 break
             if letter == "V":
-                return Call("version")
+                return CommandLine("version")
             if letter not in _FLAGS:
-                return Call("wrong", f"unknown option -{letter}")
+                return CommandLine("wrong", f"unknown option -{letter}")
             flags += letter
     if not words or words[0] == "-":
-        return Call("stdin", "".join(words[:1]), tuple(words[1:]), flags)
-    return Call("script", words[0], tuple(words[1:]), flags)
+        return CommandLine("stdin", "".join(words[:1]), tuple(words[1:]), flags)
+    return CommandLine("script", words[0], tuple(words[1:]), flags)
 
 
-def _prepare(call: Call) -> None:
+def _prepare(call: CommandLine) -> None:
     """What an interpreter that starts finds out about its surroundings."""
     folder = os.environ.get("PWD", "")
     if folder:
@@ -131,7 +131,7 @@ def _stream(
     return text
 
 
-def _search_path(call: Call) -> list[str]:
+def _search_path(call: CommandLine) -> list[str]:
     found: list[str] = []
     if not call.isolated and "E" not in call.flags:
         found += [one for one in os.environ.get("PYTHONPATH", "").split(":") if one]
@@ -149,7 +149,7 @@ def _site_packages(folder: str) -> list[str]:
     return [os.path.join(folder, name, "site-packages") for name in versions]
 
 
-def _start(call: Call) -> None:
+def _start(call: CommandLine) -> None:
     if call.kind == "script":
         _run_script(call)
     elif call.kind == "code":
@@ -171,7 +171,7 @@ def _refuse(reason: str) -> NoReturn:
     raise SystemExit(_CANNOT)
 
 
-def _run_script(call: Call) -> None:
+def _run_script(call: CommandLine) -> None:
     path = os.path.abspath(call.what)
     sys.argv[:] = [call.what, *call.arguments]
     if os.path.isdir(path):
@@ -189,7 +189,7 @@ def _run_script(call: Call) -> None:
     _execute(source, path, main_module(path))
 
 
-def _run_module(call: Call) -> None:
+def _run_module(call: CommandLine) -> None:
     """A module of the library is not there as a file; some were kept for this."""
     sys.argv[:] = ["-m", *call.arguments]
     kept = python_library.PROGRAMS.get(call.what)
@@ -202,13 +202,13 @@ def _run_module(call: Call) -> None:
     exec(kept, space)
 
 
-def _run_code(source: bytes, name: str, argv: list[str], call: Call) -> None:
+def _run_code(source: bytes, name: str, argv: list[str], call: CommandLine) -> None:
     _lead_path("", call)
     sys.argv[:] = argv
     _execute(source, name, main_module(None))
 
 
-def _lead_path(folder: str, call: Call) -> None:
+def _lead_path(folder: str, call: CommandLine) -> None:
     """The script's own folder comes first, and its modules before the library's."""
     if not call.isolated and "P" not in call.flags:
         sys.path.insert(0, folder)

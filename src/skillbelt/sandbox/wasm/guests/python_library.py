@@ -3,7 +3,9 @@
 import ast
 import base64
 import importlib.util
+import linecache
 import pkgutil
+import re
 import sys
 import warnings
 from types import CodeType
@@ -91,9 +93,6 @@ def _code(name: str) -> CodeType | None:
 
 def settle() -> None:
     """Leave nothing behind that belongs to the building: caches, and folders that go away."""
-    import linecache
-    import re
-
     sys.path_importer_cache.clear()
     linecache.clearcache()
     re.purge()
@@ -104,6 +103,7 @@ def _prepare() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
+            # extra: a module that only a built skill has
             from skill_sources import SOURCES  # type: ignore[import-not-found]
         except ImportError:
             _import_all()

@@ -40,7 +40,7 @@ class Run(python_host.Run):  # type: ignore[misc]
 
     def parsed(self) -> object:
         """The arguments are the program's own."""
-        return python_host.Call("skill")
+        return python_host.CommandLine("skill")
 
     def start(self, call: object) -> None:
         """Run the skill's main module."""
