@@ -159,6 +159,7 @@ def _server() -> socket.socket:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
+            start_new_session=True,
         ).returncode = 0  # it is not waited for
     atexit.register(ours.close)
     return ours
@@ -262,8 +263,8 @@ def become(job: dict[str, Any]) -> NoReturn:
 
 
 def _begin(arguments: list[str], cwd: str, env: dict[str, str], terminal: bool) -> None:
+    os.setsid()  # what is sent to the group of a command reaches no other
     if terminal:
-        os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(cwd)
     os.environ.clear()

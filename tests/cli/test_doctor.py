@@ -14,7 +14,6 @@ from skillbelt.sandbox.none import NoSandbox
 from skillbelt.sandbox.process.run import ProcessRun
 from skillbelt.sandbox.process.supervised import supervised_plan
 from skillbelt.sandbox.protocol import Job, Listener, Running, Sandbox
-from skillbelt.testing import probes
 from skillbelt.testing.probes import FILES, PROBES, Probe
 from tests.terminal import on_terminal
 from tests.tree import Tree
@@ -150,7 +149,7 @@ class Missing(NoSandbox):
 
 def few(monkeypatch: pytest.MonkeyPatch, *sandboxes: Sandbox, attacks: tuple[Probe, ...]) -> None:
     """The command in this process, with fewer attacks; those that are left are real."""
-    monkeypatch.setattr(probes, "PROBES", attacks)
+    monkeypatch.setattr(cli_doctor, "PROBES", attacks)
     monkeypatch.setattr(cli_doctor, "_print_groups", lambda: None)
     native = [one for one in sandboxes if one.level]
     monkeypatch.setattr(registry, "auto_sandboxes", lambda *_: native)
@@ -293,19 +292,18 @@ def test_a_sandbox_that_holds_nothing_back_is_not_attacked(
     assert {row["sandbox"] for row in json.loads(capsys.readouterr().out)["matrix"]} == {"landlock"}
 
 
-# What the interpreter of the command runs first.
 SOME = """
-from skillbelt.testing import probes
-probes.PROBES = probes.PROBES[::6]
+import sys
+from skillbelt.cli import doctor, main
+doctor.PROBES = doctor.PROBES[::6]
+sys.exit(main())
 """
 
 
 @pytest.mark.timeout(300)
 def test_every_sandbox_of_this_machine_is_attacked(tree: Tree) -> None:
     """With some of the attacks; all of them are carried out by the tests of the sandboxes."""
-    tree.write("project/sitecustomize.py", SOME)
-    tree.setenv("PYTHONPATH", tree.project)
-    done = tree.run("doctor", "--sandbox", "--json", timeout=250)
+    done = tree.python("-c", SOME, "doctor", "--sandbox", "--json", timeout=250)
     document = json.loads(done.stdout)
     assert (done.exit_code, done.stderr) == (0, "")
     usable = [one["name"] for one in document["sandboxes"] if one["available"] and one["level"]]
@@ -320,18 +318,16 @@ def test_every_sandbox_of_this_machine_is_attacked(tree: Tree) -> None:
 
 PROGRAM = """
 import sys
-from skillbelt.cli import doctor as cli_doctor
+from skillbelt.cli import doctor, main
 from skillbelt.sandbox import registry
-from skillbelt.sandbox.linux import cgroups
-from skillbelt.testing import probes
-probes.PROBES = probes.FILES[:2]
+doctor.PROBES = doctor.PROBES[:2]
 registry.sandboxes = lambda *_: (registry.LandlockSandbox(),)
+sys.exit(main())
 """
 
 
 def test_a_terminal_shows_how_far_it_is_and_a_table(tree: Tree) -> None:
-    tree.write("project/sitecustomize.py", PROGRAM)
-    screen = on_terminal(tree, "doctor", "--sandbox", PYTHONPATH=str(tree.project))
+    screen = on_terminal(tree, "doctor", "--sandbox", program=("-c", PROGRAM))
     assert screen.exit_code == 0, screen.written
     assert f"attacking landlock: 2 of 2, {FILES[1].name}" in screen.written
     assert ["attack", "number", "landlock"] in [line.split() for line in screen.lines]

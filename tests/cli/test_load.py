@@ -80,7 +80,7 @@ def test_one_document_that_can_not_be_given_does_not_keep_back_the_rest(skills: 
         "notes.txt",
         "references/forms.md",
     ]
-    assert "left out: bad.md: its content is application/octet-stream" in done.stderr
+    assert "skipped: bad.md: its content is application/octet-stream" in done.stderr
     assert skills.run("load", "pdf", "--all-docs", "--json", "-q").stderr == ""
 
 

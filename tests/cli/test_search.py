@@ -40,7 +40,7 @@ def test_json_has_all_there_is_to_say(skills: Tree) -> None:
 def test_nothing_found_is_a_no(skills: Tree) -> None:
     done = skills.run("search", "seismology")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "No skill fits" in done.stderr
+    assert "No skill matches" in done.stderr
     assert json.loads(skills.run("search", "seismology", "--json").stdout) == {"results": []}
 
 

@@ -139,7 +139,7 @@ def test_a_pipe_gets_plain_lines(skills: Tree) -> None:
     lines = done.stdout.splitlines()
     assert "name\tpdf" in lines
     assert "description\tReads PDF files." in lines
-    assert f"stands before\t{skills.path('home/.agents/skills/pdf/SKILL.md')}" in lines
+    assert f"shadows\t{skills.path('home/.agents/skills/pdf/SKILL.md')}" in lines
     assert "  license: MIT" in lines
     assert '  metadata: {"a": {"b": 1}}' in lines
     assert "  references/forms.md  40 bytes, text/markdown" in lines
