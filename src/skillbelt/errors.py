@@ -1,21 +1,21 @@
-"""What the developer or the user must mend. What a model can recover from is a result, not here.
+"""Errors that the developer or the user must fix. A model gets a result instead of an exception.
 
 SkillbeltError                 exit 1
 ├── ConfigError                exit 2   a setting, a file or an argument is wrong
 │   └── MissingExtra           exit 2   an optional dependency is not installed
 ├── SkillNotFound              exit 3   no skill has that name
 ├── PathEscape                 exit 4   a path leads out of its folder
-├── PermissionDenied           exit 4   a rule or a person said no, or nobody could be asked
-├── LoadError                  exit 1   a body or a resource can not be given
-│   ├── InvalidFrontmatter     exit 1   the SKILL.md can not be read at all
-│   ├── FileTooLarge           exit 1   beyond a limit; the message names the way round
+├── PermissionDenied           exit 4   a rule or a person said no, or there was no one to ask
+├── LoadError                  exit 1   a body or a resource cannot be loaded
+│   ├── InvalidFrontmatter     exit 1   the SKILL.md cannot be read at all
+│   ├── FileTooLarge           exit 1   beyond a limit; the message names the workaround
 │   ├── SectionNotFound        exit 1   no heading matches; the head of the file comes with it
-│   ├── FileTypeRefused        exit 1   not a kind of file that is given to a model
+│   ├── FileTypeRefused        exit 1   a file type that is not passed to a model
 │   └── FileUnreadable         exit 1   missing, forbidden, or not text
 ├── RunRefused                 exit 1   an input, an output or a command that is not accepted
-├── SandboxUnavailable         exit 5   no sandbox here holds what is wanted; nothing was run
-├── ArtifactError              exit 1   an artifact is not there, or can not be kept
-└── SourceError                exit 1   a remote or an archive can not be used
+├── SandboxUnavailable         exit 5   no sandbox here can enforce the request; nothing was run
+├── ArtifactError              exit 1   an artifact does not exist, or cannot be saved
+└── SourceError                exit 1   a remote or an archive cannot be used
     └── ArchiveRefused         exit 1   an archive breaks a safety rule; nothing of it was kept
 """
 
@@ -32,7 +32,7 @@ def closest(name: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0
 
 
 class SkillbeltError(Exception):
-    """The root of everything skillbelt raises on purpose."""
+    """Base class of every error that skillbelt raises on purpose."""
 
     exit_code = 1
 
@@ -76,7 +76,7 @@ class PathEscape(SkillbeltError):
 
 
 class PermissionDenied(SkillbeltError):
-    """A rule or a person said no, or nobody could be asked; `reason` says which."""
+    """A rule or a person said no, or there was no one to ask; `reason` says which."""
 
     exit_code = 4
 
@@ -86,7 +86,7 @@ class PermissionDenied(SkillbeltError):
 
 
 class LoadError(SkillbeltError):
-    """A body or a resource can not be given; `path` is what was asked for."""
+    """A body or a resource cannot be loaded; `path` is the one requested."""
 
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
@@ -94,7 +94,7 @@ class LoadError(SkillbeltError):
 
 
 class InvalidFrontmatter(LoadError):
-    """The SKILL.md can not be read at all."""
+    """The SKILL.md cannot be read at all."""
 
 
 class FileTooLarge(LoadError):
@@ -106,7 +106,7 @@ class SectionNotFound(LoadError):
 
 
 class FileTypeRefused(LoadError):
-    """Not a kind of file that is given to a model."""
+    """A file type that is not passed to a model."""
 
 
 class FileUnreadable(LoadError):
@@ -114,21 +114,21 @@ class FileUnreadable(LoadError):
 
 
 class RunRefused(SkillbeltError):
-    """An argument of a run is not accepted; the message is for whoever gave it. Nothing was run."""
+    """An argument of a run is not accepted; the message is for the caller. Nothing was run."""
 
 
 class SandboxUnavailable(SkillbeltError):
-    """No sandbox of this machine holds what is wanted; the message says what is missing."""
+    """No sandbox of this machine can enforce the request; the message says what is missing."""
 
     exit_code = 5
 
 
 class ArtifactError(SkillbeltError):
-    """An artifact is not there, or can not be kept."""
+    """An artifact does not exist, or cannot be saved."""
 
 
 class SourceError(SkillbeltError):
-    """A remote source can not be used now; the message names it and says why."""
+    """A remote source cannot be used now; the message names it and says why."""
 
     def __init__(self, source: str, reason: str) -> None:
         self.source, self.reason = source, reason

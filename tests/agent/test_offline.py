@@ -127,7 +127,7 @@ def test_nothing_is_run_without_permission(skilled: Tree) -> None:
     with Runtime(skilled.project) as belt:
         events = play(Agent(belt), "An echo")
     response = of(events, ToolResponse)[1]
-    assert "nobody is there to give it" in response.error
+    assert "no user or callback can grant it" in response.error
     assert response.data == {"refused": 4}
     assert HONEST in final(events).text
 

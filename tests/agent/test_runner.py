@@ -440,7 +440,7 @@ def test_nobody_to_answer_is_a_result_the_model_can_read(open_tree: Tree) -> Non
     with Runtime(open_tree.project) as belt:
         events = play(Agent(belt, model))
     assert len(of(events, PermissionRequest)) == 1
-    assert "nobody is there to give it" in results(events)[0]
+    assert "no user or callback can grant it" in results(events)[0]
     assert final(events).text == "done"
 
 

@@ -52,7 +52,7 @@ def test_a_url_opens_an_object_store(tree: Tree) -> None:
 
 
 def test_a_url_of_an_unknown_kind_is_told(tree: Tree) -> None:
-    with pytest.raises(ArtifactError, match="gopher://x can not be used for artifacts"):
+    with pytest.raises(ArtifactError, match="gopher://x cannot be used for artifacts"):
         open_artifacts(tree.settings(), "gopher://x")
 
 

@@ -182,7 +182,7 @@ class Racing(MemoryArtifacts):
 
 
 class Lenient(MemoryArtifacts):
-    """Takes a name or a type that can not be shown."""
+    """Takes a name or a type that cannot be shown."""
 
     def save(self, key: SessionKey, name: str, data: Data, mime: Mime = DEFAULT_MIME) -> Artifact:
         try:

@@ -91,7 +91,7 @@ def test_nothing_begun_is_left_behind(folder: Path, store: DiskArtifacts) -> Non
     store.save(KEY, "a", b"x")
     with (
         open("/proc/self/mem", "rb") as file,
-        pytest.raises(ArtifactError, match="can not be read"),
+        pytest.raises(ArtifactError, match="cannot be read"),
     ):
         store.save(KEY, "a", file)
     assert files(folder, "new") == []
@@ -100,14 +100,14 @@ def test_nothing_begun_is_left_behind(folder: Path, store: DiskArtifacts) -> Non
 def test_a_full_disk_is_told_and_leaves_nothing(
     folder: Path, store: DiskArtifacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The claim is made; then the record can not be written."""
+    """The claim is made; then the record cannot be written."""
     store.save(KEY, "a", b"first")
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(disk, "encoded", full)
-    with pytest.raises(ArtifactError, match=r"'a' can not be kept: No space left"):
+    with pytest.raises(ArtifactError, match=r"'a' cannot be kept: No space left"):
         store.save(KEY, "a", b"second")
     monkeypatch.undo()
     assert [one.version for one in store.versions(KEY, "a")] == [0]
@@ -149,7 +149,7 @@ def test_what_is_not_ours_is_passed_over(folder: Path, store: DiskArtifacts) -> 
 def test_a_folder_that_can_not_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     store = DiskArtifacts(tmp_path / "file" / "artifacts")
-    with pytest.raises(ArtifactError, match="can not be kept"):
+    with pytest.raises(ArtifactError, match="cannot be kept"):
         store.save(KEY, "a", b"x")
 
 

@@ -81,16 +81,16 @@ def test_another_client_sees_the_same(server: str, bucket: str) -> None:
 
 def test_a_missing_bucket_is_told(server: str) -> None:
     store = s3(server, "no-such-bucket")
-    with pytest.raises(ArtifactError, match="'a' can not be kept"):
+    with pytest.raises(ArtifactError, match="'a' cannot be kept"):
         store.save(KEY, "a", b"x")
-    with pytest.raises(ArtifactError, match="can not be listed"):
+    with pytest.raises(ArtifactError, match="cannot be listed"):
         store.latest(KEY)
 
 
 def test_a_server_that_is_gone_is_told() -> None:
     store = s3("http://127.0.0.1:1", "bucket")
     for call in (store.find, store.open, store.versions, store.delete):
-        with pytest.raises(ArtifactError, match="'a' can not be"):
+        with pytest.raises(ArtifactError, match="'a' cannot be"):
             call(KEY, "a")
 
 
@@ -130,7 +130,7 @@ def test_bytes_that_are_gone_are_told() -> None:
     store = ObjectArtifacts(objects)
     store.save(KEY, "a", b"x")
     obstore.delete(objects, [path for path in paths(objects) if "/data/" in path])
-    with pytest.raises(ArtifactError, match="'a' can not be read"):
+    with pytest.raises(ArtifactError, match="'a' cannot be read"):
         read(store, KEY, "a")
 
 

@@ -208,4 +208,4 @@ def test_wrong_usage(tree: Tree, kept: list[Artifact], arguments: list[str]) -> 
 def test_a_name_that_no_artifact_can_have(tree: Tree, store: ArtifactStore) -> None:
     done = tree.run("artifacts", "get", "a\x1bb")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "can not name an artifact" in done.stderr
+    assert "cannot name an artifact" in done.stderr

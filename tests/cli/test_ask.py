@@ -60,7 +60,7 @@ def test_the_document_has_what_is_promised(skilled: Tree) -> None:
 def test_without_a_terminal_what_must_be_asked_for_is_denied(skilled: Tree) -> None:
     done = skilled.run("ask", "An echo, please")
     assert done.exit_code == 4
-    assert "nobody is there to give it" in done.stdout
+    assert "no user or callback can grant it" in done.stdout
 
 
 def test_on_a_terminal_it_asks(skilled: Tree) -> None:

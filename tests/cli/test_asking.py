@@ -134,7 +134,7 @@ def test_under_a_pipe_it_is_denied_and_says_how_to_allow_it(asked: Tree) -> None
     done = asked.run("load", "pdf", "--json")
     assert done.exit_code == 4
     assert done.stdout == ""
-    assert "nobody is there to give it" in done.stderr
+    assert "no user or callback can grant it" in done.stderr
     assert "skillbelt permissions allow" in done.stderr
 
 

@@ -320,7 +320,7 @@ def test_lines_of_a_pipe_are_answered_one_after_the_other(skilled: Tree) -> None
 
 
 def test_nobody_is_asked_through_a_pipe(skilled: Tree) -> None:
-    assert "nobody is there to give it" in piped(skilled, "An echo\n").stdout
+    assert "no user or callback can grant it" in piped(skilled, "An echo\n").stdout
 
 
 def test_each_event_is_a_line_of_json(chat: Callable[..., Done]) -> None:

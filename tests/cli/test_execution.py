@@ -114,7 +114,7 @@ def test_an_unknown_skill(sums: Tree) -> None:
 def test_with_nobody_to_ask_it_is_denied(sums: Tree) -> None:
     done = sums.run("exec", "sums", "--input", NUMBERS)
     assert (done.exit_code, done.stdout) == (4, "")
-    assert "nobody is there to give it" in done.stderr
+    assert "no user or callback can grant it" in done.stderr
 
 
 def test_a_denial_as_json(sums: Tree) -> None:

@@ -238,7 +238,7 @@ def test_a_log_that_can_not_be_read_is_told(tree: Tree) -> None:
     folder = tree.write("home/.local/state/skillbelt/audit", "in the way")
     done = tree.run("log")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert f"{folder}: the audit log can not be read" in done.stderr
+    assert f"{folder}: the audit log cannot be read" in done.stderr
 
 
 # Following

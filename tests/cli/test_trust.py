@@ -117,7 +117,7 @@ def test_nothing_is_trusted_unrecorded(tree: Tree) -> None:
     tree.write("home/.local/state/skillbelt/audit", "in the way")
     done = tree.run("trust", "add", URL)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "the audit log can not be written" in done.stderr
+    assert "the audit log cannot be written" in done.stderr
     assert trusted(tree) == []
 
 

@@ -68,7 +68,7 @@ async def test_a_refusal_reaches_the_model_with_its_reason(belt: Runtime, mode: 
 async def test_without_a_form_nobody_is_there(belt: Runtime, mode: str) -> None:
     given = await load(belt, mode, None)
     assert given.is_error
-    assert "nobody is there to give it" in text_of(given)
+    assert "no user or callback can grant it" in text_of(given)
 
 
 @every_era
@@ -101,7 +101,7 @@ async def test_who_does_not_answer_in_time_has_refused(skills: Tree, mode: str) 
         given = await load(belt, mode, silent)  # type: ignore[arg-type]
     assert asked.is_set()
     assert given.is_error
-    assert "was asked for, and nobody answered in time" in text_of(given)
+    assert "was requested, but no answer came in time" in text_of(given)
     assert belt.gate.ledger.all() == []
 
 

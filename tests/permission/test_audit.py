@@ -222,7 +222,7 @@ def test_lines_of_any_length_are_read_backward_too(sizes: list[int], limit: int)
         assert found == list(range(len(sizes)))[max(len(sizes) - limit, 0) :]
 
 
-# Permissions, and what can not be written
+# Permissions, and what cannot be written
 
 
 def test_files_and_folders_are_private(log: AuditLog, tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_what_can_not_be_written_is_an_error(log: AuditLog, tmp_path: Path, way:
             os.mkfifo(file(log))
         case "lock is a link":
             file(log, "lock").symlink_to(other)
-    with pytest.raises(ConfigError, match=r"audit log can not be written: .*set state_dir"):
+    with pytest.raises(ConfigError, match=r"audit log cannot be written: .*set state_dir"):
         log.append(DECISION)
     assert other.read_text() == "mine"
 

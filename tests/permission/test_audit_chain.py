@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillbelt.errors import ConfigError
-from skillbelt.permission.audit import AuditEvent, AuditLog
-from skillbelt.permission.audit_chain import (
+from skillbelt.permission.audit import (
     NONE,
+    AuditEvent,
+    AuditLog,
     Check,
     Head,
     HeadFile,
@@ -315,7 +316,7 @@ AuditLog({log.folder!r}).append(AuditEvent(1.0, "run", data={{"a": "x" * 500}}))
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert "ConfigError" in done.stderr
-    assert "the audit log can not be written: File too large" in done.stderr
+    assert "the audit log cannot be written: File too large" in done.stderr
     assert file(log).stat().st_size == size
     fill(log, 2)
     assert log.verify() == (5, 0, 0, ())
@@ -339,7 +340,7 @@ def test_a_link_in_the_heads_place_is_not_followed(log: AuditLog, tmp_path: Path
     victim = tmp_path / "victim"
     victim.write_text("mine")
     os.symlink(victim, log.head_path)
-    with pytest.raises(ConfigError, match="can not be written"):
+    with pytest.raises(ConfigError, match="cannot be written"):
         fill(log, 1)
     assert victim.read_text() == "mine"
 

@@ -76,7 +76,7 @@ def test_nothing_is_read_before_it_is_allowed(pdf: Tree) -> None:
 
 def test_with_nobody_to_ask_the_model_reads_why_and_what_to_do(pdf: Tree) -> None:
     error = runtime(pdf).dispatch("skill_load", {"skill": "pdf"}).error
-    assert "nobody is there to give it" in error
+    assert "no user or callback can grant it" in error
     assert "/pdf" in error
 
 
@@ -94,12 +94,12 @@ def test_a_user_who_may_not_have_it_gets_an_exception(pdf: Tree) -> None:
 def test_what_waits_too_long_is_denied(pdf: Tree) -> None:
     belt = runtime(pdf, permission_timeout_seconds=0.05)
     belt.gate.desk.listen(lambda _: None)
-    assert "nobody answered in time" in belt.dispatch("skill_load", {"skill": "pdf"}).error
+    assert "no answer came in time" in belt.dispatch("skill_load", {"skill": "pdf"}).error
 
 
 def test_who_leaves_a_request_to_others_when_there_are_none(pdf: Tree) -> None:
     belt = runtime(pdf, ask=lambda _: None)
-    assert "nobody is there to give it" in belt.dispatch("skill_load", {"skill": "pdf"}).error
+    assert "no user or callback can grant it" in belt.dispatch("skill_load", {"skill": "pdf"}).error
 
 
 def test_documents_of_a_granted_skill_need_no_second_answer(pdf: Tree) -> None:

@@ -330,9 +330,9 @@ def test_text_of_a_skill_that_changed_while_it_was_asked_for_is_not_given(
             session.call_sync(tool, arguments, inline=True),
             belt.dispatch(tool, arguments),
         ):
-            assert "changed while it was asked for" in result.error
+            assert "changed while permission was requested" in result.error
             assert "NEVER APPROVED" not in result.text
         command = session.user_command("/echo")
         assert command is not None
-        assert "changed while it was asked for" in command.error
+        assert "changed while permission was requested" in command.error
         assert list(belt.gate.audit.read(type="load")) == []

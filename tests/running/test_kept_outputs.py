@@ -121,7 +121,7 @@ def test_a_name_the_store_refuses_is_an_error(workspace: Path) -> None:
     wanted = Wanted(("out/*",), save=True, name_template="x" * 1019)
     found = collect(str(workspace), wanted._replace(name_template="\n"), save=saving(store))
     assert len(found.errors) == 2
-    assert "can not name an artifact" in found.errors[0]
+    assert "cannot name an artifact" in found.errors[0]
     assert len(found.files) == 2
     assert len(collect(str(workspace), wanted, save=saving(store)).saved) == 2
 

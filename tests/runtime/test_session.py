@@ -197,7 +197,7 @@ def test_a_skill_that_is_gone_is_not_sent(tree: Tree, chat: Chat) -> None:
     sent = text(chat.sent())
     assert "cannot be given now" in sent
     chat.belt.look()
-    assert "can not be given" not in text(chat.sent())
+    assert "cannot be given" not in text(chat.sent())
 
 
 def test_agents_do_not_share_what_they_load(chat: Chat) -> None:
@@ -329,7 +329,7 @@ def test_what_nobody_approved_is_refused_until_the_user_asks(tree: Tree) -> None
     assert chat.belt.session("u", "other").call_sync("load_resource", read).error
     tree.skill(f"{SKILLS}/pdf", "Reads PDF files.", text="Changed since.\n")
     chat.belt.look()
-    assert "nobody is there to give it" in chat.session.call_sync("load_resource", read).error
+    assert "no user or callback can grant it" in chat.session.call_sync("load_resource", read).error
 
 
 def test_whoever_is_asked_has_the_last_word(tree: Tree) -> None:

@@ -205,7 +205,7 @@ class ArtifactStoreConformance:
         assert read(artifacts, KEY, "a")[1] == b"old"
 
     def test_a_reference_finds_what_was_saved(self, artifacts: ArtifactStore) -> None:
-        """Whatever the name."""
+        """For every kind of name."""
         for name in (*NAMES, "user:a@1"):
             saved = artifacts.save(KEY, name, b"x")
             assert artifacts.find(KEY, *parse_reference(reference(name, 0))) == saved

@@ -2,8 +2,8 @@
 
 Each version is a number claimed by making the link `<number>.data`, then the record
 `<number>.json` beside it, which makes it visible. The data is one more link to the blob of its
-hash, so the number of links says when nobody needs a blob any more: no locks, and whatever dies in
-between leaves nothing that can be seen.
+hash, so a blob with no other links is unused: no locks are needed, and a process that dies halfway
+leaves nothing visible.
 """
 
 import errno
@@ -51,7 +51,7 @@ class DiskArtifacts:
         """Keep the bytes, or what is left of the file, as the next version: whole or not at all."""
         check_name(name)
         check_mime(mime)
-        with _reported(f"artifact {name!r} can not be kept"):
+        with _reported(f"artifact {name!r} cannot be kept"):
             self._prepare()
             with self._part() as part:
                 sha256, size = _write(part, chunks(data))
@@ -64,7 +64,7 @@ class DiskArtifacts:
     def find(self, key: SessionKey, name: str, version: int | None = None) -> Artifact:
         """What is known of a version; of the newest when none is given."""
         folder = self._place(key, check_name(name))
-        with _reported(f"artifact {name!r} can not be read"):
+        with _reported(f"artifact {name!r} cannot be read"):
             for found in _records(folder, _newest_first(folder) if version is None else [version]):
                 return found
         raise missing(name, version)
@@ -72,7 +72,7 @@ class DiskArtifacts:
     def open(self, key: SessionKey, name: str, version: int | None = None) -> BinaryIO:
         """A file with the bytes of a version, for reading. The caller closes it."""
         found = self.find(key, name, version)
-        with _reported(f"artifact {name!r} can not be read"), suppress(FileNotFoundError):
+        with _reported(f"artifact {name!r} cannot be read"), suppress(FileNotFoundError):
             path = f"{self._place(key, name)}/{found.version}.data"
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             # An empty file keeps the place of a number that was deleted a moment ago.
@@ -84,7 +84,7 @@ class DiskArtifacts:
     def latest(self, key: SessionKey) -> list[Artifact]:
         """The newest version of each artifact the session sees, in order of their names."""
         newest: list[Artifact] = []
-        with _reported("the artifacts can not be listed"):
+        with _reported("the artifacts cannot be listed"):
             for folder in self._folders(key):
                 newest += islice(_records(folder, _newest_first(folder)), 1)
         return sorted(newest)
@@ -92,13 +92,13 @@ class DiskArtifacts:
     def versions(self, key: SessionKey, name: str) -> list[Artifact]:
         """Every version that is there, oldest first; none for a name that does not exist."""
         folder = self._place(key, check_name(name))
-        with _reported(f"artifact {name!r} can not be read"):
+        with _reported(f"artifact {name!r} cannot be read"):
             return list(_records(folder, _numbers(folder, ".json")))
 
     def delete(self, key: SessionKey, name: str) -> bool:
         """Forget every version of it; whether there was one."""
         folder = self._place(key, check_name(name))
-        with _reported(f"artifact {name!r} can not be deleted"):
+        with _reported(f"artifact {name!r} cannot be deleted"):
             gone = list(_records(folder, _numbers(folder, ".json")))
             # Not before: the last must be no lower than any that goes.
             claims = _numbers(folder, ".data")
@@ -128,7 +128,7 @@ class DiskArtifacts:
 
     @contextmanager
     def _part(self) -> Iterator[str]:
-        """The path of a file to begin; whatever is there in the end goes."""
+        """Yield a path for a temporary file; remove the file at the end if it is still there."""
         path = f"{self.folder}/new/{os.urandom(16).hex()}"
         try:
             yield path
@@ -137,7 +137,7 @@ class DiskArtifacts:
 
     @contextmanager
     def _shared(self, part: str, sha256: str) -> Iterator[tuple[str, str]]:
-        """The blob of these bytes, and a link to them of our own that nobody else removes."""
+        """Yield the blob of these bytes, and our own link to it that no other process removes."""
         # The name tells `_sweep` which blob may be left without a user.
         own, blob = f"{part}-{sha256}", self._blob(sha256)
         try:
@@ -215,7 +215,7 @@ def _write_all(handle: int, data: bytes) -> None:
 
 
 def _claim(folder: str, blob: str, own: str) -> int:
-    """A number that nobody else has or had, with the data linked to it."""
+    """Claim a version number that was never used before, and link the data to it."""
     number = _numbers(folder, ".data")[-1:] or [-1]
     version, source = number[0] + 1, blob
     while True:

@@ -66,7 +66,7 @@ class ObjectArtifacts:
     def from_url(cls, url: str, **config: Any) -> ObjectArtifacts:
         """The store at `s3://bucket/prefix` or the like; `config` is obstore's for its kind."""
         obstore = _obstore()
-        with _reported(f"{url} can not be used for artifacts"):
+        with _reported(f"{url} cannot be used for artifacts"):
             return cls(obstore.store.from_url(url, **config))
 
     def save(
@@ -76,7 +76,7 @@ class ObjectArtifacts:
         folder = self._place(key, check_name(name))
         check_mime(mime)
         with (
-            _reported(f"artifact {name!r} can not be kept"),
+            _reported(f"artifact {name!r} cannot be kept"),
             tempfile.SpooledTemporaryFile(_IN_MEMORY) as file,
         ):
             hashed, size = hashlib.sha256(), 0
@@ -91,7 +91,7 @@ class ObjectArtifacts:
                 mime=mime,
                 time=time.time(),
             )
-            return self._kept(folder, known, cast(BinaryIO, file))
+            return self._save(folder, known, cast(BinaryIO, file))
 
     def find(self, key: SessionKey, name: str, version: int | None = None) -> Artifact:
         """What is known of a version; of the newest when none is given."""
@@ -106,7 +106,7 @@ class ObjectArtifacts:
     def latest(self, key: SessionKey) -> list[Artifact]:
         """The newest version of each artifact the session sees, in order of their names."""
         newest: list[Artifact] = []
-        with _reported("the artifacts can not be listed"):
+        with _reported("the artifacts cannot be listed"):
             for folder in self._folders(key):
                 for _, found in self._records(reversed(self._claims(folder))):
                     newest.append(found)
@@ -116,13 +116,13 @@ class ObjectArtifacts:
     def versions(self, key: SessionKey, name: str) -> list[Artifact]:
         """Every version that is there, oldest first; none for a name that does not exist."""
         folder = self._place(key, check_name(name))
-        with _reported(f"artifact {name!r} can not be read"):
+        with _reported(f"artifact {name!r} cannot be read"):
             return [found for _, found in self._records(self._claims(folder))]
 
     def delete(self, key: SessionKey, name: str) -> bool:
         """Forget every version of it; whether there was one."""
         folder = self._place(key, check_name(name))
-        with _reported(f"artifact {name!r} can not be deleted"):
+        with _reported(f"artifact {name!r} cannot be deleted"):
             claims = self._claims(folder)
             if not claims:
                 return False
@@ -136,7 +136,7 @@ class ObjectArtifacts:
             self._remove(path for path in passed if path not in needed)
         return any(claim.live for claim in claims)
 
-    def _kept(self, folder: str, known: Artifact, file: BinaryIO) -> Artifact:
+    def _save(self, folder: str, known: Artifact, file: BinaryIO) -> Artifact:
         while True:
             claims = self._claims(folder)
             epoch = _epoch(claims)
@@ -151,7 +151,7 @@ class ObjectArtifacts:
             self._store.put(_record(folder, artifact.version), b"")
 
     def _claimed(self, folder: str, epoch: int, wanted: Artifact) -> Artifact:
-        """The artifact with the first number from the wanted one on that nobody has."""
+        """Return the artifact with the first free version number, starting at the wanted one."""
         taken = _obstore().exceptions.AlreadyExistsError
         while True:
             record = b"%d\n" % epoch + encoded(wanted)
@@ -165,7 +165,7 @@ class ObjectArtifacts:
     def _found(self, key: SessionKey, name: str, version: int | None) -> tuple[int, Artifact]:
         """The version, and the epoch of its bytes."""
         folder = self._place(key, check_name(name))
-        with _reported(f"artifact {name!r} can not be read"):
+        with _reported(f"artifact {name!r} cannot be read"):
             if version is None:
                 wanted = self._claims(folder)[::-1]
             else:
@@ -228,7 +228,7 @@ class _Blob(io.RawIOBase):
         length = min(len(buffer), self._artifact.size - self._at)
         if length <= 0:
             return 0
-        with _reported(f"artifact {self._artifact.name!r} can not be read"):
+        with _reported(f"artifact {self._artifact.name!r} cannot be read"):
             data = self._store.get_range(self._path, start=self._at, length=length)
         buffer[: len(data)] = memoryview(data)
         self._at += len(data)

@@ -44,7 +44,7 @@ class ArtifactStore(Protocol):
     Versions count from 0. A version never changes, and its number is never given again, not even
     after `delete`. A name that begins with `user:` is shared by all sessions of the user in the
     app; every other name is the session's own. Safe to use from many threads. ArtifactError for a
-    name that is refused, for what is not there, and for what can not be kept or read.
+    name that is refused, for what is not there, and for what cannot be kept or read.
     """
 
     def save(
@@ -127,14 +127,14 @@ def check_name(name: str) -> str:
     if not name.removeprefix(USER_PREFIX).strip():
         fault = "is empty"
     if fault:
-        raise ArtifactError(f"{name[:_SHOWN]!r} can not name an artifact: it {fault}")
+        raise ArtifactError(f"{name[:_SHOWN]!r} cannot name an artifact: it {fault}")
     return name
 
 
 def check_mime(mime: str) -> str:
     """The MIME type, when it can be kept; ArtifactError with the reason otherwise."""
     if fault := _fault(mime, MAX_MIME_BYTES):
-        raise ArtifactError(f"{mime[:_SHOWN]!r} can not be a MIME type: it {fault}")
+        raise ArtifactError(f"{mime[:_SHOWN]!r} cannot be a MIME type: it {fault}")
     return mime
 
 
@@ -176,7 +176,7 @@ def _piece(file: BinaryIO) -> bytes:
     try:
         return file.read(CHUNK)
     except OSError as error:
-        raise ArtifactError(f"what is to be kept can not be read: {error}") from error
+        raise ArtifactError(f"the data to save cannot be read: {error}") from error
 
 
 def encoded(artifact: Artifact) -> bytes:

@@ -14,8 +14,7 @@ from datetime import datetime
 
 from skillbelt.cli.output import count, print_json, print_table, say
 from skillbelt.errors import ConfigError
-from skillbelt.permission.audit import TYPES, AuditEvent, AuditLog, open_audit
-from skillbelt.permission.audit_chain import Verified
+from skillbelt.permission.audit import TYPES, AuditEvent, AuditLog, Verified, open_audit
 from skillbelt.settings import load_settings
 from skillbelt.text import one_line
 

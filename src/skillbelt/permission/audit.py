@@ -1,8 +1,12 @@
-"""The audit log: every decision, load and run, one line of JSON each, in files that only grow.
+"""The audit log: every decision, load and run, as one JSON line each in append-only files.
 
-Whatever is appended is in the file when `append` returns, and outlives the process. Many processes
-append at once; none of them ever sees half a line of another. The records are bound to each other
-by a `chain` of hashes, so that what is changed or taken away afterwards shows.
+An event is in the file when `append` returns, even if the process dies then. Many processes may
+append at once; none of them ever reads a partial line of another.
+
+A hash chain links the records, so that a later change or removal is detected: each record has a
+number and the hash of the one before. The head, a file of its own, has those of the last record,
+so that truncation is detected, and those of the last record deleted by rotation, so that the rest
+of the log can still be checked.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
+from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +28,6 @@ from skillbelt.errors import ConfigError
 from skillbelt.files.contain import READ_FILE
 from skillbelt.files.locks import locked
 from skillbelt.files.private import make_folder
-from skillbelt.permission import audit_chain
 from skillbelt.untrusted_json import read_json
 
 if TYPE_CHECKING:
@@ -31,9 +35,9 @@ if TYPE_CHECKING:
 
     from skillbelt.settings import Settings
 
-# A file of the log; then a new one is begun. About 200,000 events.
+# The log rotates at this size, about 200,000 events.
 MAX_AUDIT_BYTES = 64 * 2**20
-# Files of the log that are kept; bounds what an unattended machine collects.
+# The number of log files; bounds the disk space on an unattended machine.
 MAX_AUDIT_FILES = 4
 
 TYPES = ("decision", "load", "run", "trust", "remembered", "revoked")
@@ -44,15 +48,19 @@ _LOG, _LOCK = "log.jsonl", "lock"
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 2**16
 _MAX_LINE_BYTES = 2**20
-_HEAD_CHARS = 4_000  # of what is left of an event that is too long
-_MAX_DEPTH = 32  # of data, so that whoever prints it needs no care
+_HEAD_CHARS = 4_000  # kept of an event that is too long
+_MAX_DEPTH = 32  # of data, so that readers cannot exceed the recursion limit
 _FOLLOW_SECONDS = 0.5
+NONE = "0" * 64  # the hash before the first record
+_LINK_FIELDS = ("seq", "prev", "torn")  # of a record, beside those of the event
+_MOST_FAULTS = 100
+_OPEN_HEAD = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class AuditEvent(NamedTuple):
-    """One thing that happened. `time` in Unix seconds; `hash` is that of the skill's content.
+    """An event of the log. `time` in Unix seconds; `hash` is that of the skill's content.
 
-    `type` is one of `TYPES`. `initiator` says who wanted it: the model or the user.
+    `type` is one of `TYPES`. `initiator` is who requested it: the model or the user.
     """
 
     time: float
@@ -83,9 +91,9 @@ class _Filter(NamedTuple):
 
 
 class AuditLog:
-    """A log in a folder, private to the user; both are made by the first append.
+    """A log in a folder private to the user; the first append creates both.
 
-    A file of `max_bytes` is put aside as `log.1.jsonl` and so on; `max_files` are kept in all.
+    A file of `max_bytes` is rotated to `log.1.jsonl` and so on; `max_files` are kept in all.
     """
 
     def __init__(
@@ -96,17 +104,17 @@ class AuditLog:
         self._max_bytes, self._max_files = max_bytes, max(max_files, 1)
 
     def append(self, event: AuditEvent) -> None:
-        """Write the event; ConfigError when that is impossible, for nothing is done unrecorded."""
-        line = _encoded(event)
+        """Write the event; ConfigError when that fails, so that no action goes unrecorded."""
+        line = _encode_event(event)
         try:
             make_folder(os.path.dirname(self.folder))
             make_folder(self.folder)
             self._append(line)
         except OSError as error:
             raise ConfigError(
-                f"{self.folder}: the audit log can not be written: {error.strerror or error}; "
-                "nothing is done unrecorded: make the folder writable with room on its disk, or "
-                "set state_dir to another"
+                f"{self.folder}: the audit log cannot be written: {error.strerror or error}; "
+                "no action may go unrecorded: make the folder writable, free space on its disk, or "
+                "set state_dir to another folder"
             ) from error
 
     def read(
@@ -118,10 +126,10 @@ class AuditLog:
         since: float | None = None,
         limit: int | None = None,
     ) -> Iterator[AuditEvent]:
-        """The events, oldest first, as of now; of many the newest `limit`."""
-        files = self._opened_files()
+        """Yield the current events, oldest first; at most the newest `limit`."""
+        files = self._open_files()
         try:
-            yield from _chosen(files, _Filter(session, type, skill, since), limit)
+            yield from _select(files, _Filter(session, type, skill, since), limit)
         finally:
             _close(files)
 
@@ -136,15 +144,15 @@ class AuditLog:
         stop: threading.Event | None = None,
         seconds: float = _FOLLOW_SECONDS,
     ) -> Generator[AuditEvent, None, None]:
-        """What `read` gives, then each new event as it comes, until `stop` is set."""
+        """Yield the events of `read`, then each new event, until `stop` is set."""
         chosen = _Filter(session, type, skill, since)
-        files = self._opened_files()
+        files = self._open_files()
         try:
-            yield from _chosen(files, chosen, limit)
+            yield from _select(files, chosen, limit)
             while not _stopped(stop, seconds):
                 if files and not self._grown(files[-1]):
                     continue
-                before, files = files, self._opened_files()
+                before, files = files, self._open_files()
                 fresh = _after(files, before)
                 _close(before)
                 yield from filter(chosen.takes, _forward(fresh))
@@ -154,15 +162,15 @@ class AuditLog:
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
 
-    def verify(self) -> audit_chain.Verified:
-        """Whether the records are those that were written, all of them and in their order.
+    def verify(self) -> Verified:
+        """Check that all records are there, unchanged and in order.
 
-        Those from before there was a chain are counted and not checked.
+        Lines from before the chain began are counted and not checked.
         """
-        heads: list[audit_chain.Head | None] = []
-        files = self._opened_files(lambda: heads.append(audit_chain.read_head(self.head_path)))
+        heads: list[Head | None] = []
+        files = self._open_files(lambda: heads.append(read_head(self.head_path)))
         try:
-            check, torn = audit_chain.Check(heads[0], self.head_path), False
+            check, torn = Check(heads[0], self.head_path), False
             for file in files:
                 for number, line in enumerate(_lines(file), 1):
                     check.take(file.path, number, line)
@@ -173,30 +181,26 @@ class AuditLog:
 
     def _append(self, line: bytes) -> None:
         with locked(self._path(_LOCK)):
-            keeper = audit_chain.HeadFile(self.head_path)
+            keeper = HeadFile(self.head_path)
             try:
                 self._bind(line, keeper)
             finally:
                 keeper.close()
 
-    def _bind(self, line: bytes, keeper: audit_chain.HeadFile) -> None:
-        """Write the record that follows the head, and move the head to it; or do neither."""
-        handle, size = _opened(self._path(_LOG))
+    def _bind(self, line: bytes, keeper: HeadFile) -> None:
+        """Write the record that follows the head and move the head to it, or do neither."""
+        handle, size = _open_log(self._path(_LOG))
         try:
-            head, torn = _found(
-                handle, size, keeper.read() or audit_chain.Head(older=self._older())
-            )
-            record = audit_chain.bound(line, head, torn=torn)
+            head, torn = _find_head(handle, size, keeper.read() or Head(older=self._older()))
+            record = bind_record(line, head, torn=torn)
             if size and size + len(record) > self._max_bytes:
                 os.close(handle)
                 handle, size = -1, 0
                 head = self._rotate(head, keeper)
-                handle, size = _opened(self._path(_LOG))
+                handle, size = _open_log(self._path(_LOG))
             end = _write(handle, size, record)
             try:
-                keeper.write(
-                    head._replace(seq=head.seq + 1, hash=audit_chain.hash_of(record), size=end)
-                )
+                keeper.write(head._replace(seq=head.seq + 1, hash=hash_of(record), size=end))
             except BaseException:
                 with suppress(OSError):
                     os.ftruncate(handle, size)
@@ -206,28 +210,28 @@ class AuditLog:
                 os.close(handle)
 
     def _older(self) -> int:
-        """How many lines there are before the first record, as a chain begins."""
+        """Count the lines before the first record, when a chain begins."""
         count = 0
         for _, name in sorted(_numbered(self.folder), reverse=True):
             file = _File.opened(self._path(name))
             try:
                 for line in _lines(file):
-                    if audit_chain.link_of(line) is not None:
+                    if link_of(line) is not None:
                         return count
                     count += 1
             finally:
                 os.close(file.handle)
         return count
 
-    def _rotate(self, head: audit_chain.Head, keeper: audit_chain.HeadFile) -> audit_chain.Head:
-        """Put the files aside; the head then tells which records went with those that were kept."""
+    def _rotate(self, head: Head, keeper: HeadFile) -> Head:
+        """Rotate the files; note the last deleted record in the head."""
         there = sorted(_numbered(self.folder), reverse=True)
         going = [name for number, name in there if number + 1 >= self._max_files]
         if going:
             last = _last_line(self._path(going[-1]))
-            link = audit_chain.link_of(last)
+            link = link_of(last)
             if link is not None:
-                head = head._replace(gone=link.seq, gone_hash=audit_chain.hash_of(last))
+                head = head._replace(gone=link.seq, gone_hash=hash_of(last))
                 keeper.write(head)
         for number, name in there:
             if name in going:
@@ -236,10 +240,10 @@ class AuditLog:
                 os.replace(self._path(name), self._path(f"log.{number + 1}.jsonl"))
         return head
 
-    def _opened_files(self, look: Callable[[], object] = lambda: None) -> list[_File]:
-        """Every file there is, oldest first, opened at one moment: none is seen twice or missed.
+    def _open_files(self, look: Callable[[], object] = lambda: None) -> list[_File]:
+        """Open all files, oldest first, under the lock, so that rotation skips or repeats none.
 
-        `look` is called at that moment.
+        `look` is called under the same lock.
         """
         files: list[_File] = []
         try:
@@ -250,14 +254,14 @@ class AuditLog:
         except OSError as error:
             _close(files)
             raise ConfigError(
-                f"{self.folder}: the audit log can not be read: {error.strerror or error}; "
-                "mend the permissions of the folder and of the files in it"
+                f"{self.folder}: the audit log cannot be read: {error.strerror or error}; "
+                "fix the permissions of the folder and of the files in it"
             ) from error
         return files
 
     @contextmanager
     def _settled(self) -> Iterator[None]:
-        """While nobody writes. Without the lock's file nobody ever did."""
+        """Hold the lock shared, so that no process writes. No lock file means an empty log."""
         if not os.path.lexists(self._path(_LOCK)):
             yield
             return
@@ -265,7 +269,7 @@ class AuditLog:
             yield
 
     def _grown(self, last: _File) -> bool:
-        """Whether there is more than was read when the file was last looked at."""
+        """Whether the log changed since the last file was opened."""
         try:
             now = os.stat(self._path(_LOG))
         except OSError:
@@ -274,7 +278,7 @@ class AuditLog:
 
 
 class _File(NamedTuple):
-    """A file of the log, open, and how much of it there was. Its inode is not used again."""
+    """An open file of the log and its size then. While it is open its inode is not reused."""
 
     handle: int
     identity: tuple[int, int]
@@ -296,7 +300,7 @@ def _close(files: list[_File]) -> None:
 
 
 def open_audit(settings: Settings) -> AuditLog:
-    """The log in the state folder."""
+    """Return the log in the state folder."""
     return AuditLog(
         os.path.join(settings.state_dir, "audit"),
         max_bytes=MAX_AUDIT_BYTES,
@@ -317,8 +321,8 @@ def _name_of(uid: int) -> str:
         return str(uid)
 
 
-def _opened(path: str) -> tuple[int, int]:
-    """A handle of the file to append to, and its size."""
+def _open_log(path: str) -> tuple[int, int]:
+    """Open the file for appending; return its handle and size."""
     handle = os.open(path, _APPEND, 0o600)
     info = os.fstat(handle)
     if not stat.S_ISREG(info.st_mode):
@@ -327,25 +331,25 @@ def _opened(path: str) -> tuple[int, int]:
     return handle, info.st_size
 
 
-def _found(handle: int, size: int, head: audit_chain.Head) -> tuple[audit_chain.Head, bool]:
-    """What the next record follows, and whether a crash left half a record before it.
+def _find_head(handle: int, size: int, head: Head) -> tuple[Head, bool]:
+    """Return the head that the next record follows, and whether a crash left a partial line.
 
-    What was tampered with is not mended: the chain goes on from the head, so that it shows.
+    The chain continues from the head even after tampering, so that `verify` detects it.
     """
     if size in (0, head.size):
         return head, False
     last = next(iter(_lines_backward(handle, size)))
-    ended = not last  # the empty line after the last end
+    ended = not last  # the empty line after the last newline
     if ended:
         last = next(iter(_lines_backward(handle, size - 1)))
-    if audit_chain.follows(last, head):
-        # Its writer was ended before it moved the head.
-        return head._replace(seq=head.seq + 1, hash=audit_chain.hash_of(last)), False
-    return head, not ended and audit_chain.hash_of(last) != head.hash
+    if follows(last, head):
+        # Its writer was killed before it moved the head.
+        return head._replace(seq=head.seq + 1, hash=hash_of(last)), False
+    return head, not ended and hash_of(last) != head.hash
 
 
 def _last_line(path: str) -> bytes:
-    """The last line of a file that has an end."""
+    """Return the last non-empty line of a file."""
     file = _File.opened(path)
     try:
         lines = _lines_backward(file.handle, file.size)
@@ -355,9 +359,9 @@ def _last_line(path: str) -> bytes:
 
 
 def _write(handle: int, size: int, line: bytes) -> int:
-    """All of the line or nothing; a line that a crash left without its end is ended first.
+    """Write all of the line or nothing; first end a partial line that a crash left.
 
-    The size of the file with it.
+    Return the new size of the file.
     """
     torn = size and os.pread(handle, 1, size - 1) != b"\n"
     line = b"\n" + line if torn else line
@@ -373,7 +377,7 @@ def _write(handle: int, size: int, line: bytes) -> int:
 
 
 def _numbered(folder: str) -> list[tuple[int, str]]:
-    """The log's files with their age: 0 is the one that is written."""
+    """Return the log's files with their number; 0 is the current one."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -388,8 +392,8 @@ def _numbered(folder: str) -> list[tuple[int, str]]:
     return found
 
 
-def _encoded(event: AuditEvent) -> bytes:
-    """The event as a line of ASCII; what JSON can not hold is written as text, never refused."""
+def _encode_event(event: AuditEvent) -> bytes:
+    """Return the event as an ASCII line; data that is not JSON is written as text."""
     line = _line(event)
     if len(line) > _MAX_LINE_BYTES:
         cut = {"cut": len(line), "head": line[:_HEAD_CHARS].decode()}
@@ -413,11 +417,11 @@ def _line(event: AuditEvent) -> bytes:
                 return text.encode() + b"\n"
         except (ValueError, TypeError, RecursionError):
             pass
-        fields["data"] = {"text": _shown(event.data)}
+        fields["data"] = {"text": _repr(event.data)}
     return json.dumps(fields, default=str, separators=(",", ":")).encode() + b"\n"
 
 
-def _shown(data: object) -> str:
+def _repr(data: object) -> str:
     try:
         return repr(data)[:_HEAD_CHARS]
     except RecursionError:
@@ -425,7 +429,7 @@ def _shown(data: object) -> str:
 
 
 def _too_deep(text: str) -> bool:
-    """Whether the JSON text may be nested deeper than anybody needs; one look for most."""
+    """Whether the JSON text may be nested too deeply; most texts need only the count."""
     if text.count("[") + text.count("{") <= _MAX_DEPTH:
         return False
     depth, quoted = 0, False
@@ -445,7 +449,7 @@ def _finite(seconds: float) -> float:
     return seconds if abs(seconds) < float("inf") else 0.0
 
 
-def _chosen(files: list[_File], chosen: _Filter, limit: int | None) -> Iterator[AuditEvent]:
+def _select(files: list[_File], chosen: _Filter, limit: int | None) -> Iterator[AuditEvent]:
     if limit is None:
         yield from filter(chosen.takes, _forward(files))
         return
@@ -461,7 +465,7 @@ def _chosen(files: list[_File], chosen: _Filter, limit: int | None) -> Iterator[
 def _forward(files: list[_File]) -> Iterator[AuditEvent]:
     for file in files:
         for line in _lines(file):
-            if (event := _decoded(line)) is not None:
+            if (event := _decode_event(line)) is not None:
                 yield event
 
 
@@ -476,7 +480,7 @@ def _lines(opened: _File) -> Iterator[bytes]:
 def _backward(files: list[_File]) -> Iterator[AuditEvent]:
     for file in reversed(files):
         for line in _lines_backward(file.handle, file.size):
-            if (event := _decoded(line)) is not None:
+            if (event := _decode_event(line)) is not None:
                 yield event
 
 
@@ -493,8 +497,8 @@ def _lines_backward(handle: int, size: int) -> Iterator[bytes]:
     yield b"".join(reversed(pieces))
 
 
-def _decoded(line: bytes) -> AuditEvent | None:
-    """The event of a line; None for one that a crash or somebody else left there."""
+def _decode_event(line: bytes) -> AuditEvent | None:
+    """Return the event of a line; None for an invalid or partial one."""
     try:
         text = line.decode("utf-8")
         found = None if _too_deep(text) else read_json(text)
@@ -502,8 +506,8 @@ def _decoded(line: bytes) -> AuditEvent | None:
         return None
     if not isinstance(found, dict):
         return None
-    if audit_chain.link_in(found) is not None:
-        found = {key: value for key, value in found.items() if key not in audit_chain.FIELDS}
+    if link_in(found) is not None:
+        found = {key: value for key, value in found.items() if key not in _LINK_FIELDS}
     if not found.keys() <= _FIELDS.keys():
         return None
     if not all(isinstance(value, _FIELDS[key]) for key, value in found.items()):
@@ -523,7 +527,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 
 
 def _after(files: list[_File], before: list[_File]) -> list[_File]:
-    """What of the files was not read before."""
+    """Return the parts of the files that were not read before."""
     for place, file in enumerate(files):
         if before and file.identity == before[-1].identity:
             return [file._replace(start=before[-1].size), *files[place + 1 :]]
@@ -535,3 +539,247 @@ def _stopped(stop: threading.Event | None, seconds: float) -> bool:
         return stop.wait(seconds)
     time.sleep(seconds)
     return False
+
+
+# The chain
+
+
+class Head(NamedTuple):
+    """The end of the chain: number and hash of the last record, and the size of its file then.
+
+    `gone` and `gone_hash` are those of the last record deleted by rotation. `older` counts the
+    lines from before the chain began; -1 if an older version, which did not count them, began it.
+    """
+
+    seq: int = 0
+    hash: str = NONE
+    size: int = 0
+    gone: int = 0
+    gone_hash: str = NONE
+    older: int = -1
+
+
+class Link(NamedTuple):
+    """The link of a record to the one before: its own number and that record's hash.
+
+    `torn` marks that the line before it is a partial write left by a crash, not a record.
+    """
+
+    seq: int
+    prev: str
+    torn: bool = False
+
+
+class Fault(NamedTuple):
+    """Where and how the chain is broken. Line 0 means the file as a whole."""
+
+    path: str
+    line: int
+    message: str
+
+
+class Verified(NamedTuple):
+    """The result of a check: the number of chained records, and of lines before the first one.
+
+    `faults` are the first hundred of `broken`.
+    """
+
+    records: int
+    unbound: int
+    broken: int
+    faults: tuple[Fault, ...]
+
+
+def hash_of(line: bytes) -> str:
+    """Return the hash of a record, with or without its newline."""
+    return sha256(line.removesuffix(b"\n")).hexdigest()
+
+
+def bind_record(line: bytes, head: Head, *, torn: bool) -> bytes:
+    """Return the line of an event as the record that follows the head."""
+    mark = b'"torn":true,' if torn else b""
+    return b'{"seq":%d,"prev":"%s",%s%s' % (head.seq + 1, head.hash.encode(), mark, line[1:])
+
+
+def link_of(line: bytes) -> Link | None:
+    """Return the link of the record in a line, or None."""
+    try:
+        found = read_json(line)
+    except ValueError:
+        return None
+    return link_in(found) if isinstance(found, dict) else None
+
+
+def link_in(record: Mapping[str, object]) -> Link | None:
+    """Return the link of a record; None when it is missing or invalid."""
+    match record:
+        case {"seq": int(seq), "prev": str(prev)} if seq > 0 and len(prev) == len(NONE):
+            return Link(seq, prev, record.get("torn") is True)
+    return None
+
+
+def follows(line: bytes, head: Head) -> bool:
+    """Whether the line is the next record: its writer was killed before it moved the head."""
+    link = link_of(line)
+    return link is not None and (link.seq, link.prev) == (head.seq + 1, head.hash)
+
+
+class HeadFile:
+    """The open file of the head, used under the log's lock. Its size is fixed, for a full disk.
+
+    OSError when it cannot be used.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._handle = os.open(path, _OPEN_HEAD, 0o600)
+        try:
+            # Reserve the space, so that later writes need no more.
+            if not os.fstat(self._handle).st_size:
+                os.pwrite(self._handle, b" " * len(_encode_head(Head())), 0)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._handle)
+
+    def read(self) -> Head | None:
+        """Return the head; None when it is missing or invalid."""
+        return _decode_head(os.pread(self._handle, 4096, 0))
+
+    def write(self, head: Head) -> None:
+        """Replace the head."""
+        data = _encode_head(head)
+        if os.pwrite(self._handle, data, 0) != len(data):
+            raise OSError(0, "the head of the audit log was only partly written")
+        os.ftruncate(self._handle, len(data))
+
+
+def read_head(path: str) -> Head | None:
+    """Return the head in a file; None when it is missing or invalid."""
+    try:
+        handle = os.open(path, READ_FILE)
+    except FileNotFoundError:
+        return None
+    try:
+        return _decode_head(os.read(handle, 4096))
+    finally:
+        os.close(handle)
+
+
+def _encode_head(head: Head) -> bytes:
+    """Return the head as text of a fixed length."""
+    return _encode_head_v1(head).encode() + f" {head.older:020d}\n".encode()
+
+
+def _encode_head_v1(head: Head) -> str:
+    """Return the head in the first format, which has no `older`."""
+    return f"{head.seq:020d} {head.hash} {head.size:020d} {head.gone:020d} {head.gone_hash}"
+
+
+def _decode_head(data: bytes) -> Head | None:
+    try:
+        seq, last, size, gone, gone_hash, *older = data.decode("ascii").split()
+        head = Head(
+            seq=int(seq),
+            hash=last,
+            size=int(size),
+            gone=int(gone),
+            gone_hash=gone_hash,
+            older=int(older[0]) if older else -1,
+        )
+    except (ValueError, TypeError):
+        return None
+    whole = _encode_head(head) if older else f"{_encode_head_v1(head)}\n".encode()
+    return head if whole == data else None
+
+
+class Check:
+    """Reads the lines of a log, oldest first, and finds where the chain is broken."""
+
+    def __init__(self, head: Head | None, head_path: str) -> None:
+        self._head, self._head_path = head, head_path
+        self._last: Link | None = None
+        self._hash, self._at = NONE, ("", 0)
+        self._odd: tuple[str, int] | None = None  # a line that may be a partial write of a crash
+        self._records = self._unbound = self._broken = 0
+        self._faults: list[Fault] = []
+
+    def take(self, path: str, number: int, line: bytes) -> None:
+        """Check the next line."""
+        link = link_of(line)
+        if link is None:
+            self._take_unbound(path, number)
+            return
+        if self._odd is not None and not link.torn:
+            self._blame(self._odd, "is no record of this log: it was changed or added")
+        self._odd = None
+        self._compare(link, (path, number))
+        self._last, self._hash, self._at = link, hash_of(line), (path, number)
+        self._records += 1
+
+    def end(self, *, torn: bool = False) -> Verified:
+        """Return the result; `torn` when the last line has no newline, as after a crash."""
+        if self._odd is not None and not torn:
+            self._blame(self._odd, "is no record of this log: it was changed or added")
+        self._compare_head()
+        return Verified(self._records, self._unbound, self._broken, tuple(self._faults))
+
+    def _take_unbound(self, path: str, number: int) -> None:
+        if self._last is None:
+            self._unbound += 1
+            if self._head is not None and -1 < self._head.older < self._unbound:
+                self._blame((path, number), "was added before the first record of the log")
+            return
+        if self._odd is not None:
+            self._blame(self._odd, "is no record of this log: it was changed or added")
+        self._odd = (path, number)
+
+    def _compare(self, link: Link, at: tuple[str, int]) -> None:
+        """Report a fault between the previous record and this one."""
+        last = self._last or self._start(link)
+        missing = link.seq - last.seq - 1
+        if missing > 0:
+            self._blame(at, f"{missing} records are missing before this one (number {link.seq})")
+        elif missing < 0 and link.prev == NONE:
+            self._blame(at, "a new chain begins here: the head of the one before was lost")
+        elif missing < 0:
+            self._blame(at, f"record {link.seq} stands in the wrong place, after {last.seq}")
+        elif link.prev != self._hash:
+            blamed = self._at if self._last is not None else at
+            self._blame(blamed, "is not what was written: the record after it was bound to another")
+
+    def _start(self, link: Link) -> Link:
+        """Return the link that must come before the first record."""
+        head = self._head or Head()
+        if link.seq > head.gone:
+            self._hash = head.gone_hash
+            return Link(head.gone, NONE)
+        # Rotation was interrupted before this file was deleted; the record before it is gone.
+        self._hash = link.prev
+        return Link(link.seq - 1, NONE)
+
+    def _compare_head(self) -> None:
+        head, last = self._head, self._last
+        if head is None:
+            if last is not None:
+                text = "the head is missing or damaged; an end that was cut off would not show"
+                self._blame((self._head_path, 0), text)
+            return
+        seen = last.seq if last is not None else head.gone
+        at = self._at if last is not None else (self._head_path, 0)
+        if seen < head.seq:
+            text = f"the last {head.seq - seen} records are missing after this: the end was cut off"
+            self._blame(at, text)
+        elif last is None:
+            return
+        elif seen == head.seq and self._hash != head.hash:
+            self._blame(at, "is not what was written: the head was bound to another text")
+        elif seen > head.seq and last[:2] != (head.seq + 1, head.hash):
+            self._blame(at, f"was added by something else: the head ends with record {head.seq}")
+
+    def _blame(self, at: tuple[str, int], message: str) -> None:
+        self._broken += 1
+        if len(self._faults) < _MOST_FAULTS:
+            self._faults.append(Fault(*at, message))

@@ -1,7 +1,7 @@
-"""What a command line would run, as far as it can be told without running it.
+"""Split a command line into the commands it would run, without running it.
 
-Only words, quotes and what stands between commands is understood. Whatever else bash may read in a
-line, the line is then given whole, so that no rule about one program speaks of it.
+Only words, quotes and the operators between commands are understood. A line with any other bash
+syntax is returned whole, so that no rule about one program matches it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-# What stands before a line that can not be taken apart.
+# What stands before a line that cannot be taken apart.
 WHOLE = "shell: "
 # Outside of quotes the shell may make anything of these; some of them in double quotes too.
 _BEYOND = frozenset("`$<>(){}\\")
@@ -29,7 +29,7 @@ _NAMING = frozenset(("printf", "test"))
 
 
 class _Opaque(Exception):
-    """The line can not be taken apart for certain."""
+    """The line cannot be taken apart for certain."""
 
 
 class _Word(NamedTuple):
@@ -65,7 +65,7 @@ def read_line(command: str) -> Line:
 def simple_commands(command: str) -> tuple[str, ...]:
     """The commands of a line that a permission is needed for, each as one text.
 
-    `git add . && git push` gives `git add .` and `git push`. A line that can not be taken apart
+    `git add . && git push` gives `git add .` and `git push`. A line that cannot be taken apart
     for certain comes back whole behind `shell: `: no rule about one program matches it, and it is
     asked for unless everything is allowed.
     """
@@ -73,7 +73,7 @@ def simple_commands(command: str) -> tuple[str, ...]:
 
 
 def _commands(command: str) -> list[list[_Word]]:
-    # The shell and whoever reads the line must see the same in it: no other blank, no control.
+    # The shell and a person must read the same line: no other whitespace, no control characters.
     if not command.replace("\t", " ").isprintable():
         raise _Opaque
     found: list[list[_Word]] = []

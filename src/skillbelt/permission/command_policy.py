@@ -1,13 +1,13 @@
-"""Which commands may run: the command policy, and the argument vector that comes of it.
+"""Apply the command policy: decide which commands may run, and build their argument vector.
 
 Without a policy a command is a line for bash. With one it is a single program with its arguments:
-no shell reads it, so whatever a shell would treat in a special way is refused, not passed on.
+no shell reads it, so anything with a special meaning to a shell is refused, not passed on.
 
-An allow-list is a fence: the programs in it run, found in the system's folders or at the very path
-that is listed, and no others. Whoever lists a shell, a wrapper (`env`, `xargs`) or an interpreter
-lists all that it can start. A deny-list alone holds back what it names and what would start that in
-its place: shells, wrappers, code on the command line, programs outside the system's folders. It can
-not see into a script, so it is a convenience; the fence is then the sandbox.
+An allow-list is a security boundary: only its programs run, found in the system's folders or at the
+exact path listed. Listing a shell, a wrapper (`env`, `xargs`) or an interpreter allows everything
+that program can start. A deny-list alone refuses the programs it names and what could start them
+indirectly: shells, wrappers, code on the command line, programs outside the system's folders. It
+cannot see into a script, so it is a convenience; the boundary is then the sandbox.
 """
 
 from __future__ import annotations
@@ -345,7 +345,7 @@ def _is_listed(file: _File | None, entries: Iterable[str], path: str) -> bool:
 
 
 def _is_denied(word: str, file: _File | None, entries: Iterable[str], path: str) -> bool:
-    """Whether an entry has this name, or is this file by whatever name."""
+    """Whether an entry has this name, or is the same file under another name."""
     names = {os.path.basename(word), *((file.name,) if file else ())}
     for entry in entries:
         if entry in names or entry == word:
@@ -376,7 +376,7 @@ def _check_unlisted(word: str, file: _File, arguments: list[str], path: str) -> 
     if os.path.dirname(file.path) not in folders:
         raise _refusal(word, f"lies outside {path}{remedy}")
     if _is_wrapper(file):
-        raise _refusal(word, f"starts other programs, which denied_commands can not see{remedy}")
+        raise _refusal(word, f"starts other programs, which denied_commands cannot see{remedy}")
     if _runs_given_code(file, arguments):
         raise _refusal(word, f"would run what stands in its arguments{remedy}")
 

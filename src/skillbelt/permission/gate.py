@@ -1,6 +1,6 @@
-"""The one place that decides: rules first, then what is remembered, then somebody is asked.
+"""Decide permission requests: rules first, then remembered answers, then ask the user.
 
-Whatever acts on a skill's behalf comes here before it acts, and every decision is recorded.
+Every action on a skill's behalf passes through here first, and every decision is recorded.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from skillbelt.text import one_line
 from skillbelt.trust import Trust
 from skillbelt.values import Diagnostic, Origin
 
-# Answers a request, or leaves it to others with None.
+# Answers a request, or returns None to leave it to other listeners.
 Ask = Callable[[Pending], Answer | None]
-# What a host finds again in the `metadata` of whatever is asked for in its context: which call of
-# which client it comes from.
+# Added to the `metadata` of every request made in this context, so that a host can tell which call
+# of which client it comes from.
 ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingProxyType({}))
-_MAX_THROUGH = 4096  # skills that were let through in conversations
-_SPELLED = (UNCLEAR, "*")  # what is no address of one host
+_MAX_THROUGH = 4096  # skills already allowed in conversations
+_SPELLED = (UNCLEAR, "*")  # prefixes of texts that are not the address of one host
 _SOURCES = {
     "default": "the built-in rules",
     "system": "the rules of this machine",
@@ -59,7 +59,7 @@ _SOURCES = {
 
 
 class ReadReport(Protocol):
-    """What the log keeps about how a text was read."""
+    """The facts about a read text that the log records."""
 
     @property
     def sha256(self) -> str: ...  # noqa: D102
@@ -79,7 +79,7 @@ class GivenText(Protocol):
 
 
 class Explanation(NamedTuple):
-    """Why a request would be decided as it would: the rule, and what is remembered."""
+    """Why a request would be decided this way: the rule, and the remembered answer."""
 
     action: Action
     rule: Rule
@@ -87,14 +87,14 @@ class Explanation(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """The tools a skill may have of those it declares, and why it may not have the others."""
+    """The declared tools that a skill may use, and why it may not use the others."""
 
     tools: tuple[str, ...]
     denied: tuple[tuple[str, str], ...] = ()
 
 
 class Gate:
-    """Decides for one project. `rules` of the host stand last, so they are the strongest."""
+    """Decides for one project. The host's `rules` come last, so they are the strongest."""
 
     def __init__(
         self,
@@ -108,28 +108,28 @@ class Gate:
         self._store, self._ask = store, ask
         self._through: set[tuple[str, ...]] = set()
 
-    # What the rules say
+    # Rules
 
     @cached_property
     def policy(self) -> Policy:
-        """The rules in order, weakest first, and what there is to say of them."""
+        """The rules in order, weakest first, with their diagnostics."""
         trusted = Trust(self.settings.state_dir).project(self.settings.project)
         return read_policy(self.settings, project_trusted=trusted, session_rules=self._rules)
 
     @cached_property
     def rules(self) -> RuleSet:
-        """The rules, ready to decide."""
+        """The rules, compiled for deciding."""
         files = {path for source, path in self.settings.files if source == "project"}
         return RuleSet(self.policy.rules, files)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """What is wrong with rules that were read."""
+        """Problems found while reading the rules."""
         return self.policy.diagnostics
 
     @cached_property
     def hides_skills(self) -> bool:
-        """Whether any rule could keep a skill from somebody."""
+        """Whether any rule could hide a skill from an agent."""
         rules = self.policy.rules
         return any(rule.action == "deny" and rule.type in ("skill", "*") for rule in rules)
 
@@ -145,22 +145,22 @@ class Gate:
         return self.rules.decide(request)[0] != "deny"
 
     def explain(self, request: Request) -> Explanation:
-        """What `check` would find, without asking or recording anything."""
-        request = _spelled(request)
+        """Return what `check` would decide, without asking or recording anything."""
+        request = _normalize(request)
         action, rule = self.rules.decide(request)
         remembered = self.ledger.covering(request) if action == "ask" else None
         return Explanation(action, rule, remembered)
 
-    # Who decides what the rules leave open
+    # Requests that the rules leave open
 
     @property
     def ledger(self) -> RememberedAnswers:
-        """What was remembered in this project."""
+        """The answers remembered in this project."""
         return RememberedAnswers(self._store(), self.settings.project)
 
     @cached_property
     def desk(self) -> WaitingRequests:
-        """Where requests wait for an answer."""
+        """The requests that wait for an answer."""
         settings = self.settings
         desk = WaitingRequests(
             self.ledger,
@@ -173,35 +173,35 @@ class Gate:
         return desk
 
     def check(self, request: Request, in_use: Iterable[Skill] = ()) -> Decision:
-        """The decision; blocks while somebody is asked. It is recorded before it is known.
+        """Decide and record a request; blocks while the user is asked.
 
-        Skills that are `in_use` grant what they declare, where nobody wrote a rule. They are given
-        only for what the sandbox bounds.
+        Where only built-in rules match, skills `in_use` grant what they declare. Pass them only for
+        actions that the sandbox confines.
         """
-        request = _spelled(request)
+        request = _normalize(request)
         decision = self._decide(request, in_use)
-        self.record("decision", request, _told(request, decision))
+        self.record("decision", request, _describe_decision(request, decision))
         return decision
 
     def require(self, request: Request) -> Request:
-        """The request, once it is allowed; raises PermissionDenied when it is not."""
+        """Return the request once it is allowed; raise PermissionDenied when it is not."""
         decision = self.check(request)
         if not decision.allowed:
             raise PermissionDenied(request.skill or request.type, decision.reason)
         return request
 
     def let_through(self, request: Request) -> None:
-        """Note that a skill was allowed in a conversation, as it is: its use needs no more."""
+        """Note that a conversation may use this version of a skill without another question."""
         if request.type == "skill" and request.session:
             if len(self._through) >= _MAX_THROUGH:
                 self._through.clear()
             self._through.add(_use(request))
 
     def require_use(self, request: Request, run: Request | None = None) -> None:
-        """Ask for a skill that is to be used; raises PermissionDenied when it may not be.
+        """Ask for permission to use a skill; raise PermissionDenied when it is refused.
 
-        One that was let through in the conversation is not asked for again, nor one whose `run` is
-        asked for by the very same rule: the question about the run names the skill.
+        A skill already allowed in the conversation is not asked for again, nor one whose `run` is
+        asked for by the same rule: the question about the run names the skill.
         """
         action, rule = self.rules.decide(request)
         if action == "allow":
@@ -220,7 +220,7 @@ class Gate:
             return Decision(
                 allowed=False, action=action, rule=rule, by="rule", reason=_denied(request, rule)
             )
-        if rule.source == "default":  # an ask that somebody wrote is not for a skill to answer
+        if rule.source == "default":  # a skill may not answer an explicit ask rule
             granting = self._granting(request, in_use)
             if granting:
                 return Decision(
@@ -248,7 +248,7 @@ class Gate:
         )
 
     def with_rules(self, rules: Iterable[Rule]) -> Gate:
-        """A gate with rules of its own on top, and one desk for both."""
+        """Return a gate with more rules on top that shares the waiting requests with this one."""
         added = tuple(rules)
         if not added:
             return self
@@ -257,10 +257,10 @@ class Gate:
         return other
 
     def close(self) -> None:
-        """Refuse what still waits for an answer, and whatever is asked from now on."""
+        """Refuse all waiting requests, and all later ones."""
         self.desk.close()
 
-    # What is asked
+    # Requests
 
     def load_request(
         self,
@@ -270,9 +270,9 @@ class Gate:
         session: SessionKey | None = None,
         hash: str = "",
     ) -> Request:
-        """The request to load a skill. Of one too large to read whole, nothing is remembered.
+        """Build the request to load a skill; no answer is remembered if it is too large to hash.
 
-        `hash` is that of the copy which is meant, where there is one.
+        `hash` is the hash of the staged copy, if there is one.
         """
         mark = hash or skill.files.digest()
         shown, origin = _describe_place(skill.origin, skill.dir, skill.scope)
@@ -291,11 +291,11 @@ class Gate:
         )
 
     def declared(self, skill: Skill, like: Request, *, sandboxed: bool = True) -> Granted:
-        """Which of the tools that a skill declares it may have, asking where a rule says so.
+        """Return which declared tools a skill may use, asking where a rule says so.
 
-        What the host denies or asks for stays so. Where nobody wrote a rule, a declaration counts
-        as long as the skill's origin is trusted and the run is `sandboxed`; without that, or with
-        `trust_declared_tools` off, only what a rule or somebody allows is granted.
+        The host's deny and ask rules stay in force. Where only built-in rules match, a declaration
+        counts if the skill's origin is trusted and the run is `sandboxed`; otherwise, or with
+        `trust_declared_tools` off, a tool needs a rule or an answer that allows it.
         """
         granted, denied = [], []
         for tool in skill.frontmatter.allowed_tools:
@@ -317,9 +317,9 @@ class Gate:
         return Granted(tuple(granted), tuple(denied))
 
     def _declared(self, request: Request, skill: Skill, sandboxed: bool) -> Decision:
-        """The decision for a tool that the skill declares, whole or for some uses of it."""
+        """Decide about a tool that the skill declares, as a whole or for some uses."""
         action, rule = self.rules.decide(request)
-        counts = sandboxed and _speaks(skill) and self.settings.trust_declared_tools
+        counts = sandboxed and _may_declare(skill) and self.settings.trust_declared_tools
         if action != "ask" or rule.source != "default" or not counts:
             return self.check(request)
         decision = Decision(
@@ -329,11 +329,11 @@ class Gate:
             by="declared",
             reason=f"declared by {skill.name}",
         )
-        self.record("decision", request, _told(request, decision))
+        self.record("decision", request, _describe_decision(request, decision))
         return decision
 
     def special(self, like: Request, paths: Iterable[str]) -> tuple[str, ...]:
-        """Those of the paths that a rule somebody wrote asks for or denies."""
+        """Return the paths that an explicit rule, not a built-in one, asks for or denies."""
         asked = like._replace(type="host_file", tools=())
         ruled = ((path, self.rules.decide(asked._replace(patterns=(path,)))) for path in paths)
         return tuple(
@@ -341,7 +341,7 @@ class Gate:
         )
 
     def denied_below(self, like: Request, folder: str) -> Rule | None:
-        """A rule that denies something in the folder, or the folder; None if none does."""
+        """Return a rule that denies the folder or something in it, or None."""
         asked = like._replace(type="host_file", patterns=(folder,), tools=())
         action, rule = self.rules.decide(asked)
         if action == "deny":
@@ -349,7 +349,7 @@ class Gate:
         return self.rules.denying(asked, f"{folder.rstrip('/')}/*")
 
     def spoken_of(self, like: Request, tools: tuple[str, ...]) -> Decision | None:
-        """The decision for tools that nobody declares; None where no rule speaks of them."""
+        """Decide about tools that no skill declares; None where no explicit rule matches them."""
         request = like._replace(
             type="tool",
             patterns=tools,
@@ -362,28 +362,28 @@ class Gate:
         return None if rule.source == "default" else self.check(request)
 
     def _granting(self, request: Request, skills: Iterable[Skill]) -> str:
-        """The skill that declares what is wanted; "" when none that may does."""
+        """Return the name of a skill whose declaration grants the request, or ""."""
         if not self.settings.trust_declared_tools:
             return ""
         for skill in skills:
-            if _speaks(skill) and _covered(request, declared_rules(skill)):
+            if _may_declare(skill) and _covered(request, declared_rules(skill)):
                 return skill.name
         return ""
 
-    # What is recorded
+    # Audit
 
     def record_load(self, request: Request, loaded: GivenText, skill: Skill) -> None:
-        """Write down that text of a skill is given; LoadError when it is not what was allowed.
+        """Record that a skill's text is loaded; LoadError when it is not the allowed version.
 
-        To be called between reading and giving: what was read before is then of what was asked for.
+        Call it after reading the text and before returning it.
         """
-        # The file itself was hashed for the request, or else nothing in the skill has changed.
+        # Either the request's hash covers this file, or the whole skill must be unchanged.
         same = holds(request.hash, loaded.path, loaded.report.sha256)
         if not same and skill.files.digest() != request.hash:
             raise LoadError(
                 loaded.path,
-                f"the skill {skill.name} changed while it was asked for; "
-                "try again, and it is asked for as it is now",
+                f"the skill {skill.name} changed while permission was requested; "
+                "try again to request permission for the current version",
             )
         report = loaded.report
         facts = {"path": loaded.path, "sha256": report.sha256, "truncated": report.truncated}
@@ -395,7 +395,7 @@ class Gate:
         return open_audit(self.settings)
 
     def record(self, type: str, request: Request, data: dict[str, object]) -> None:
-        """Write down what happened, with who and what it was about."""
+        """Append an event about the request to the audit log."""
         if not self.settings.audit:
             return
         self.audit.append(
@@ -414,8 +414,8 @@ class Gate:
         )
 
 
-def _spelled(request: Request) -> Request:
-    """The request with hosts and packages in the one spelling that rules have too."""
+def _normalize(request: Request) -> Request:
+    """Return the request with hosts and packages spelled as in rules."""
     texts = request.patterns
     if request.type == "network":
         texts = tuple(text if text.startswith(_SPELLED) else host_text(text) for text in texts)
@@ -425,17 +425,17 @@ def _spelled(request: Request) -> Request:
 
 
 def _use(request: Request) -> tuple[str, ...]:
-    """Who may use which skill, as it is, in which conversation."""
+    """Return the key of a use: conversation, agent, initiator, skill and its hash."""
     return request.session, request.agent, request.initiator, request.skill, request.hash
 
 
-def _speaks(skill: Skill) -> bool:
-    """Whether what the skill declares counts. What another server wants for its skills is asked."""
+def _may_declare(skill: Skill) -> bool:
+    """Whether the skill's declarations count; those of an MCP server's skills never do."""
     return skill.trusted and skill.origin.kind != "mcp"
 
 
 def declared_rules(skill: Skill) -> list[Rule]:
-    """What a skill's `allowed-tools` would allow, as rules."""
+    """Return a skill's `allowed-tools` as rules."""
     tools = skill.frontmatter.allowed_tools
     return [rule for tool in tools for rule in parse_rule(tool, "allow")]
 
@@ -453,9 +453,9 @@ def tool_request(
     home: str = "",
     folder: str = "",
 ) -> Request:
-    """The request to use a tool of the host, as in `Bash` with `git add .`.
+    """Build the request to use a tool of the host, such as `Bash` with `git add .`.
 
-    `home` is what `~` means in a path, and `folder` where a relative one begins.
+    `home` replaces `~` in a path; relative paths start at `folder`.
     """
     names = _names(tool)
     kind = type_of(names[-1]) if argument else "tool"
@@ -494,7 +494,7 @@ def tool_request(
 
 
 def _names(tool: str) -> tuple[str, ...]:
-    """A tool as it is written, and by its usual name: rules may speak of either."""
+    """Return the tool's name as written and its canonical name; rules may use either."""
     return tuple(dict.fromkeys((tool, tool_name(tool))))
 
 
@@ -502,14 +502,14 @@ def _answering(desk: WaitingRequests, ask: Ask) -> Callable[[Pending], None]:
     def listener(pending: Pending) -> None:
         answer = ask(pending)
         if answer is None:
-            raise NotAnswered("not answered")  # so that the request does not wait for it
+            raise NotAnswered("not answered")  # the request must not wait for this listener
         desk.answer(pending.id, answer)
 
     return listener
 
 
 def session_id(key: SessionKey | None) -> str:
-    """A conversation as one text."""
+    """Return the key of a conversation as one string."""
     return "/".join(key) if key is not None else ""
 
 
@@ -521,7 +521,8 @@ def _describe_place(origin: Origin, folder: str, scope: str) -> tuple[str, str]:
     return f"{one_line(folder)} ({scope})", folder
 
 
-def _told(request: Request, decision: Decision) -> dict[str, object]:
+def _describe_decision(request: Request, decision: Decision) -> dict[str, object]:
+    """Return the data of the decision's audit event."""
     return {
         "type": request.type,
         "patterns": list(request.patterns),
@@ -534,7 +535,7 @@ def _told(request: Request, decision: Decision) -> dict[str, object]:
 
 
 def rule_json(rule: Rule) -> dict[str, object]:
-    """A rule as commands print it and the log holds it."""
+    """Return a rule as `--json` documents and the log show it."""
     facts: dict[str, object] = rule._asdict()
     return {key: value for key, value in facts.items() if value not in ("", None) or key == "path"}
 
@@ -552,10 +553,10 @@ def _unanswered(request: Request, settled: Settled) -> str:
         said = settled.answer.message if settled.answer else ""
         return f"{wanted} was refused" + (f": {one_line(said)}" if said else f".{_go_on(request)}")
     if settled.by == "timeout":
-        return f"{wanted} was asked for, and nobody answered in time.{_go_on(request)}"
+        return f"{wanted} was requested, but no answer came in time.{_go_on(request)}"
     if settled.by == "disposed":
-        return f"{wanted} is needed, and nobody can be asked any more."
-    return f"{wanted} is needed, and nobody is there to give it. {_way(request)}"
+        return f"{wanted} is needed, but the runtime is closed and cannot ask for it."
+    return f"{wanted} is needed, but no user or callback can grant it. {_way(request)}"
 
 
 def _permission(request: Request) -> str:
@@ -564,12 +565,12 @@ def _permission(request: Request) -> str:
 
 
 def _go_on(request: Request) -> str:
-    """A model is told that it may; a person knows."""
+    """Return the hint for a model that it may go on; a person needs none."""
     return " Go on without it." if request.initiator == "model" else ""
 
 
 def _way(request: Request) -> str:
-    """How whoever reads a refusal can get what they want."""
+    """Say how the reader of a refusal can get the permission."""
     if request.type == "skill" and request.initiator == "model":
         return f"Ask the user to load it with /{request.skill}, or go on without it."
     return "It can be allowed with `skillbelt permissions allow`."

@@ -69,7 +69,7 @@ def named_hosts(tools: Iterable[str]) -> tuple[str, ...]:
         return ()
     found: dict[str, None] = {}
     for pattern in patterns:
-        with suppress(ValueError):  # what can not be read opens nothing
+        with suppress(ValueError):  # what cannot be read opens nothing
             found[str(parse_rule(host_of(pattern)))] = None
     return tuple(found)
 
@@ -147,7 +147,7 @@ def _hosts(patterns: Iterable[str], granted: tuple[str, ...]) -> tuple[str, ...]
         try:
             narrow = parse_rule(host_of(pattern))
         except ValueError:
-            continue  # what can not be read opens nothing
+            continue  # what cannot be read opens nothing
         rules.update(dict.fromkeys(both for rule in wide if (both := narrow.common(rule))))
     return tuple(map(str, rules))
 

@@ -33,7 +33,7 @@ class Package(NamedTuple):
 
 
 class Lock(NamedTuple):
-    """Everything that will come, and that as the installer is told it."""
+    """All packages that will be installed, and the same as the installer's input."""
 
     kind: Kind
     packages: tuple[Package, ...]
@@ -99,6 +99,6 @@ def rule_patterns(pattern: str, *, allows: bool) -> tuple[str, ...]:
         return exact, f"{exact} *"
     if rest not in ("", "*") and allows:
         return ()
-    if head.endswith("*"):  # it matches whatever comes behind a name
+    if head.endswith("*"):  # it matches any suffix of the name
         return tuple(dict.fromkeys((python, node)))
     return tuple(dict.fromkeys((python, f"{python}==*", node, f"{node}@*")))

@@ -22,8 +22,8 @@ _ID_DIGITS = 12
 class Remembered(NamedTuple):
     """One text that was approved for good, and everything that approval is bound to.
 
-    `pattern` says it in words and is compared to the letter, whatever is in it; `exact` is the
-    digest over all that was asked for with it. `id` follows from what it is bound to.
+    `pattern` is readable and compared literally, without wildcards; `exact` is the digest of the
+    whole request. `id` follows from what it is bound to.
     """
 
     id: str
@@ -39,7 +39,7 @@ class Remembered(NamedTuple):
 
 
 class RememberedAnswers:
-    """What was approved for good in a project. ConfigError when the store can not be used."""
+    """The permanent approvals of a project. ConfigError when the store cannot be used."""
 
     def __init__(self, store: Store, project: str) -> None:
         self.project = project
@@ -161,7 +161,7 @@ def _encoded(entry: Remembered) -> str:
 
 
 def _entries(state: dict[str, str], project: str) -> Iterator[Remembered]:
-    """What in the state is an entry of the project. Whatever else is there is not ours to judge."""
+    """Yield the project's entries in the state; other keys are ignored."""
     for key, value in state.items():
         if key.startswith(_PREFIX):
             entry = _decoded(key.removeprefix(_PREFIX), value)

@@ -178,7 +178,7 @@ def read_policy(
     session_rules: Iterable[Rule] = (),
     files: Iterable[tuple[FileSource, str]] | None = None,
 ) -> Policy:
-    """Every rule that counts under these settings; ConfigError if one can not be understood.
+    """Every rule that counts under these settings; ConfigError if one cannot be understood.
 
     `files` are read in place of those the settings came from.
     """
@@ -188,9 +188,9 @@ def read_policy(
     for source, path in sorted(chosen, key=lambda file: SOURCES.index(file[0])):
         read = settings.rule_tables.get(path) if files is None else read_rules(path)
         for rule in _File(source, path, read, settings.home).rules() if read else ():
-            # The project's file comes with the checkout: whoever wrote it may forbid things, but
-            # nobody is given a right by text that was merely downloaded, and no deny of the user's
-            # own is turned into a question that something else may answer.
+            # The project's file comes with the checkout: it may forbid things, but a downloaded
+            # text never grants a permission, nor weakens a deny of the user to an ask that
+            # something else may answer.
             loosens = _loosened(rule, strict) if source == "project" and not project_trusted else ""
             if loosens:
                 said.append(_untrusted(rule, loosens))
@@ -218,7 +218,7 @@ def parse_rule(
     initiator: str = "",
     trusted: bool | None = None,
 ) -> list[Rule]:
-    """The rules that `Tool` or `Tool(pattern)` stands for; none if it can not be understood."""
+    """The rules that `Tool` or `Tool(pattern)` stands for; none if it cannot be understood."""
     name, opened, rest = (part.strip() for part in text.strip().partition("("))
     if not _is_name(name) or len(text) > MAX_PATTERN_CHARS:
         return []
@@ -281,7 +281,7 @@ class _File:
             at = ("agent", name)
             for key, table in self._mapping(at, agent).items():
                 if key != "permission":
-                    said = f"unknown key {_shown(key)} of agent {_shown(name)}"
+                    said = f"unknown key {_quote(key)} of agent {_quote(name)}"
                     raise self._wrong((*at, key), f"{said}; only 'permission' is known")
                 yield from self._table((*at, key), table, like._replace(source="agent", agent=name))
 
@@ -300,7 +300,7 @@ class _File:
         type = value.replace("-", "_") if isinstance(value, str) else ""
         if type != "*" and type not in TYPES:
             known = f"; known are {', '.join(TYPES)} and *"
-            raise self._wrong(at, f"unknown type {_shown(value)}{_closest(type, TYPES) or known}")
+            raise self._wrong(at, f"unknown type {_quote(value)}{_closest(type, TYPES) or known}")
         return type
 
     def _typed(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
@@ -320,7 +320,7 @@ class _File:
             pattern = fields.pop("pattern", "*")
             if not isinstance(pattern, str):
                 raise self._wrong(
-                    (*place, "pattern"), f"pattern must be text, not {_shown(pattern)}"
+                    (*place, "pattern"), f"pattern must be text, not {_quote(pattern)}"
                 )
             named = like._replace(type=type, pattern=pattern)
             yield from self._rules(place, (*place, "pattern"), fields, named)
@@ -343,7 +343,7 @@ class _File:
         try:
             host_pattern(rule.pattern.removesuffix(":*"))
         except ValueError as error:
-            said = f"{_shown(rule.pattern)} is no host that could be asked for: {error}"
+            said = f"{_quote(rule.pattern)} is no host that could be asked for: {error}"
             raise self._wrong(
                 at, f"{said}; write example.com, *.example.com or an address"
             ) from None
@@ -362,12 +362,12 @@ class _File:
     def _unfit(self, key: str, value: object, like: Rule) -> str:
         if key not in _FIELDS:
             known = f"; known are {', '.join(_FIELDS)}"
-            return f"unknown key {_shown(key)}{_closest(key, _FIELDS) or known}"
+            return f"unknown key {_quote(key)}{_closest(key, _FIELDS) or known}"
         if key == "agent" and isinstance(value, str):
             return (
-                f"these are the rules of agent {_shown(like.agent)} already; remove the key agent"
+                f"these are the rules of agent {_quote(like.agent)} already; remove the key agent"
             )
-        return f"{key} must be {_FIELDS[key]}, not {_shown(value)}"
+        return f"{key} must be {_FIELDS[key]}, not {_quote(value)}"
 
     def _listed(self, at: Key, value: object, action: Action, like: Rule) -> Iterator[Rule]:
         for number, text in enumerate(self._list(at, value)):
@@ -379,7 +379,7 @@ class _File:
                 else []
             )
             if not rules:
-                raise self._wrong(place, f"{_shown(text)} is no rule{_EXAMPLES}")
+                raise self._wrong(place, f"{_quote(text)} is no rule{_EXAMPLES}")
             for rule in rules:
                 self._check_host(place, rule)
                 yield from _spread(rule, self._home)
@@ -388,17 +388,17 @@ class _File:
         for action in _ACTIONS:
             if value == action:
                 return action
-        raise self._wrong(at, f"action must be {_FIELDS['action']}, not {_shown(value)}")
+        raise self._wrong(at, f"action must be {_FIELDS['action']}, not {_quote(value)}")
 
     def _mapping(self, at: Key, value: object) -> Mapping[str, object]:
         if isinstance(value, dict):
             return value
-        raise self._wrong(at, f"{'.'.join(map(str, at))} must be a table, not {_shown(value)}")
+        raise self._wrong(at, f"{'.'.join(map(str, at))} must be a table, not {_quote(value)}")
 
     def _list(self, at: Key, value: object) -> list[object]:
         if isinstance(value, list):
             return value
-        raise self._wrong(at, f"{'.'.join(map(str, at))} must be a list, not {_shown(value)}")
+        raise self._wrong(at, f"{'.'.join(map(str, at))} must be a list, not {_quote(value)}")
 
     def _line(self, at: Key) -> int:
         key: Key = (*self._read.at, *at)
@@ -444,7 +444,7 @@ def _host_rules(rule: Rule) -> Iterator[Rule]:
         yield rule._replace(pattern=f"{bare}:?*")
 
 
-def _shown(value: object) -> str:
+def _quote(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}..."
 
@@ -462,7 +462,7 @@ def _loosened(rule: Rule, strict: Iterable[Rule]) -> str:
         if (deny.type == rule.type or "*" in (deny.type, rule.type)) and meet(
             deny.pattern, rule.pattern
         ):
-            return f"deny {deny.type} {_shown(deny.pattern)} of {deny.path}:{deny.line}"
+            return f"deny {deny.type} {_quote(deny.pattern)} of {deny.path}:{deny.line}"
     return ""
 
 
@@ -472,7 +472,7 @@ def _untrusted(rule: Rule, loosens: str) -> Diagnostic:
         severity="warning",
         path=rule.path,
         line=rule.line,
-        message=f"{rule.action} {rule.type} {_shown(rule.pattern)} does not count: it would loosen "
+        message=f"{rule.action} {rule.type} {_quote(rule.pattern)} does not count: it would loosen "
         f"{loosens}, and the project is not trusted",
         remedy="`skillbelt trust add` trusts it, if you know who wrote this file",
     )
@@ -495,10 +495,10 @@ def _idle(rules: Iterable[Rule]) -> Iterator[Diagnostic]:
 
 
 def _covering(rule: Rule) -> Rule:
-    """The rule if it can cover others as a whole, one that matches nothing if it can not.
+    """Return the rule if it can cover others as a whole, else one that matches nothing.
 
-    Only those without conditions and with one wildcard at an end, which are found by look-up: the
-    file may be long and anybody's.
+    Only rules without conditions and with one wildcard at an end count, because a look-up finds
+    them: the file may be long and untrusted.
     """
     agent = rule.agent if rule.source != "agent" else ""
     free = not (agent or rule.initiator or rule.trusted is not None)
@@ -513,8 +513,8 @@ def _never(rule: Rule, later: Rule) -> Diagnostic:
         severity="warning",
         path=rule.path,
         line=rule.line,
-        message=f"{rule.action} {rule.type} {_shown(rule.pattern)} never decides: "
-        f"{later.action} {later.type} {_shown(later.pattern)} in line {later.line} covers it",
+        message=f"{rule.action} {rule.type} {_quote(rule.pattern)} never decides: "
+        f"{later.action} {later.type} {_quote(later.pattern)} in line {later.line} covers it",
         remedy="put the general rule first, or remove this one",
     )
 
@@ -540,7 +540,7 @@ def remove_rules(path: str, type: str, pattern: str) -> int:
     """Take out the rules of that type and pattern; how many there were."""
     with _locked(path):
         blocks = _blocks(path)
-        kept = [text for text in blocks if _told(text, path)[:2] != (type, pattern)]
+        kept = [text for text in blocks if _read_block(text, path)[:2] != (type, pattern)]
         if len(kept) < len(blocks):
             _write(path, "".join(kept))
         return len(blocks) - len(kept)
@@ -554,7 +554,7 @@ def _blocks(path: str) -> list[str]:
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: can not be read: {error}; mend or remove it") from error
+        raise ConfigError(f"{path}: cannot be read: {error}; fix or remove it") from error
     blocks = [""]
     for line in lines:
         if line.strip() == HEAD:
@@ -563,19 +563,19 @@ def _blocks(path: str) -> list[str]:
     return blocks
 
 
-def _told(block: str, path: str) -> tuple[object, ...]:
-    """The fields of a rule's block; empty for what is none."""
+def _read_block(block: str, path: str) -> tuple[object, ...]:
+    """Return the fields of a rule's block, empty ones for any other block."""
     if not block.lstrip().startswith(HEAD):
         return ("", "")
     try:
         [rule] = tomllib.loads(block)["permission"]["rules"]
     except (tomllib.TOMLDecodeError, KeyError, ValueError, TypeError) as error:
-        raise ConfigError(f"{path}: a rule in it is not valid TOML: {error}; mend it") from error
+        raise ConfigError(f"{path}: a rule in it is not valid TOML: {error}; fix it") from error
     return tuple(rule.get(key, "") for key in _WRITTEN)
 
 
 def _same(block: str, rule: Rule, path: str) -> bool:
-    kind, pattern, _, agent, initiator, *_ = (*_told(block, path), "", "", "")
+    kind, pattern, _, agent, initiator, *_ = (*_read_block(block, path), "", "", "")
     return (kind, pattern, agent, initiator) == (
         rule.type,
         rule.pattern,
@@ -595,7 +595,7 @@ def _quoted(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ConfigError(f"{text!r} is not valid Unicode; a rule can not hold it") from error
+        raise ConfigError(f"{text!r} is not valid Unicode; a rule cannot hold it") from error
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -609,7 +609,7 @@ def _write(path: str, text: str) -> None:
             os.fsync(file.fileno())
         os.replace(part, path)
     except OSError as error:
-        raise ConfigError(f"{path}: can not be written: {error.strerror}") from error
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 @contextmanager
@@ -619,7 +619,7 @@ def _locked(path: str) -> Iterator[None]:
         make_folder(os.path.dirname(path))
         handle = os.open(f"{path}.lock", LOCK_FILE, 0o600)
     except OSError as error:
-        raise ConfigError(f"{path}: can not be written: {error.strerror}") from error
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -1,6 +1,6 @@
 """Permission as values: what is asked, the rules, and which of them decides.
 
-Nothing here reads a file or asks anybody. `policy` reads the rules, `gate` brings both together.
+Nothing here reads a file or asks the user. `rule_files` reads the rules, `gate` combines both.
 """
 
 import hashlib
@@ -33,19 +33,19 @@ TYPES: Mapping[str, str] = MappingProxyType(
         "tool": "a tool that a skill declares",
     }
 )
-# What stands before a text that may mean anything: a command line that can not be taken apart, an
-# address that can not be read. No allow about something in particular covers such a text.
+# What stands before a text that may mean anything: a command line that cannot be taken apart, an
+# address that cannot be read. No allow about something in particular covers such a text.
 OPAQUE = WHOLE
 UNCLEAR = "unclear: "
 _WIDE = (OPAQUE, UNCLEAR, "*")
-# The tools that a command line is a use of, by whatever name it came.
+# The tools that run a command line; a rule about either matches it.
 SHELL_TOOLS = ("Bash", "Terminal")
 # The tools that look into all of a folder, or at all that a pattern matches.
 LOOKING_TOOLS = frozenset(("Grep", "Glob", "LS"))
 # A longer pattern is refused where rules are read: what one match costs grows with it.
 MAX_PATTERN_CHARS = 4096
 _NOTHING: Mapping[str, object] = MappingProxyType({})
-# Views are kept for the askers seen so far; whoever invents names all the time starts over.
+# Views are cached per agent and initiator; the cache is cleared beyond this many.
 _MAX_VIEWS = 4096
 # How many programs may start each other in one command before it is not followed any more.
 _MAX_DEPTH = 8
@@ -56,7 +56,7 @@ class Request(NamedTuple):
     """Something that wants to happen. Every one of `patterns` must be allowed.
 
     `always` are the texts that "always" remembers, to the letter, for the skill with this content
-    `hash` from this `origin`; without them the answer can not be remembered. `summary` says in one
+    `hash` from this `origin`; without them the answer cannot be remembered. `summary` says in one
     line what wants to happen, for a person. `trusted` says whether the skill's origin is. `exact`
     is a digest over all that belongs to it: an answer is remembered for that digest alone.
     `tools` are the tools of which this is a use; what a rule asks or denies of them counts too.
@@ -96,7 +96,7 @@ class Rule(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What somebody who was asked said; `message` reaches whoever wanted it, `by` the audit log."""
+    """The answer to a request; `message` goes to the requester, `by` to the audit log."""
 
     kind: AnswerKind
     message: str = ""
@@ -107,7 +107,7 @@ class Decision(NamedTuple):
     """The outcome for a request, and why.
 
     `by` is `rule`, `remembered`, `declared`, `once`, `always`, `rejected`, `timeout`, `nobody` or
-    `disposed`. `reason` is for whoever reads a refusal.
+    `disposed`. `reason` explains a refusal.
     """
 
     allowed: bool
@@ -183,11 +183,11 @@ class RuleSet:
         return self._rules
 
     def decide(self, request: Request) -> tuple[Action, Rule]:
-        """What the rules say, and which of them; over several patterns the strictest answer.
+        """Return the action and the deciding rule; over several patterns the strictest.
 
-        What no rule matches is asked for. Of two that say the same, one that somebody wrote comes
-        before a built-in one. What the user or the machine asks for or denies, no rule of a project
-        makes weaker.
+        Without a matching rule the action is "ask". Of two rules with the same action an explicit
+        one wins over a built-in one. A project's rule never weakens an ask or deny of the user or
+        the machine.
         """
         rule = self._decisive(request)
         if self._own is not None:
@@ -276,7 +276,7 @@ class RuleSet:
         return self._stricter(rule, named)
 
     def _stricter(self, rule: Rule, other: Rule) -> Rule:
-        """The other one, if somebody wrote it and it is the stricter of the two."""
+        """Return the other rule if it is explicit and the stricter of the two."""
         return other if self._is_strict(other) and _weight(other) > _weight(rule) else rule
 
     def _wide(self, request: Request, text: str, least: int) -> Rule:

@@ -1,6 +1,6 @@
 """The one spelling of a host and of a path, for what is asked and for the rules about it.
 
-What can not be read for certain is told as `unclear: ...`, and no rule about one host or one path
+What cannot be parsed with certainty becomes `unclear: ...`, and no rule about one host or one path
 allows it.
 """
 
@@ -24,7 +24,7 @@ _WILD = frozenset("*?")
 def host_text(address: str) -> str:
     """The host of an address as rules are matched against it, with a port that is not usual."""
     try:
-        return _shown(_parsed(host_of(address)))
+        return _format_host(_parse_host(host_of(address)))
     except ValueError:
         return UNCLEAR + address
 
@@ -35,17 +35,17 @@ def host_pattern(pattern: str) -> str:
     if pattern.startswith(UNCLEAR) or _WILD.intersection(plain.removeprefix("*.")):
         return pattern if pattern.startswith(UNCLEAR) else plain
     star = "*." if plain.startswith("*.") else ""
-    return star + _shown(_parsed(plain.removeprefix("*.")))
+    return star + _format_host(_parse_host(plain.removeprefix("*.")))
 
 
-def _parsed(text: str) -> HostRule:
+def _parse_host(text: str) -> HostRule:
     host, colon, port = text.rpartition(":")
     if not (colon and port.isdigit()):
         host, colon, port = text, "", ""
     return parse_rule(f"{host.removesuffix('.')}{colon}{port}")
 
 
-def _shown(rule: HostRule) -> str:
+def _format_host(rule: HostRule) -> str:
     address = address_of(rule.name)
     mapped = getattr(address, "ipv4_mapped", None)
     if mapped is not None:

@@ -23,11 +23,11 @@ from skillbelt.permission.rules import Answer, Request
 from skillbelt.store.protocol import SessionInfo, SessionKey, Store
 from skillbelt.untrusted_json import read_json
 
-# How often a process says that it listens, and when it is taken to be gone.
+# How often a process publishes that it listens, and when it counts as gone.
 BEAT_SECONDS = 2.0
 STALE_SECONDS = 6.0
-# How long what an asker left behind stays: after its deadline, and after it was settled. One that
-# is merely slow still finds it.
+# How long an abandoned request stays: after its deadline, and after it was settled. A slow asker
+# still finds it.
 GRACE_SECONDS = 5.0
 LEFT_SECONDS = 60.0
 _LISTENER = "listener:"
@@ -69,7 +69,7 @@ class Posted(NamedTuple):
 
 
 class SharedRequests:
-    """The requests of all processes that wait in a store, and who listens for them."""
+    """The waiting requests of all processes in a store, and which processes listen."""
 
     def __init__(self, store: Store, project: str) -> None:
         self.id = os.urandom(8).hex()
@@ -78,7 +78,7 @@ class SharedRequests:
         self._desk = SessionKey(APP, project, "desk")
 
     def beat(self, listening: bool) -> None:
-        """Say whether somebody listens here, and forget those who no longer say so."""
+        """Publish whether this process listens, and forget processes that stopped publishing."""
         now = time.time()
         delta: dict[str, str | None] = {
             key: None
@@ -89,7 +89,7 @@ class SharedRequests:
         self._store.append(self._desk, [], delta)
 
     def elsewhere(self, asker: str = "") -> bool:
-        """Whether another process listens; one that asks is not counted."""
+        """Whether another process listens, not counting the asker."""
         now = time.time()
         known = (_LISTENER + self.id, _LISTENER + asker)
         return any(
@@ -98,36 +98,38 @@ class SharedRequests:
         )
 
     def post(self, pending: Pending, seconds: float) -> None:
-        """Put a request where other processes see it."""
+        """Write a request to the store for other processes."""
         posted = Posted(pending, time.time() + seconds, self.id)
-        self._store.append(self._place(pending.id), [NewEvent("asked", data=_asked(posted))])
+        self._store.append(
+            self._place(pending.id), [NewEvent("asked", data=_encode_request(posted))]
+        )
 
     def find(self, id: str) -> Posted | None:
-        """The request of that id, unless it is settled."""
+        """Return the request with that id, unless it is settled."""
         events = self._store.events(self._place(id))
-        return _posted(id, self._project, events[0]) if len(events) == 1 else None
+        return _decode_posted(id, self._project, events[0]) if len(events) == 1 else None
 
     def settle(self, id: str, settled: Settled) -> bool:
-        """Whether this is the first outcome of the request; a later one does not count."""
+        """Settle the request; False when it already had an outcome, which then counts."""
         place = self._place(id)
-        [event] = self._store.append(place, [NewEvent("settled", data=_outcome(settled))])
+        [event] = self._store.append(place, [NewEvent("settled", data=_encode_outcome(settled))])
         if event.seq == 1:
-            # The asker took its request away meanwhile.
+            # The asker removed its request meanwhile.
             self._store.delete(place)
         return event.seq == 2
 
     def outcome(self, id: str) -> Settled | None:
-        """The outcome that counts."""
+        """Return the first outcome of the request, or None."""
         for event in self._store.events(self._place(id), after=1):
-            return _settled(event)
+            return _decode_outcome(event)
         return None
 
     def remove(self, id: str) -> None:
-        """Leave nothing of the request."""
+        """Delete the request from the store."""
         self._store.delete(self._place(id))
 
     def listing(self) -> dict[str, SessionInfo]:
-        """Everything that is posted, by its id."""
+        """Return all posted requests by id."""
         return {
             info.key.session.removeprefix(_POSTED): info
             for info in self._store.sessions(APP, self._project)
@@ -137,7 +139,7 @@ class SharedRequests:
     def waiting(
         self, listing: Mapping[str, SessionInfo], seen: Mapping[str, Posted]
     ) -> dict[str, Posted]:
-        """Each request that is not settled yet; what crashed askers left behind is removed."""
+        """Return the unsettled requests; remove those that crashed askers left behind."""
         now = time.time()
         found = {}
         for id, info in listing.items():
@@ -152,12 +154,12 @@ class SharedRequests:
         return found
 
     def _read(self, id: str) -> Posted | None:
-        """As `find`, but what is not a request is removed, and what can not be read is left."""
+        """As `find`, but remove an invalid request, and return None when the store fails."""
         try:
             events = self._store.events(self._place(id))
         except SkillbeltError:
             return None
-        posted = _posted(id, self._project, events[0]) if events else None
+        posted = _decode_posted(id, self._project, events[0]) if events else None
         if events and posted is None:
             self.remove(id)
         return posted if len(events) == 1 else None
@@ -173,7 +175,7 @@ def _fresh(value: str, now: float) -> bool:
         return False
 
 
-def _asked(posted: Posted) -> dict[str, object]:
+def _encode_request(posted: Posted) -> dict[str, object]:
     request = posted.pending.request
     return {
         "desk": posted.asker,
@@ -184,7 +186,7 @@ def _asked(posted: Posted) -> dict[str, object]:
 
 
 def _plain(metadata: Mapping[str, object]) -> dict[str, object]:
-    """The metadata as a store can keep it; what is no JSON is there as text."""
+    """Return the metadata as JSON; values that are not JSON as their repr."""
     try:
         plain: dict[str, object] = read_json(json.dumps(dict(metadata), allow_nan=False))
         return plain
@@ -192,18 +194,18 @@ def _plain(metadata: Mapping[str, object]) -> dict[str, object]:
         return {str(key): repr(value) for key, value in metadata.items()}
 
 
-def _posted(id: str, project: str, event: Event) -> Posted | None:
-    """The request that an event tells of; None when it tells of none."""
+def _decode_posted(id: str, project: str, event: Event) -> Posted | None:
+    """Read the request in an event; None when it is invalid."""
     data: Mapping[str, Any] = event.data
     try:
-        request = _request(data["request"])
+        request = _decode_request(data["request"])
         pending = Pending(id, request, float(data["time"]), project)
         return Posted(pending, float(data["deadline"]), str(data["desk"]))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
 
 
-def _request(fields: Mapping[str, Any]) -> Request:
+def _decode_request(fields: Mapping[str, Any]) -> Request:
     values: dict[str, Any] = {name: fields[name] for name in Request._fields}
     for name in ("patterns", "always", "tools"):
         values[name] = tuple(map(_text, fields[name]))
@@ -220,12 +222,12 @@ def _text(value: object) -> str:
     return value
 
 
-def _outcome(settled: Settled) -> dict[str, object]:
+def _encode_outcome(settled: Settled) -> dict[str, object]:
     return {"by": settled.by, "answer": settled.answer and settled.answer._asdict()}
 
 
-def _settled(event: Event) -> Settled:
-    """The outcome that an event tells of. One that can not be read allows nothing."""
+def _decode_outcome(event: Event) -> Settled:
+    """Read the outcome in an event; an invalid one allows nothing."""
     data: Mapping[str, Any] = event.data
     try:
         if data["answer"] is None:
@@ -255,7 +257,7 @@ def _logged(what: str) -> Iterator[None]:
 
 
 class _Entry:
-    """A request and its way to an answer.
+    """A waiting request.
 
     `takers` are the listeners of this process that may still answer. `asker` is the process that
     asks, when it is another one. A `shared` request is settled by the store.
@@ -273,15 +275,15 @@ class _Entry:
         self.done = threading.Event()
 
     def groups(self) -> list[tuple[str, ...]]:
-        """What an answer to another request may reach this one by."""
+        """Return the groups whose answers also settle this request."""
         return [group for kind in ("always", "reject") if (group := _group(self, kind))]
 
 
 class WaitingRequests:
-    """Where requests wait. All of it may be called from any thread.
+    """Requests that wait for an answer. Thread-safe.
 
-    With a `store`, requests nobody listens for here wait for the other processes of the project
-    that do. ConfigError when the store is needed and can not be used.
+    With a `store`, requests without a listener in this process wait for the project's other
+    processes. ConfigError when the store is needed and cannot be used.
     """
 
     def __init__(
@@ -305,7 +307,7 @@ class WaitingRequests:
         self._closed = False
         self._numbers = itertools.count()
         self._listeners: dict[int, Callback] = {}
-        self._public: set[int] = set()  # those who listen for other processes too
+        self._public: set[int] = set()  # listeners that also serve other processes
         self._entries: dict[str, _Entry] = {}
         self._groups: dict[tuple[str, ...], dict[str, _Entry]] = {}
         self._abroad: dict[str, _Entry] = {}
@@ -336,11 +338,11 @@ class WaitingRequests:
         return partial(self._end, number)
 
     def ask(self, request: Request, timeout_seconds: float | None = None) -> Settled:
-        """Wait until the request is settled; the time-out, and nobody to ask, settle it too.
+        """Wait until the request is settled, by an answer, the timeout or a lack of listeners.
 
-        Listeners here are asked first, those of other processes when there are none or each of
-        them raised or ended. Nobody is there when that holds for all of them; a process that was
-        killed is missed after a few seconds.
+        Listeners of this process are asked first, those of other processes when there are none or
+        all of them raised or ended. With no listener left anywhere the request is refused; a killed
+        process is noticed after a few seconds.
         """
         seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         until = time.monotonic() + min(max(seconds, 0.0), threading.TIMEOUT_MAX)
@@ -351,10 +353,10 @@ class WaitingRequests:
         return settled
 
     def answer(self, id: str, answer: Answer) -> bool:
-        """Settle a request, and the others the answer reaches; False when it waits no more.
+        """Settle a request and others that the answer covers; False when it no longer waits.
 
-        "always" reaches what it covers, "reject" what else waits in the same session. ConfigError
-        when "always" can not be written down: the request is allowed, and nothing is remembered.
+        "always" settles all requests it covers, "reject" all of the same session. ConfigError when
+        "always" cannot be saved: the request is allowed, and nothing is remembered.
         """
         settled = Settled(answer, BY[answer.kind])
         entry = self._entries.get(id)
@@ -371,7 +373,7 @@ class WaitingRequests:
         return True
 
     def pending(self) -> list[Pending]:
-        """What waits here, and in the store for anybody who listens; oldest first."""
+        """Return the requests that wait here and in the store, oldest first."""
         found = {}
         if self._shared is not None:
             posted = self._shared.waiting(self._shared.listing(), {})
@@ -381,7 +383,7 @@ class WaitingRequests:
         return sorted(found.values(), key=lambda pending: pending.time)
 
     def close(self) -> None:
-        """Reject all that was asked here; what is asked later is refused at once."""
+        """Reject all requests of this process, and later ones at once."""
         with self._lock:
             self._closed = True
             listened = bool(self._public)
@@ -399,7 +401,7 @@ class WaitingRequests:
             with _logged("cannot withdraw a permission request"):
                 self._resolve(entry, DISPOSED)
 
-    # An asker's way
+    # Asking
 
     def _ask_here(self, pending: Pending, until: float) -> Settled:
         entry = _Entry(pending)
@@ -427,7 +429,7 @@ class WaitingRequests:
                 self._add(entry)
             if not self._remembered(entry):
                 self._poll()
-            return self._carried_out(entry, self._outcome(entry, until))
+            return self._apply_answer(entry, self._outcome(entry, until))
         finally:
             with self._lock:
                 self._drop(entry)
@@ -441,15 +443,15 @@ class WaitingRequests:
         entry.done.wait()
         return entry.settled or NOBODY
 
-    def _carried_out(self, entry: _Entry, settled: Settled) -> Settled:
-        """What another process answered is remembered here too, and reaches what waits here."""
+    def _apply_answer(self, entry: _Entry, settled: Settled) -> Settled:
+        """Apply another process's answer here: remember it, and settle other waiting requests."""
         if settled.answer is not None:
             self._remember(entry.pending.request, settled.answer)
             self._reach(entry, settled)
         return settled
 
     def _remembered(self, entry: _Entry) -> bool:
-        """Whether it was approved for good just before it began to wait."""
+        """Settle the entry if it was permanently approved just before it began to wait."""
         request = entry.pending.request
         if self._answers is None or not memorable(request):
             return False
@@ -482,7 +484,7 @@ class WaitingRequests:
         entry.done.set()
 
     def _resolve(self, entry: _Entry, settled: Settled) -> None:
-        """Settle the entry unless an answer was first."""
+        """Settle the entry unless an answer came first."""
         if entry.shared and self._shared is not None:
             try:
                 if not self._shared.settle(entry.pending.id, settled):
@@ -493,7 +495,7 @@ class WaitingRequests:
             self._finish(entry, settled)
 
     def _claim(self, entry: _Entry) -> bool:
-        """Whether nobody else is about to settle the entry."""
+        """Claim the entry; False when another thread already settles it."""
         with self._lock:
             claimed, entry.claimed = entry.claimed, True
         return not claimed
@@ -518,7 +520,7 @@ class WaitingRequests:
             self._answers.remember(request, answer.by)
 
     def _reach(self, entry: _Entry, settled: Settled) -> None:
-        """Settle what else waits in this process and is reached by the answer."""
+        """Settle the other waiting requests of this process that the answer covers."""
         group = _group(entry, settled.answer.kind if settled.answer else "")
         with self._lock:
             others = list(self._groups.get(group, {}).values())
@@ -527,7 +529,7 @@ class WaitingRequests:
                 self._resolve(other, settled)
 
     def _reach_posted(self, entry: _Entry, settled: Settled) -> None:
-        """Settle what waits in the store and is reached by the answer."""
+        """Settle the requests in the store that the answer covers."""
         group = _group(entry, settled.answer.kind if settled.answer else "")
         if self._shared is None or not group:
             return
@@ -568,7 +570,7 @@ class WaitingRequests:
                 callback(entry.pending)
                 return
         except NotAnswered:
-            pass  # its way to decline
+            pass  # the listener declines
         except BaseException:
             # The request must not wait for this listener, and the thread has no caller to raise to.
             logger.exception("a permission callback failed, so it does not answer")
@@ -576,7 +578,7 @@ class WaitingRequests:
             self._untake(entry, number)
 
     def _untake(self, entry: _Entry, number: int) -> None:
-        """A listener will not answer; whoever asked is told when it was the last."""
+        """Note that a listener will not answer; settle the request if it was the last one."""
         with self._lock:
             entry.takers.discard(number)
             left = bool(entry.takers)
@@ -606,9 +608,9 @@ class WaitingRequests:
     # The store
 
     def _beat(self) -> None:
-        """Tell other processes whether somebody listens; without a store they need not know.
+        """Publish in the store whether this process listens.
 
-        One that can not be written to is no reason not to listen here.
+        A store that cannot be written does not stop listening in this process.
         """
         if self._shared is None:
             return
@@ -616,7 +618,7 @@ class WaitingRequests:
             self._shared.beat(bool(self._public))
 
     def _poll(self) -> None:
-        """See to it that somebody looks into the store."""
+        """Start the thread that polls the store, unless it runs."""
         with self._lock:
             if self._shared is None or self._poller is not None or self._closed:
                 return
@@ -649,7 +651,7 @@ class WaitingRequests:
             return needed
 
     def _look(self, shared: SharedRequests, seen: dict[str, Posted]) -> dict[str, Posted]:
-        # In this order: what is in the snapshot is in the listing, unless it was taken away.
+        # In this order: an entry in the snapshot is in the listing, unless it was removed.
         with self._lock:
             mine = [entry for entry in self._entries.values() if entry.shared]
         listing = shared.listing()
@@ -664,7 +666,7 @@ class WaitingRequests:
         return self._hear(shared.waiting(listing, seen), shared) if self._public else {}
 
     def _hear(self, posted: dict[str, Posted], shared: SharedRequests) -> dict[str, Posted]:
-        """Publish what other processes ask for."""
+        """Publish the requests of other processes to the listeners here."""
         with self._lock:
             listeners = {number: self._listeners[number] for number in self._public}
             kept = {id: entry for id, entry in self._abroad.items() if id in posted}
@@ -680,7 +682,7 @@ class WaitingRequests:
 
 
 def _group(entry: _Entry, kind: str) -> tuple[str, ...]:
-    """What requests that an answer of this kind may reach have in common; nothing: it is alone."""
+    """Return the key of the requests that an answer of this kind covers; () for none."""
     request = entry.pending.request
     if kind == "always":
         return kind, *binding(request)

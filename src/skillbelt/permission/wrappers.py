@@ -1,8 +1,8 @@
 """Programs that start other programs: what a command would start, as far as it can be read.
 
-A rule about `rm` is meant wherever `rm` runs, so `env rm x` is looked at as `rm x` too. What may
-start anything, without that it can be read what, is told as unclear. A program that runs a file,
-as in `python3 scripts/x.py`, is none of these: what is in the file is not read here.
+A rule about `rm` applies however `rm` is started, so `env rm x` is also checked as `rm x`. A
+command that may start an unknown program is reported as unclear. A program that runs a file, as in
+`python3 scripts/x.py`, is neither: the content of the file is not read here.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from skillbelt.store.protocol import NO_CHANGE, SessionInfo, SessionKey, changes
 
 
 class _Kept(NamedTuple):
-    """An event with its data as text, so that nobody can change it afterwards."""
+    """An event with its data as JSON text, so that a caller cannot change it afterwards."""
 
     seq: int
     time: float

@@ -1,7 +1,7 @@
 """Sessions in one SQLite file, for all processes of the user.
 
 What `append` returned is on the disk: it outlives the process, the machine and a `kill -9`. The
-file is data, not a cache, so one that can not be read is left as it is and told of.
+file is data, not a cache, so an unreadable one is left unchanged and reported.
 """
 
 import os
@@ -55,7 +55,7 @@ _LEFT: list[sqlite3.Connection] = []
 class SqliteStore:
     """A store in a file. The folder and the file are made, for the user alone, when first needed.
 
-    ConfigError, with what to do, when the file is broken, foreign, too new, or can not be used.
+    ConfigError, with what to do, when the file is broken, foreign, too new, or cannot be used.
     """
 
     def __init__(self, path: str) -> None:
@@ -179,7 +179,7 @@ if hasattr(os, "register_at_fork"):
 def _connect(path: str) -> sqlite3.Connection:
     make_folder(os.path.dirname(path))
     # Closing a descriptor of the file would free the locks that SQLite holds on it in this
-    # process, so it is opened here only if nobody can have it open yet.
+    # process, so it is opened here only while no connection can exist yet.
     create_file(path)
     db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
