@@ -171,7 +171,7 @@ def test_a_list_may_not_be_endless() -> None:
 values = st.recursive(
     st.none()
     | st.booleans()
-    | st.floats()
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=20)
     | st.sampled_from(["SKILL.md", ".."]),
     lambda inner: (
