@@ -6,19 +6,21 @@ Approvals are bound to it. Asking for it again costs a walk, not reading the fil
 
 from __future__ import annotations
 
-import hashlib
 import marshal
 import os
 import stat
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from skillbelt.errors import FileTooLarge, FileTypeRefused, FileUnreadable, PathEscape
 from skillbelt.files.contain import FOLLOW_FILE, below, open_beneath, open_dir, open_file
 from skillbelt.files.tree import LEFT_OUT, SkillTree, TreeEntry, is_left_out
 from skillbelt.values import SKILL_FILE, Diagnostic, FileEntry, Limits, Manifest
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 # Bytes hashed for one skill, about a second of work.
 MAX_MANIFEST_BYTES = 256 * 2**20
@@ -211,7 +213,7 @@ class TextFiles:
 
     def digest(self) -> str:
         """Return the hash of the text."""
-        return f"sha256:{hashlib.sha256(self._source.encode('utf-8', 'surrogatepass')).hexdigest()}"
+        return f"sha256:{_sha256(self._source.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
     def manifest(self) -> Manifest:
         """Return an empty list of files."""
@@ -233,7 +235,7 @@ def stamp_of(entries: Iterable[TreeEntry]) -> TreeStamp:
         if len(entry.stamp) > 1:
             newest = max(newest, *entry.stamp[:2], *entry.stamp[-6:-4])
     # Version 2 of marshal writes equal rows as equal bytes, and is fast.
-    return TreeStamp(hashlib.sha256(marshal.dumps(rows, 2)).hexdigest(), newest)
+    return TreeStamp(_sha256(marshal.dumps(rows, 2)).hexdigest(), newest)
 
 
 def build_manifest(folder: str, limits: Limits | None = None, fence: str = "") -> Manifest:
@@ -245,9 +247,15 @@ def build_manifest(folder: str, limits: Limits | None = None, fence: str = "") -
     return LocalFiles(folder, fence).manifest()
 
 
+def _sha256(data: bytes = b"") -> _Hash:
+    import hashlib  # cost: 20 ms for OpenSSL, which `list` does not need
+
+    return hashlib.sha256(data)
+
+
 def content_hash(files: Iterable[tuple[str, str]], facts: Iterable[str] = ()) -> str:
     """Return one hash over paths with their SHA-256, sorted, and over facts beside the content."""
-    digest = hashlib.sha256()
+    digest = _sha256()
     for path, sha256 in files:
         digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
         digest.update(bytes.fromhex(sha256))
@@ -255,7 +263,7 @@ def content_hash(files: Iterable[tuple[str, str]], facts: Iterable[str] = ()) ->
     if not more:
         return made
     text = "\0\0".join((made, *more))
-    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    return f"sha256:{_sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def fact_of(entry: TreeEntry) -> str:
@@ -341,7 +349,7 @@ def _hash_file(tree: SkillTree, entry: TreeEntry, most: int) -> FileEntry:
     """Hash a file; one of more than `most` bytes is read only until that shows."""
     with open(tree.open(entry), "rb") as file:
         head = file.read(_SNIFFED)
-        digest, size = hashlib.sha256(head), len(head)
+        digest, size = _sha256(head), len(head)
         while size <= most and (chunk := file.read(_CHUNK)):
             digest.update(chunk)
             size += len(chunk)

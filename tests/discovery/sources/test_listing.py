@@ -196,7 +196,8 @@ def test_a_skill_that_stalls_hides_no_other_and_is_tried_again(
 ) -> None:
     offer(server, *({"name": name, "version": "1", "files": ["SKILL.md"]} for name in "ab"))
     server.pages |= {"/a/SKILL.md": Reply(b"a", chunk=1, pause=30, length=9), "/b/SKILL.md": b"b"}
-    limits = bounds(http_timeout_seconds=30, source_timeout_seconds=2)
+    # A tenth of the time is left to assemble the copy, which a busy machine needs.
+    limits = bounds(http_timeout_seconds=30, source_timeout_seconds=6)
     pulled = fetch(f"{server.url}/index.json", limits=limits)
     assert files(pulled) == {"b/SKILL.md": b"b"}
     assert codes(pulled) == ["remote-timeout"]

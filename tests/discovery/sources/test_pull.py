@@ -288,6 +288,7 @@ import asyncio, anyio, ctypes, httpx2, httpcore2
 import skillbelt.discovery.sources.pull, skillbelt.discovery.sources.web
 from skillbelt.discovery.sources import pull_all
 from skillbelt.values import Limits
+from tests.bounds import bounds
 
 def die_at(step):
     # At the n-th time that this process is about to change something in the cache.
@@ -305,7 +306,7 @@ def die_at(step):
     sys.addaudithook(watch)
 
 sys.dont_write_bytecode = True
-bounds(source_timeout_seconds=40)
+limits = bounds(source_timeout_seconds=40)
 for line in sys.stdin:
     child = os.fork()
     if child == 0:

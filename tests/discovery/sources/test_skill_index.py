@@ -171,7 +171,7 @@ def test_a_list_may_not_be_endless() -> None:
 values = st.recursive(
     st.none()
     | st.booleans()
-    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.floats(allow_nan=False, allow_infinity=False)  # which are not JSON: see below
     | st.text(max_size=20)
     | st.sampled_from(["SKILL.md", ".."]),
     lambda inner: (
@@ -200,3 +200,9 @@ def test_no_list_raises_and_every_address_stays_in_place(
                 else "https://example.org/a/"
             )
             assert item.file_url(file).startswith(start)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_json_does_not_have_refuses_the_list(number: float) -> None:
+    with pytest.raises(SourceFailure, match="is not JSON"):
+        listing({"name": "pdf", "files": ["SKILL.md"], "version": number})
