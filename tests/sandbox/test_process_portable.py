@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -22,13 +23,13 @@ def outcome(job: Job) -> Outcome:
     return found
 
 
-def test_a_command_that_ends() -> None:
+def test_a_command_that_ends(tmp_path: Path) -> None:
     job = Job(
         argv=("/bin/sh", "-c", "cat; exit 4"),
         env={},
         cwd="/",
         mounts=(),
-        workspace="/",
+        workspace=str(tmp_path),
         stdin=b"hello",
     )
     found = outcome(job)

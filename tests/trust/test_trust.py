@@ -556,12 +556,9 @@ def test_the_user_may_say_where_it_is_written(tree: Tree, where: str) -> None:
     assert trust.path == f"{state}/{FILE}"
 
 
-def test_a_list_without_a_file_reads_no_json(tree: Tree) -> None:
+def test_a_list_without_a_file_reads_no_json(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     tree.skill("project/.agents/skills/pdf")
-    code = """
-import sys
-from skillbelt import Catalog
-print([s.trusted for s in Catalog(trust_project="ask").discover()], "json" in sys.modules)
-"""
-    tree.python("-c", code)
-    assert tree.python("-c", code).stdout == "[False] False\n"
+    monkeypatch.setattr("skillbelt.trust.read_json", None)
+    assert [skill.trusted for skill in Catalog(tree.project, trust_project="ask").discover()] == [
+        False
+    ]
