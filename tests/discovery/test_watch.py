@@ -22,7 +22,7 @@ def watcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "polling":
         monkeypatch.setitem(sys.modules, "watchfiles", None)
     else:
-        pytest.importorskip("watchfiles")
+        pytest.importorskip("watchfiles", reason="needs the extra watch: make setup")
     return str(request.param)
 
 

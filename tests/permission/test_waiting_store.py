@@ -11,7 +11,7 @@ from skillbelt.permission.rules import Answer, Request
 from skillbelt.permission.waiting import (
     GRACE_SECONDS,
     LEFT_SECONDS,
-    NOBODY,
+    NO_LISTENER,
     STALE_SECONDS,
     TIMEOUT,
     Pending,
@@ -193,7 +193,7 @@ def test_an_outcome_that_can_not_be_read_allows_nothing(
     board.post(PENDING, 60)
     place = SessionKey(APP, "/p", f"desk:{PENDING.id}")
     store.append(place, [NewEvent("settled", data=data)])
-    assert board.outcome(PENDING.id) == NOBODY
+    assert board.outcome(PENDING.id) == NO_LISTENER
 
 
 def test_who_listens_is_seen_by_others_and_not_by_itself(

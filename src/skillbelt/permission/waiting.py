@@ -57,7 +57,7 @@ class Settled(NamedTuple):
 
 
 BY = {"once": "once", "always": "always", "reject": "rejected"}
-TIMEOUT, NOBODY, DISPOSED = (Settled(None, by) for by in ("timeout", "nobody", "disposed"))
+TIMEOUT, NO_LISTENER, DISPOSED = (Settled(None, by) for by in ("timeout", "nobody", "disposed"))
 
 
 class Posted(NamedTuple):
@@ -231,12 +231,12 @@ def _decode_outcome(event: Event) -> Settled:
     data: Mapping[str, Any] = event.data
     try:
         if data["answer"] is None:
-            return {one.by: one for one in (TIMEOUT, NOBODY, DISPOSED)}[data["by"]]
+            return {one.by: one for one in (TIMEOUT, NO_LISTENER, DISPOSED)}[data["by"]]
         fields: dict[str, Any] = {name: _text(data["answer"][name]) for name in Answer._fields}
         answer = Answer(**fields)
         return Settled(answer, BY[answer.kind])
     except (KeyError, TypeError):
-        return NOBODY
+        return NO_LISTENER
 
 
 Callback = Callable[[Pending], object]
@@ -348,7 +348,7 @@ class WaitingRequests:
         until = time.monotonic() + min(max(seconds, 0.0), threading.TIMEOUT_MAX)
         pending = Pending(os.urandom(8).hex(), request, time.time(), self._project)
         settled = self._ask_here(pending, until)
-        if settled == NOBODY and self._shared is not None and self._shared.elsewhere():
+        if settled == NO_LISTENER and self._shared is not None and self._shared.elsewhere():
             return self._ask_elsewhere(self._shared, pending, until)
         return settled
 
@@ -407,7 +407,7 @@ class WaitingRequests:
         entry = _Entry(pending)
         with self._lock:
             if self._closed or not self._listeners:
-                return DISPOSED if self._closed else NOBODY
+                return DISPOSED if self._closed else NO_LISTENER
             listeners = dict(self._listeners)
             entry.takers.update(listeners)
             self._add(entry)
@@ -441,7 +441,7 @@ class WaitingRequests:
             self._resolve(entry, TIMEOUT)
         # An answer may have come first and be remembered right now.
         entry.done.wait()
-        return entry.settled or NOBODY
+        return entry.settled or NO_LISTENER
 
     def _apply_answer(self, entry: _Entry, settled: Settled) -> Settled:
         """Apply another process's answer here: remember it, and settle other waiting requests."""
@@ -586,9 +586,9 @@ class WaitingRequests:
         if left or entry.shared:
             return
         if not abroad:
-            self._resolve(entry, NOBODY)
+            self._resolve(entry, NO_LISTENER)
         elif self._shared is not None and not self._shared.elsewhere(entry.asker):
-            self._shared.settle(entry.pending.id, NOBODY)
+            self._shared.settle(entry.pending.id, NO_LISTENER)
 
     def _end(self, number: int) -> None:
         with self._lock:
@@ -658,11 +658,11 @@ class WaitingRequests:
         for entry in mine:
             info = listing.get(entry.pending.id)
             if info is None or info.events > 1:
-                self._finish(entry, shared.outcome(entry.pending.id) or NOBODY)
+                self._finish(entry, shared.outcome(entry.pending.id) or NO_LISTENER)
         lonely = [entry for entry in mine if not entry.takers]
         if lonely and not shared.elsewhere():
             for entry in lonely:
-                self._resolve(entry, NOBODY)
+                self._resolve(entry, NO_LISTENER)
         return self._hear(shared.waiting(listing, seen), shared) if self._public else {}
 
     def _hear(self, posted: dict[str, Posted], shared: SharedRequests) -> dict[str, Posted]:

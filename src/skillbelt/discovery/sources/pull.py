@@ -196,7 +196,7 @@ def _pull(job: PullJob, cached: CachedSource, deadline: Deadline) -> Pulled:
             return _use_copy(cached, old)
         try:
             with cached.stage() as stage:
-                take = _from_file if job.local else _from_mcp if is_mcp(job.url) else _from_web
+                take = _from_file if job.local else _from_server
                 update = take(job, cached, old, stage, deadline)
                 deadline.check()
                 return _publish(cached, old, stage, update)
@@ -245,34 +245,20 @@ def _publish(
     return _use_copy(cached, state)
 
 
-def _from_mcp(
+def _from_server(
     job: PullJob,
     cached: CachedSource,
     old: CopyState | None,
     stage: Generation,
     deadline: Deadline,
 ) -> Update:
-    return pull_mcp(
-        job.url,
-        cached=cached,
-        old=old,
-        stage=stage,
-        limits=job.limits,
-        deadline=deadline,
-        allowed=job.source_hosts(),
-    )
+    if is_mcp(job.url):
+        pull = pull_mcp
+    else:
+        from skillbelt.discovery.sources.web import pull_web  # cost: httpx2 and asyncio, 90 ms
 
-
-def _from_web(
-    job: PullJob,
-    cached: CachedSource,
-    old: CopyState | None,
-    stage: Generation,
-    deadline: Deadline,
-) -> Update:
-    from skillbelt.discovery.sources.web import pull_web  # cost: httpx2 and asyncio, 90 ms
-
-    return pull_web(
+        pull = pull_web
+    return pull(
         job.url,
         cached=cached,
         old=old,
