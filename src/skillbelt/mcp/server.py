@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp_types import NotificationParams, SetLevelRequestParams
@@ -13,7 +14,7 @@ from skillbelt.integrations.common import MAX_SERVED_SESSIONS
 from skillbelt.mcp.notifications import ChangeNotifier, ClientLogs
 from skillbelt.mcp.prompts import Prompts
 from skillbelt.mcp.published import PublishedSkills
-from skillbelt.mcp.requests import RequestRunner
+from skillbelt.mcp.requests import Context, RequestRunner
 from skillbelt.mcp.resources import Resources, SkillsExtension
 from skillbelt.mcp.sessions import ServedSessions
 from skillbelt.mcp.tools import ToolRequests
@@ -37,10 +38,18 @@ class _Server(Server[Any]):
     ) -> InitializationOptions:
         return super().create_initialization_options(
             notification_options or NotificationOptions(True, True, True),
-            # The older handshake has no field for extensions.
+            # Where clients looked before there was a field for extensions.
             experimental_capabilities or dict(self.extensions),
             extensions,
         )
+
+    async def declare_extensions(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Add the extensions to the handshake: the SDK drops a field that is newer than it."""
+        result = await call_next(ctx)
+        if ctx.method == "initialize" and isinstance(result, dict):
+            capabilities = {**result["capabilities"], "extensions": dict(self.extensions)}
+            return {**result, "capabilities": capabilities}
+        return result
 
 
 class SkillServer:
@@ -84,6 +93,7 @@ class SkillServer:
         )
         extension = SkillsExtension(published, self.runner)
         self.server.extensions[extension.identifier] = extension.settings()
+        self.server.middleware.append(self.server.declare_extensions)
         for method in extension.methods():
             self.server.add_request_handler(method.method, method.params_type, method.handler)
         # Not as an argument of the server, which gives a deprecation warning.

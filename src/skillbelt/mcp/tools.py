@@ -64,7 +64,8 @@ _POLLED: dict[str, Any] = {
     },
     "more": _FLAG,
     "running": _FLAG,
-    "result": {"type": ["object", "null"], "properties": _ENDED},
+    # Not as a list of types, which some clients cannot read.
+    "result": {"anyOf": [{"type": "object", "properties": _ENDED}, {"type": "null"}]},
 }
 
 
