@@ -88,7 +88,9 @@ class Published(NamedTuple):
             return None
         below = f"{folder}/" if folder else ""
         found = {**dict.fromkeys(self.folders), **self.files}
-        inside = {path[len(below) :]: file for path, file in found.items() if path.startswith(below)}
+        inside = {
+            path[len(below) :]: file for path, file in found.items() if path.startswith(below)
+        }
         return {name: inside[name] for name in sorted(inside) if "/" not in name}
 
 

@@ -10,6 +10,7 @@ from mcp.server.models import InitializationOptions
 from mcp_types import NotificationParams, SetLevelRequestParams
 
 from skillbelt import __version__
+from skillbelt.format.skill import Skills
 from skillbelt.integrations.common import MAX_SERVED_SESSIONS
 from skillbelt.mcp.notifications import ChangeNotifier, ClientLogs
 from skillbelt.mcp.prompts import Prompts
@@ -20,11 +21,14 @@ from skillbelt.mcp.sessions import ServedSessions
 from skillbelt.mcp.tools import ToolRequests
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
+from skillbelt.tools.schema import inline_names
 
 ABOUT = (
     "Agent Skills: instructions and workflows for tasks, with their documents and scripts. The "
     "tools load and run them; the skills are also there as resources and prompts."
 )
+# Their guidance says more than their descriptions, which every client has too.
+_GUIDED = ("skill", "skill_load", "skill_run")
 
 
 class _Server(Server[Any]):
@@ -69,15 +73,17 @@ class SkillServer:
         )
         logs = ClientLogs(sessions)
         self.notifier = ChangeNotifier(belt, published, sessions, logs, most=MAX_SERVED_SESSIONS)
-        kinds = {name: kind for kind, name in belt.names.items()}
+        names = inline_names(belt.names_for(Skills({}), crowded=True))
+        kinds = {name: kind for kind, name in names.items()}
         tools = ToolRequests(sessions, self.runner, logs, kinds)
         resources = Resources(published, sessions, self.runner)
         prompts = Prompts(belt, sessions, self.runner)
+        guidance = belt.guidance_for(Skills({}), _GUIDED)
         self.server = _Server(
             "skillbelt",
             version=__version__,
             title="skillbelt",
-            instructions="\n\n".join(filter(None, (ABOUT, belt.guidance))),
+            instructions="\n\n".join(filter(None, (ABOUT, guidance))),
             # The tools check their arguments themselves, and none come in headers.
             get_tool_input_schema=lambda _name: None,
             on_list_tools=tools.list_all,
