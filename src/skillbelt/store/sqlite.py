@@ -175,7 +175,7 @@ class SqliteStore:
         if self._db is None or (found := _identity(self.path)) == self._identity:
             return False
         if found is None:
-            # What is only in the log beside the file gets into the file, wherever it is now. Not if
+            # What is only in the log beside the file gets into the moved file. Not if
             # another file is at the path: the two would share an index of their logs.
             with suppress(sqlite3.Error):
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
