@@ -155,7 +155,7 @@ def test_diagnostics_come_from_the_index_as_they_were(tree: Tree) -> None:
     what_it_took = {
         name: getattr(first, name) for name in ("files_read", "files_changed", "cpu_seconds")
     }
-    assert second._replace(**what_it_took) == first  # type: ignore[arg-type]
+    assert second._replace(**what_it_took) == first
 
 
 def test_an_index_entry_that_makes_no_sense_is_read_again(tree: Tree) -> None:
