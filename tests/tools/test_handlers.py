@@ -221,7 +221,7 @@ def test_a_long_document_is_cut_with_a_note_and_a_report(
     result = session.call_sync("skill_load", {"skill": "pdf", **asked}, inline=True)
     (note,) = [line for line in result.text.split("\n") if line.startswith("[Cut to fit")]
     assert note.startswith("[Cut to fit the limit. The rest is left out, from line ")
-    report = result.data["report"]
+    report: Any = result.data["report"]
     assert report["truncated"] is True
     cut = {one["path"]: one["storage_ref"] for one in report["documents"] if one["truncated"]}
     assert f"The whole text is stored: {cut['long.md']}]" in note
@@ -234,7 +234,8 @@ def test_a_selected_document_that_is_cut_is_reported(tree: Tree) -> None:
     session = conversation(tree)
     session.call_sync("skill_load", {"skill": "pdf"})
     result = session.call_sync("skill_select_docs", {"skill": "pdf", "docs": ["long.md"]})
-    assert result.data["report"]["truncated"] is True
+    report: Any = result.data["report"]
+    assert report["truncated"] is True
     assert "report" not in json.loads(result.text)
 
 
@@ -243,7 +244,8 @@ def test_a_long_document_is_cut_with_a_note_outside_a_conversation(tree: Tree) -
     belt = Runtime(tree.project, store=MemoryStore())
     result = belt.dispatch("skill_load", {"skill": "pdf", "docs": ["long.md"]})
     assert "[Cut to fit the limit." in result.text
-    assert result.data["report"]["truncated"] is True
+    report: Any = result.data["report"]
+    assert report["truncated"] is True
 
 
 def test_a_document_that_cannot_be_read_does_not_prevent_the_load(tree: Tree) -> None:
