@@ -211,7 +211,9 @@ def load(call: Call) -> ToolResult:
         return ToolResult(given, data={"name": skill.name, "report": report})
     evicted = caller.session.load(skill.name, docs, every, call.id or UNNAMED, state=caller.state)
     data = {"name": skill.name, "evicted": list(evicted), "report": report}
-    notes = [f"put away, the limit is reached: {', '.join(evicted)}"] if evicted else []
+    # An answer that is in a history stays there.
+    told = evicted and not caller.inline
+    notes = [f"put away, the limit is reached: {', '.join(evicted)}"] if told else []
     return ToolResult("\n".join([*notes, given]), data=data)
 
 
