@@ -265,6 +265,7 @@ class Runtime:
                 budget_tokens=default_budget(self.settings),
                 guidance=self.guidance_for(skills),
                 search=self.search_tool,
+                loader=self.names.get("skill_load") or self.names.get("skill", ""),
                 suggested=suggested,
             )
 

@@ -89,9 +89,8 @@ DEFINITIONS: Mapping[str, Definition] = {
     ),
     "skill_select_docs": Definition(
         common="skill_select_docs",
-        description="Choose which documents of a loaded skill are there from the next step on: add "
-        "some, "
-        "replace those chosen so far, or clear them all.",
+        description="Choose which documents of a skill are there with it from the next step on: "
+        "add some, replace those chosen so far, or clear them all.",
         properties={
             "skill": _skill(),
             **_docs("select"),
