@@ -31,6 +31,10 @@ _SCRIPT = re.compile(r".*\.(?:py|[cm]?js|m?ts|sh|bash)\b", re.DOTALL)
 _INTERPRETERS = frozenset(("python", "python3", "bash", "sh", "node", "perl", "ruby"))
 
 
+# A run takes no longer unless the call asks for more, up to `run_timeout_seconds` of the settings.
+USUAL_TIMEOUT_SECONDS = 300.0
+
+
 class Asker(NamedTuple):
     """Who asks for a run: the conversation, the initiator, the agent; optionally its own gate.
 
@@ -49,7 +53,7 @@ class Asker(NamedTuple):
 class RunCall(NamedTuple):
     """The arguments of one run. A tuple is executed as it is, a string by `bash -c`.
 
-    A timeout of 0 is the one of the settings; a call may only shorten it.
+    A timeout of 0 is the usual one; a call may ask for more, up to the settings.
     """
 
     command: str | tuple[str, ...]
@@ -116,12 +120,19 @@ class RunResult(NamedTuple):
         return {key: value for key, value in plain.items() if value or key in always}
 
 
-def wanted_outputs(call: RunCall) -> Wanted | None:
-    """Return what to collect; None when the call names nothing. `output_files` wins."""
+def wanted_outputs(call: RunCall, max_file_bytes: int = 0) -> Wanted | None:
+    """Return what to collect; None when the call names nothing. `output_files` wins.
+
+    `max_file_bytes` is for a call that does not name its own.
+    """
     if call.output_files:
         save, prefix = call.save_as_artifacts, call.artifact_prefix
-        return parse_output_files(call.output_files, save=save, prefix=prefix)
-    return parse_outputs(call.outputs) if call.outputs is not None else None
+        wanted = parse_output_files(call.output_files, save=save, prefix=prefix)
+    elif call.outputs is not None:
+        wanted = parse_outputs(call.outputs)
+    else:
+        return None
+    return wanted._replace(max_file_bytes=wanted.max_file_bytes or max_file_bytes)
 
 
 def timeout_of(call: RunCall, most: float) -> float:
@@ -129,7 +140,26 @@ def timeout_of(call: RunCall, most: float) -> float:
     seconds = call.timeout_seconds
     if not 0 <= seconds < float("inf"):
         raise RunRefused(f"timeout must be a number of seconds above 0, not {seconds!r}")
-    return min(seconds, most) if seconds else most
+    return min(seconds or USUAL_TIMEOUT_SECONDS, most)
+
+
+def timeout_warnings(call: RunCall, most: float) -> tuple[str, ...]:
+    """Warn of a timeout that the settings lower."""
+    if call.timeout_seconds <= most:
+        return ()
+    asked = f"{call.timeout_seconds:g}"
+    return (
+        f"timeout was lowered from {asked} to {most:g} seconds, the maximum: run_timeout_seconds "
+        "of the settings",
+    )
+
+
+def save_warnings(call: RunCall) -> tuple[str, ...]:
+    """Warn of a call that saves files and names none."""
+    if not call.save_as_artifacts or call.output_files:
+        return ()
+    return ("nothing was saved: save_as_artifacts keeps the files of output_files, of which there "
+            "are none",)  # fmt: skip
 
 
 def check_stdin(call: RunCall, limits: Limits) -> None:

@@ -70,6 +70,8 @@ class Run:
     job: Job = field(init=False)
     warnings: tuple[str, ...] = field(init=False, default=())
 
+    # Started: when, by the clock of the workspace's file system.
+    began: int = field(init=False, default=0)
     outcome: Outcome = field(init=False)
 
     # Paths. With a sandbox that remaps, the workspace is at INSIDE and each skill in `skills/`.
