@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
 import httpx2
 import pytest
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from skillbelt.errors import ConfigError
 from skillbelt.mcp.http import ListenAddress, check_token, new_token, open_socket, parse_address
@@ -22,7 +25,7 @@ from tests.benches import alive
 from tests.mcp.clients import Http, Person, Place, list_skills, over_http, text_of
 
 anyio_test = pytest.mark.anyio
-INITIALIZE = {
+INITIALIZE: dict[str, Any] = {
     "method": "initialize",
     "params": {
         "protocolVersion": "2025-06-18",
@@ -79,7 +82,7 @@ async def test_many_clients_at_once_each_in_its_own_conversation(server: Http, m
 
     async def one(number: int) -> None:
         async with server.client(mode) as client:
-            assert len((await client.list_tools()).tools) == 10
+            assert len((await client.list_tools()).tools) == 8
             begun = {"skill": "pdf", "command": "sleep 0.1", "background": True}
             if number == 0:
                 started = await client.call_tool("skill_run", begun)
@@ -137,6 +140,19 @@ async def test_who_goes_away_ends_what_it_ran(server: Http, mode: str) -> None:
         with anyio.fail_after(20):
             while alive(mark):
                 await anyio.sleep(0.02)
+
+
+@pytest.mark.parametrize("version", HANDSHAKE_PROTOCOL_VERSIONS)
+def test_the_extension_is_declared_in_the_handshake(server: Http, version: str) -> None:
+    params = {**INITIALIZE["params"], "protocolVersion": version}
+    message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+    [line] = re.findall(r"^data: (\{.*)", post(server, json.dumps(message)).text, re.MULTILINE)
+    result = json.loads(line)["result"]
+    assert result["protocolVersion"] == version
+    for field in ("extensions", "experimental"):
+        assert result["capabilities"][field] == {
+            "io.modelcontextprotocol/skills": {"directoryRead": True}
+        }
 
 
 class Session:

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import closing, contextmanager
 
 from skillbelt.agent import (
@@ -18,6 +18,7 @@ from skillbelt.agent import (
     Retry,
     Runner,
     RunOutput,
+    SkillCalled,
     TextDelta,
     ThinkingDelta,
     ToolCall,
@@ -76,8 +77,9 @@ def run(args: argparse.Namespace) -> int:
     ):
         kept = list(_show(events, args))
         offline = runner.agent.model == OFFLINE
+        offered = runner.agent.runtime.names
     if args.json:
-        print_json(document(kept))
+        print_json(document(kept, {offered.get(one, one) for one in _LOADING}))
     else:
         _print_summary(kept, session, args)
     return _exit_code(kept, offline)
@@ -188,14 +190,14 @@ def _responses(kept: Iterable[AgentEvent]) -> list[ToolResponse]:
     return [event for event in kept if isinstance(event, ToolResponse)]
 
 
-def document(kept: list[AgentEvent]) -> dict[str, object]:
-    """Return the document for --json."""
+def document(kept: list[AgentEvent], loading: Container[str]) -> dict[str, object]:
+    """Return the document for --json; `loading` are the names of the tools that load skills."""
     final, responses = _final(kept), _responses(kept)
     errors = {one.id: one.error for one in responses}
     calls = [event for event in kept if isinstance(event, ToolCall)]
     found: dict[str, object] = {
         "answer": final.text,
-        "skills": _skills(responses),
+        "skills": _skills(kept, loading),
         "tool_calls": [
             {"name": call.name, "arguments": _arguments(call), "error": errors.get(call.id, "")}
             for call in calls
@@ -217,10 +219,17 @@ def _arguments(call: ToolCall) -> object:
     return call.arguments if is_deep(found) else found
 
 
-def _skills(responses: Iterable[ToolResponse]) -> list[str]:
-    """Return the loaded skills in order."""
-    loaded = [one for one in responses if one.name in _LOADING and not one.error]
-    return list(dict.fromkeys(str(one.data.get("name")) for one in loaded if "name" in one.data))
+def _skills(kept: Iterable[AgentEvent], loading: Container[str]) -> list[str]:
+    """Return the skills that the user called and those that were loaded, in order."""
+    found: dict[str, None] = {}
+    for event in kept:
+        match event:
+            case SkillCalled():
+                found[event.skill] = None
+            case ToolResponse() if event.name in loading and not event.error:
+                if "name" in event.data:
+                    found[str(event.data["name"])] = None
+    return list(found)
 
 
 def _files(responses: Iterable[ToolResponse]) -> list[object]:
