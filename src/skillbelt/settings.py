@@ -6,6 +6,7 @@ command line. Permission rules are in the same files; `permission.rule_files` re
 """
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -221,8 +222,8 @@ def load_settings(
     start = os.path.abspath(os.path.expanduser(project or "."))
     if not os.path.isdir(start):
         raise ConfigError(f"{start}: no such folder; give an existing one with --project")
-    home = env.get("HOME") or os.path.expanduser("~")
-    config_home = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    home = _home(env)
+    config_home = _absolute(env.get("XDG_CONFIG_HOME")) or os.path.join(home, ".config")
     files = _files([*_config_dirs(env), config_home], config)
     reads = [(path, _read_file(path)) for _, path in files]
     neighbours = Neighbours(lambda: _state_dir(reads, env, overrides or {}, home), env)
@@ -252,6 +253,21 @@ def load_settings(
         rule_tables={path: kept for path, read in reads if (kept := _rules(read)).tables},
         strangers=tuple(neighbours.found.items()),
     )
+
+
+def _home(env: Mapping[str, str]) -> str:
+    home = env.get("HOME") or os.path.expanduser("~")
+    if not os.path.isabs(home):
+        raise ConfigError(
+            f"environment variable HOME: {home!r} is not an absolute path, so your settings and "
+            "rules would depend on the current folder; set it to the whole path"
+        )
+    return home
+
+
+def _absolute(path: str | None) -> str:
+    """Return the path of an XDG variable; a relative one does not count, as XDG demands."""
+    return path if path and os.path.isabs(path) else ""
 
 
 def _state_dir(
@@ -402,7 +418,7 @@ def _files(
         ("system", os.path.join(name, "config.toml")) for name in system
     ]
     found += [("user", os.path.join(own, name)) for name in _USER_FILES]
-    found = [item for item in found if os.path.isfile(item[1])]
+    found = [item for item in found if _is_file(item[1])]
     if config is not None:
         path = os.path.abspath(os.path.expanduser(config))
         if not os.path.isfile(path):
@@ -423,11 +439,12 @@ def _project_files(start: str, worktree: str) -> list[str]:
         pyproject, own = (os.path.join(folder, name) for name in ("pyproject.toml", PROJECT_FILE))
         found: list[str] = []
         # A linked pyproject.toml belongs to another tool; a linked skillbelt.toml is an error.
-        if _stays(pyproject, worktree) and b"[tool.skillbelt" in _bytes(pyproject):
-            found.append(pyproject)
-        if _stays(own, worktree):
-            found.append(own)
-        elif os.path.isfile(own):
+        if os.path.isfile(pyproject) and _stays(pyproject, worktree):
+            found += [pyproject] if b"[tool.skillbelt" in _bytes(pyproject) else []
+        if _is_file(own):
+            if _stays(own, worktree):
+                found.append(own)
+                return found
             raise ConfigError(
                 f"{own}: is a link that leads out of {worktree}, so it is not read; "
                 "put the file itself there, or name it with --config"
@@ -438,8 +455,38 @@ def _project_files(start: str, worktree: str) -> list[str]:
 
 
 def _stays(path: str, worktree: str) -> bool:
-    """Whether there is such a file, and no link leads to it out of the project."""
-    return os.path.isfile(path) and (not os.path.islink(path) or inside(path, worktree))
+    """Whether no link leads to the file out of the project."""
+    return not os.path.islink(path) or inside(path, worktree)
+
+
+def _is_file(path: str) -> bool:
+    """Whether there is such a file. ConfigError unless it certainly is one or is missing.
+
+    A file of rules that cannot be seen must not count as one that says nothing.
+    """
+    try:
+        info = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        if not os.path.islink(path):
+            return False
+        remedy = "restore what it leads to, or remove the link"
+        raise ConfigError(f"{path}: is a link to a missing file; {remedy}") from None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if not stat.S_ISREG(info.st_mode):
+        kind = "a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file"
+        raise ConfigError(f"{path}: is {kind}; put a settings file there, or remove it")
+    return True
+
+
+def _unreadable(path: str, error: OSError) -> ConfigError:
+    """Return the error for a file that cannot be read, with the folder that bars the way."""
+    above = reversed(upward(os.path.dirname(path), os.sep))
+    closed = next((folder for folder in above if not os.access(folder, os.X_OK)), path)
+    return ConfigError(
+        f"{path}: cannot be read: {error.strerror}; without it, rules that it may hold would be "
+        f"left out: make {closed} readable for your user"
+    )
 
 
 def _bytes(path: str) -> bytes:
@@ -447,7 +494,7 @@ def _bytes(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read(2**20)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        raise _unreadable(path, error) from error
 
 
 def _read_file(path: str) -> RuleTables:
@@ -610,7 +657,7 @@ def _user_folder(kind: Literal["cache", "state"], env: Mapping[str, str], home: 
     if platform.startswith("linux"):
         # platformdirs gives the same answer, but importing it costs two interpreter starts.
         usual = {"cache": ".cache", "state": ".local/state"}[kind]
-        base = env.get(f"XDG_{kind.upper()}_HOME") or os.path.join(home, usual)
+        base = _absolute(env.get(f"XDG_{kind.upper()}_HOME")) or os.path.join(home, usual)
         return os.path.join(base, "skillbelt")
     from platformdirs import user_cache_dir, user_state_dir  # cost: 20 ms, not on Linux
 

@@ -13,6 +13,7 @@ from typing import get_args
 from skillbelt.cli.asking import ask
 from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import (
+    count,
     diagnostics_json,
     open_catalog,
     print_diagnostics,
@@ -224,7 +225,26 @@ def _is(one: Rule, rule: Rule) -> bool:
 
 
 def _revoke(gate: Gate, args: argparse.Namespace) -> int:
-    rules = remove_rules(rulebook_file(gate.settings), args.type, args.subject)
+    taken = _revoke_remembered(gate, args)
+    # The rules come last: if they cannot be written, no restriction is gone.
+    try:
+        rules = remove_rules(rulebook_file(gate.settings), args.type, args.subject)
+    except ConfigError as error:
+        done = f" ({count(len(taken), 'remembered answer')} revoked)" if taken else ""
+        raise ConfigError(f"{error}{done}") from error
+    if args.json:
+        print_json({"rules": rules, "remembered": [one._asdict() for one in taken]})
+    elif rules or taken:
+        say(f"revoked: {rules} rules, {len(taken)} remembered answers", args)
+    if not rules and not taken:
+        hint = "`skillbelt permissions list` shows all"
+        print(
+            f"skillbelt: nothing to revoke for {one_line(args.subject)!r}; {hint}", file=sys.stderr
+        )
+    return 0 if rules or taken else 1
+
+
+def _revoke_remembered(gate: Gate, args: argparse.Namespace) -> list[Remembered]:
     taken = [
         one
         for one in gate.ledger.all()
@@ -242,16 +262,7 @@ def _revoke(gate: Gate, args: argparse.Namespace) -> int:
             initiator="user",
         )
         gate.record("revoked", request, {"id": one.id, "text": one.pattern})
-    if args.json:
-        print_json({"rules": rules, "remembered": [one._asdict() for one in taken]})
-    elif rules or taken:
-        say(f"revoked: {rules} rules, {len(taken)} remembered answers", args)
-    if not rules and not taken:
-        hint = "`skillbelt permissions list` shows all"
-        print(
-            f"skillbelt: nothing to revoke for {one_line(args.subject)!r}; {hint}", file=sys.stderr
-        )
-    return 0 if rules or taken else 1
+    return taken
 
 
 def _watch(gate: Gate, args: argparse.Namespace) -> int:

@@ -14,7 +14,15 @@ from functools import lru_cache
 from itertools import islice
 from typing import BinaryIO, Literal, NamedTuple
 
-from skillbelt.disclosure.excerpt import Strategy, cut_body, head, key_area, line_count, pages
+from skillbelt.disclosure.excerpt import (
+    Strategy,
+    cut_body,
+    head,
+    key_area,
+    line_count,
+    pages,
+    without_last_heading,
+)
 from skillbelt.disclosure.overflow import Storage
 from skillbelt.errors import (
     FileTooLarge,
@@ -185,9 +193,12 @@ def _cut(text: str, tail: str, ref: str, limits: Limits) -> _Chosen:
     """Leave out the least needed sections; arguments may take up to half of the limit."""
     rows, chars = limits.max_skill_body_lines, limits.max_skill_body_chars
     tail = head(pages(tail, 1, rows // 2), chars // 2)
-    rest = f"The whole text is stored: {one_line(ref)}" if ref else ""
-    kept = cut_body(text, rows - line_count(tail), chars - len(tail), rest)
+    kept = cut_body(text, rows - line_count(tail), chars - len(tail), _stored(ref))
     return _Chosen(kept.text + tail, kept.strategy, truncated=True)
+
+
+def _stored(ref: str) -> str:
+    return f"The whole text is stored: {one_line(ref)}" if ref else ""
 
 
 # --- resources -----------------------------------------------------------------------------------
@@ -214,10 +225,7 @@ def load_resource(
     PathEscape for a path that leads out and LoadError for a file that cannot be given.
     """
     path = check_relative(relative_path, skill.dir)
-    _check_ending(path, endings)
-    data = read_file(skill, path, limits.max_resource_file_bytes)
-    _check_kind(path, data)
-    text = _decode(data, path)
+    data, text = _resource_text(skill, path, endings, limits)
     if start_line is not None or lines is not None:
         wanted = pages(text, start_line or 1, lines)
         chosen = _excerpt(wanted, "lines", limits.max_resource_excerpt_chars)
@@ -229,8 +237,44 @@ def load_resource(
     return _make_loaded(skill, path, data, chosen, limits, ref)
 
 
+def load_document(
+    skill: Skill,
+    relative_path: str,
+    limits: Limits = _LIMITS,
+    *,
+    storage: Storage | None = None,
+) -> Loaded:
+    """Return a whole document to go with a body; one that is too long is cut as a body is.
+
+    Its last line then says what was left out, and where the whole text is stored.
+    """
+    path = check_relative(relative_path, skill.dir)
+    data, text = _resource_text(skill, path, RESOURCE_ENDINGS, limits)
+    most = limits.max_skill_body_chars
+    if len(text) <= most:
+        chosen = _Chosen(text, "whole", truncated=False)
+        return _make_loaded(skill, path, data, chosen, limits)
+    ref = _store(storage, text)
+    kept = cut_body(text, len(text), most, _stored(ref))
+    chosen = _Chosen(kept.text, kept.strategy, truncated=True)
+    return _make_loaded(skill, path, data, chosen, limits, ref)
+
+
+def _resource_text(
+    skill: Skill, path: str, endings: Sequence[str], limits: Limits
+) -> tuple[bytes, str]:
+    """Return the bytes and the text of a file that may be given to a model."""
+    _check_ending(path, endings)
+    data = read_file(skill, path, limits.max_resource_file_bytes)
+    _check_kind(path, data)
+    return data, _decode(data, path)
+
+
 def _excerpt(wanted: str, strategy: Strategy, most: int) -> _Chosen:
     given = head(wanted, most)
+    if len(given) < len(wanted) and strategy != "lines":
+        # Unless that is all there is.
+        given = without_last_heading(given) or given
     return _Chosen(given, strategy, truncated=len(given) < len(wanted))
 
 

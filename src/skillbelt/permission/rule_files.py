@@ -533,7 +533,7 @@ def add_rule(path: str, rule: Rule) -> None:
     """Write the rule last. One that says the same with another action is taken out."""
     with _locked(path):
         kept = [text for text in _blocks(path) if not _same(text, rule, path)]
-        _write(path, "".join([*(kept or [_ABOUT]), _block(rule)]))
+        _write(path, "".join([*(_apart(kept) or [_ABOUT]), _block(rule)]))
 
 
 def remove_rules(path: str, type: str, pattern: str) -> int:
@@ -542,7 +542,7 @@ def remove_rules(path: str, type: str, pattern: str) -> int:
         blocks = _blocks(path)
         kept = [text for text in blocks if _read_block(text, path)[:2] != (type, pattern)]
         if len(kept) < len(blocks):
-            _write(path, "".join(kept))
+            _write(path, "".join(_apart(kept)))
         return len(blocks) - len(kept)
 
 
@@ -561,6 +561,11 @@ def _blocks(path: str) -> list[str]:
             blocks.append("")
         blocks[-1] += line
     return blocks
+
+
+def _apart(blocks: list[str]) -> list[str]:
+    """Return the blocks without the empty lines at the end, which came with a removed rule."""
+    return [*blocks[:-1], blocks[-1].rstrip() + "\n" * bool(blocks[-1].strip())] if blocks else []
 
 
 def _read_block(block: str, path: str) -> tuple[object, ...]:
@@ -609,7 +614,11 @@ def _write(path: str, text: str) -> None:
             os.fsync(file.fileno())
         os.replace(part, path)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+        with suppress(OSError):
+            os.unlink(part)
+        raise ConfigError(
+            f"{path}: cannot be written: {error.strerror}; it is unchanged"
+        ) from error
 
 
 @contextmanager

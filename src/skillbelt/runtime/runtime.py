@@ -67,6 +67,7 @@ from skillbelt.tools.schema import (
     build,
     choose,
     guidance,
+    inline_names,
     offered_names,
     render,
 )
@@ -264,6 +265,7 @@ class Runtime:
                 budget_tokens=default_budget(self.settings),
                 guidance=self.guidance_for(skills),
                 search=self.search_tool,
+                loader=self.names.get("skill_load") or self.names.get("skill", ""),
                 suggested=suggested,
             )
 
@@ -304,11 +306,16 @@ class Runtime:
         """How to use the tools that are offered, with its header; empty when there is none."""
         return self.guidance_for(Skills({}))
 
-    def guidance_for(self, skills: Skills) -> str:
-        """Return the guidance for the tools that are offered for these skills."""
+    def guidance_for(self, skills: Skills, kinds: Collection[str] | None = None) -> str:
+        """Return the guidance for the tools that are offered for these skills.
+
+        With `kinds` it is about these tools only.
+        """
         if self._guidance is not None:
             return self._guidance
-        text = guidance(self.names_for(skills))
+        names = self.names_for(skills)
+        chosen = names if kinds is None else {kind: names[kind] for kind in names if kind in kinds}
+        text = guidance(chosen)
         return f"{GUIDANCE_HEADER}\n{text}" if text else ""
 
     # Loading, as the user
@@ -408,15 +415,21 @@ class Runtime:
         return made if format is None else render(made, format)
 
     def tools_for(
-        self, skills: Skills, *, listing: bool = False, crowded: bool | None = None
+        self,
+        skills: Skills,
+        *,
+        listing: bool = False,
+        crowded: bool | None = None,
+        inline: bool = False,
     ) -> list[Tool]:
         """Return the tools for a model that may see these skills."""
         budget = default_budget(self.settings)
         search = self.search_tool
         text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
         most = MAX_ENUM_SKILLS
-        names = self.names_for(skills, crowded)
-        return build(names, skills, HANDLERS, max_enum=most, listing=text)
+        known = self.names_for(skills, crowded)
+        names = inline_names(known) if inline else known
+        return build(names, skills, HANDLERS, max_enum=most, listing=text, inline=inline)
 
     def dispatch(
         self,
@@ -717,15 +730,25 @@ class RuntimeSession:
     # The model's calls
 
     @overload
-    def tools(self, format: None = None, *, listing: bool = ...) -> list[Tool]: ...
-    @overload
-    def tools(self, format: ToolFormat, *, listing: bool = ...) -> list[dict[str, object]]: ...
     def tools(
-        self, format: ToolFormat | None = None, *, listing: bool = False
+        self, format: None = None, *, listing: bool = ..., inline: bool = ...
+    ) -> list[Tool]: ...
+    @overload
+    def tools(
+        self, format: ToolFormat, *, listing: bool = ..., inline: bool = ...
+    ) -> list[dict[str, object]]: ...
+    def tools(
+        self, format: ToolFormat | None = None, *, listing: bool = False, inline: bool = False
     ) -> list[Tool] | list[dict[str, object]]:
-        """Return the tools, as `Runtime.tools` does, for what this conversation may see."""
+        """Return the tools, as `Runtime.tools` does, for what this conversation may see.
+
+        With `inline` they are those for a host that calls them with `inline`: none that would
+        change an earlier answer.
+        """
         crowded = self._crowded(self.session.state())
-        made = self.runtime.tools_for(self.skills(), listing=listing, crowded=crowded)
+        made = self.runtime.tools_for(
+            self.skills(), listing=listing, crowded=crowded, inline=inline
+        )
         return made if format is None else render(made, format)
 
     def call_sync(

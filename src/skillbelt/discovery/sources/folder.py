@@ -29,6 +29,7 @@ class Found(NamedTuple):
     size: int
     mtime_ns: int
     inode: int
+    ctime_ns: int
     identity: int
 
 
@@ -131,13 +132,13 @@ class Walker:
 
     def _take(self, path: str, status: os.stat_result, identity: int) -> None:
         if stat.S_ISREG(status.st_mode):
-            time_ns, inode = min(status.st_mtime_ns, LARGEST), status.st_ino & LARGEST
             self.found.append(
                 Found(
                     location=path,
                     size=status.st_size,
-                    mtime_ns=time_ns,
-                    inode=inode,
+                    mtime_ns=min(status.st_mtime_ns, LARGEST),
+                    inode=status.st_ino & LARGEST,
+                    ctime_ns=min(status.st_ctime_ns, LARGEST),
                     identity=identity,
                 )
             )
