@@ -436,7 +436,7 @@ def _make_loaded(
         chars_returned=len(text),
         truncated=chosen.truncated,
         strategy=chosen.strategy,
-        references=_named_files(text),
+        references=_named_files(text, MAX_REFERENCES),
         storage_ref=ref,
         section_missed=chosen.section_missed,
     )
@@ -451,9 +451,9 @@ def _name_server(skill: Skill) -> str:
 
 
 @lru_cache(maxsize=64)
-def _named_files(text: str) -> tuple[str, ...]:
+def _named_files(text: str, most: int) -> tuple[str, ...]:
     """Return the files the text points at, each once, in the words of the text."""
-    targets = (one.target for one in references(text, most=MAX_REFERENCES))
+    targets = (one.target for one in references(text, most=most))
     return tuple(dict.fromkeys(one.removeprefix("./") for one in targets if nameable(one)))
 
 
