@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from skillbelt.errors import ConfigError
 from skillbelt.files.contain import READ_FILE, READ_WRITE_FILE
 from skillbelt.files.locks import locked
-from skillbelt.files.private import make_folder
+from skillbelt.files.private import is_missing, make_folder
 from skillbelt.untrusted_json import read_json
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ class AuditLog:
     @contextmanager
     def _settled(self) -> Iterator[None]:
         """Hold the lock shared, so that no process writes. No lock file means an empty log."""
-        if not os.path.lexists(self._path(_LOCK)):
+        if is_missing(self._path(_LOCK)):
             yield
             return
         with locked(self._path(_LOCK), shared=True):
