@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -301,11 +301,11 @@ def shell(page: Path, project: Path) -> None:
     for step in steps(page):
         program, *words = shlex.split(step.command)
         alone = program == "skillbelt" and not SHELL.search(step.command)
-        run, command = subprocess.run, ["sh", "-c", step.command]
-        if alone:  # no shell is needed, and no start of Python
-            run, command = warm.run, [sys.executable, "-m", "skillbelt", *words]
+        # Most need no shell, and then no start of Python either.
+        run: Callable[..., subprocess.CompletedProcess[str]] = warm.run if alone else subprocess.run
+        python = [sys.executable, "-m", "skillbelt", *words]
         done = run(
-            command,
+            python if alone else ["sh", "-c", step.command],
             cwd=project,
             env=environ(project),
             stdin=subprocess.DEVNULL,
