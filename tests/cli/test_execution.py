@@ -165,8 +165,8 @@ for path in ("to/x", ".envrc", ".git/config"):
     letters.write(f"{FOLDER}/scripts/hide.py", script)
     letters.path("project/got").mkdir()
     letters.path("project/got/to").symlink_to(letters.path("home"))
-    options = ("--script", "hide", "--output-dir", "got")
-    found = document(letters, *options, code=1)
+    patterns = ("--output", "out/**", "--output", "out/.envrc", "--output", "out/.git/*")
+    found = document(letters, "--script", "hide", "--output-dir", "got", *patterns, code=1)
     assert sorted(found["errors"]) == [
         "'out/.envrc' was not written: its name begins with a dot",
         "'out/.git/config' was not written: its name begins with a dot",
