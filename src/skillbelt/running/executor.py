@@ -30,6 +30,7 @@ from skillbelt.permission.command_policy import (
 from skillbelt.permission.gate import Gate, session_id
 from skillbelt.permission.grants import hosts_by_tool
 from skillbelt.permission.rules import SHELL_TOOLS, Request
+from skillbelt.running.build.toolset import install_tools
 from skillbelt.running.call import (
     Asker,
     RunCall,
@@ -121,7 +122,7 @@ class Workbench:
         self.settings, self.gate, self._find = settings, gate, find
         self._skills = skills
         self._artifacts, self._progress = artifacts, progress
-        self._sandboxes = Sandboxes(settings, progress)
+        self._sandboxes = Sandboxes(settings, progress, install_tools)
 
     def close(self) -> None:
         """Release what is kept ready for the next run."""
