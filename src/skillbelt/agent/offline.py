@@ -131,7 +131,8 @@ class Offline:
                 watch=watch,
             )
         except SkillbeltError as error:
-            return failed(str(error))._replace(data={"refused": error.exit_code})
+            result = failed(str(error), error.kind, **error.fields())
+            return result._replace(data={**result.data, "refused": error.exit_code})
         return _describe_execution(skill, done)
 
 
@@ -191,4 +192,7 @@ def _describe_execution(skill: Skill, done: Execution) -> ToolResult:
     about = f"{skill.name}: {shorten(one_line(skill.description), _MAX_DESCRIPTION_CHARS)}"
     how = f"(ran in the sandbox {done.sandbox}, exit code {status.code})"
     said = "\n\n".join(filter(None, (about, output, done.stderr.strip(), how)))
-    return ToolResult(said, "" if status.kind == "success" else said, done.document())
+    if status.kind == "success":
+        return ToolResult(said, data=done.document())
+    error = {"kind": f"run_{status.kind}", "message": said}
+    return ToolResult(said, said, {**done.document(), "error": error})

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 
 from skillbelt.agent import (
@@ -25,6 +25,7 @@ from skillbelt.agent import (
 )
 from skillbelt.agent.models import OFFLINE, is_deep
 from skillbelt.cli.asking import ask
+from skillbelt.cli.failure import describe
 from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import CLI_SESSION, print_json, say
 from skillbelt.errors import ConfigError
@@ -39,6 +40,14 @@ from skillbelt.untrusted_json import read_json
 USER = CLI_SESSION[1]
 _MAX_CALL_CHARS = 120
 _LOADING = ("skill", "skill_load")
+# Kinds of errors, by why a run ended; an answer may be incomplete.
+_KINDS = {
+    "answer": "incomplete",
+    "max_steps": "max_steps",
+    "loop": "repeated_call",
+    "error": "model_failed",
+}
+_REMEDY = "ask again; -v shows what was done"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -76,11 +85,12 @@ def run(args: argparse.Namespace) -> int:
     ):
         kept = list(_show(events, args))
         offline = runner.agent.model == OFFLINE
+    code = _exit_code(kept, offline)
     if args.json:
-        print_json(document(kept))
+        print_json(document(kept, code))
     else:
         _print_summary(kept, session, args)
-    return _exit_code(kept, offline)
+    return code
 
 
 def _read_question(text: str) -> str:
@@ -188,7 +198,7 @@ def _responses(kept: Iterable[AgentEvent]) -> list[ToolResponse]:
     return [event for event in kept if isinstance(event, ToolResponse)]
 
 
-def document(kept: list[AgentEvent]) -> dict[str, object]:
+def document(kept: list[AgentEvent], exit_code: int) -> dict[str, object]:
     """Return the document for --json."""
     final, responses = _final(kept), _responses(kept)
     errors = {one.id: one.error for one in responses}
@@ -203,9 +213,19 @@ def document(kept: list[AgentEvent]) -> dict[str, object]:
         "files": _files(responses),
         "usage": final.usage._asdict(),
     }
-    if final.error:
-        found["error"] = final.error
+    if final.error or exit_code:
+        found["error"] = _failure(final, responses, exit_code)
     return found
+
+
+def _failure(final: Final, responses: Sequence[ToolResponse], exit_code: int) -> dict[str, object]:
+    """Return what went wrong, as every document has it."""
+    kind, message = _KINDS[final.reason], final.error
+    for one in responses:
+        about = one.data.get("error")
+        if one.error and final.reason == "answer" and isinstance(about, Mapping):
+            kind, message = str(about["kind"]), message or one.error
+    return describe(kind, message, _REMEDY, exit_code)
 
 
 def _arguments(call: ToolCall) -> object:

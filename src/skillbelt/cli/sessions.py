@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from contextlib import closing
 from difflib import get_close_matches
 from urllib.parse import quote, unquote
 
 from skillbelt.cli.output import print_json, print_table, say
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, NotFound
 from skillbelt.permission.remembered import APP as PERMISSIONS
 from skillbelt.settings import load_settings
 from skillbelt.store import SessionInfo, SessionKey, Store, open_store
@@ -42,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         key = parse_id(args.id or "", f"sessions {args.action} needs an ID")
         found = [info for info in store.sessions(key.app, key.user) if info.key == key]
         if not found:
-            return _report_missing(store, key)
+            raise _missing(store, key)
         if args.action == "show":
             return _show(store, found[0], args)
         return _delete(store, key, args)
@@ -73,13 +72,12 @@ def _escape(text: str) -> str:
     )
 
 
-def _report_missing(store: Store, key: SessionKey) -> int:
+def _missing(store: Store, key: SessionKey) -> NotFound:
     close = get_close_matches(
         session_id(key), [session_id(info.key) for info in store.sessions()], n=3
     )
     hint = f"closest: {', '.join(close)}" if close else "see `skillbelt sessions list`"
-    print(f"skillbelt: no session {session_id(key)!r}; {hint}", file=sys.stderr)
-    return NOT_FOUND
+    return NotFound(f"no session {session_id(key)!r}", hint, exit_code=NOT_FOUND)
 
 
 def _list(store: Store, args: argparse.Namespace) -> int:
@@ -135,7 +133,7 @@ def _show(store: Store, info: SessionInfo, args: argparse.Namespace) -> int:
 
 def _delete(store: Store, key: SessionKey, args: argparse.Namespace) -> int:
     if not store.delete(key):
-        return _report_missing(store, key)
+        raise _missing(store, key)
     if args.json:
         print_json({"deleted": session_id(key)})
     else:
