@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-wasm bench-permission bench-prompt bench-search bench-agent docs lock machine clean
+.PHONY: help setup demo test test-all check fix bench bench-run bench-container bench-wasm bench-permission bench-prompt bench-search bench-agent docs site lock machine clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -70,6 +70,9 @@ bench-agent: $(VENV)/.dev ## what a turn of the runner costs, beside pydantic-ai
 
 docs: $(VENV)/.all ## rewrites the generated pages
 	$(PYTHON_IN_VENV) scripts/cli_reference.py --write
+
+site: $(VENV)/.dev ## the documentation as a site, in build/site/
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet --site-dir build/site
 
 lock: $(VENV)/.dev ## renews the locks; ARGS=--upgrade takes newer versions
 	$(LOCK) --group dev -o requirements/dev.txt $(ARGS)

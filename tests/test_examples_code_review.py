@@ -18,6 +18,7 @@ from skillbelt.testing.sandbox_suite import Place
 from tests.sandbox.guests import hosts
 from tests.sandbox.wasm_guests.conftest import place as place
 from tests.sandbox.wasm_guests.conftest import sandbox as sandbox
+from tests.tree import Tree
 
 FOLDER = Path(__file__).parents[1] / "examples" / "skills" / "code-review"
 SOURCE = Path(__file__).parents[1] / "src" / "skillbelt"
@@ -118,6 +119,21 @@ def test_a_secret_is_not_repeated(sandbox: WasmSandbox, place: Place) -> None:
     assert b"ghp_" not in outcome.stdout.data
 
 
+def test_a_text_and_its_file_are_reviewed(sandbox: WasmSandbox, place: Place) -> None:
+    answer = reviewed(sandbox, place, {"code": "eval(x)\n", "file": "src/main.py"})
+    assert [(each["path"], each["rule"]) for each in answer["findings"]] == [
+        ("src/main.py", "eval")
+    ]
+
+
+def test_files_can_be_given_by_their_paths(sandbox: WasmSandbox, place: Place) -> None:
+    for name in ("a.py", "b.py"):
+        Path(place.folder, name).write_text("eval(x)\n")
+    given = {"text": "eval(x)\n", "path": "a.py", "files": ["a.py", "b.py"]}
+    answer = reviewed(sandbox, place, given)
+    assert [each["path"] for each in answer["findings"]] == ["a.py", "b.py"]
+
+
 def test_a_folder_is_reviewed(sandbox: WasmSandbox, place: Place) -> None:
     for name, text in (("p/a.py", "eval(x)\n"), ("p/node_modules/b.js", "eval(x)"), ("p/c", "")):
         path = Path(place.folder, name)
@@ -126,6 +142,24 @@ def test_a_folder_is_reviewed(sandbox: WasmSandbox, place: Place) -> None:
     answer = reviewed(sandbox, place, {"path": "p"})
     assert [(each["path"], each["rule"]) for each in answer["findings"]] == [("p/a.py", "eval")]
     assert answer["summary"]["files"] == 1
+
+
+def test_a_question_with_a_file_is_answered_by_a_review(open_tree: Tree) -> None:
+    open_tree.setenv("SKILLBELT_CACHE_DIR", hosts().cache_dir)
+    shutil.copytree(FOLDER, open_tree.path("project/.agents/skills/code-review"))
+    open_tree.write("project/bad.py", "eval(x)\n")
+    done = open_tree.run("ask", "Can you review my code?", "--file", "bad.py", "--yes")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert '"path": "inputs/bad.py"' in done.stdout
+    assert '"rule": "eval"' in done.stdout
+
+
+def test_a_question_without_the_file_says_what_to_do(open_tree: Tree) -> None:
+    open_tree.setenv("SKILLBELT_CACHE_DIR", hosts().cache_dir)
+    shutil.copytree(FOLDER, open_tree.path("project/.agents/skills/code-review"))
+    done = open_tree.run("ask", "Can you review my code?", "--yes")
+    assert done.exit_code == 1
+    assert "attach one to the question" in done.stdout
 
 
 def test_what_is_wanted_can_be_narrowed(sandbox: WasmSandbox, place: Place) -> None:
@@ -158,6 +192,7 @@ def test_few_things_are_said_about_good_code(sandbox: WasmSandbox, place: Place)
         (None, "must be a JSON object"),
         ({}, "give {"),
         ({"files": [{"path": 1}]}, "files[0] needs a path"),
+        ({"code": "eval(x)"}, "code needs a file"),
         ({"path": "absent"}, "ENOENT"),
         ({"files": [], "rules": ["none"]}, "no rule is named none"),
         ({"files": [], "min_severity": "worst"}, "min_severity can be"),

@@ -261,9 +261,12 @@ def test_a_file_that_is_not_utf8_names_file_and_line(tree: Tree) -> None:
     assert message(tree) == f"{file}:2: not valid TOML: not UTF-8"
 
 
-def test_a_folder_in_the_place_of_a_file_is_passed_by_unless_it_was_asked_for(tree: Tree) -> None:
-    (tree.project / "skillbelt.toml").mkdir()
+def test_a_folder_in_the_place_of_a_file_is_told(tree: Tree) -> None:
+    (tree.project / "pyproject.toml").mkdir()  # it may be another tool's
     assert tree.settings().limits == Limits()
+    (tree.project / "skillbelt.toml").mkdir()
+    with pytest.raises(ConfigError, match=r"skillbelt\.toml: is a folder"):
+        tree.settings()
     with pytest.raises(ConfigError, match="no such file"):
         load_settings(tree.project, config=tree.project / "skillbelt.toml")
 
@@ -471,3 +474,62 @@ def test_a_setting_that_is_gone_is_a_warning_from_anywhere(
         "set project_roots and user_roots instead",
     ]
     assert not settings.sources
+
+
+# What cannot be read
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "home/.config/skillbelt/permissions.toml",
+        "home/.config/skillbelt/config.toml",
+        "etc/skillbelt/config.toml",
+        "project/skillbelt.toml",
+    ],
+)
+@pytest.mark.parametrize("how", ["folder closed", "file closed", "a folder", "a dead link"])
+def test_rules_that_cannot_be_read_are_not_left_out(open_tree: Tree, file: str, how: str) -> None:
+    open_tree.setenv("XDG_CONFIG_DIRS", open_tree.path("etc"))
+    path = open_tree.write(file, '[permission]\nskill = "deny"\n')
+    close = {
+        "folder closed": f"os.chmod({str(path.parent)!r}, 0)",
+        "file closed": f"os.chmod({str(path)!r}, 0)",
+        "a folder": f"os.unlink({str(path)!r}); os.mkdir({str(path)!r})",
+        "a dead link": f"os.unlink({str(path)!r}); os.symlink('/nowhere', {str(path)!r})",
+    }[how]
+    code = (
+        "from skillbelt import ConfigError, load_settings\n"
+        f"{close}\n"
+        "try:\n"
+        f"    print(load_settings({str(open_tree.project)!r}).files)\n"
+        "except ConfigError as error:\n"
+        "    print(error)\n"
+        f"os.chmod({str(path.parent)!r}, 0o755)\n"
+    )
+    said = open_tree.as_user(code)
+    named = path.with_name("config.toml") if how == "folder closed" and "home" in file else path
+    assert said.startswith(f"{named}: "), said
+    remedies = {
+        "folder closed": f"make {path.parent} readable",
+        "file closed": f"make {path} readable",
+        "a folder": "put a settings file there, or remove it",
+        "a dead link": "restore what it leads to, or remove the link",
+    }
+    assert remedies[how] in said
+
+
+def test_files_that_are_missing_are_left_out(tree: Tree) -> None:
+    tree.write("home/.config", "not even a folder")
+    assert tree.settings().files == ()
+
+
+def test_a_relative_home_is_refused_and_relative_xdg_folders_do_not_count(tree: Tree) -> None:
+    tree.setenv("XDG_CONFIG_HOME", "relative")
+    tree.setenv("XDG_CACHE_HOME", "relative")
+    settings = tree.settings()
+    assert settings.config_home == f"{tree.home}/.config"
+    assert settings.cache_dir == f"{tree.home}/.cache/skillbelt"
+    tree.setenv("HOME", "relative")
+    with pytest.raises(ConfigError, match="HOME: 'relative' is not an absolute path"):
+        tree.settings()

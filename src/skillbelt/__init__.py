@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "agent": "Agent Called Compaction Final HostTool Model ModelFailure PermissionRequest Prompt "
-    "Reply Retry RunOutput Runner TextDelta ThinkingDelta ToolCall ToolResponse Usage",
+    "Reply Retry RunOutput Runner SkillCalled TextDelta ThinkingDelta ToolCall ToolResponse Usage",
     "artifacts": "Artifact ArtifactStore open_artifacts",
     "running.call": "RunCall RunResult",
     "permission.audit": "AuditEvent AuditLog",

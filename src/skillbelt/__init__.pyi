@@ -13,6 +13,7 @@ from skillbelt.agent import Reply as Reply
 from skillbelt.agent import Retry as Retry
 from skillbelt.agent import RunOutput as RunOutput
 from skillbelt.agent import Runner as Runner
+from skillbelt.agent import SkillCalled as SkillCalled
 from skillbelt.agent import TextDelta as TextDelta
 from skillbelt.agent import ThinkingDelta as ThinkingDelta
 from skillbelt.agent import ToolCall as ToolCall

@@ -6,6 +6,7 @@ command line. Permission rules are in the same files; `permission.rule_files` re
 """
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -50,6 +51,8 @@ class Settings(NamedTuple):
     follow_symlinks: bool = True
     nested: bool = False
     loose_file_name: bool = False
+    # Filled by tools, not by authors: many files and no skills.
+    skip_directories: tuple[str, ...] = (".git", "node_modules", "__pycache__")
     strict: bool = False
     derived_descriptions: Literal["show", "hide"] = "show"
     internal_skills: bool = False
@@ -172,8 +175,8 @@ _FIXED = frozenset(
      "max_wasm_instances", "max_wasm_workers", "max_workspaces_bytes", "max_yaml_aliases",
      "max_yaml_depth", "model_idle_seconds", "network_connect_seconds", "network_header_seconds",
      "network_idle_seconds", "request_timeout_seconds", "retry_wait_seconds",
-     "scan_timeout_seconds", "search_wait_seconds", "served_idle_seconds", "skip_directories",
-     "wasm_idle_seconds", "workspace_idle_seconds")
+     "scan_timeout_seconds", "search_wait_seconds", "served_idle_seconds", "wasm_idle_seconds",
+     "workspace_idle_seconds")
 )  # fmt: skip
 REMOVED: Mapping[str, str] = MappingProxyType(
     dict.fromkeys(_FIXED, "")
@@ -197,8 +200,12 @@ COMMAND_LISTS = {
     "allowed_commands": "TRPC_AGENT_SKILL_RUN_ALLOWED_COMMANDS",
     "denied_commands": "TRPC_AGENT_SKILL_RUN_DENIED_COMMANDS",
 }
-# Environment variables of other tools that move a client's own folder.
-CLIENT_HOMES = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
+# Environment variables of other tools that move a client's own folder, or add one.
+CLIENT_HOMES = {
+    "claude": "CLAUDE_CONFIG_DIR",
+    "codex": "CODEX_HOME",
+    "opencode": "OPENCODE_CONFIG_DIR",
+}
 
 
 def load_settings(
@@ -221,8 +228,8 @@ def load_settings(
     start = os.path.abspath(os.path.expanduser(project or "."))
     if not os.path.isdir(start):
         raise ConfigError(f"{start}: no such folder; give an existing one with --project")
-    home = env.get("HOME") or os.path.expanduser("~")
-    config_home = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    home = _home(env)
+    config_home = _absolute(env.get("XDG_CONFIG_HOME")) or os.path.join(home, ".config")
     files = _files([*_config_dirs(env), config_home], config)
     reads = [(path, _read_file(path)) for _, path in files]
     neighbours = Neighbours(lambda: _state_dir(reads, env, overrides or {}, home), env)
@@ -254,6 +261,21 @@ def load_settings(
     )
 
 
+def _home(env: Mapping[str, str]) -> str:
+    home = env.get("HOME") or os.path.expanduser("~")
+    if not os.path.isabs(home):
+        raise ConfigError(
+            f"environment variable HOME: {home!r} is not an absolute path, so your settings and "
+            "rules would depend on the current folder; set it to the whole path"
+        )
+    return home
+
+
+def _absolute(path: str | None) -> str:
+    """Return the path of an XDG variable; a relative one does not count, as XDG demands."""
+    return path if path and os.path.isabs(path) else ""
+
+
 def _state_dir(
     reads: Iterable[tuple[str, RuleTables]],
     env: Mapping[str, str],
@@ -277,7 +299,8 @@ def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> N
         values.setdefault("internal_skills", True)
     for key, name in COMMAND_LISTS.items():
         if env.get(name, "").strip():
-            values.setdefault(key, tuple(env[name].replace(",", " ").split()))
+            words = env[name].replace(",", " ").split()
+            values.setdefault(key, _typed(key, words, f"environment variable {name}"))
 
 
 def read_rules(path: str) -> RuleTables:
@@ -402,7 +425,7 @@ def _files(
         ("system", os.path.join(name, "config.toml")) for name in system
     ]
     found += [("user", os.path.join(own, name)) for name in _USER_FILES]
-    found = [item for item in found if os.path.isfile(item[1])]
+    found = [item for item in found if _is_file(item[1])]
     if config is not None:
         path = os.path.abspath(os.path.expanduser(config))
         if not os.path.isfile(path):
@@ -423,11 +446,12 @@ def _project_files(start: str, worktree: str) -> list[str]:
         pyproject, own = (os.path.join(folder, name) for name in ("pyproject.toml", PROJECT_FILE))
         found: list[str] = []
         # A linked pyproject.toml belongs to another tool; a linked skillbelt.toml is an error.
-        if _stays(pyproject, worktree) and b"[tool.skillbelt" in _bytes(pyproject):
-            found.append(pyproject)
-        if _stays(own, worktree):
-            found.append(own)
-        elif os.path.isfile(own):
+        if os.path.isfile(pyproject) and _stays(pyproject, worktree):
+            found += [pyproject] if b"[tool.skillbelt" in _bytes(pyproject) else []
+        if _is_file(own):
+            if _stays(own, worktree):
+                found.append(own)
+                return found
             raise ConfigError(
                 f"{own}: is a link that leads out of {worktree}, so it is not read; "
                 "put the file itself there, or name it with --config"
@@ -438,8 +462,38 @@ def _project_files(start: str, worktree: str) -> list[str]:
 
 
 def _stays(path: str, worktree: str) -> bool:
-    """Whether there is such a file, and no link leads to it out of the project."""
-    return os.path.isfile(path) and (not os.path.islink(path) or inside(path, worktree))
+    """Whether no link leads to the file out of the project."""
+    return not os.path.islink(path) or inside(path, worktree)
+
+
+def _is_file(path: str) -> bool:
+    """Whether there is such a file. ConfigError unless it certainly is one or is missing.
+
+    A file of rules that cannot be seen must not count as one that says nothing.
+    """
+    try:
+        info = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        if not os.path.islink(path):
+            return False
+        remedy = "restore what it leads to, or remove the link"
+        raise ConfigError(f"{path}: is a link to a missing file; {remedy}") from None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if not stat.S_ISREG(info.st_mode):
+        kind = "a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file"
+        raise ConfigError(f"{path}: is {kind}; put a settings file there, or remove it")
+    return True
+
+
+def _unreadable(path: str, error: OSError) -> ConfigError:
+    """Return the error for a file that cannot be read, with the folder that bars the way."""
+    above = reversed(upward(os.path.dirname(path), os.sep))
+    closed = next((folder for folder in above if not os.access(folder, os.X_OK)), path)
+    return ConfigError(
+        f"{path}: cannot be read: {error.strerror}; without it, rules that it may hold would be "
+        f"left out: make {closed} readable for your user"
+    )
 
 
 def _bytes(path: str) -> bytes:
@@ -447,7 +501,7 @@ def _bytes(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read(2**20)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        raise _unreadable(path, error) from error
 
 
 def _read_file(path: str) -> RuleTables:
@@ -550,7 +604,19 @@ def _list(key: str, value: object, where: str) -> tuple[str, ...]:
         raise ConfigError(f"{where}: {key} must be a list of strings, not {value!r}")
     if key == "scope_order" and sorted(items) != sorted(SCOPES):
         raise ConfigError(f"{where}: scope_order must name each of {', '.join(SCOPES)} once")
-    return tuple(items)
+    return program_names(items, where) if key in COMMAND_LISTS else tuple(items)
+
+
+def program_names(words: Iterable[str], where: str) -> tuple[str, ...]:
+    """Return the programs of a list; ConfigError for what is neither a name nor a whole path."""
+    names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
+    for name in names:
+        if ("/" in name and not name.startswith("/")) or set(name) & set(" \t\n\0"):
+            raise ConfigError(
+                f"{where}: {name!r} is neither the name of a program nor an absolute path;"
+                " write `python3` or `/usr/bin/python3`"
+            )
+    return names
 
 
 def _checked(key: str, value: object, where: str) -> object:
@@ -610,7 +676,7 @@ def _user_folder(kind: Literal["cache", "state"], env: Mapping[str, str], home: 
     if platform.startswith("linux"):
         # platformdirs gives the same answer, but importing it costs two interpreter starts.
         usual = {"cache": ".cache", "state": ".local/state"}[kind]
-        base = env.get(f"XDG_{kind.upper()}_HOME") or os.path.join(home, usual)
+        base = _absolute(env.get(f"XDG_{kind.upper()}_HOME")) or os.path.join(home, usual)
         return os.path.join(base, "skillbelt")
     from platformdirs import user_cache_dir, user_state_dir  # cost: 20 ms, not on Linux
 

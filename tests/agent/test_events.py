@@ -14,6 +14,7 @@ from skillbelt.agent import (
     PermissionRequest,
     Retry,
     RunOutput,
+    SkillCalled,
     TextDelta,
     ThinkingDelta,
     ToolCall,
@@ -25,6 +26,7 @@ from skillbelt.agent import (
 EVENTS: dict[str, AgentEvent] = {
     "text": TextDelta("Hi"),
     "thinking": ThinkingDelta("Hm"),
+    "skill.called": SkillCalled("x", "now"),
     "tool.call": ToolCall("c1", "skill", {"name": "x"}),
     "tool.response": ToolResponse("c1", "skill", "text", data={"a": 1}, state_delta={"k": None}),
     "permission": PermissionRequest(Pending("p1", Request("run", ("ls",)), 1.0)),

@@ -57,6 +57,17 @@ def test_the_document_has_what_is_promised(skilled: Tree) -> None:
     assert [call["name"] for call in document["tool_calls"]] == ["skill_load", "execute_skill"]
 
 
+def test_the_document_lists_a_skill_that_the_user_called(skilled: Tree) -> None:
+    done = skilled.run("ask", "/greet Ada", "--json")
+    assert json.loads(done.stdout)["skills"] == ["greet"]
+
+
+def test_the_document_lists_what_a_renamed_tool_loaded(skilled: Tree) -> None:
+    skilled.setenv("SKILLBELT_TOOL_NAMES", "common")
+    done = skilled.run("ask", "Greet people", "--json")
+    assert json.loads(done.stdout)["skills"] == ["greet"]
+
+
 def test_without_a_terminal_what_must_be_asked_for_is_denied(skilled: Tree) -> None:
     done = skilled.run("ask", "An echo, please")
     assert done.exit_code == 4

@@ -52,7 +52,9 @@ def test_json_has_the_promised_keys(skills: Tree) -> None:
 
 
 def test_documents_come_in_the_order_they_were_asked_for(skills: Tree) -> None:
-    assert loaded(skills, "--docs", "references/forms.md, notes.txt")["docs"] == [
+    docs = loaded(skills, "--docs", "references/forms.md, notes.txt")["docs"]
+    assert [one.pop("report")["truncated"] for one in docs] == [False, False]
+    assert docs == [
         {"path": "references/forms.md", "text": "Forms.\n"},
         {"path": "notes.txt", "text": "Notes."},
     ]
@@ -82,6 +84,12 @@ def test_one_document_that_can_not_be_given_does_not_keep_back_the_rest(skills: 
     ]
     assert "skipped: bad.md: its content is application/octet-stream" in done.stderr
     assert skills.run("load", "pdf", "--all-docs", "--json", "-q").stderr == ""
+
+
+def test_a_name_that_is_no_document_is_answered_with_the_documents(skills: Tree) -> None:
+    done = skills.run("load", "pdf", "--docs", "forms")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "forms: pdf has no such document; it has: notes.txt, references/forms.md" in done.stderr
 
 
 def test_a_document_asked_for_by_name_must_be_there(skills: Tree) -> None:

@@ -137,6 +137,45 @@ def test_revoke_takes_the_text_that_is_listed(rules: Tree) -> None:
     assert gate.ledger.all() == []
 
 
+def _on_a_full_disk(tree: Tree, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command where no file can become larger than 8 KB, as SQLite's have to."""
+    code = (
+        "import resource, sys; from skillbelt.cli import main\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8_192,) * 2)\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    return warm.run(
+        [sys.executable, "-c", code, "permissions", *arguments],
+        cwd=tree.project,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_full_disk_keeps_rules_whose_remembered_answers_it_keeps(rules: Tree) -> None:
+    gate = Runtime(rules.project).gate
+    given(rules, "deny", "pdf")
+    file = rules.path("home/.config/skillbelt/permissions.toml")
+    before = file.read_text()
+    asked = Request("run", ("echo",), ("echo",), skill="pdf", hash="sha256:1", exact="sha256:2")
+    gate.ledger.remember(asked)
+    gate.close()
+    done = _on_a_full_disk(rules, "revoke", "pdf")
+    assert (done.returncode, file.read_text()) == (2, before)
+    assert "nothing of this change was kept" in done.stderr
+    assert "echo" in _on_a_full_disk(rules, "list").stdout
+
+
+def test_a_full_disk_lets_rules_go_that_have_no_remembered_answers(rules: Tree) -> None:
+    gate = Runtime(rules.project).gate
+    gate.ledger.remember(Request("run", ("echo",), ("echo",), exact="sha256:2"))
+    gate.close()
+    given(rules, "deny", "pdf")
+    done = _on_a_full_disk(rules, "revoke", "pdf")
+    assert (done.returncode, done.stderr) == (0, "revoked: 1 rules, 0 remembered answers\n")
+    assert given(rules, "why", "pdf")["model"]["action"] == "allow"
+
+
 def test_revoke_of_nothing(rules: Tree) -> None:
     done = rules.run("permissions", "revoke", "pdf")
     assert done.exit_code == 1

@@ -24,7 +24,7 @@ def test_json(tree: Tree) -> None:
     document = tree.run("refresh", "--json").document
     (said,) = document.pop("diagnostics")
     assert said["code"] == "shadowed"
-    assert document == {"skills": 1, "files_read": 2, "files_gone": 0}
+    assert document == {"skills": 1, "files_read": 2, "files_changed": 2, "files_gone": 0}
 
 
 def test_problems_go_to_stderr_with_remedies_when_asked(tree: Tree) -> None:

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from skillbelt.disclosure.excerpt import cut_body, head, key_area, line_count, pages
+from skillbelt.disclosure.excerpt import (
+    cut_body,
+    head,
+    key_area,
+    line_count,
+    pages,
+    without_last_heading,
+)
 from skillbelt.format.sections import lines, sections
 from tests.format.test_sections import documents
 
@@ -188,3 +195,54 @@ def test_a_cut_text_has_the_lines_of_the_text_in_their_order(text: str, max_line
 def test_no_text_raises(text: str, max_lines: int, max_chars: int) -> None:
     cut_body(text, max_lines, max_chars)
     assert text.startswith(head(text, max_chars))
+
+
+def test_the_steps_stay_where_a_long_narrative_comes_first() -> None:
+    story = "Once upon a time there was a tool.\n\n" * 300
+    text = body("Steps", "Acceptance", "Notes", top=f"# Tool\n\n{story}")
+    cut = cut_body(text, 100, 40_000).text
+    assert [one.title for one in sections(cut)] == ["Tool", "Steps", "Acceptance", "Notes"]
+    assert cut.count("Steps text\n") == 20
+    assert "Cut short: Tool." in cut
+
+
+@pytest.mark.parametrize("title", ["Overview", "Usage story", "概述"])
+def test_the_steps_stay_where_a_long_section_comes_before_them(title: str) -> None:
+    text = f"# Tool\n\n## {title}\n\n" + "Long ago.\n" * 600 + body("Steps", "Self-check", top="")
+    cut = cut_body(text, 100, 40_000).text
+    assert cut.count("Steps text\n") == cut.count("Self-check text\n") == 20
+    assert f"Cut short: {title}." in cut
+
+
+def test_two_long_sections_share_the_room() -> None:
+    text = body("Usage", "Steps", rows=1000, top="# Tool\n\n")
+    cut = cut_body(text, 100, 40_000).text
+    assert cut.count("Usage text\n") > 30
+    assert cut.count("Steps text\n") > 30
+
+
+def test_a_heading_whose_text_is_cut_off_is_left_out_and_named() -> None:
+    text = "".join(f"## Step {n}\n\nDo thing {n}.\n\n" for n in range(300))
+    cut, _, note = cut_body(text, 500, 40_000).text.partition(NOTE)
+    assert cut.rstrip().endswith("Do thing 123.")
+    assert note.startswith(" Left out: Step 124, Step 125,")
+
+
+def test_a_heading_of_which_no_part_is_kept_is_left_out() -> None:
+    long = "### Part\n\n" + "Long ago.\n" * 600
+    text = f"# Tool\n\n## Notes\n\n{long}\n## Steps\n\nDo it.\n"
+    assert kept(text) == ["Tool", "Steps"]
+
+
+def test_a_text_without_headings_says_from_which_line_on_it_is_cut() -> None:
+    text = "".join(f"line {n}\n" for n in range(1, 1001))
+    cut, _, note = cut_body(text, 500, 40_000).text.partition(f"\n{NOTE}")
+    last = cut.rstrip().rpartition(" ")[2]
+    assert note == f" The rest is left out, from line {int(last) + 1} on.]\n"
+
+
+@given(documents.map(lambda text: text * 20), st.integers(10, 60))
+def test_no_cut_text_ends_with_a_heading_alone(text: str, max_lines: int) -> None:
+    assume(len(sections(text)) > 1)
+    cut = cut_body(text, max_lines, 40_000).text.partition(f"\n{NOTE}")[0]
+    assert without_last_heading(cut) == cut

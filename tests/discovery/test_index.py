@@ -21,6 +21,7 @@ def entry(path: str, name: str = "a") -> Entry:
         size=1,
         mtime_ns=2,
         inode=3,
+        ctime_ns=5,
         policy_ns=0,
         name=name,
         title=name,

@@ -99,6 +99,30 @@ def test_size_time_and_inode_each_tell_of_a_change(tree: Tree, change: str) -> N
     assert again.skills[0].description.startswith("New")
 
 
+@pytest.mark.parametrize("file", ["SKILL.md", "agents/openai.yaml"])
+def test_a_change_in_place_with_the_same_size_and_time_is_read(tree: Tree, file: str) -> None:
+    head = "---\nname: a\ndescription: A.\ndisable-model-invocation: "
+    texts = [f"{head}{word}\n---\n" for word in ("false", "true ")]
+    if file != "SKILL.md":
+        tree.skill(f"{ROOT}/a")
+        texts = [f"policy: {{allow_implicit_invocation: {word}}}\n" for word in ("true ", "false")]
+    index, seen = MemoryIndex(), []
+    for text in texts * 5:  # as fast as it goes
+        os.utime(tree.write(f"{ROOT}/a/{file}", text), ns=(1, 1))
+        seen.append(scan_one(tree, index).skills[0].model_visible)
+    assert seen == [True, False] * 5
+
+
+def test_every_file_is_read_when_that_is_asked_for(tree: Tree) -> None:
+    for name in ("a", "b"):
+        tree.skill(f"{ROOT}/{name}")
+    catalog = tree.catalog()
+    catalog.discover()
+    tree.skill(f"{ROOT}/b", "Another.")
+    catalog.refresh()
+    assert [(one.files_read, one.files_changed) for one in catalog.scans if one.exists] == [(2, 1)]
+
+
 def test_a_deleted_skill_is_forgotten(tree: Tree) -> None:
     """Case 20."""
     for name in ("a", "b"):
@@ -128,8 +152,10 @@ def test_diagnostics_come_from_the_index_as_they_were(tree: Tree) -> None:
     first, second = scan_one(tree, index), scan_one(tree, index)
     assert second.files_read == 0
     assert len(first.diagnostics) >= 2
-    what_it_took = {"files_read": first.files_read, "cpu_seconds": first.cpu_seconds}
-    assert second._replace(**what_it_took) == first  # type: ignore[arg-type]
+    what_it_took = {
+        name: getattr(first, name) for name in ("files_read", "files_changed", "cpu_seconds")
+    }
+    assert second._replace(**what_it_took) == first
 
 
 def test_an_index_entry_that_makes_no_sense_is_read_again(tree: Tree) -> None:

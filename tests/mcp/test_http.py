@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
 import httpx2
 import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from skillbelt.errors import ConfigError
 from skillbelt.mcp.http import ListenAddress, check_token, new_token, open_socket, parse_address
@@ -22,7 +26,7 @@ from tests.benches import alive
 from tests.mcp.clients import Http, Person, Place, list_skills, over_http, text_of
 
 anyio_test = pytest.mark.anyio
-INITIALIZE = {
+INITIALIZE: dict[str, Any] = {
     "method": "initialize",
     "params": {
         "protocolVersion": "2025-06-18",
@@ -79,7 +83,7 @@ async def test_many_clients_at_once_each_in_its_own_conversation(server: Http, m
 
     async def one(number: int) -> None:
         async with server.client(mode) as client:
-            assert len((await client.list_tools()).tools) == 10
+            assert len((await client.list_tools()).tools) == 8
             begun = {"skill": "pdf", "command": "sleep 0.1", "background": True}
             if number == 0:
                 started = await client.call_tool("skill_run", begun)
@@ -137,6 +141,19 @@ async def test_who_goes_away_ends_what_it_ran(server: Http, mode: str) -> None:
         with anyio.fail_after(20):
             while alive(mark):
                 await anyio.sleep(0.02)
+
+
+@pytest.mark.parametrize("version", HANDSHAKE_PROTOCOL_VERSIONS)
+def test_the_extension_is_declared_in_the_handshake(server: Http, version: str) -> None:
+    params = {**INITIALIZE["params"], "protocolVersion": version}
+    message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+    [line] = re.findall(r"^data: (\{.*)", post(server, json.dumps(message)).text, re.MULTILINE)
+    result = json.loads(line)["result"]
+    assert result["protocolVersion"] == version
+    for field in ("extensions", "experimental"):
+        assert result["capabilities"][field] == {
+            "io.modelcontextprotocol/skills": {"directoryRead": True}
+        }
 
 
 class Session:
@@ -290,6 +307,40 @@ def test_a_signal_ends_it_and_what_runs(place: Place, number: signal.Signals, mo
     assert code == 0, told
     assert told == "", "nothing is wrong with an end, and no token is ever told"
     assert alive(mark) == []
+
+
+@every_era
+def test_a_signal_leaves_no_call_without_an_answer(place: Place, mode: str) -> None:
+    marks = [str(time.time_ns() + number) for number in range(6)]
+    told = list[str]()
+
+    async def main(server: Http) -> None:
+        async def one(mark: str) -> None:
+            async with server.client(mode) as client:
+                await client.list_tools()  # or it asks for them when it has the answer
+                try:
+                    run = {"skill": "pdf", "command": f"sleep {mark}"}
+                    done = await client.call_tool("skill_run", run)
+                    assert done.structured_content is not None
+                    told.append(f"cancelled: {done.structured_content['cancelled']}")
+                except MCPError as error:
+                    told.append(str(error))
+
+        async with anyio.create_task_group() as group:
+            for mark in marks:
+                group.start_soon(one, mark)
+            while not all(alive(mark) for mark in marks):
+                await anyio.sleep(0.02)
+            server.process.send_signal(signal.SIGTERM)
+
+    with over_http(place.tree, env=place.environ) as server:
+        # That a client cannot say goodbye to a server which has gone is its own affair.
+        with suppress(Exception):
+            anyio.run(main, server)
+        assert server.process.wait(30) == 0
+    answers = {"cancelled: True", "the server is shutting down"}
+    assert len(told) == len(marks)
+    assert set(told) <= answers, told
 
 
 @pytest.mark.parametrize(

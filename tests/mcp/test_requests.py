@@ -186,7 +186,7 @@ async def test_a_state_is_good_once_and_for_its_own_request(belt: Runtime) -> No
         for name, arguments, state in (
             ("skill_load", LOAD, "made up"),
             ("skill_load", {"skill": "notes"}, first.request_state),
-            ("skill", {"name": "pdf"}, first.request_state),
+            ("skill_list_docs", {"skill": "pdf"}, first.request_state),
         ):
             with pytest.raises(MCPError, match="requestState"):
                 await call(name, arguments, input_responses=yes, request_state=state)

@@ -131,6 +131,20 @@ async def test_folders_are_listed_level_by_level(belt: Runtime) -> None:
     assert [one["uri"] for one in below] == ["skill://pdf/forms/a%20b.md"]
 
 
+async def test_empty_folders_are_listed_too(belt: Runtime, skills: Tree) -> None:
+    async with connected(belt) as client:
+        before = (await read_folder(client, "skill://notes"))["resources"]
+        skills.path(f"{SKILLS}/notes/empty/inner").mkdir(parents=True)
+        after = (await read_folder(client, "skill://notes"))["resources"]
+        inside = (await read_folder(client, "skill://notes/empty"))["resources"]
+        nothing = (await read_folder(client, "skill://notes/empty/inner"))["resources"]
+        await refused(read_folder(client, "skill://notes/empt"))
+    assert [one["name"] for one in before] == ["notes"]
+    assert [(one["name"], one["mimeType"]) for one in after[1:]] == [("empty", "inode/directory")]
+    assert [one["uri"] for one in inside] == ["skill://notes/empty/inner"]
+    assert nothing == []
+
+
 @every_era
 @pytest.mark.parametrize(
     "uri",

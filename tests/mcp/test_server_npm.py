@@ -68,17 +68,15 @@ def node(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def check(found: dict[str, Any], era: str) -> None:
+def check(found: dict[str, Any]) -> None:
     """What the TypeScript client found in the project of the fixture."""
-    modern = era == "auto"
-    assert found["supported"] is modern
-    if modern:  # the handshake of the older protocol has no place for extensions
-        assert found["names"] == ["notes", "pdf"]
-        assert found["files"] == dict.fromkeys(
-            ["skill://notes/SKILL.md", *(f"skill://pdf/{path}" for path in PDF)], True
-        )
-        assert found["folder"] == ["pdf", "forms", "guide.md", "logo.png", "scripts"]
-        assert found["got"] == "skill://pdf/SKILL.md"
+    assert found["supported"] is True
+    assert found["names"] == ["notes", "pdf"]
+    assert found["files"] == dict.fromkeys(
+        ["skill://notes/SKILL.md", *(f"skill://pdf/{path}" for path in PDF)], True
+    )
+    assert found["folder"] == ["pdf", "forms", "guide.md", "logo.png", "scripts"]
+    assert found["got"] == "skill://pdf/SKILL.md"
     assert "skill_run" in found["tools"]
     assert found["prompts"] == ["notes", "pdf"]
     assert "The body of pdf." in found["loaded"]
@@ -94,14 +92,14 @@ def test_the_typescript_client_over_stdio(clients: Path, skills: Tree, era: str)
     command = [sys.executable, *SERVE]
     done = node(str(clients / CLIENT), era, "--", *command, cwd=skills.project)
     assert done.returncode == 0, done.stderr
-    check(json.loads(done.stdout), era)
+    check(json.loads(done.stdout))
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 def test_the_typescript_client_over_http(clients: Path, server: Http, era: str) -> None:
     done = node(str(clients / CLIENT), era, server.url, server.token, cwd=clients)
     assert done.returncode == 0, done.stderr
-    check(json.loads(done.stdout), era)
+    check(json.loads(done.stdout))
 
 
 def inspect(clients: Path, *options: str, cwd: Path = HERE) -> dict[str, Any]:

@@ -67,7 +67,8 @@ class Raw:
 
     def begin(self) -> None:
         self.ask("initialize", "begin", **INITIALIZE)
-        assert self.answer()["result"]["serverInfo"]["name"] == "skillbelt"
+        self.begun = self.answer()["result"]
+        assert self.begun["serverInfo"]["name"] == "skillbelt"
         self.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
 
     def end_input(self) -> None:
@@ -132,6 +133,12 @@ async def test_the_official_client_uses_everything(skills: Tree, mode: str) -> N
         assert "kept" in text_of(read), "one connection is one conversation"
     assert told == ["one\n", "two\n"]
     assert len(person.asked) == 2
+
+
+def test_the_extension_is_declared_in_the_handshake(shared: Raw) -> None:
+    declared = shared.begun["capabilities"]
+    assert declared["extensions"] == {"io.modelcontextprotocol/skills": {"directoryRead": True}}
+    assert declared["experimental"] == declared["extensions"]
 
 
 def test_nonsense_is_answered_and_harms_nobody(shared: Raw) -> None:

@@ -48,6 +48,19 @@ def test_a_rule_that_is_taken_out_leaves_the_rest_as_it_was(tree: Tree) -> None:
     assert written(tree) == [("skill", "a", "deny")]
 
 
+def test_adding_and_taking_out_leaves_the_file_as_it_was(tree: Tree) -> None:
+    path = rulebook_file(tree.settings())
+    add_rule(path, Rule("skill", "a", "deny"))
+    seen = set()
+    for _ in range(3):
+        add_rule(path, Rule("skill", "b", "deny"))
+        remove_rules(path, "skill", "b")
+        seen.add(Path(path).read_text())
+    remove_rules(path, "skill", "a")
+    add_rule(path, Rule("skill", "a", "deny"))
+    assert seen == {Path(path).read_text()}
+
+
 def test_many_writers_lose_nothing(tree: Tree) -> None:
     path = rulebook_file(tree.settings())
     rules = [Rule("skill", f"s{number}", "deny") for number in range(20)]

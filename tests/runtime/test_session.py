@@ -483,3 +483,32 @@ def test_a_host_without_requests_has_the_text_in_the_answer_and_the_load_in_the_
     assert selected.data["selected_docs"] == ("guide.md",)
     put_away = session.call_sync("skill_unload", {"skill": "pdf"}, inline=True)
     assert put_away.text == "unloaded: pdf"
+
+
+@pytest.mark.parametrize("placement", ["tool", "system"])
+def test_a_long_document_says_in_the_request_that_it_was_cut(tree: Tree, placement: str) -> None:
+    tree.write(f"{SKILLS}/pdf/long.md", "A line of it.\n" * 5_000)
+    chat = Chat(tree, placement=placement)
+    chat.says("hello")
+    made = chat.calls("skill_load", skill="pdf", docs=["long.md"])
+    (holder,) = [one["content"] for one in made if "[Doc] long.md" in str(one["content"])]
+    assert "[Cut to fit the limit. The rest is left out, from line " in holder
+    assert "The whole text is stored: stored:" in holder
+
+
+@pytest.mark.parametrize(
+    ("options", "tool"),
+    [
+        ({}, "skill_load"),
+        ({"tool_profile": "knowledge"}, "skill_load"),
+        ({"tool_profile": "simple"}, "skill"),
+        ({"tool_names": "common"}, "load_skill"),
+        ({"tools": ["skill_list_docs"]}, ""),
+    ],
+)
+def test_the_overview_names_the_loading_tool_that_is_offered(
+    tree: Tree, options: dict[str, Any], tool: str
+) -> None:
+    system = Chat(tree, **options).says("hello")[0]["content"]
+    assert (f"Use the {tool} tool to load a skill" in system) == bool(tool)
+    assert ("tool to load a skill" in system) == bool(tool)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import shutil
 import signal
 import sqlite3
 import stat
@@ -20,10 +21,11 @@ import pytest
 
 from skillbelt.errors import ConfigError
 from skillbelt.events import NewEvent
-from skillbelt.store import SessionKey, Store
+from skillbelt.store import SessionKey, Store, sqlite
 from skillbelt.store.sqlite import SqliteStore
 from skillbelt.testing.suites import StoreConformance
 from tests import warm
+from tests.tree import Tree
 
 KEY = SessionKey("app", "ada", "chat")
 PROCESSES = 8
@@ -472,3 +474,95 @@ def test_a_relative_path_stays_where_it_was(
         monkeypatch.chdir("/")
         store.append(KEY, [NewEvent("a")])
     assert (tmp_path / "state.sqlite3").is_file()
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "replaced"])
+def test_what_is_appended_is_at_the_path_when_the_file_goes(
+    store: SqliteStore, path: Path, how: str
+) -> None:
+    store.append(KEY, [NewEvent("before")] * 2)
+    if how == "removed":
+        shutil.rmtree(path.parent)
+    else:
+        path.rename(path.with_name("away"))
+    if how == "replaced":
+        with closing(SqliteStore(str(path))) as other:
+            other.append(KEY, [NewEvent("other")])
+    store.append(KEY, [NewEvent("after")])
+    with closing(SqliteStore(str(path))) as other:
+        found = [event.type for event in other.events(KEY)]
+    assert found == (["other", "after"] if how == "replaced" else ["after"])
+    assert [event.type for event in store.events(KEY)] == found
+    if how == "moved":
+        with closing(SqliteStore(str(path.with_name("away")))) as moved:
+            assert [event.type for event in moved.events(KEY)] == ["before"] * 2
+
+
+def test_a_file_that_goes_during_a_change_gets_the_change_anew(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = sqlite._append
+
+    def slow(*given: Any) -> Any:
+        monkeypatch.setattr(sqlite, "_append", append)
+        path.rename(path.with_name("away"))
+        return append(*given)
+
+    monkeypatch.setattr(sqlite, "_append", slow)
+    store.append(KEY, [NewEvent("a")])
+    with closing(SqliteStore(str(path))) as other:
+        assert [event.type for event in other.events(KEY)] == ["a"]
+
+
+def test_a_full_disk_can_be_read(store: SqliteStore, path: Path) -> None:
+    store.append(KEY, [NewEvent("a")], {"user:x": "1"})
+    store.close()
+    code = (
+        "import resource\n"
+        # Less than the file that SQLite makes beside a database.
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8_192, resource.RLIM_INFINITY))\n"
+        "print([event.type for event in store.events(KEY)], store.state(KEY))\n"
+        "print(len(store.sessions()))\n"
+    )
+    process = child(code, path)
+    go(process)
+    assert finished(process).splitlines() == ["['a'] {'user:x': '1'}", "1"]
+
+
+@pytest.mark.parametrize("log", ["none", "left by a process that was killed"])
+def test_a_place_that_cannot_be_written_can_be_read(
+    store: SqliteStore, path: Path, open_tree: Tree, log: str
+) -> None:
+    store.append(KEY, [NewEvent("a")])
+    if log == "none":
+        store.close()
+    folder = open_tree.path("closed")
+    folder.mkdir()
+    for end in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            shutil.copy(f"{path}{end}", f"{folder}/{path.name}{end}")
+    code = (
+        "from skillbelt.store import SessionKey\n"
+        "from skillbelt.store.sqlite import SqliteStore\n"
+        f"os.chmod({str(folder)!r}, 0o500)\n"
+        f"for name in os.listdir({str(folder)!r}):\n"
+        f"    os.chmod(f'{folder}/{{name}}', 0o400)\n"
+        f"store = SqliteStore({str(folder / path.name)!r})\n"
+        f"print([event.type for event in store.events(SessionKey(*{tuple(KEY)!r}))])\n"
+    )
+    assert open_tree.as_user(code) == "['a']\n"
+
+
+def test_a_folder_that_cannot_be_entered_is_not_an_empty_store(open_tree: Tree) -> None:
+    folder = open_tree.path("home/state")
+    folder.mkdir()
+    code = (
+        "from skillbelt.errors import ConfigError\n"
+        "from skillbelt.store.sqlite import SqliteStore\n"
+        f"os.chmod({str(folder)!r}, 0)\n"
+        "try:\n"
+        f"    print(SqliteStore({str(folder / 'state.sqlite3')!r}).sessions())\n"
+        "except ConfigError as error:\n"
+        "    print(error)\n"
+    )
+    assert f"{folder}/state.sqlite3: Permission denied" in open_tree.as_user(code)

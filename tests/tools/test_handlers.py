@@ -191,11 +191,71 @@ def test_selecting_documents_says_what_is_selected(tree: Tree) -> None:
     assert session.loaded()[0].docs == ()
 
 
-def test_documents_of_a_skill_that_is_not_loaded_can_not_be_selected(tree: Tree) -> None:
+def test_documents_may_be_selected_before_their_skill_is_loaded(tree: Tree) -> None:
     session = conversation(tree)
     result = session.call_sync("skill_select_docs", {"skill": "pdf", "include_all_docs": True})
-    assert result.error == "pdf is not loaded; call skill_load first"
+    assert "pdf is not loaded yet; call skill_load" in result.text
     assert session.loaded() == []
+    session.call_sync("skill_load", {"skill": "pdf"})
+    assert session.loaded()[0].all_docs
+
+
+def test_a_selection_that_all_documents_outlast_says_what_comes_first(tree: Tree) -> None:
+    session = conversation(tree)
+    session.call_sync("skill_load", {"skill": "pdf", "include_all_docs": True})
+    named = {"skill": "pdf", "docs": ["reference/guide.md"]}
+    result = session.call_sync("skill_select_docs", named)
+    assert result.data["include_all_docs"] is True
+    assert "mode clear first" in json.loads(result.text)["note"]
+
+
+LONG = "".join(f"line {number}\n" for number in range(10_000))
+
+
+@pytest.mark.parametrize("asked", [{"docs": ["long.md"]}, {"include_all_docs": True}])
+def test_a_long_document_is_cut_with_a_note_and_a_report(
+    tree: Tree, asked: dict[str, object]
+) -> None:
+    tree.write(f"{SKILLS}/pdf/long.md", LONG)
+    session = conversation(tree)
+    result = session.call_sync("skill_load", {"skill": "pdf", **asked}, inline=True)
+    (note,) = [line for line in result.text.split("\n") if line.startswith("[Cut to fit")]
+    assert note.startswith("[Cut to fit the limit. The rest is left out, from line ")
+    report: Any = result.data["report"]
+    assert report["truncated"] is True
+    cut = {one["path"]: one["storage_ref"] for one in report["documents"] if one["truncated"]}
+    assert f"The whole text is stored: {cut['long.md']}]" in note
+    read = {"file_name": cut["long.md"], "start_line": 9_999}
+    assert "line 9998\nline 9999\n" in session.call_sync("read_file", read).text
+
+
+def test_a_selected_document_that_is_cut_is_reported(tree: Tree) -> None:
+    tree.write(f"{SKILLS}/pdf/long.md", LONG)
+    session = conversation(tree)
+    session.call_sync("skill_load", {"skill": "pdf"})
+    result = session.call_sync("skill_select_docs", {"skill": "pdf", "docs": ["long.md"]})
+    report: Any = result.data["report"]
+    assert report["truncated"] is True
+    assert "report" not in json.loads(result.text)
+
+
+def test_a_long_document_is_cut_with_a_note_outside_a_conversation(tree: Tree) -> None:
+    tree.write(f"{SKILLS}/pdf/long.md", LONG)
+    belt = Runtime(tree.project, store=MemoryStore())
+    result = belt.dispatch("skill_load", {"skill": "pdf", "docs": ["long.md"]})
+    assert "[Cut to fit the limit." in result.text
+    report: Any = result.data["report"]
+    assert report["truncated"] is True
+
+
+def test_a_document_that_cannot_be_read_does_not_prevent_the_load(tree: Tree) -> None:
+    tree.write(f"{SKILLS}/pdf/bad.md", b"\xff\xfe")
+    result = conversation(tree).call_sync(
+        "skill_load", {"skill": "pdf", "include_all_docs": True}, inline=True
+    )
+    assert not result.error
+    assert "(cannot be given now: bad.md: " in result.text
+    assert "## Setup" in result.text
 
 
 def test_an_unknown_mode_is_refused(tree: Tree) -> None:

@@ -49,7 +49,6 @@ def belt(tree: Tree) -> Runtime:
             {"skill": "pdf", "docs": ["x.md"]},
             {"kind": "document_not_found", "skill": "pdf", "docs": ["x.md"]},
         ),
-        ("skill_select_docs", {"skill": "pdf"}, {"kind": "not_loaded", "skill": "pdf"}),
         ("skill_unload", {"skill": "pdf"}, {"kind": "not_loaded", "skill": "pdf"}),
         (
             "load_resource",

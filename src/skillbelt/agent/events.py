@@ -28,6 +28,13 @@ class ThinkingDelta(NamedTuple):
     text: str
 
 
+class SkillCalled(NamedTuple):
+    """The user called this skill by name; its text is in their message."""
+
+    skill: str
+    arguments: str = ""
+
+
 class ToolCall(NamedTuple):
     """A complete call, about to run. `arguments` are as the model wrote them."""
 
@@ -109,6 +116,7 @@ class Final(NamedTuple):
 AgentEvent = (
     TextDelta
     | ThinkingDelta
+    | SkillCalled
     | ToolCall
     | ToolResponse
     | PermissionRequest
@@ -121,6 +129,7 @@ AgentEvent = (
 _TYPES: Mapping[type, str] = {
     TextDelta: "text",
     ThinkingDelta: "thinking",
+    SkillCalled: "skill.called",
     ToolCall: "tool.call",
     ToolResponse: "tool.response",
     PermissionRequest: "permission",

@@ -20,6 +20,7 @@ from skillbelt.agent.events import (
     Final,
     Reason,
     Retry,
+    SkillCalled,
     TextDelta,
     ToolCall,
     Usage,
@@ -199,6 +200,7 @@ class Turn:
             return "error", command.error
         files = content.removeprefix(said)
         await self._store_message({**message, "content": f"{command.text}{files}", "said": said})
+        await self._send(SkillCalled(command.skill, command.arguments))
         skill = self.agent.runtime.get_skill(command.skill)
         if not wants_fork(self.context, skill):
             return None

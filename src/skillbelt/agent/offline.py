@@ -32,6 +32,7 @@ HONEST = "No language model was used."
 EXECUTE = "execute_skill"
 # The beginning of a skill that the user called. Elsewhere in a message it is untrusted text.
 _COMMAND = re.compile(r'<skill_content name="([^"]+)">$', re.MULTILINE)
+_NO_FILE = "If it works on a file, attach one to the question."
 _MAX_OTHERS = 5
 _MAX_RANKED = 10
 _MAX_DESCRIPTION_CHARS = 100
@@ -133,7 +134,7 @@ class Offline:
         except SkillbeltError as error:
             result = failed(str(error), error.kind, **error.fields())
             return result._replace(data={**result.data, "refused": error.exit_code})
-        return _describe_execution(skill, done)
+        return _describe_execution(skill, done, files)
 
 
 def _current_turn(messages: Sequence[Message]) -> Sequence[Message]:
@@ -185,13 +186,15 @@ def _takes_files(script: str, text: str) -> bool:
     return re.search(rf"{re.escape(script)}[ \t]+[^\s`|<>&;-]", text) is not None
 
 
-def _describe_execution(skill: Skill, done: Execution) -> ToolResult:
+def _describe_execution(skill: Skill, done: Execution, files: Sequence[str]) -> ToolResult:
     status, output = done.exit_status, done.stdout.strip()
     if done.output is not None:
         output = json.dumps(done.output, indent=2, ensure_ascii=False)
     about = f"{skill.name}: {shorten(one_line(skill.description), _MAX_DESCRIPTION_CHARS)}"
     how = f"(ran in the sandbox {done.sandbox}, exit code {status.code})"
-    said = "\n\n".join(filter(None, (about, output, done.stderr.strip(), how)))
+    # Its input is made of the question, and the question alone is often not enough.
+    hint = _NO_FILE if status.kind == "failed" and not files else ""
+    said = "\n\n".join(filter(None, (about, output, done.stderr.strip(), hint, how)))
     if status.kind == "success":
         return ToolResult(said, data=done.document())
     error = {"kind": f"run_{status.kind}", "message": said}

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 
 from skillbelt.agent import (
@@ -18,6 +18,7 @@ from skillbelt.agent import (
     Retry,
     Runner,
     RunOutput,
+    SkillCalled,
     TextDelta,
     ThinkingDelta,
     ToolCall,
@@ -85,9 +86,11 @@ def run(args: argparse.Namespace) -> int:
     ):
         kept = list(_show(events, args))
         offline = runner.agent.model == OFFLINE
+        offered = runner.agent.runtime.names
     code = _exit_code(kept, offline)
     if args.json:
-        print_json(document(kept, code))
+        loading = {offered.get(one, one) for one in _LOADING}
+        print_json(document(kept, loading, code))
     else:
         _print_summary(kept, session, args)
     return code
@@ -198,14 +201,14 @@ def _responses(kept: Iterable[AgentEvent]) -> list[ToolResponse]:
     return [event for event in kept if isinstance(event, ToolResponse)]
 
 
-def document(kept: list[AgentEvent], exit_code: int) -> dict[str, object]:
-    """Return the document for --json."""
+def document(kept: list[AgentEvent], loading: Container[str], exit_code: int) -> dict[str, object]:
+    """Return the document for --json; `loading` are the names of the tools that load skills."""
     final, responses = _final(kept), _responses(kept)
     errors = {one.id: one.error for one in responses}
     calls = [event for event in kept if isinstance(event, ToolCall)]
     found: dict[str, object] = {
         "answer": final.text,
-        "skills": _skills(responses),
+        "skills": _skills(kept, loading),
         "tool_calls": [
             {"name": call.name, "arguments": _arguments(call), "error": errors.get(call.id, "")}
             for call in calls
@@ -237,10 +240,17 @@ def _arguments(call: ToolCall) -> object:
     return call.arguments if is_deep(found) else found
 
 
-def _skills(responses: Iterable[ToolResponse]) -> list[str]:
-    """Return the loaded skills in order."""
-    loaded = [one for one in responses if one.name in _LOADING and not one.error]
-    return list(dict.fromkeys(str(one.data.get("name")) for one in loaded if "name" in one.data))
+def _skills(kept: Iterable[AgentEvent], loading: Container[str]) -> list[str]:
+    """Return the skills that the user called and those that were loaded, in order."""
+    found: dict[str, None] = {}
+    for event in kept:
+        match event:
+            case SkillCalled():
+                found[event.skill] = None
+            case ToolResponse() if event.name in loading and not event.error:
+                if "name" in event.data:
+                    found[str(event.data["name"])] = None
+    return list(found)
 
 
 def _files(responses: Iterable[ToolResponse]) -> list[object]:

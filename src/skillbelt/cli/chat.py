@@ -31,6 +31,15 @@ from skillbelt.files.private import create_file, make_folder
 from skillbelt.text import one_line, shorten
 
 PROMPT = "> "
+_MORE_PROMPT = "... "
+# Python turns bracketed paste off; with it a pasted block is one entry, newlines included.
+# Alt-Enter inserts a newline.
+_EDITING = (
+    "tab: complete",
+    "set enable-bracketed-paste on",
+    r'"\e\C-m": "\C-v\C-j"',
+    r'"\e\C-j": "\C-v\C-j"',
+)
 _MAX_HISTORY_LINES = 1_000
 _PREVIEW_CHARS = 60
 _HELP = """\
@@ -40,7 +49,8 @@ _HELP = """\
 /resume ID       switch to one of them
 /continue        continue an interrupted answer
 /new             start a new conversation
-/quit            quit, like Ctrl-D; Ctrl-C interrupts an answer"""
+/quit            quit, like Ctrl-D; Ctrl-C interrupts an answer
+A pasted block is one message. Alt-Enter, or a backslash at the end of a line, begins a new line."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -275,7 +285,8 @@ class _InputLines:
         self._readline = readline
         readline.set_completer_delims(" ")
         readline.set_completer(self._complete)
-        readline.parse_and_bind("tab: complete")
+        for binding in _EDITING:
+            readline.parse_and_bind(binding)
         readline.set_history_length(_MAX_HISTORY_LINES)
         with suppress(OSError):  # there is no history yet
             readline.read_history_file(self._file)
@@ -294,7 +305,7 @@ class _InputLines:
     def _read_typed() -> Iterator[str]:
         while True:
             try:
-                yield input(PROMPT)
+                yield _read_message()
             except EOFError:
                 print(flush=True)
                 return
@@ -305,3 +316,17 @@ class _InputLines:
     def _read_piped() -> Iterator[str]:
         for line in sys.stdin.buffer:
             yield line.decode("utf-8", "replace").rstrip("\r\n")
+
+
+def _read_message() -> str:
+    """Read one message; a backslash at the end of a line continues it on the next."""
+    lines = [input(PROMPT)]
+    while _is_continued(lines[-1]):
+        lines[-1] = lines[-1][:-1]
+        lines.append(input(_MORE_PROMPT))
+    return "\n".join(lines)
+
+
+def _is_continued(line: str) -> bool:
+    """Whether the line ends in a backslash that no other backslash escapes."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1

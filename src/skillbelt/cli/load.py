@@ -8,9 +8,16 @@ import sys
 
 from skillbelt.cli.asking import open_gate
 from skillbelt.cli.output import open_catalog, print_json, say
-from skillbelt.disclosure.body import Loaded, Report, list_docs, load_resource, load_skill_body
+from skillbelt.disclosure.body import (
+    Loaded,
+    Report,
+    list_docs,
+    load_document,
+    load_skill_body,
+    walk,
+)
 from skillbelt.disclosure.overflow import Storage
-from skillbelt.errors import LoadError, PathEscape
+from skillbelt.errors import FileTypeRefused, FileUnreadable, LoadError, PathEscape
 from skillbelt.format.skill import Skill
 from skillbelt.settings import Settings
 from skillbelt.text import hidden, one_line
@@ -45,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     body = load_skill_body(skill, settings.limits, overflow=settings.body_overflow, storage=storage)
     gate.record_load(request, body, skill)
     docs = [
-        load_resource(skill, path.strip(), limits=settings.limits, full=True, storage=storage)
+        _load_document(skill, path.strip(), settings, storage)
         for path in args.docs.split(",")
         if path.strip()
     ]
@@ -56,6 +63,17 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(body, docs, args)
     return 0
+
+
+def _load_document(skill: Skill, path: str, settings: Settings, storage: Storage) -> Loaded:
+    try:
+        return load_document(skill, path, settings.limits, storage=storage)
+    except FileTypeRefused as error:
+        if path.removeprefix("./") in walk(skill):
+            raise
+        there = ", ".join(map(one_line, list_docs(skill, settings.limits))) or "none"
+        reason = f"{skill.name} has no such document; it has: {there}"
+        raise FileUnreadable(path, reason) from error
 
 
 def open_storage(settings: Settings) -> Storage:
@@ -71,7 +89,7 @@ def _load_others(
     for path in list_docs(skill, limits):
         if path not in had:
             try:
-                loaded.append(load_resource(skill, path, limits=limits, full=True, storage=storage))
+                loaded.append(load_document(skill, path, limits, storage=storage))
             except (LoadError, PathEscape) as error:
                 say(f"skillbelt: skipped: {one_line(str(error))}", args)
     return loaded
@@ -81,7 +99,9 @@ def _document(body: Loaded, docs: list[Loaded]) -> object:
     return {
         "name": body.name,
         "text": body.text,
-        "docs": [{"path": doc.path, "text": doc.text} for doc in docs],
+        "docs": [
+            {"path": doc.path, "text": doc.text, "report": report_json(doc.report)} for doc in docs
+        ],
         "report": report_json(body.report),
     }
 

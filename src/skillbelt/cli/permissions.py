@@ -13,6 +13,7 @@ from typing import get_args
 from skillbelt.cli.asking import ask
 from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import (
+    count,
     diagnostics_json,
     open_catalog,
     print_diagnostics,
@@ -118,14 +119,14 @@ def _list(gate: Gate, args: argparse.Namespace) -> int:
         )
         return 0
     rows = [
-        (rule.action, rule.type, rule.pattern, _conditions(rule), _location(rule)) for rule in rules
+        (rule.action, rule.type, rule.pattern, _bounded(rule, gate), _location(rule))
+        for rule in rules
     ]
-    print_table(("action", "type", "pattern", "only", "where"), rows)
+    print_table(("action", "type", "pattern", "only", "where"), rows, wrap=True)
     if remembered:
         print("remembered answers")
-        print_table(
-            ("id", "type", "text", "skill", "version", "since"), list(map(_row, remembered))
-        )
+        head = ("id", "type", "text", "skill", "version", "since")
+        print_table(head, list(map(_row, remembered)), wrap=True)
     print_diagnostics(gate.diagnostics, args)
     return 0
 
@@ -133,6 +134,14 @@ def _list(gate: Gate, args: argparse.Namespace) -> int:
 def _row(one: Remembered) -> tuple[str, ...]:
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.time))
     return (one.id, one.type, one.pattern, one.skill, one.hash[:_HASH_CHARS], since)
+
+
+def _bounded(rule: Rule, gate: Gate) -> str:
+    """Return when the rule counts; an allow of an untrusted project only against its own rules."""
+    theirs = ("project", rule.path) in gate.settings.files
+    if rule.action == "allow" and theirs and not gate.policy.project_trusted:
+        return "against the project's own rules: it is not trusted"
+    return _conditions(rule)
 
 
 def _conditions(rule: Rule) -> str:
@@ -160,7 +169,15 @@ def _why(args: argparse.Namespace) -> int:
     print(f"{args.type} {one_line(args.subject)}")
     rows = [(f"  the {who}", _outcome(one), _because(one)) for who, one in found.items()]
     print_table(("", "", ""), rows, wrap=True)
+    for rule in dict.fromkeys(one.ignored for one in found.values() if one.ignored):
+        print(f"  ignored: {_describe(rule)}: {_why_ignored(gate)}")
     return 0
+
+
+def _why_ignored(gate: Gate) -> str:
+    if gate.policy.project_trusted:
+        return "a project cannot loosen what you or this machine ask for or deny"
+    return "the project is not trusted; `skillbelt trust add` trusts it"
 
 
 def _request(gate: Gate, catalog: Catalog, who: Initiator, args: argparse.Namespace) -> Request:
@@ -186,7 +203,9 @@ def _request(gate: Gate, catalog: Catalog, who: Initiator, args: argparse.Namesp
 
 def _explanation_json(one: Explanation) -> dict[str, object]:
     remembered = one.remembered._asdict() if one.remembered else None
-    return {"action": one.action, "rule": rule_json(one.rule), "remembered": remembered}
+    ignored = rule_json(one.ignored) if one.ignored else None
+    rule = rule_json(one.rule)
+    return {"action": one.action, "rule": rule, "remembered": remembered, "ignored": ignored}
 
 
 def _outcome(one: Explanation) -> str:
@@ -194,10 +213,13 @@ def _outcome(one: Explanation) -> str:
 
 
 def _because(one: Explanation) -> str:
-    rule = f"{one.rule.type} {one.rule.pattern!r} {one.rule.action}, {_location(one.rule)}"
     only = "" if _conditions(one.rule) == "-" else f" (for {_conditions(one.rule)})"
     said = f"; remembered as {one.remembered.id}" if one.remembered else ""
-    return f"{rule}{only}{said}"
+    return f"{_describe(one.rule)}{only}{said}"
+
+
+def _describe(rule: Rule) -> str:
+    return f"{rule.type} {one_line(rule.pattern)!r} {rule.action}, {_location(rule)}"
 
 
 def _add(gate: Gate, args: argparse.Namespace) -> int:
@@ -225,7 +247,26 @@ def _is(one: Rule, rule: Rule) -> bool:
 
 
 def _revoke(gate: Gate, args: argparse.Namespace) -> int:
-    rules = remove_rules(rulebook_file(gate.settings), args.type, args.subject)
+    taken = _revoke_remembered(gate, args)
+    # The rules come last: if they cannot be written, no restriction is gone.
+    try:
+        rules = remove_rules(rulebook_file(gate.settings), args.type, args.subject)
+    except ConfigError as error:
+        done = f" ({count(len(taken), 'remembered answer')} revoked)" if taken else ""
+        raise ConfigError(f"{error}{done}") from error
+    if args.json:
+        print_json({"rules": rules, "remembered": [one._asdict() for one in taken]})
+    elif rules or taken:
+        say(f"revoked: {rules} rules, {len(taken)} remembered answers", args)
+    if not rules and not taken:
+        hint = "`skillbelt permissions list` shows all"
+        print(
+            f"skillbelt: nothing to revoke for {one_line(args.subject)!r}; {hint}", file=sys.stderr
+        )
+    return 0 if rules or taken else 1
+
+
+def _revoke_remembered(gate: Gate, args: argparse.Namespace) -> list[Remembered]:
     taken = [
         one
         for one in gate.ledger.all()
@@ -243,16 +284,7 @@ def _revoke(gate: Gate, args: argparse.Namespace) -> int:
             initiator="user",
         )
         gate.record("revoked", request, {"id": one.id, "text": one.pattern})
-    if args.json:
-        print_json({"rules": rules, "remembered": [one._asdict() for one in taken]})
-    elif rules or taken:
-        say(f"revoked: {rules} rules, {len(taken)} remembered answers", args)
-    if not rules and not taken:
-        hint = "`skillbelt permissions list` shows all"
-        print(
-            f"skillbelt: nothing to revoke for {one_line(args.subject)!r}; {hint}", file=sys.stderr
-        )
-    return 0 if rules or taken else 1
+    return taken
 
 
 def _watch(gate: Gate, args: argparse.Namespace) -> int:

@@ -14,7 +14,15 @@ from functools import lru_cache
 from itertools import islice
 from typing import BinaryIO, Literal, NamedTuple
 
-from skillbelt.disclosure.excerpt import Strategy, cut_body, head, key_area, line_count, pages
+from skillbelt.disclosure.excerpt import (
+    Strategy,
+    cut_body,
+    head,
+    key_area,
+    line_count,
+    pages,
+    without_last_heading,
+)
 from skillbelt.disclosure.overflow import Storage
 from skillbelt.errors import (
     FileTooLarge,
@@ -35,7 +43,7 @@ from skillbelt.format.frontmatter import (
     needs_more,
     parse,
 )
-from skillbelt.format.links import MAX_REFERENCES, references
+from skillbelt.format.links import MAX_REFERENCES, plain_paths, references
 from skillbelt.format.sections import find, sections
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, shorten
@@ -185,9 +193,12 @@ def _cut(text: str, tail: str, ref: str, limits: Limits) -> _Chosen:
     """Leave out the least needed sections; arguments may take up to half of the limit."""
     rows, chars = limits.max_skill_body_lines, limits.max_skill_body_chars
     tail = head(pages(tail, 1, rows // 2), chars // 2)
-    rest = f"The whole text is stored: {one_line(ref)}" if ref else ""
-    kept = cut_body(text, rows - line_count(tail), chars - len(tail), rest)
+    kept = cut_body(text, rows - line_count(tail), chars - len(tail), _stored(ref))
     return _Chosen(kept.text + tail, kept.strategy, truncated=True)
+
+
+def _stored(ref: str) -> str:
+    return f"The whole text is stored: {one_line(ref)}" if ref else ""
 
 
 # --- resources -----------------------------------------------------------------------------------
@@ -214,10 +225,7 @@ def load_resource(
     PathEscape for a path that leads out and LoadError for a file that cannot be given.
     """
     path = check_relative(relative_path, skill.dir)
-    _check_ending(path, endings)
-    data = read_file(skill, path, limits.max_resource_file_bytes)
-    _check_kind(path, data)
-    text = _decode(data, path)
+    data, text = _resource_text(skill, path, endings, limits)
     if start_line is not None or lines is not None:
         wanted = pages(text, start_line or 1, lines)
         chosen = _excerpt(wanted, "lines", limits.max_resource_excerpt_chars)
@@ -229,8 +237,44 @@ def load_resource(
     return _make_loaded(skill, path, data, chosen, limits, ref)
 
 
+def load_document(
+    skill: Skill,
+    relative_path: str,
+    limits: Limits = _LIMITS,
+    *,
+    storage: Storage | None = None,
+) -> Loaded:
+    """Return a whole document to go with a body; one that is too long is cut as a body is.
+
+    Its last line then says what was left out, and where the whole text is stored.
+    """
+    path = check_relative(relative_path, skill.dir)
+    data, text = _resource_text(skill, path, RESOURCE_ENDINGS, limits)
+    most = limits.max_skill_body_chars
+    if len(text) <= most:
+        chosen = _Chosen(text, "whole", truncated=False)
+        return _make_loaded(skill, path, data, chosen, limits)
+    ref = _store(storage, text)
+    kept = cut_body(text, len(text), most, _stored(ref))
+    chosen = _Chosen(kept.text, kept.strategy, truncated=True)
+    return _make_loaded(skill, path, data, chosen, limits, ref)
+
+
+def _resource_text(
+    skill: Skill, path: str, endings: Sequence[str], limits: Limits
+) -> tuple[bytes, str]:
+    """Return the bytes and the text of a file that may be given to a model."""
+    _check_ending(path, endings)
+    data = read_file(skill, path, limits.max_resource_file_bytes)
+    _check_kind(path, data)
+    return data, _decode(data, path)
+
+
 def _excerpt(wanted: str, strategy: Strategy, most: int) -> _Chosen:
     given = head(wanted, most)
+    if len(given) < len(wanted) and strategy != "lines":
+        # Unless that is all there is.
+        given = without_last_heading(given) or given
     return _Chosen(given, strategy, truncated=len(given) < len(wanted))
 
 
@@ -359,7 +403,10 @@ def place_of(skill: Skill) -> str:
 
 
 def injection_block(skill: Skill, loaded: Loaded) -> str:
-    """Return the text for a prompt, after three lines that say where it is from."""
+    """Return the text for a prompt, after lines that say where it is from and what binds it.
+
+    The fourth line is there only for a skill that declares tools or that no model may invoke.
+    """
     report = loaded.report
     facts = {
         "sha256": report.sha256,
@@ -374,9 +421,21 @@ def injection_block(skill: Skill, loaded: Loaded) -> str:
             f"[Skill: {one_line(skill.name)} | source={one_line(source)}]",
             f"[Skill Path: {one_line(report.path)}]",
             f"[Load Report: {line}]",
+            *_constraints(skill),
             loaded.text,
         ]
     )
+
+
+def _constraints(skill: Skill) -> list[str]:
+    """Return the line about the tools that the skill declares and about who may invoke it."""
+    front = skill.frontmatter
+    said = []
+    if front.allowed_tools:
+        said.append(f"allowed-tools={' '.join(map(one_line, front.allowed_tools))}")
+    if front.disable_model_invocation:
+        said.append("disable-model-invocation=true")
+    return [f"[Constraints: {' | '.join(said)}]"] if said else []
 
 
 def _make_loaded(
@@ -392,7 +451,7 @@ def _make_loaded(
         chars_returned=len(text),
         truncated=chosen.truncated,
         strategy=chosen.strategy,
-        references=_named_files(text),
+        references=_referred(skill, text),
         storage_ref=ref,
         section_missed=chosen.section_missed,
     )
@@ -406,11 +465,21 @@ def _name_server(skill: Skill) -> str:
     return f"(Text of the MCP server {one_line(skill.origin.url)}, as it was sent.)\n\n"
 
 
+def _referred(skill: Skill, text: str) -> tuple[str, ...]:
+    """Return the files the text points at, each once; plain words only if there is such a file."""
+    named, words = _named_files(text, MAX_REFERENCES)
+    # Most texts have no such word, and then nothing is walked.
+    there = set(walk(skill)) if words else ()
+    return (*named, *(word for word in words if word in there))
+
+
 @lru_cache(maxsize=64)
-def _named_files(text: str) -> tuple[str, ...]:
-    """Return the files the text points at, each once, in the words of the text."""
-    targets = (one.target for one in references(text, most=MAX_REFERENCES))
-    return tuple(dict.fromkeys(one.removeprefix("./") for one in targets if nameable(one)))
+def _named_files(text: str, most: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what the text links to or names as code, and words that may be paths too."""
+    targets = (one.target for one in references(text, most=most))
+    named = dict.fromkeys(one.removeprefix("./") for one in targets if nameable(one))
+    words = dict.fromkeys(plain_paths(text, most=most))
+    return tuple(named), tuple(word for word in words if word not in named)
 
 
 def _store(storage: Storage | None, text: str) -> str:

@@ -11,19 +11,23 @@ from skillbelt.text import one_line, shorten
 Strategy = Literal["whole", "sections", "head", "section", "lines"]
 
 _MOST_NAMED = 8
+_MOST_SHORTENED = 3
 _NAME_CHARS = 40
-_NOTE_CHARS = _MOST_NAMED * (_NAME_CHARS + 2) + 80
+_UNTITLED = "the part without a heading"
+_NOTE_CHARS = (_MOST_NAMED + _MOST_SHORTENED) * (_NAME_CHARS + 2) + 110
 # Headings of what a reader needs: when to use it, what to do, when it is done, where more is.
 _KEPT = re.compile(
     r"\b(?:when|triggers?|activation|use cases?|steps?|usage|use|using|workflows?|process|procedure"
     r"|instructions?|how to|quick ?start|getting started|rules?|guidelines?|requirements?"
     r"|constraints?|output|acceptance|verif\w*|validat\w*|check ?lists?|self[- ]?(?:check|review)"
-    r"|success criteria|definition of done|resources?|references?|index|contents|overview|summary"
+    r"|success criteria|definition of done|resources?|references?|index|contents"
     r"|files|documents?|documentation)\b"
     r"|触发|何时|使用|适用|步骤|用法|流程|工作流|操作|指令|指南|规则|要求|输出|验收|验证|校验|自检"
-    r"|检查|资源|参考|引用|索引|目录|概述|概览|总览",
+    r"|检查|资源|参考|引用|索引|目录",
     re.IGNORECASE,
 )
+# What introduces the rest: short it is needed, long it is a narrative.
+_LEADING = re.compile(r"\b(?:overview|summary)\b|概述|概览|总览", re.IGNORECASE)
 _EXAMPLES = re.compile(r"\b(?:examples?|samples?|demos?)\b|示例|例子|样例|案例|举例", re.IGNORECASE)
 _DROPPED = re.compile(
     r"\b(?:background|history|motivation|rationale|philosophy|change ?log|release notes|credits"
@@ -33,7 +37,9 @@ _DROPPED = re.compile(
 )
 _FENCE = re.compile(r"[ \t]*+(`{3,8}|~{3,8})(?![`~])")
 _FENCE_CHARS = 10  # room for the longest of them and two ends of lines
-_FIRST, _KEY, _PLAIN, _LAST = range(4)
+_LEAD, _KEY, _PLAIN, _LAST = range(4)
+_LEAD_SHARE = 4  # a quarter of the room is the lead's before anything else has some
+_LONG_SHARE = 2  # a section that takes more than half of the room waits for the shorter ones
 KEY_AREAS = frozenset(
     ("contents", "table of contents", "toc", "overview", "summary", "目录", "概述", "概览")
 )
@@ -47,9 +53,10 @@ class Cut(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A heading and its own text, without the sections below it."""
+    """A heading and its own text, without the sections below it. Level 0 has no heading."""
 
     title: str
+    level: int
     text: str
     rank: int
 
@@ -91,41 +98,126 @@ def cut_body(text: str, max_lines: int, max_chars: int, hint: str = "") -> Cut:
     room = max_chars - _NOTE_CHARS - len(hint)
     blocks = _blocks(text)
     if len(blocks) < 2:
-        kept, dropped = [_beginning(text, max_lines - 2, room)], []
+        kept = [_beginning(text, max_lines - 2, room)]
+        note = _rest(text, kept[0])
     else:
-        chosen = _chosen(blocks, max_lines - 2, room)
+        chosen = _Choice(blocks, max_lines - 2, room).kept
         kept = [chosen[place] for place in sorted(chosen)]
         dropped = [block.title for place, block in enumerate(blocks) if place not in chosen]
+        short = [blocks[at].title for at in sorted(chosen) if chosen[at] != blocks[at].text]
+        note = " ".join(filter(None, (_named("Left out", dropped), _named("Cut short", short))))
     whole = "".join(part if part.endswith("\n") else f"{part}\n" for part in kept if part)
-    whole += _note(dropped, hint)
+    whole += f"\n[Cut to fit the limit. {note}{' ' + hint if hint else ''}]\n"
     return Cut(
         head(pages(whole, 1, max_lines), max_chars), "sections" if len(blocks) > 1 else "head"
     )
 
 
-def _note(dropped: list[str], hint: str) -> str:
-    titles = dropped[:_MOST_NAMED]
-    named = [shorten(one_line(plain(title)), _NAME_CHARS) or "untitled" for title in titles]
-    rest = len(dropped) - len(named)
-    words = ", ".join(named) + (f" and {rest} more" if rest else "")
-    what = f"Left out: {words}." if words else "The rest is left out."
-    return f"\n[Cut to fit the limit. {what}{' ' + hint if hint else ''}]\n"
+def _rest(text: str, kept: str) -> str:
+    """Say where the rest begins, unless that is inside a line."""
+    if not kept.endswith("\n"):
+        return "The rest is left out."
+    # The last line may be the end of a fence, which is not in the text.
+    return f"The rest is left out, from line {line_count(kept) + text.startswith(kept)} on."
 
 
-def _chosen(blocks: list[_Block], lines_left: int, chars_left: int) -> dict[int, str]:
-    """Return the text to keep of each block that is kept, by its position."""
-    kept: dict[int, str] = {}
-    for place in sorted(range(len(blocks)), key=lambda place: (blocks[place].rank, place)):
-        block = blocks[place]
+def without_last_heading(text: str) -> str:
+    """Return the beginning of a text without a heading at its end whose own text was cut off."""
+    found = sections(text)
+    return text[: found[-1].start] if found and _is_bare(text[found[-1].start :]) else text
+
+
+def _is_bare(text: str) -> bool:
+    """Return whether a block is only its heading, which may have an underline."""
+    rows = [row for row in text.split("\n") if row.strip()]
+    return len(rows) < 2 or (len(rows) == 2 and not rows[1].strip(" \t\r=-"))
+
+
+def _named(what: str, titles: list[str]) -> str:
+    if not titles:
+        return ""
+    most = _MOST_NAMED if what == "Left out" else _MOST_SHORTENED
+    names = [shorten(one_line(plain(one)), _NAME_CHARS) or _UNTITLED for one in titles[:most]]
+    rest = len(titles) - len(names)
+    return f"{what}: {', '.join(names)}{f' and {rest} more' if rest else ''}."
+
+
+class _Choice:
+    """Chooses what to keep of each block within a number of lines and characters.
+
+    What leads into the text has a share of the room, then come the sections of the steps and the
+    like, the long ones last and in equal parts; then the other sections, the rest of the lead, and
+    what a reader can do without.
+    """
+
+    def __init__(self, blocks: list[_Block], max_lines: int, max_chars: int) -> None:
+        self._blocks = blocks
+        self._lines, self._chars = max_lines, max_chars
+        self.kept: dict[int, str] = {}
+        leads = self._of_rank(_LEAD)
+        self._put_leads(leads)
+        keys = self._of_rank(_KEY)
+        short = {one for one in keys if self._fits(one, _LONG_SHARE, max_lines, max_chars)}
+        for place in keys:
+            if place in short:
+                self._put(place, self._lines, self._chars)
+        long = [place for place in keys if place not in short]
+        for left, place in zip(range(len(long), 0, -1), long, strict=True):
+            self._put(place, self._lines // left, self._chars // left)
+        self._put_whole(self._of_rank(_PLAIN))
+        for place in leads:
+            self._grow(place)
+        self._put_whole(self._of_rank(_LAST))
+        self._drop_bare()
+
+    def _of_rank(self, rank: int) -> list[int]:
+        return [place for place, block in enumerate(self._blocks) if block.rank == rank]
+
+    def _fits(self, place: int, parts: int, max_lines: int, max_chars: int) -> bool:
+        text = self._blocks[place].text
+        return line_count(text) <= max_lines // parts and len(text) + 1 <= max_chars // parts
+
+    def _put_leads(self, places: list[int]) -> None:
+        # With nothing else to keep, the share is all.
+        share = _LEAD_SHARE if len(places) < len(self._blocks) else 1
+        rows, chars = self._lines // share, self._chars // share
+        for place in places:
+            text = self._put(place, rows, chars)
+            rows, chars = rows - line_count(text), chars - len(text) - 1
+
+    def _put(self, place: int, max_lines: int, max_chars: int) -> str:
+        """Keep a block, or its beginning if it does not fit: a heading alone says nothing."""
+        block = self._blocks[place]
         text = block.text
-        if line_count(text) > lines_left or len(text) + 1 > chars_left:
-            # The beginning of an important section is more useful than all of another.
-            text = _beginning(text, lines_left, chars_left) if block.rank <= _KEY else ""
+        if not self._fits(place, 1, max_lines, max_chars):
+            text = _beginning(text, max_lines, max_chars)
+            text = "" if block.level and _is_bare(text) else text
         if text:
-            kept[place] = text
-            lines_left -= line_count(text)
-            chars_left -= len(text) + 1
-    return kept
+            self.kept[place] = text
+            self._lines -= line_count(text)
+            self._chars -= len(text) + 1
+        return text
+
+    def _put_whole(self, places: list[int]) -> None:
+        for place in places:
+            if self._fits(place, 1, self._lines, self._chars):
+                self._put(place, self._lines, self._chars)
+
+    def _grow(self, place: int) -> None:
+        """Keep more of a block, if there is room."""
+        before = self.kept.pop(place, "")
+        self._lines += line_count(before)
+        self._chars += len(before) + bool(before)
+        self._put(place, self._lines, self._chars)
+
+    def _drop_bare(self) -> None:
+        """Drop headings without text of their own of which no section below was kept."""
+        nearest = 0  # the lowest level up to the next block that is kept; 0 if there is none
+        for place in range(len(self._blocks) - 1, -1, -1):
+            block = self._blocks[place]
+            if place in self.kept and block.level >= nearest and _is_bare(block.text):
+                del self.kept[place]
+            nearest = block.level if place in self.kept else min(nearest, block.level)
 
 
 def _beginning(text: str, max_lines: int, max_chars: int) -> str:
@@ -156,9 +248,11 @@ def _blocks(text: str) -> list[_Block]:
     ends = [*starts[1:], len(text)]
     before = text[: starts[0]] if starts else text
     ranks = _ranks(found, len(text))
-    blocks = [_Block("", before, _FIRST)] if before.strip() else []
+    blocks = [_Block("", 0, before, _LEAD)] if before.strip() else []
     parts = zip(found, ranks, ends, strict=False)
-    return blocks + [_Block(one.title, text[one.start : end], rank) for one, rank, end in parts]
+    return blocks + [
+        _Block(one.title, one.level, text[one.start : end], rank) for one, rank, end in parts
+    ]
 
 
 def _ranks(found: list[Section], size: int) -> list[int]:
@@ -172,7 +266,7 @@ def _ranks(found: list[Section], size: int) -> list[int]:
         title = plain(section.title)
         inherited = above[-1][1] if above else _PLAIN
         if place == 0 and section.end == size:
-            rank, passed_on = _FIRST, _PLAIN  # the title of the whole
+            rank, passed_on = _LEAD, _PLAIN  # the title of the whole
         elif _EXAMPLES.search(title) and inherited < _LAST:
             examples += 1
             rank = passed_on = _PLAIN if examples == 1 else _LAST
@@ -186,4 +280,6 @@ def _ranks(found: list[Section], size: int) -> list[int]:
 def _rank(title: str, inherited: int) -> int:
     if _DROPPED.search(title):
         return _LAST
-    return _KEY if _KEPT.search(title) else inherited
+    if _KEPT.search(title):
+        return _KEY
+    return _LEAD if _LEADING.search(title) else inherited

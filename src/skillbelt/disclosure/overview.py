@@ -23,10 +23,9 @@ OVERVIEW_SHARE = 0.02
 
 Format = Literal["xml", "markdown", "plain", "json"]
 
-XML_INTRO = (
-    "Skills provide specialized instructions and workflows for specific tasks.\n"
-    "Use the skill tool to load a skill when a task matches its description."
-)
+_INTRO = "Skills provide specialized instructions and workflows for specific tasks."
+_LOADER = "\nUse the {} tool to load a skill when a task matches its description."
+XML_INTRO = _INTRO + _LOADER.format("skill")
 MARKDOWN_HEADER = "## Available Skills"
 PLAIN_HEADER = "Available skills:"
 GUIDANCE_HEADER = "Tooling and workspace guidance:"
@@ -70,6 +69,7 @@ def overview(
     most_full: int | None = None,
     guidance: str | None = None,
     search: str = "",
+    loader: str = "skill",
     suggested: Collection[str] = (),
 ) -> Overview:
     """Return the overview of the skills in name order, within the budget; empty without skills.
@@ -78,22 +78,23 @@ def overview(
     long descriptions cut, and the names of the others; else the names that fit and a count of the
     others, with a pointer to the tool `search` names. Where not all descriptions fit, those of the
     `suggested` skills come first. `guidance` is for `plain`: None the usual text, "" none, else
-    verbatim.
+    verbatim. `loader` is the tool that loads a skill, which `xml` names; "" names none.
     """
     ordered = sorted(skills, key=_order)
     if not ordered:
         return Overview(text="", tokens=0, shown=0, names_only=0, omitted=0)
     most = len(ordered) if most_full is None else min(max(most_full, 0), len(ordered))
     guidance = GUIDANCE if guidance is None else guidance
+    around = _Around(guidance=guidance, search=search, loader=loader)
     for longest in (sys.maxsize, _LONG_DESCRIPTION_CHARS):
-        page = _page(ordered, format, budget_tokens, longest, guidance, search)
+        page = _page(ordered, format, budget_tokens, longest, around)
         full, names = _fitting(page, most, budget_tokens)
         if full == most:
             break
     if full < most and suggested:
         ordered.sort(key=lambda skill: skill.name not in suggested)
         first = sum(skill.name in suggested for skill in ordered)
-        page = _page(ordered, format, budget_tokens, _LONG_DESCRIPTION_CHARS, guidance, search)
+        page = _page(ordered, format, budget_tokens, _LONG_DESCRIPTION_CHARS, around)
         full, names = _fitting(page, most, budget_tokens, min(first, most))
     text = page.text(full, names)
     if not names and not full and tokens(text) > budget_tokens:
@@ -180,6 +181,14 @@ def changes_note(
 # The page: everything that might be shown, before it is known how much fits
 
 
+class _Around(NamedTuple):
+    """What the text says beside the skills: the guidance, and the tools that find and load."""
+
+    guidance: str
+    search: str
+    loader: str
+
+
 class _Page(NamedTuple):
     """Rendered lines and names, as many as the budget could hold at the most, of `total` skills."""
 
@@ -187,8 +196,7 @@ class _Page(NamedTuple):
     lines: Sequence[str]
     names: Sequence[str]
     total: int
-    guidance: str
-    search: str
+    around: _Around
 
     def text(self, full: int, names: int) -> str:
         """Return `full` skills with descriptions, the next `names` by name, and a note."""
@@ -198,13 +206,14 @@ class _Page(NamedTuple):
             case "xml":
                 note = [] if complete else [f"  <note>{xml(self._note(full, named))}</note>"]
                 tags = ("<available_skills>", *lines, *note, "</available_skills>")
-                return "\n".join((XML_INTRO, *tags))
+                loader = _line(self.around.loader)
+                return "\n".join((_INTRO + (_LOADER.format(loader) if loader else ""), *tags))
             case "markdown" | "plain":
                 header = MARKDOWN_HEADER if self.format == "markdown" else PLAIN_HEADER
                 note = [] if complete else [f"({self._note(full, named)})"]
                 block = "\n".join((header, *lines, *note))
-                guided = self.format == "plain" and self.guidance
-                return f"{block}\n\n{self.guidance}" if guided else block
+                guided = self.format == "plain" and self.around.guidance
+                return f"{block}\n\n{self.around.guidance}" if guided else block
             case "json":
                 return self._json(full, named)
         assert_never(self.format)
@@ -225,7 +234,7 @@ class _Page(NamedTuple):
     def _note(self, full: int, named: Sequence[str], *, listed: bool = True) -> str:
         left = self.total - full - len(named)
         names = ": " + ", ".join(named) if listed and named else ""
-        where = _pointer(self.search)
+        where = _pointer(self.around.search)
         if full:
             shown = f"showing {full} of {self.total} with descriptions"
             if not left:
@@ -243,17 +252,14 @@ def _page(
     format: Format,
     budget_tokens: int,
     longest: int,
-    guidance: str,
-    search: str,
+    around: _Around,
 ) -> _Page:
     room = bytes_of_tokens(budget_tokens)
     # Names in XML are escaped together with the note around them.
     clean: dict[Format, Callable[[str], str]] = {"xml": str, "json": json_string}
     names = _within(map(clean.get(format, _line), (skill.name for skill in skills)), room)
     lines = _within((_full(skill, format, longest) for skill in skills), room)
-    return _Page(
-        format=format, lines=lines, names=names, total=len(skills), guidance=guidance, search=search
-    )
+    return _Page(format=format, lines=lines, names=names, total=len(skills), around=around)
 
 
 def _within(parts: Iterator[str], size: int) -> list[str]:

@@ -281,7 +281,7 @@ class Catalog(Mapping[str, Skill]):
         return list(self.snapshot.values())
 
     def refresh(self) -> Changes:
-        """Scan again, remote sources included; return what changed."""
+        """Read every file again, ask remote sources again, and return what changed."""
         before: Mapping[str, Skill] = self._known or {}
         self._rescan(refresh=True)
         return _changes(before, self.snapshot)
@@ -331,7 +331,9 @@ class Catalog(Mapping[str, Skill]):
         stalled = {s.root: s for s in self._scans if s.stalled and not refresh}
         waiting = [root for root in roots if root not in stalled]
         try:
-            fresh = iter(scan(waiting, self.settings, self._index, self._progress))
+            fresh = iter(
+                scan(waiting, self.settings, self._index, self._progress, reads_all=refresh)
+            )
         finally:
             self._index.close()
         if self._index.trouble:

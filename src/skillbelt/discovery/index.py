@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from skillbelt.files.private import create_file, make_folder
 
 # Increase when a change of the parser or of Entry makes stored entries wrong.
-FORMAT = 4
+FORMAT = 5
 _BUSY_SECONDS = 1.0
 # How long to do without the index after a timeout; else each root would wait as long again.
 _REST_SECONDS = 5.0
@@ -28,6 +28,7 @@ class Entry(NamedTuple):
     size: int
     mtime_ns: int
     inode: int
+    ctime_ns: int
     policy_ns: int
     name: str
     title: str

@@ -6,6 +6,7 @@ caller waits only while there is progress.
 
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -38,6 +39,9 @@ _NAME = -len(f"/{SKILL_FILE}")  # every spelling of the file's name has that len
 _BATCH = 10_000
 # How often the waiting thread checks for progress.
 _LOOK_SECONDS = 0.25
+# CLOCK_REALTIME_COARSE: Linux counts the times of files in ticks of a few milliseconds.
+_FILE_CLOCK = 5 if sys.platform.startswith("linux") else time.CLOCK_REALTIME
+_TICK_NS = 20_000_000
 # Called now and then with a line about the progress, for a person who waits.
 Progress = Callable[[str], None]
 
@@ -51,18 +55,27 @@ class Scan(NamedTuple):
     identities: tuple[int, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     files_read: int = 0
+    files_changed: int = 0
     files_gone: int = 0
     stalled: bool = False
     cpu_seconds: float = 0.0
 
 
 def scan(
-    roots: Sequence[Root], settings: Settings, index: Index, progress: Progress | None = None
+    roots: Sequence[Root],
+    settings: Settings,
+    index: Index,
+    progress: Progress | None = None,
+    *,
+    reads_all: bool = False,
 ) -> list[Scan]:
-    """Return the result of each root, in the order given; skip a root that makes no progress."""
+    """Return the result of each root, in the order given; skip a root that makes no progress.
+
+    With `reads_all`, files that the index knows are read too.
+    """
     results: list[Scan] = []
     while len(results) < len(roots):
-        worker = _Worker(roots[len(results) :], settings, index)
+        worker = _Worker(roots[len(results) :], settings, index, reads_all=reads_all)
         worker.start()
         results += worker.wait(SCAN_TIMEOUT_SECONDS, progress)
     return results
@@ -71,10 +84,13 @@ def scan(
 class _Worker(threading.Thread):
     """Scans roots one after another until it is done or stopped."""
 
-    def __init__(self, roots: Sequence[Root], settings: Settings, index: Index) -> None:
+    def __init__(
+        self, roots: Sequence[Root], settings: Settings, index: Index, *, reads_all: bool
+    ) -> None:
         super().__init__(name="skillbelt-scan", daemon=True)
         self._roots, self._settings, self._index = roots, settings, index
         self._pulse, self._judge = WalkProgress(), _Judge(settings)
+        self._reads_all = reads_all
         self._results: list[Scan] = []
         self._failure: BaseException | None = None
 
@@ -82,7 +98,7 @@ class _Worker(threading.Thread):
         try:
             for root in self._roots:
                 began = time.thread_time()
-                scanned = _scan_root(root, self._settings, self._index, self._pulse, self._judge)
+                scanned = self._scan(root)
                 if self._pulse.stopped:
                     return
                 self._results.append(scanned._replace(cpu_seconds=time.thread_time() - began))
@@ -106,6 +122,44 @@ class _Worker(threading.Thread):
             raise self._failure
         return self._results
 
+    def _scan(self, root: Root) -> Scan:
+        settings, index, pulse = self._settings, self._index, self._pulse
+        pulse.beat(root.path)
+        how = rules(settings)._replace(collection=bool(root.client), fence=root.fence)
+        walker = Walker(root.path, how, pulse)
+        walker.walk()
+        if not walker.exists or pulse.stopped:
+            return Scan(
+                root, diagnostics=(*walker.diagnostics, *_missing(root, walker.diagnostics))
+            )
+        known = index.load(root.path) if walker.found else {}
+        trusted = self._judge.trusts(root)
+        reader = _Reader(root, settings, pulse, trusted, reads_all=self._reads_all)
+        reader.diagnostics += self._judge.said()
+        try:
+            # Release each entry once it is used: two copies of 100,000 skills are too many.
+            walker.found.reverse()
+            while walker.found:
+                found = walker.found.pop()
+                reader.take(found, known.pop(found.location, None))
+                if len(reader.fresh) >= _BATCH:
+                    index.save(reader.fresh, ())
+                    reader.fresh.clear()
+        finally:
+            reader.close()
+        if not pulse.stopped:
+            index.save(reader.fresh, known if walker.complete else ())
+        return Scan(
+            root=root,
+            exists=True,
+            skills=tuple(reader.skills),
+            identities=tuple(reader.identities),
+            diagnostics=(*walker.diagnostics, *reader.diagnostics),
+            files_read=reader.files_read,
+            files_changed=reader.files_changed,
+            files_gone=len(known) if walker.complete else 0,
+        )
+
 
 def _stalled(root: Root, path: str, patience: float) -> Scan:
     problem = Diagnostic(
@@ -119,42 +173,6 @@ def _stalled(root: Root, path: str, patience: float) -> Scan:
     return Scan(root, exists=True, diagnostics=(problem,), stalled=True)
 
 
-def _scan_root(
-    root: Root, settings: Settings, index: Index, pulse: WalkProgress, judge: "_Judge"
-) -> Scan:
-    pulse.beat(root.path)
-    how = rules(settings)._replace(collection=bool(root.client), fence=root.fence)
-    walker = Walker(root.path, how, pulse)
-    walker.walk()
-    if not walker.exists or pulse.stopped:
-        return Scan(root, diagnostics=(*walker.diagnostics, *_missing(root, walker.diagnostics)))
-    known = index.load(root.path) if walker.found else {}
-    reader = _Reader(root, settings, pulse, judge.trusts(root))
-    reader.diagnostics += judge.said()
-    try:
-        # Release each entry once it is used: two copies of a hundred thousand skills are too many.
-        walker.found.reverse()
-        while walker.found:
-            found = walker.found.pop()
-            reader.take(found, known.pop(found.location, None))
-            if len(reader.fresh) >= _BATCH:
-                index.save(reader.fresh, ())
-                reader.fresh.clear()
-    finally:
-        reader.close()
-    if not pulse.stopped:
-        index.save(reader.fresh, known if walker.complete else ())
-    return Scan(
-        root=root,
-        exists=True,
-        skills=tuple(reader.skills),
-        identities=tuple(reader.identities),
-        diagnostics=(*walker.diagnostics, *reader.diagnostics),
-        files_read=reader.files_read,
-        files_gone=len(known) if walker.complete else 0,
-    )
-
-
 def rules(settings: Settings) -> WalkRules:
     """Return how the settings want folders to be walked."""
     return WalkRules(
@@ -162,6 +180,7 @@ def rules(settings: Settings) -> WalkRules:
         follow_symlinks=settings.follow_symlinks,
         nested=settings.nested,
         loose_file_name=settings.loose_file_name,
+        skip_directories=settings.skip_directories,
     )
 
 
@@ -214,7 +233,15 @@ class _Judge:
 class _Reader:
     """Turns what a walk found into skills, reading only what changed."""
 
-    def __init__(self, root: Root, settings: Settings, pulse: WalkProgress, trusted: bool) -> None:
+    def __init__(
+        self,
+        root: Root,
+        settings: Settings,
+        pulse: WalkProgress,
+        trusted: bool,
+        *,
+        reads_all: bool = False,
+    ) -> None:
         self._root, self._pulse, self._trusted = root, pulse, trusted
         self._limits: Limits = settings.limits
         self._derive = not settings.strict
@@ -224,7 +251,8 @@ class _Reader:
         self.identities: list[int] = []
         self.diagnostics: list[Diagnostic] = []
         self.fresh: list[Entry] = []
-        self.files_read = 0
+        self.files_read = self.files_changed = 0
+        self._reads_all = reads_all
         self._fence: Fence | None = None
 
     def close(self) -> None:
@@ -234,12 +262,13 @@ class _Reader:
 
     def take(self, found: Found, known: Row | None) -> None:
         """Add a skill, or a diagnostic that says why not."""
-        location, size, mtime_ns, inode, _ = found
+        location = found.location
         folder = location[:_NAME]
         policy = f"{folder}/{POLICY_FILE}"
-        policy_ns = _changed_at(policy) if os.access(policy, os.F_OK) else 0
+        policy_ns = _changed_at(policy) if os.access(os.path.dirname(policy), os.F_OK) else 0
         entry = said = None
-        if known is not None and known[1:5] == (size, mtime_ns, inode, policy_ns):
+        stamp = (*found[1:5], policy_ns)
+        if known is not None and known[1:6] == stamp and not self._reads_all:
             entry = Entry._make(known)
             said = _load(entry)
         if entry is None or said is None:
@@ -247,6 +276,7 @@ class _Reader:
             entry = self._read(found, folder, policy_ns)
             if entry is None:
                 return
+            self.files_changed += entry != known
             said = _load(entry) or ()
         self._add(found, entry, said)
 
@@ -255,6 +285,7 @@ class _Reader:
         from skillbelt.format import frontmatter
 
         fence = self._fence = self._fence or Fence(self._root.fence)
+        _let_clock_pass(max(found.ctime_ns, policy_ns))
         try:
             data = frontmatter.read_head(found.location, self._limits, fence)
         except PathEscape as escape:
@@ -284,7 +315,7 @@ class _Reader:
             policy = f"{folder}/{POLICY_FILE}"
             card = frontmatter.with_policy(card, found.location, policy, self._limits, fence)
         stored = _dump(card.diagnostics) if card.diagnostics else ""
-        entry = Entry._make((*found[:4], policy_ns, *card[:-1], stored))
+        entry = Entry._make((*found[:5], policy_ns, *card[:-1], stored))
         self.fresh.append(entry)
         return entry
 
@@ -312,6 +343,7 @@ class _Reader:
                 derived=bool(flags & DERIVED),
                 body_offset=entry.body_offset,
                 mtime_ns=entry.mtime_ns,
+                ctime_ns=entry.ctime_ns,
                 diagnostics=diagnostics,
                 fence=root.fence,
             )
@@ -324,10 +356,22 @@ def _name_with_server(path: str) -> str:
 
 
 def _changed_at(path: str) -> int:
+    """Return when a policy file changed; 0 when there is none, 1 when that cannot be known."""
     try:
-        return min(os.stat(path).st_mtime_ns, LARGEST)
-    except OSError:
+        return min(os.stat(path).st_ctime_ns, LARGEST)
+    except (FileNotFoundError, NotADirectoryError):
         return 0
+    except OSError:
+        return 1  # it is read, and what cannot be read hides the skill
+
+
+def _let_clock_pass(ctime_ns: int) -> None:
+    """Wait for the next tick of the clock of file times if the file changed in this one.
+
+    A change after the reading then always has another time than the one before it.
+    """
+    while 0 <= ctime_ns - time.clock_gettime_ns(_FILE_CLOCK) < _TICK_NS:
+        time.sleep(0.001)
 
 
 def _dump(diagnostics: Iterable[Diagnostic]) -> str:

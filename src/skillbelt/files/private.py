@@ -42,6 +42,15 @@ def create_file(path: str) -> None:
         os.close(os.open(path, NEW_FILE_TO_READ, 0o600))
 
 
+def is_missing(path: str) -> bool:
+    """Whether there is nothing at the path; OSError when that cannot be known."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    return False
+
+
 def _make(path: str) -> None:
     parent = os.path.dirname(path)
     if not os.path.isdir(parent):

@@ -76,6 +76,7 @@ class Skill(NamedTuple):
     diagnostics: tuple[Diagnostic, ...] = ()
     shadows: tuple[str, ...] = ()
     fence: str = ""
+    ctime_ns: int = 0
 
     @property
     def dir(self) -> str:

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from anyio import CancelScope
 
-from skillbelt.disclosure.overview import GUIDANCE_HEADER
 from skillbelt.running.following import Decoder, Follower, LoopQueue, Watch
 from skillbelt.sandbox.protocol import Stream
-from skillbelt.tools.schema import Tool, ToolResult, guidance
+from skillbelt.tools.schema import Tool, ToolResult, inline_names
 from skillbelt.values import Limits
 
 if TYPE_CHECKING:
@@ -32,8 +31,6 @@ MAX_UNREAD_BYTES = 2**20
 # A cancelled call waits so long for its command to end.
 CANCEL_TIMEOUT_SECONDS = 10.0
 
-# An answer in the history cannot change later, so these tools cannot work.
-_NEED_REQUESTS = ("skill_select_docs", "skill_unload")
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _DEFAULT = Limits()
 _Result = TypeVar("_Result")
@@ -74,23 +71,21 @@ class Kit:
     @property
     def names(self) -> dict[str, str]:
         """The name of each offered tool, by its kind."""
-        known = self.session.runtime.names
-        left_out = {*_NEED_REQUESTS, "skill"} if "skill_load" in known else {*_NEED_REQUESTS}
-        return {kind: name for kind, name in known.items() if kind not in left_out}
+        return inline_names(self.session.runtime.names)
 
     def tools(self) -> list[Tool]:
         """Return the tools for the skills that the conversation may see now."""
-        names = self.names
-        return [tool for tool in self.session.tools() if tool.kind in names]
+        return self.session.tools(inline=True)
 
     def instructions(self) -> str:
         """Return the part of the system prompt about skills; constant for the conversation."""
         if self._instructions is None:
             runtime = self.session.runtime
             runtime.look()
-            parts = [runtime.overview_of(self.session.skills()).text]
+            skills = self.session.skills()
+            parts = [runtime.overview_of(skills).text]
             if parts[0] and runtime.settings.overview_format != "plain":
-                parts.append(f"{GUIDANCE_HEADER}\n{guidance(self.names)}")
+                parts.append(runtime.guidance_for(skills, self.names))
             self._instructions = "\n\n".join(filter(None, parts))
         return self._instructions
 

@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from skillbelt.errors import LoadError, PathEscape
 from skillbelt.files.contain import Fence
-from skillbelt.files.manifest import is_complete
+from skillbelt.files.manifest import SkillFiles, is_complete
 from skillbelt.format.frontmatter import read_head, written
 from skillbelt.format.skill import Skill
 from skillbelt.runtime.runtime import Runtime
@@ -54,12 +54,13 @@ def split_uri(uri: str) -> list[str] | None:
 
 
 class Published(NamedTuple):
-    """A skill for other hosts: its frontmatter as written, and all of its files."""
+    """A skill for other hosts: its frontmatter as written, and all of its files and folders."""
 
     skill: Skill
     place: str
     frontmatter: Mapping[str, object]
     files: Mapping[str, FileEntry]
+    folders: frozenset[str]
 
     @property
     def uri(self) -> str:
@@ -83,13 +84,14 @@ class Published(NamedTuple):
 
     def children(self, folder: str) -> dict[str, FileEntry | None] | None:
         """Return the entries of a folder by name, None for subfolders; None: no such folder."""
+        if folder and folder not in self.folders:
+            return None
         below = f"{folder}/" if folder else ""
-        found: dict[str, FileEntry | None] = {}
-        for path, file in self.files.items():
-            if path.startswith(below):
-                name, deeper, _ = path[len(below) :].partition("/")
-                found[name] = None if deeper else file
-        return dict(sorted(found.items())) if found else None
+        found = {**dict.fromkeys(self.folders), **self.files}
+        inside = {
+            path[len(below) :]: file for path, file in found.items() if path.startswith(below)
+        }
+        return {name: inside[name] for name in sorted(inside) if "/" not in name}
 
 
 class SkillLocation(NamedTuple):
@@ -104,7 +106,7 @@ class PublishedSkills:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._known: dict[str, tuple[str, Skill, Published | None]] = {}
+        self._known: dict[str, tuple[str, frozenset[str], Skill, Published | None]] = {}
 
     def names(self) -> list[str]:
         """Return the sorted ids of the skills a model may see; some may not be publishable."""
@@ -119,12 +121,14 @@ class PublishedSkills:
         skill = self._runtime.available().get(name)
         if skill is None or skill.origin.kind == "mcp" or not os.path.isabs(skill.location):
             return None
-        mark = skill.files.digest()
+        files = skill.files
+        # The digest covers no empty folders.
+        digest, folders = files.digest(), _folders(files)
         known = self._known.get(name)
-        if known is None or known[:2] != (mark, skill):
-            made = self._publish(skill) if is_complete(mark) else None
-            self._known[name] = known = (mark, skill, made)
-        return known[2]
+        if known is None or known[:3] != (digest, folders, skill):
+            made = self._publish(skill, files) if is_complete(digest) else None
+            self._known[name] = known = (digest, folders, skill, made)
+        return known[3]
 
     def find(self, uri: str) -> SkillLocation | None:
         """Resolve an address; None when there is no such skill, or not for this client."""
@@ -138,7 +142,7 @@ class PublishedSkills:
         find_skill = cache(self.find_skill)
         return {uri: _digest(_resolve(uri, find_skill)) for uri in uris}
 
-    def _publish(self, skill: Skill) -> Published | None:
+    def _publish(self, skill: Skill, listed: SkillFiles) -> Published | None:
         limits = self._runtime.settings.limits
         try:
             with Fence(skill.fence) as fence:
@@ -151,11 +155,17 @@ class PublishedSkills:
             return None
         if not 0 < len(about) <= _MAX_DESCRIPTION_CHARS:
             return None
-        files = {file.path: file for file in skill.files.manifest().files}
+        files = {file.path: file for file in listed.manifest().files}
         if SKILL_FILE not in files:
             return None
         place = skill.name if skill.name == name else f"{skill.name}/{name}"
-        return Published(skill, place, fields, files)
+        return Published(
+            skill=skill, place=place, frontmatter=fields, files=files, folders=_folders(listed)
+        )
+
+
+def _folders(files: SkillFiles) -> frozenset[str]:
+    return frozenset(one.path for one in files.entries() if one.kind == "folder" and one.path)
 
 
 def _resolve(uri: str, find_skill: Callable[[str], Published | None]) -> SkillLocation | None:

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp_types import NotificationParams, SetLevelRequestParams
 
 from skillbelt import __version__
+from skillbelt.format.skill import Skills
 from skillbelt.integrations.common import MAX_SERVED_SESSIONS
 from skillbelt.mcp.notifications import ChangeNotifier, ClientLogs
 from skillbelt.mcp.prompts import Prompts
 from skillbelt.mcp.published import PublishedSkills
-from skillbelt.mcp.requests import RequestRunner
+from skillbelt.mcp.requests import Context, RequestRunner
 from skillbelt.mcp.resources import Resources, SkillsExtension
 from skillbelt.mcp.sessions import ServedSessions
 from skillbelt.mcp.tools import ToolRequests
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.runtime.threads import MAX_PARALLEL_CALLS
+from skillbelt.tools.schema import inline_names
 
 ABOUT = (
     "Agent Skills: instructions and workflows for tasks, with their documents and scripts. The "
     "tools load and run them; the skills are also there as resources and prompts."
 )
+# Their guidance says more than their descriptions, which every client has too.
+_GUIDED = ("skill", "skill_load", "skill_run")
 
 
 class _Server(Server[Any]):
@@ -37,10 +42,18 @@ class _Server(Server[Any]):
     ) -> InitializationOptions:
         return super().create_initialization_options(
             notification_options or NotificationOptions(True, True, True),
-            # The older handshake has no field for extensions.
+            # Where clients looked before there was a field for extensions.
             experimental_capabilities or dict(self.extensions),
             extensions,
         )
+
+    async def declare_extensions(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Add the extensions to the handshake: the SDK drops a field that is newer than it."""
+        result = await call_next(ctx)
+        if ctx.method == "initialize" and isinstance(result, dict):
+            capabilities = {**result["capabilities"], "extensions": dict(self.extensions)}
+            return {**result, "capabilities": capabilities}
+        return result
 
 
 class SkillServer:
@@ -60,15 +73,17 @@ class SkillServer:
         )
         logs = ClientLogs(sessions)
         self.notifier = ChangeNotifier(belt, published, sessions, logs, most=MAX_SERVED_SESSIONS)
-        kinds = {name: kind for kind, name in belt.names.items()}
+        names = inline_names(belt.names_for(Skills({}), crowded=True))
+        kinds = {name: kind for kind, name in names.items()}
         tools = ToolRequests(sessions, self.runner, logs, kinds)
         resources = Resources(published, sessions, self.runner)
         prompts = Prompts(belt, sessions, self.runner)
+        guidance = belt.guidance_for(Skills({}), _GUIDED)
         self.server = _Server(
             "skillbelt",
             version=__version__,
             title="skillbelt",
-            instructions="\n\n".join(filter(None, (ABOUT, belt.guidance))),
+            instructions="\n\n".join(filter(None, (ABOUT, guidance))),
             # The tools check their arguments themselves, and none come in headers.
             get_tool_input_schema=lambda _name: None,
             on_list_tools=tools.list_all,
@@ -84,6 +99,7 @@ class SkillServer:
         )
         extension = SkillsExtension(published, self.runner)
         self.server.extensions[extension.identifier] = extension.settings()
+        self.server.middleware.append(self.server.declare_extensions)
         for method in extension.methods():
             self.server.add_request_handler(method.method, method.params_type, method.handler)
         # Not as an argument of the server, which gives a deprecation warning.

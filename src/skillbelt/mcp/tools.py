@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
     InputRequiredResult,
@@ -22,12 +24,14 @@ from skillbelt.mcp.protocol import refuse_cursor, sendable
 from skillbelt.mcp.requests import Context, RequestRunner
 from skillbelt.mcp.sessions import ServedSessions
 from skillbelt.running.following import Watch
+from skillbelt.text import one_line, shorten
 from skillbelt.tools.schema import DIALECT, ToolResult
 from skillbelt.tools.schema import Tool as OwnTool
 from skillbelt.untrusted_json import read_json
 
 _RUNNING = ("skill_run", "skill_poll")
-_CHANGING = ("skill_load", "skill_select_docs", "skill_unload", *_RUNNING)
+_CHANGING = ("skill_load", *_RUNNING)
+_MAX_SHOWN_CHARS = 80
 
 # Schemas of the results whose text is JSON. A document says the same as the text, so a client may
 # show either.
@@ -64,7 +68,8 @@ _POLLED: dict[str, Any] = {
     },
     "more": _FLAG,
     "running": _FLAG,
-    "result": {"type": ["object", "null"], "properties": _ENDED},
+    # Not as a list of types, which some clients cannot read.
+    "result": {"anyOf": [{"type": "object", "properties": _ENDED}, {"type": "null"}]},
 }
 
 
@@ -109,7 +114,7 @@ class ToolRequests:
         logs: ClientLogs,
         kinds: Mapping[str, str],
     ) -> None:
-        """`kinds` maps the offered name of a tool to its kind."""
+        """`kinds` maps the name of each tool that may be offered to its kind."""
         self._sessions, self._runner, self._logs, self._kinds = sessions, runner, logs, kinds
 
     async def list_all(
@@ -121,7 +126,7 @@ class ToolRequests:
 
         def list_tools(_watch: Watch) -> list[OwnTool]:
             session.runtime.look()
-            return session.tools(listing=True)
+            return session.tools(listing=True, inline=True)
 
         tools = await self._runner.run(ctx, list_tools)
         return ListToolsResult(tools=[_convert(tool) for tool in tools])
@@ -129,8 +134,15 @@ class ToolRequests:
     async def call(
         self, ctx: Context, params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult:
-        """Call a tool. A mistake of the model and a refusal are results too."""
+        """Call a tool. A mistake of the model and a refusal are results too.
+
+        MCPError for a tool that was not offered.
+        """
         session = self._sessions.of(ctx)
+        if params.name not in self._kinds:
+            shown = shorten(one_line(params.name), _MAX_SHOWN_CHARS)
+            known = ", ".join(self._kinds)
+            raise MCPError(INVALID_PARAMS, f"there is no tool {shown!r}; there are: {known}")
 
         def call_tool(watch: Watch) -> ToolResult:
             return session.call_sync(

@@ -22,6 +22,7 @@ from skillbelt.permission.packages import asked_texts
 from skillbelt.permission.remembered import Remembered, RememberedAnswers
 from skillbelt.permission.rule_files import Policy, parse_rule, read_policy, type_of
 from skillbelt.permission.rules import (
+    ACTIONS,
     SHELL_TOOLS,
     UNCLEAR,
     Action,
@@ -31,6 +32,8 @@ from skillbelt.permission.rules import (
     Request,
     Rule,
     RuleSet,
+    checked_answer,
+    checked_rules,
     digest,
 )
 from skillbelt.permission.spelling import host_text, is_file_url, path_texts
@@ -79,11 +82,15 @@ class GivenText(Protocol):
 
 
 class Explanation(NamedTuple):
-    """Why a request would be decided this way: the rule, and the remembered answer."""
+    """Why a request would be decided this way: the rule, and the remembered answer.
+
+    `ignored` is a rule of the project that is about the request and does not count.
+    """
 
     action: Action
     rule: Rule
     remembered: Remembered | None
+    ignored: Rule | None = None
 
 
 class Granted(NamedTuple):
@@ -104,7 +111,7 @@ class Gate:
         rules: Iterable[Rule] = (),
         ask: Ask | None = None,
     ) -> None:
-        self.settings, self._rules = settings, tuple(rules)
+        self.settings, self._rules = settings, checked_rules(rules)
         self._store, self._ask = store, ask
         self._through: set[tuple[str, ...]] = set()
 
@@ -120,7 +127,8 @@ class Gate:
     def rules(self) -> RuleSet:
         """The rules, compiled for deciding."""
         files = {path for source, path in self.settings.files if source == "project"}
-        return RuleSet(self.policy.rules, files)
+        policy = self.policy
+        return RuleSet(policy.rules, files, project_trusted=policy.project_trusted)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -149,7 +157,14 @@ class Gate:
         request = _normalize(request)
         action, rule = self.rules.decide(request)
         remembered = self.ledger.covering(request) if action == "ask" else None
-        return Explanation(action, rule, remembered)
+        return Explanation(action, rule, remembered, self._ignored(request, action))
+
+    def _ignored(self, request: Request, action: Action) -> Rule | None:
+        """Return the project's rule about the request if it would loosen what was decided."""
+        theirs = self.policy.project
+        said, rule = RuleSet(theirs).decide(request)
+        looser = ACTIONS.index(said) < ACTIONS.index(action)
+        return rule if looser and rule in theirs else None
 
     # Requests that the rules leave open
 
@@ -249,7 +264,7 @@ class Gate:
 
     def with_rules(self, rules: Iterable[Rule]) -> Gate:
         """Return a gate with more rules on top that shares the waiting requests with this one."""
-        added = tuple(rules)
+        added = checked_rules(rules)
         if not added:
             return self
         other = Gate(self.settings, self._store, rules=(*self._rules, *added), ask=self._ask)
@@ -290,15 +305,24 @@ class Gate:
             trusted=skill.trusted,
         )
 
-    def declared(self, skill: Skill, like: Request, *, sandboxed: bool = True) -> Granted:
+    def declared(
+        self,
+        skill: Skill,
+        like: Request,
+        *,
+        tools: tuple[str, ...] | None = None,
+        sandboxed: bool = True,
+    ) -> Granted:
         """Return which declared tools a skill may use, asking where a rule says so.
+
+        `tools` stand for those of the skill, where it declares none.
 
         The host's deny and ask rules stay in force. Where only built-in rules match, a declaration
         counts if the skill's origin is trusted and the run is `sandboxed`; otherwise, or with
         `trust_declared_tools` off, a tool needs a rule or an answer that allows it.
         """
         granted, denied = [], []
-        for tool in skill.frontmatter.allowed_tools:
+        for tool in skill.frontmatter.allowed_tools if tools is None else tools:
             names = _names(tool.partition("(")[0].strip())
             about = f"let the skill {skill.name} use the tool {one_line(tool)}"
             request = like._replace(
@@ -500,7 +524,7 @@ def _names(tool: str) -> tuple[str, ...]:
 
 def _answering(desk: WaitingRequests, ask: Ask) -> Callable[[Pending], None]:
     def listener(pending: Pending) -> None:
-        answer = ask(pending)
+        answer = checked_answer(ask(pending))
         if answer is None:
             raise NotAnswered("not answered")  # the request must not wait for this listener
         desk.answer(pending.id, answer)

@@ -16,6 +16,7 @@ from skillbelt.errors import ConfigError
 from skillbelt.files.contain import LOCK_FILE, REPLACE_FILE
 from skillbelt.files.private import make_folder
 from skillbelt.permission.rules import (
+    ACTIONS,
     DEFAULT_RULES,
     MAX_PATTERN_CHARS,
     SOURCES,
@@ -147,7 +148,8 @@ def _unquoted(token: str) -> str:
     return key
 
 
-_ACTIONS: tuple[Action, ...] = ("allow", "ask", "deny")
+# Pairs of rules of a project that are compared, so that no file takes long.
+_MAX_COMPARED = 200_000
 # What a rule may say in place of the mere action word.
 _FIELDS = {
     "action": "one of allow, ask, deny",
@@ -165,10 +167,16 @@ _MAX_SHOWN_CHARS = 80
 
 
 class Policy(NamedTuple):
-    """The rules, weakest first, and what there is to say about them."""
+    """The rules, weakest first, and what there is to say about them.
+
+    Of a project that is not trusted they hold what forbids, and what takes that back; `RuleSet`
+    evaluates those apart. `project` are all rules of the project, also those that do not count.
+    """
 
     rules: tuple[Rule, ...]
     diagnostics: tuple[Diagnostic, ...]
+    project: tuple[Rule, ...] = ()
+    project_trusted: bool = True
 
 
 def read_policy(
@@ -183,28 +191,36 @@ def read_policy(
     `files` are read in place of those the settings came from.
     """
     rules, agents = list(DEFAULT_RULES), list[Rule]()
-    said, strict = list[Diagnostic](), list[Rule]()
+    said, strict, theirs = list[Diagnostic](), list[Rule](), list[Rule]()
+    lifts = _Lifting()
     chosen = settings.files if files is None else files
     for source, path in sorted(chosen, key=lambda file: SOURCES.index(file[0])):
         read = settings.rule_tables.get(path) if files is None else read_rules(path)
         for rule in _File(source, path, read, settings.home).rules() if read else ():
-            # The project's file comes with the checkout: it may forbid things, but a downloaded
-            # text never grants a permission, nor weakens a deny of the user to an ask that
-            # something else may answer.
-            loosens = _loosened(rule, strict) if source == "project" and not project_trusted else ""
-            if loosens:
-                said.append(_untrusted(rule, loosens))
-                continue
-            (agents if rule.source == "agent" else rules).append(rule)
-            if rule.action == "deny" and source != "project":
+            if source == "project":
+                # The project's file comes with the checkout: it may forbid things, but a downloaded
+                # text never grants a permission, nor weakens a deny of the user to an ask that
+                # something else may answer. What it forbids itself it may take back.
+                loosens = "" if project_trusted or lifts(rule) else _loosened(rule, strict)
+                theirs.append(rule)
+                if loosens:
+                    said.append(_untrusted(rule, loosens))
+                    continue
+            elif rule.action == "deny":
                 strict.append(rule)
+            (agents if rule.source == "agent" else rules).append(rule)
     said += _idle([*rules, *agents])
     session = [
         spread._replace(source="session")
         for rule in session_rules
         for spread in _spread(rule, settings.home)
     ]
-    return Policy((*rules, *agents, *session), tuple(dict.fromkeys(said)))
+    return Policy(
+        rules=(*rules, *agents, *session),
+        diagnostics=tuple(dict.fromkeys(said)),
+        project=tuple(theirs),
+        project_trusted=project_trusted,
+    )
 
 
 def parse_rule(
@@ -288,11 +304,11 @@ class _File:
     def _table(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
         table = self._mapping(at, value)
         for key, rules in table.items():
-            if key not in _ACTIONS and key != "rules":
+            if key not in ACTIONS and key != "rules":
                 typed = like._replace(type=self._type((*at, key), key))
                 yield from self._typed((*at, key), rules, typed)
         yield from self._ordered((*at, "rules"), table.get("rules", []), like)
-        for action in _ACTIONS:
+        for action in ACTIONS:
             if action in table:
                 yield from self._listed((*at, action), table[action], action, like)
 
@@ -385,7 +401,7 @@ class _File:
                 yield from _spread(rule, self._home)
 
     def _action(self, at: Key, value: object) -> Action:
-        for action in _ACTIONS:
+        for action in ACTIONS:
             if value == action:
                 return action
         raise self._wrong(at, f"action must be {_FIELDS['action']}, not {_quote(value)}")
@@ -452,6 +468,31 @@ def _quote(value: object) -> str:
 def _closest(word: str, known: Iterable[str]) -> str:
     close = get_close_matches(word[:_MAX_SHOWN_CHARS], list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+class _Lifting:
+    """Called with each rule of a project in turn: whether it takes back what an earlier one says.
+
+    A hostile file may have very many rules; beyond a bound the answer is yes, which only spares a
+    diagnostic.
+    """
+
+    def __init__(self) -> None:
+        self._strict: list[Rule] = []
+        self._left = _MAX_COMPARED
+
+    def __call__(self, rule: Rule) -> bool:
+        earlier, self._left = self._strict, self._left - len(self._strict)
+        if self._left <= 0:
+            return True
+        if rule.action != "allow":
+            earlier.append(rule)  # it is no stricter than itself
+        return any(
+            ACTIONS.index(one.action) > ACTIONS.index(rule.action)
+            and (one.type == rule.type or "*" in (one.type, rule.type))
+            and meet(one.pattern, rule.pattern)
+            for one in earlier
+        )
 
 
 def _loosened(rule: Rule, strict: Iterable[Rule]) -> str:
@@ -533,7 +574,7 @@ def add_rule(path: str, rule: Rule) -> None:
     """Write the rule last. One that says the same with another action is taken out."""
     with _locked(path):
         kept = [text for text in _blocks(path) if not _same(text, rule, path)]
-        _write(path, "".join([*(kept or [_ABOUT]), _block(rule)]))
+        _write(path, "".join([*(_apart(kept) or [_ABOUT]), _block(rule)]))
 
 
 def remove_rules(path: str, type: str, pattern: str) -> int:
@@ -542,7 +583,7 @@ def remove_rules(path: str, type: str, pattern: str) -> int:
         blocks = _blocks(path)
         kept = [text for text in blocks if _read_block(text, path)[:2] != (type, pattern)]
         if len(kept) < len(blocks):
-            _write(path, "".join(kept))
+            _write(path, "".join(_apart(kept)))
         return len(blocks) - len(kept)
 
 
@@ -561,6 +602,11 @@ def _blocks(path: str) -> list[str]:
             blocks.append("")
         blocks[-1] += line
     return blocks
+
+
+def _apart(blocks: list[str]) -> list[str]:
+    """Return the blocks without the empty lines at the end, which came with a removed rule."""
+    return [*blocks[:-1], blocks[-1].rstrip() + "\n" * bool(blocks[-1].strip())] if blocks else []
 
 
 def _read_block(block: str, path: str) -> tuple[object, ...]:
@@ -609,7 +655,11 @@ def _write(path: str, text: str) -> None:
             os.fsync(file.fileno())
         os.replace(part, path)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+        with suppress(OSError):
+            os.unlink(part)
+        raise ConfigError(
+            f"{path}: cannot be written: {error.strerror}; it is unchanged"
+        ) from error
 
 
 @contextmanager

@@ -67,6 +67,7 @@ from skillbelt.tools.schema import (
     build,
     choose,
     guidance,
+    inline_names,
     offered_names,
     render,
 )
@@ -264,6 +265,7 @@ class Runtime:
                 budget_tokens=default_budget(self.settings),
                 guidance=self.guidance_for(skills),
                 search=self.search_tool,
+                loader=self.names.get("skill_load") or self.names.get("skill", ""),
                 suggested=suggested,
             )
 
@@ -304,11 +306,16 @@ class Runtime:
         """How to use the tools that are offered, with its header; empty when there is none."""
         return self.guidance_for(Skills({}))
 
-    def guidance_for(self, skills: Skills) -> str:
-        """Return the guidance for the tools that are offered for these skills."""
+    def guidance_for(self, skills: Skills, kinds: Collection[str] | None = None) -> str:
+        """Return the guidance for the tools that are offered for these skills.
+
+        With `kinds` it is about these tools only.
+        """
         if self._guidance is not None:
             return self._guidance
-        text = guidance(self.names_for(skills))
+        names = self.names_for(skills)
+        chosen = names if kinds is None else {kind: names[kind] for kind in names if kind in kinds}
+        text = guidance(chosen)
         return f"{GUIDANCE_HEADER}\n{text}" if text else ""
 
     # Loading, as the user
@@ -408,15 +415,21 @@ class Runtime:
         return made if format is None else render(made, format)
 
     def tools_for(
-        self, skills: Skills, *, listing: bool = False, crowded: bool | None = None
+        self,
+        skills: Skills,
+        *,
+        listing: bool = False,
+        crowded: bool | None = None,
+        inline: bool = False,
     ) -> list[Tool]:
         """Return the tools for a model that may see these skills."""
         budget = default_budget(self.settings)
         search = self.search_tool
         text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
         most = MAX_ENUM_SKILLS
-        names = self.names_for(skills, crowded)
-        return build(names, skills, HANDLERS, max_enum=most, listing=text)
+        known = self.names_for(skills, crowded)
+        names = inline_names(known) if inline else known
+        return build(names, skills, HANDLERS, max_enum=most, listing=text, inline=inline)
 
     def dispatch(
         self,
@@ -460,6 +473,7 @@ class Runtime:
         timeout_seconds: float = 0.0,
         stdin: bytes = b"",
         save_as_artifacts: bool = False,
+        output_dir: str = "",
         omit_inline_content: bool = False,
         listener: Listener | None = None,
     ) -> RunResult:
@@ -468,18 +482,19 @@ class Runtime:
         Without a session it has an empty workspace of its own, which is removed afterwards. A
         sequence of words is run as it is, a text by `bash -c`. A command that fails is a normal
         result; RunRefused, PermissionDenied and SandboxUnavailable mean that nothing was run.
+        Copies of the output files go to the folder `output_dir`, if there is one.
         """
-        given = (inputs,) if isinstance(inputs, str) else inputs
         patterns = (outputs,) if isinstance(outputs, str) else outputs
         call = RunCall(
             command=command if isinstance(command, str) else tuple(command),
             cwd=cwd,
             env=env,
             timeout_seconds=timeout_seconds,
-            inputs=[{"from": one} if isinstance(one, str) else one for one in given],
+            inputs=_input_list(inputs),
             output_files=() if isinstance(outputs, Mapping) else tuple(patterns),
             outputs=outputs if isinstance(outputs, Mapping) else None,
             save_as_artifacts=save_as_artifacts,
+            output_dir=output_dir and os.path.abspath(output_dir),
             omit_inline_content=omit_inline_content,
             stdin=stdin,
         )
@@ -496,10 +511,18 @@ class Runtime:
         script: str = "",
         wasm_module: str = "",
         timeout_ms: int = 0,
+        inputs: Iterable[str | Mapping[str, object]] = (),
+        outputs: Iterable[str] = (),
+        save_as_artifacts: bool = False,
+        output_dir: str = "",
         session: RuntimeSession | None = None,
         listener: Listener | None = None,
     ) -> Execution:
-        """Run a skill's module or script on JSON, as the user; its JSON on stdout is the output."""
+        """Run a skill's module or script on JSON, as the user; its JSON on stdout is the output.
+
+        `inputs` and `outputs` are files for it and from it, as for `run`. Without `outputs`, a call
+        without a session gives back everything in `out`.
+        """
         from skillbelt.running.json_call import execute  # cost: 60 ms, only for a run
 
         return execute(
@@ -510,6 +533,10 @@ class Runtime:
             script=script,
             wasm_module=wasm_module,
             timeout_ms=timeout_ms,
+            inputs=_input_list(inputs),
+            outputs=(outputs,) if isinstance(outputs, str) else tuple(outputs),
+            save_as_artifacts=save_as_artifacts,
+            output_dir=output_dir and os.path.abspath(output_dir),
             watch=Watch(listener),
         )
 
@@ -717,15 +744,25 @@ class RuntimeSession:
     # The model's calls
 
     @overload
-    def tools(self, format: None = None, *, listing: bool = ...) -> list[Tool]: ...
-    @overload
-    def tools(self, format: ToolFormat, *, listing: bool = ...) -> list[dict[str, object]]: ...
     def tools(
-        self, format: ToolFormat | None = None, *, listing: bool = False
+        self, format: None = None, *, listing: bool = ..., inline: bool = ...
+    ) -> list[Tool]: ...
+    @overload
+    def tools(
+        self, format: ToolFormat, *, listing: bool = ..., inline: bool = ...
+    ) -> list[dict[str, object]]: ...
+    def tools(
+        self, format: ToolFormat | None = None, *, listing: bool = False, inline: bool = False
     ) -> list[Tool] | list[dict[str, object]]:
-        """Return the tools, as `Runtime.tools` does, for what this conversation may see."""
+        """Return the tools, as `Runtime.tools` does, for what this conversation may see.
+
+        With `inline` they are those for a host that calls them with `inline`: none that would
+        change an earlier answer.
+        """
         crowded = self._crowded(self.session.state())
-        made = self.runtime.tools_for(self.skills(), listing=listing, crowded=crowded)
+        made = self.runtime.tools_for(
+            self.skills(), listing=listing, crowded=crowded, inline=inline
+        )
         return made if format is None else render(made, format)
 
     def call_sync(
@@ -890,6 +927,12 @@ class RuntimeSession:
     def _key(self, kind: str) -> str:
         agent = self.session.agent
         return f"temp:skill:{kind}:{agent}" if agent else f"temp:skill:{kind}"
+
+
+def _input_list(inputs: Iterable[str | Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """Return the inputs as a run takes them; one text is one input."""
+    given = (inputs,) if isinstance(inputs, str) else inputs
+    return [{"from": one} if isinstance(one, str) else one for one in given]
 
 
 def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:

@@ -265,4 +265,5 @@ def _file(settings: Settings) -> str:
 def stamp(skill: Skill) -> str:
     """Return a text that changes when the skill must be indexed again."""
     said = f"{skill.name}\0{skill.title}\0{skill.description}\0{skill.when_to_use}"
-    return f"{skill.mtime_ns}-{skill.body_offset}-{crc32(said.encode('utf-8', 'replace')):x}"
+    changed = f"{skill.mtime_ns}-{skill.ctime_ns}"
+    return f"{changed}-{skill.body_offset}-{crc32(said.encode('utf-8', 'replace')):x}"

@@ -1,20 +1,24 @@
 """Sessions in one SQLite file, for all processes of the user.
 
 What `append` returned is on the disk: it outlives the process, the machine and a `kill -9`. The
-file is data, not a cache, so an unreadable one is left unchanged and reported.
+file is data, not a cache, so an unreadable one is left unchanged and reported. A file that is moved
+or removed while it is open is noticed: the next call uses what is at the path then.
 """
 
+import errno
 import os
 import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from skillbelt.errors import ConfigError
 from skillbelt.events import Event, NewEvent
-from skillbelt.files.private import create_file, make_folder
+from skillbelt.files.private import create_file, is_missing, make_folder
 from skillbelt.store.protocol import (
     NO_CHANGE,
     Scope,
@@ -28,6 +32,8 @@ from skillbelt.store.protocol import (
 T = TypeVar("T")
 Change = tuple[Scope, str, str | None]
 Row = tuple[str, str, str]
+# The device and the inode of a file.
+Identity = tuple[int, int]
 
 _BUSY_SECONDS = 30.0
 _MOST = 2**63 - 1
@@ -61,6 +67,7 @@ class SqliteStore:
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
         self._db: sqlite3.Connection | None = None
+        self._identity: Identity | None = None
         with _LOCK:
             _STORES.add(self)
 
@@ -123,9 +130,12 @@ class SqliteStore:
                 self._db.close()
                 self._db = None
 
-    def __del__(self) -> None:
-        if getattr(self, "_db", None) is not None:
-            self.close()
+    def __del__(self, lock: "threading.RLock" = _LOCK) -> None:
+        # The lock is an argument, since the module may already be empty when the interpreter ends.
+        db: sqlite3.Connection | None = getattr(self, "_db", None)
+        if db is not None:
+            with lock:
+                db.close()
 
     def _remove(self, where: str, *values: object) -> int:
         if not self._read(f"SELECT 1 FROM session WHERE {where} LIMIT 1", *values):
@@ -134,24 +144,61 @@ class SqliteStore:
 
     def _read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """The rows; none, and nothing made, when there is no file yet."""
-        with _LOCK:
-            if self._db is None and not os.path.lexists(self.path):
+        with _LOCK, self._reported(_READ_REMEDIES):
+            self._notice_move()
+            if self._db is None and is_missing(self.path):
                 return []
-            return self._attempt(lambda db: db.execute(query, values).fetchall())
+            try:
+                return self._open().execute(query, values).fetchall()
+            except (sqlite3.Error, OSError) as error:
+                self.close()
+                if not _full_or_locked_up(error):
+                    raise
+                return _read_in_place(self.path, query, values)
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with _LOCK:
-            return self._attempt(lambda db: _transaction(db, work))
+        with _LOCK, self._reported(_WRITE_REMEDIES):
+            while True:
+                self._notice_move()
+                done = _transaction(self._open(), work)
+                # If the file went meanwhile, the change is made again in the one at the path.
+                if not self._notice_move():
+                    return done
 
-    def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _open(self) -> sqlite3.Connection:
+        if self._db is None:
+            self._db, self._identity = _connect(self.path)
+        return self._db
+
+    def _notice_move(self) -> bool:
+        """Whether the open file is no longer the one at the path; then close it."""
+        if self._db is None or (found := _identity(self.path)) == self._identity:
+            return False
+        if found is None:
+            # What is only in the log beside the file gets into the moved file. Not if
+            # another file is at the path: the two would share an index of their logs.
+            with suppress(sqlite3.Error):
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.close()
+        import logging  # cost: 8 ms, only for this warning
+
+        logging.getLogger("skillbelt").warning(
+            "%s was moved or removed while it was in use; sessions are kept in a new file there",
+            self.path,
+        )
+        return True
+
+    @contextmanager
+    def _reported(self, remedies: Mapping[int, str]) -> Iterator[None]:
+        """Turn errors of the disk and of SQLite into ConfigError with a remedy."""
         try:
-            if self._db is None:
-                self._db = _connect(self.path)
-            return work(self._db)
+            yield
         except sqlite3.Error as error:
             self.close()
-            raise _trouble(self.path, error) from error
+            remedy = remedies.get(_code(error), _ELSEWHERE)
+            raise ConfigError(f"{self.path}: {error}; {remedy}") from error
         except OSError as error:
+            self.close()
             reason = error.strerror or str(error)
             raise ConfigError(f"{self.path}: {reason}; {_ELSEWHERE}") from error
 
@@ -176,11 +223,21 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def _connect(path: str) -> sqlite3.Connection:
+def _identity(path: str) -> Identity | None:
+    try:
+        info = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return info.st_dev, info.st_ino
+
+
+def _connect(path: str) -> tuple[sqlite3.Connection, Identity | None]:
+    """Open the file and return which one it is; create it if it is missing."""
     make_folder(os.path.dirname(path))
     # Closing a descriptor of the file would free the locks that SQLite holds on it in this
     # process, so it is opened here only while no connection can exist yet.
     create_file(path)
+    identity = _identity(path)
     db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         # Read as of one moment: another process may be making the tables right now.
@@ -193,7 +250,40 @@ def _connect(path: str) -> sqlite3.Connection:
     except BaseException:
         db.close()
         raise
-    return db
+    return db, identity
+
+
+def _full_or_locked_up(error: Exception) -> bool:
+    """Whether the disk may be full or read-only. SQLite needs to write there even to read."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+    return isinstance(error, sqlite3.Error) and _code(error) in _NO_WRITING
+
+
+def _read_in_place(path: str, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    """Read the file without writing beside it. No process has it open: it could not either.
+
+    A log beside it belongs to it, and SQLite reads that only where it can write: in a copy.
+    """
+    log = f"{path}-wal"
+    if is_missing(log) or not os.stat(log).st_size:
+        return _read_once(path, f"file:{quote(path)}?mode=ro&immutable=1", query, values)
+    import shutil  # cost: 8 ms, only on a disk that cannot be written
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="skillbelt-") as folder:
+        copy = os.path.join(folder, "copy")
+        shutil.copyfile(path, copy)
+        shutil.copyfile(log, f"{copy}-wal")
+        return _read_once(path, f"file:{quote(copy)}?mode=rw", query, values)
+
+
+def _read_once(
+    path: str, address: str, query: str, values: Sequence[object]
+) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(address, uri=True)) as db:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")  # so that there is no index of the log
+        return db.execute(query, values).fetchall() if _format(db, path) else []
 
 
 def _format(db: sqlite3.Connection, path: str) -> int:
@@ -334,18 +424,20 @@ _BROKEN = (
     "nothing in it was changed; move it away together with its -wal and -shm files, keep them for "
     "a rescue with the sqlite3 tool's .recover, and a new file is made"
 )
-_REMEDIES = {
+_READ_REMEDIES = {
     sqlite3.SQLITE_CORRUPT: _BROKEN,
     sqlite3.SQLITE_NOTADB: _BROKEN,
     sqlite3.SQLITE_BUSY: "another process holds it; end that one, or try again",
+    sqlite3.SQLITE_FULL: "free some space and try again",
+    sqlite3.SQLITE_IOERR: "see to the disk and try again",
+}
+_WRITE_REMEDIES = {
+    **_READ_REMEDIES,
     sqlite3.SQLITE_FULL: "nothing of this change was kept; free some space and try again",
     sqlite3.SQLITE_IOERR: "nothing of this change was kept; see to the disk and try again",
 }
-
-
-def _trouble(path: str, error: sqlite3.Error) -> ConfigError:
-    remedy = _REMEDIES.get(_code(error), _ELSEWHERE)
-    return ConfigError(f"{path}: {error}; {remedy}")
+# SQLite's codes for a disk that cannot be written: PERM, READONLY, IOERR, FULL, CANTOPEN.
+_NO_WRITING = (3, 8, 10, 13, 14)
 
 
 def _code(error: sqlite3.Error) -> int:

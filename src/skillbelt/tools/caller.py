@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from skillbelt.conversation.state import Session
-from skillbelt.disclosure.body import Loaded, load_resource, load_skill_body, place_of
+from skillbelt.disclosure.body import Loaded, load_document, load_skill_body, place_of
 from skillbelt.disclosure.overflow import Storage
 from skillbelt.disclosure.overview import visible
 from skillbelt.discovery.catalog import Catalog
-from skillbelt.errors import PermissionDenied, RunRefused
+from skillbelt.errors import LoadError, PathEscape, PermissionDenied, RunRefused
 from skillbelt.format.skill import Skill, Skills
 from skillbelt.permission.gate import Gate, session_id
 from skillbelt.permission.rules import Initiator, Request
@@ -198,10 +198,19 @@ class Caller:
         )
         return loaded._replace(text=self.presentable(loaded.text))
 
-    def document(self, skill: Skill, path: str) -> str:
-        """Read a whole document, as far as the limit allows."""
-        loaded = load_resource(skill, path, None, self.limits, full=True, storage=self.overflow)
-        return self.presentable(loaded.text)
+    def documents(self, skill: Skill, paths: Iterable[str]) -> list[GivenDocument]:
+        """Read whole documents, as far as the limit allows."""
+        return [self._document(skill, path) for path in paths]
+
+    def _document(self, skill: Skill, path: str) -> GivenDocument:
+        try:
+            loaded = load_document(skill, path, self.limits, storage=self.overflow)
+        except (LoadError, PathEscape) as error:
+            reason = self.presentable(str(error))
+            report: dict[str, object] = {"path": path, "error": reason}
+            return GivenDocument(path, not_given(reason), report)
+        facts = {**report_of(loaded), "path": path}
+        return GivenDocument(path, self.presentable(loaded.text), facts)
 
     @property
     def overflow(self) -> Storage | None:
@@ -213,6 +222,14 @@ class Caller:
         for folder in self.storage.spellings:
             text = text.replace(folder, STORED)
         return text
+
+
+class GivenDocument(NamedTuple):
+    """A document as a model gets it, and the report on it: with `error` if it cannot be read."""
+
+    path: str
+    text: str
+    report: Mapping[str, object]
 
 
 class Call(NamedTuple):
@@ -233,9 +250,21 @@ def variables_of(skill: Skill, settings: Settings, session: str = "") -> dict[st
     return {name: value for name, value in values.items() if value}
 
 
-def report_of(loaded: Loaded) -> dict[str, object]:
-    """Return the report for programs, with the name under which the rest of a text is stored."""
+def not_given(reason: str) -> str:
+    """Return what stands in place of a text that cannot be read."""
+    return f"(cannot be given now: {reason})"
+
+
+def report_of(loaded: Loaded, documents: Iterable[GivenDocument] = ()) -> dict[str, object]:
+    """Return the report for programs, with the name under which the rest of a text is stored.
+
+    `truncated` counts the documents too, each of which has a report of its own.
+    """
     facts: dict[str, object] = loaded.report._asdict()
     reference = loaded.report.storage_ref
     facts["storage_ref"] = STORED + os.path.basename(reference) if reference else ""
+    reports = [dict(document.report) for document in documents]
+    if reports:
+        facts["documents"] = reports
+        facts["truncated"] = any(one.get("truncated") for one in (facts, *reports))
     return facts

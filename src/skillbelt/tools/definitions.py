@@ -9,13 +9,17 @@ Schema = dict[str, object]
 
 
 class Definition(NamedTuple):
-    """What is the same for a tool in every profile and format."""
+    """What is the same for a tool in every profile and format.
+
+    `inline` describes it where the text of a skill is in the answer and stays in the history.
+    """
 
     common: str
     description: str
     properties: Mapping[str, Schema]
     required: tuple[str, ...] = ()
     guidance: str = ""
+    inline: str = ""
 
 
 def _skill(text: str = "The name of the skill, as it is listed.") -> Schema:
@@ -70,6 +74,8 @@ DEFINITIONS: Mapping[str, Definition] = {
         "skill to have them as well. Call it again to choose other documents.",
         properties={"skill": _skill(), **_docs("load")},
         required=("skill",),
+        inline="Load a skill: the answer has its instructions. Name documents of the skill to have "
+        "them as well.",
         guidance="Load a skill with {skill_load} when the task matches its description, and "
         "without "
         "documents at first.",
@@ -83,9 +89,8 @@ DEFINITIONS: Mapping[str, Definition] = {
     ),
     "skill_select_docs": Definition(
         common="skill_select_docs",
-        description="Choose which documents of a loaded skill are there from the next step on: add "
-        "some, "
-        "replace those chosen so far, or clear them all.",
+        description="Choose which documents of a skill are there with it from the next step on: "
+        "add some, replace those chosen so far, or clear them all.",
         properties={
             "skill": _skill(),
             **_docs("select"),
@@ -276,8 +281,7 @@ DEFINITIONS: Mapping[str, Definition] = {
     "skill_search": Definition(
         common="search_skills",
         description="Search all skills by what they are for: names, descriptions and instructions. "
-        "Not all of "
-        "them are listed, so look here when none of those listed fits the task.",
+        "Look here when none of those listed fits the task.",
         properties={
             "query": {
                 "type": "string",
@@ -294,6 +298,9 @@ DEFINITIONS: Mapping[str, Definition] = {
         guidance="{skill_search} finds skills that are not listed; describe the task to it.",
     ),
 }
+# They change what an earlier call gave, and cannot work where that is in a history which another
+# program keeps.
+NEED_REQUESTS = ("skill_select_docs", "skill_unload")
 # Offered in addition to any profile when not all skills can be described to the model.
 SEARCH = "skill_search"
 PROFILES: Mapping[str, tuple[str, ...]] = {

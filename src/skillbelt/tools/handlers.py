@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from skillbelt.conversation.messages import Material, block
+from skillbelt.conversation.state import SelectedDocs
 from skillbelt.disclosure.body import list_docs, load_resource, place_of, sample_files
 from skillbelt.disclosure.overflow import Page, page_of
 from skillbelt.errors import (
@@ -27,7 +28,7 @@ from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill
 from skillbelt.running.inputs import skills_named
 from skillbelt.text import one_line, shorten, xml
-from skillbelt.tools.caller import STORED, Call, Caller, report_of
+from skillbelt.tools.caller import STORED, Call, Caller, GivenDocument, report_of
 from skillbelt.tools.definitions import DEFINITIONS, Schema
 from skillbelt.tools.run_handlers import poll, read_run_text, run_command
 from skillbelt.tools.schema import Handler, ToolResult
@@ -230,23 +231,27 @@ def load(call: Call) -> ToolResult:
     docs, every = _documents(call, skill)
     caller.gate.record_load(request, loaded, skill)
     given = f"loaded: {skill.name}"
+    texts = _texts(skill, docs, every, caller)
     if caller.inline:
-        text = block(Material(skill.name, loaded.text, _texts(skill, docs, every, caller)))
+        parts = tuple((one.path, one.text) for one in texts)
+        text = block(Material(skill.name, loaded.text, parts))
         given = already(skill) if text in caller.shown else text
+    report = report_of(loaded, texts)
     if caller.session is None:
-        return ToolResult(given)
+        return ToolResult(given, data={"name": skill.name, "report": report})
     evicted = caller.session.load(skill.name, docs, every, call.id or UNNAMED, state=caller.state)
-    data = {"name": skill.name, "evicted": list(evicted), "report": report_of(loaded)}
-    notes = [f"put away, the limit is reached: {', '.join(evicted)}"] if evicted else []
+    data = {"name": skill.name, "evicted": list(evicted), "report": report}
+    # An answer that is in a history stays there.
+    told = evicted and not caller.inline
+    notes = [f"put away, the limit is reached: {', '.join(evicted)}"] if told else []
     return ToolResult("\n".join([*notes, given]), data=data)
 
 
 def _texts(
-    skill: Skill, docs: list[str] | None, every: bool, caller: Caller
-) -> tuple[tuple[str, str], ...]:
+    skill: Skill, docs: Sequence[str] | None, every: bool, caller: Caller
+) -> list[GivenDocument]:
     """Return the chosen documents, each with its text."""
-    chosen = list_docs(skill, caller.limits) if every else docs or []
-    return tuple((path, caller.document(skill, path)) for path in chosen)
+    return caller.documents(skill, list_docs(skill, caller.limits) if every else docs or ())
 
 
 def _documents(call: Call, skill: Skill) -> tuple[list[str] | None, bool]:
@@ -278,27 +283,44 @@ def _join_paths(paths: list[str]) -> str:
 
 
 def select_docs(call: Call) -> ToolResult:
-    """Change which documents of a loaded skill are given."""
+    """Change which documents of a skill are given with it."""
     caller = call.caller
     skill = find(caller, call.arguments["skill"])
     docs, every = _documents(call, skill)
-    given = ""
-    if caller.inline:
-        texts = _texts(skill, docs, every, caller)
-        given = "\n\n".join(f"[Doc] {path}\n\n{text}" for path, text in texts)
-    if caller.session is None:
-        return ToolResult(given or "no documents")
-    if skill.name not in {loaded.name for loaded in caller.session.loaded(caller.state)}:
-        loader = caller.names.get("skill_load")
-        hint = f"; call {loader} first" if loader else ""
-        raise Refused(f"{skill.name} is not loaded{hint}", NOT_LOADED, skill=skill.name)
     mode = call.arguments.get("mode", "replace")
     assert mode in ("add", "replace", "clear")
+    texts = [] if mode == "clear" else _texts(skill, docs, every, caller)
+    given = ""
+    if caller.inline:
+        given = "\n\n".join(f"[Doc] {one.path}\n\n{one.text}" for one in texts)
+    if caller.session is None:
+        return ToolResult(given or "no documents", data=_documents_report(texts))
     selected = caller.session.select_docs(
         skill.name, docs or (), every, mode, call.id or UNNAMED, state=caller.state
     )
     facts: dict[str, object] = selected._asdict()
-    return ToolResult(given or json.dumps(facts, ensure_ascii=False), data=facts)
+    if note := _selection_note(caller, selected, docs):
+        facts["note"] = note
+    text = given or json.dumps(facts, ensure_ascii=False)
+    return ToolResult(text, data={**facts, **_documents_report(texts)})
+
+
+def _documents_report(texts: list[GivenDocument]) -> dict[str, object]:
+    reports = [dict(one.report) for one in texts]
+    cut = any(one.get("truncated") for one in reports)
+    return {"report": {"truncated": cut, "documents": reports}}
+
+
+def _selection_note(caller: Caller, selected: SelectedDocs, docs: list[str] | None) -> str:
+    """Say why a selection has not the effect that the call may have wanted; "" if it has."""
+    assert caller.session is not None
+    if selected.skill not in {loaded.name for loaded in caller.session.loaded(caller.state)}:
+        loader = caller.names.get("skill_load")
+        how = f"call {loader}: the documents come with it" if loader else "load it first"
+        return f"{selected.skill} is not loaded yet; {how}"
+    if docs and selected.include_all_docs:
+        return "all documents stay selected; mode clear first, then select some"
+    return ""
 
 
 def list_documents(call: Call) -> ToolResult:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from skillbelt.conversation.messages import Material
 from skillbelt.conversation.state import LoadedSkill
 from skillbelt.disclosure.body import list_docs
 from skillbelt.errors import LoadError, PathEscape
 from skillbelt.format.skill import Skill
-from skillbelt.tools.caller import BROUGHT, GRANTED, Caller
+from skillbelt.tools.caller import BROUGHT, GRANTED, Caller, not_given
 
 _YOUNG_SECONDS = 2.0
 _CHANGED = "(changed since it was allowed; load it again to ask for it as it is now)"
@@ -58,15 +58,12 @@ def _changed(skill: Skill, caller: Caller) -> bool:
 
 
 def _material(skill: Skill, paths: Sequence[str], caller: Caller) -> Material:
-    def read(text: Callable[[], str]) -> str:
-        """Return the text; if it cannot be read, the reason in its place."""
-        try:
-            return text()
-        except (LoadError, PathEscape) as error:
-            return f"(cannot be given now: {caller.presentable(str(error))})"
-
-    docs = tuple((path, read(lambda: caller.document(skill, path))) for path in paths)  # noqa: B023
-    return Material(skill.name, read(lambda: caller.body(skill).text), docs)
+    docs = tuple((one.path, one.text) for one in caller.documents(skill, paths))
+    try:
+        text = caller.body(skill).text
+    except (LoadError, PathEscape) as error:
+        text = not_given(caller.presentable(str(error)))
+    return Material(skill.name, text, docs)
 
 
 def _stamp(skill: Skill, paths: Sequence[str]) -> object:

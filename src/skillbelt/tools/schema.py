@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
 from skillbelt.tools.caller import Call
-from skillbelt.tools.definitions import DEFINITIONS, PROFILES, Schema
+from skillbelt.tools.definitions import DEFINITIONS, NEED_REQUESTS, PROFILES, Schema
 
 ToolFormat = Literal["openai", "anthropic", "gemini", "mcp"]
 
@@ -67,6 +67,15 @@ def offered_names(kinds: Iterable[str], naming: str = "skillbelt") -> dict[str, 
     return names
 
 
+def inline_names(names: Mapping[str, str]) -> dict[str, str]:
+    """Return the names of the tools that work where answers hold the texts of skills for good.
+
+    Only one of them loads: two ways to do the same would confuse a model.
+    """
+    left_out = {*NEED_REQUESTS, "skill"} if "skill_load" in names else {*NEED_REQUESTS}
+    return {kind: name for kind, name in names.items() if kind not in left_out}
+
+
 def build(
     names: Mapping[str, str],
     skills: Collection[str],
@@ -74,14 +83,18 @@ def build(
     *,
     max_enum: int = 256,
     listing: str = "",
+    inline: bool = False,
 ) -> list[Tool]:
-    """Build the tools; `listing` is appended to the description of the one that loads."""
+    """Build the tools; `listing` is appended to the description of the one that loads.
+
+    With `inline` they are described for a host whose answers hold the texts of skills.
+    """
     enum = sorted(skills) if 0 < len(skills) <= max_enum else []
     first = next((kind for kind in ("skill", "skill_load") if kind in names), "")
     return [
         Tool(
             name=name,
-            description=_describe(kind, listing if kind == first else ""),
+            description=_describe(kind, listing if kind == first else "", inline),
             schema=schema_of(kind, enum),
             handler=handlers[kind],
             kind=kind,
@@ -90,8 +103,9 @@ def build(
     ]
 
 
-def _describe(kind: str, listing: str) -> str:
-    text = DEFINITIONS[kind].description
+def _describe(kind: str, listing: str, inline: bool) -> str:
+    definition = DEFINITIONS[kind]
+    text = (inline and definition.inline) or definition.description
     return f"{text}\n\nThe skills that can be loaded:\n\n{listing}" if listing else text
 
 

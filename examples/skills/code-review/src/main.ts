@@ -12,6 +12,8 @@ const MINIFIED = /\.min\.[a-z]+$|(?:^|\/)(?:package-lock\.json|yarn\.lock|pnpm-l
 interface Input {
   files?: unknown;
   path?: unknown;
+  code?: unknown;
+  file?: unknown;
   rules?: unknown;
   ignore?: unknown;
   min_severity?: unknown;
@@ -24,19 +26,30 @@ function isText(value: unknown): value is string {
   return typeof value === "string";
 }
 
-function given(input: Input): { files: File[]; skipped: string[] } {
-  if (Array.isArray(input.files)) return { files: input.files.map(file), skipped: [] };
-  if (!isText(input.path)) throw new WrongInput('give {"files": [{"path": ..., "content": ...}]} or {"path": ...}');
-  return collected(input.path);
+interface Given {
+  files: File[];
+  skipped: string[];
 }
 
-function file(value: unknown, at: number): File {
+function given(input: Input): Given {
+  const name = input.file ?? input.path;
+  if (input.code !== undefined) return { files: [file({ path: name, content: input.code }, "code needs a file, whose ending tells the language")], skipped: [] };
+  if (Array.isArray(input.files)) return joined(input.files.map((one, at) => (isText(one) ? collected(one) : { files: [file(one, `files[${at}] needs a path and a content`)], skipped: [] })));
+  if (!isText(name)) throw new WrongInput('give {"code": ..., "file": ...}, {"files": [{"path": ..., "content": ...}]} or {"path": ...}');
+  return collected(name);
+}
+
+function file(value: unknown, fault: string): File {
   const one = value as File;
-  if (!one || !isText(one.path) || !isText(one.content)) throw new WrongInput(`files[${at}] needs a path and a content, both text`);
+  if (!one || !isText(one.path) || !isText(one.content)) throw new WrongInput(`${fault}, both text`);
   return { path: one.path, content: one.content };
 }
 
-function collected(path: string): { files: File[]; skipped: string[] } {
+function joined(parts: Given[]): Given {
+  return { files: parts.flatMap((one) => one.files), skipped: parts.flatMap((one) => one.skipped) };
+}
+
+function collected(path: string): Given {
   const files: File[] = [];
   const skipped: string[] = [];
   const take = (one: string, named: boolean): void => {

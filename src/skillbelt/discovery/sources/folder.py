@@ -3,9 +3,11 @@
 import contextlib
 import errno
 import os
+import re
 import stat
 import sys
 from collections.abc import Collection
+from fnmatch import translate
 from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -29,6 +31,7 @@ class Found(NamedTuple):
     size: int
     mtime_ns: int
     inode: int
+    ctime_ns: int
     identity: int
 
 
@@ -39,7 +42,6 @@ class WalkRules(NamedTuple):
     follow_symlinks: bool = True
     nested: bool = False
     loose_file_name: bool = False
-    # Filled by tools, not by authors: many files and no skills.
     skip_directories: Collection[str] = (".git", "node_modules", "__pycache__")
     collection: bool = False  # the root is a folder of skills, not one skill
     fence: str = ""  # links out of this folder are not followed; empty for no limit
@@ -73,6 +75,8 @@ class Walker:
         self.exists = True
         self._seen: set[int] = set()
         self._linked = False
+        # One expression for all names: most folders are compared with it.
+        self._skipped = re.compile("|".join(map(translate, rules.skip_directories)) or r"(?!)")
         self._unreadable = ""  # the last unreadable folder
         self._listed = self._entries = 0
 
@@ -131,13 +135,13 @@ class Walker:
 
     def _take(self, path: str, status: os.stat_result, identity: int) -> None:
         if stat.S_ISREG(status.st_mode):
-            time_ns, inode = min(status.st_mtime_ns, LARGEST), status.st_ino & LARGEST
             self.found.append(
                 Found(
                     location=path,
                     size=status.st_size,
-                    mtime_ns=time_ns,
-                    inode=inode,
+                    mtime_ns=min(status.st_mtime_ns, LARGEST),
+                    inode=status.st_ino & LARGEST,
+                    ctime_ns=min(status.st_ctime_ns, LARGEST),
                     identity=identity,
                 )
             )
@@ -216,7 +220,7 @@ class Walker:
             else:
                 self._report_error("unreadable", entry.path, error)
             return None
-        if entry.name in self.rules.skip_directories:
+        if self._skipped.match(entry.name):
             return None
         if identity in self._seen:
             self._report_seen(entry)

@@ -289,7 +289,7 @@ def _from_file(
     stage: Generation,
     deadline: Deadline,
 ) -> Update:
-    """Take the file when its size, time or inode changed."""
+    """Take the file when its size, times or inode changed."""
     url, limits, budget = cached.url, job.limits, PullBudget(job.limits, deadline)
     path = path_of(url)
     single = path.lower().endswith(".md")
@@ -297,7 +297,7 @@ def _from_file(
         status = os.fstat(file.fileno())
         if status.st_size > MAX_DOWNLOAD_BYTES:
             raise too_large(url, Refusal(f"has more than {MAX_DOWNLOAD_BYTES} bytes"))
-        mark = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+        mark = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ctime_ns}-{status.st_ino}"
         update = Update("url" if single else "archive", True, url, mark)
         if old and old.etag == mark:
             return update._replace(changed=False)

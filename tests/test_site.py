@@ -1,0 +1,129 @@
+"""The documentation as a site: built once, by the real mkdocs, and read as a browser would."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+# What a reader sees: the same whether GitHub shows the page or the site does.
+TAGS = ("h1", "h2", "h3", "h4", "ul", "ol", "li", "table", "th", "td", "strong", "em", "pre")
+COMMONMARK = MarkdownIt("commonmark").enable("table")
+
+
+class Reader(HTMLParser):
+    """The article of one page: how many of each tag, its code blocks, its links and ids."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.code: list[str] = []
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+        self._open: list[str] = []
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if id := given.get("id"):
+            self.ids.add(id)
+        if tag in ("article", "pre"):
+            self._open.append(tag)
+        if "article" not in self._open:
+            return
+        self.tags[tag] += 1
+        if tag == "a" and (link := given.get("href")):
+            self.links.append(link)
+        if tag == "pre":
+            self.code.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("article", "pre"):
+            self._open.remove(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self._open[-1:] == ["pre"]:
+            self.code[-1] += data
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site; a broken link or a page outside the navigation fails the build."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def built(site: Path, page: Path) -> Path:
+    return site / ("" if page.stem == "index" else page.stem) / "index.html"
+
+
+def tokens(page: Path) -> list[Token]:
+    """What CommonMark, and so GitHub, makes of a page."""
+    every: list[Token] = []
+    for token in COMMONMARK.parse(page.read_text("utf-8")):
+        every += [token, *(token.children or [])]
+    return every
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_site_shows_what_github_shows(page: Path, site: Path) -> None:
+    expected = tokens(page)
+    code = [one.content for one in expected if one.type in ("fence", "code_block")]
+    tags = Counter(one.tag for one in expected if one.nesting == 1)
+    found = Reader(built(site, page))
+    assert [one.split() for one in found.code] == [one.split() for one in code]
+    tags["pre"] = len(code)
+    assert {tag: found.tags[tag] for tag in TAGS} == {tag: tags[tag] for tag in TAGS}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_the_site_leads_somewhere(page: Path, site: Path) -> None:
+    path = built(site, page)
+    for link in Reader(path).links:
+        parts = urlsplit(link)
+        if parts.scheme or parts.netloc:
+            continue
+        target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+        target = target / "index.html" if target.is_dir() else target
+        assert target.is_relative_to(site.resolve()) and target.is_file(), link
+        if parts.fragment:
+            assert unquote(parts.fragment) in Reader(target).ids, link
+
+
+def test_a_file_to_write_is_named_before_its_text() -> None:
+    """GitHub does not show the title of a fence."""
+    named = 0
+    for page in (ROOT / "README.md", *PAGES):
+        text = page.read_text("utf-8")
+        for fence in re.finditer(r'^```\w* title="([^"]+)"$', text, re.MULTILINE):
+            before = text[: fence.start()].rstrip().rpartition("\n\n")[2]
+            assert f"`{fence[1]}`" in before, f"{page.name}: {fence[1]}"
+            named += 1
+    assert named >= 5
+
+
+def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
+    text = (site / "index.html").read_text("utf-8")
+    fetched = re.findall(r'<(?:script|img|link)[^>]* (?:src|href)="(?:https?:)?//[^"]*"', text)
+    assert fetched == []
