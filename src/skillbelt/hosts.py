@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Iterable[str]]
@@ -68,6 +69,16 @@ def parse_rule(text: str) -> HostRule:
     if below and (address_of(name) or "." not in name):
         raise ValueError("a star stands before a name of two or more labels")
     return HostRule(name, below, PORTS if port is None else frozenset((port,)))
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port, which define the same origin; port -1 if it is not a number."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    return parts.scheme, parts.hostname or "", port or (443 if parts.scheme == "https" else 80)
 
 
 def split_port(text: str) -> tuple[str, int | None]:

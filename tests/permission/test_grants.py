@@ -90,12 +90,8 @@ def test_a_relative_path_is_one_of_the_workspace(pattern: str) -> None:
     assert capabilities_of([f"Write({pattern})"], ALL).write == ()
 
 
-def test_without_tools_the_sandbox_stays_at_its_baseline() -> None:
-    assert capabilities_of([], ALL) == Capabilities(processes=True)
-
-
-def test_without_tools_nothing_is_given_where_that_is_the_rule() -> None:
-    assert capabilities_of([], ALL, empty_allowed_tools="deny") == Capabilities()
+def test_no_tools_open_nothing() -> None:
+    assert capabilities_of([], ALL) == Capabilities()
 
 
 def test_a_wrong_grant_is_a_wrong_setting() -> None:

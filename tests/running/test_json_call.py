@@ -417,6 +417,29 @@ def test_a_tool_that_reads_opens_the_roots_of_the_settings_and_no_others(make: M
     assert closed(paths).output == [False, False, False]
 
 
+LOOK = "import json, os, sys\nprint(json.dumps(os.path.exists(json.load(sys.stdin))))"
+
+
+def test_a_skill_that_declares_no_tools_reads_the_same_roots(make: Make) -> None:
+    path = make({}).tree.write("data/x.txt", "x")
+    assert make({"scripts/run.py": LOOK}, host_roots=[str(path.parent)])(str(path)).output is True
+    assert make({"scripts/run.py": LOOK})(str(path)).output is False
+
+
+@pytest.mark.parametrize("tools", [["Read"], []])
+@pytest.mark.parametrize("action", ["ask", "deny"])
+def test_a_rule_about_reading_counts_whatever_the_skill_declares(
+    make: Make, tools: list[str], action: Any
+) -> None:
+    path = make({}).tree.write("data/x.txt", "x")
+    options = {"allowed_tools": tools} if tools else {}
+    rules = (RUN, Rule("tool", "Read", action))
+    kit = make({"scripts/run.py": LOOK}, rules, host_roots=[str(path.parent)], **options)
+    done = kit(str(path))
+    assert done.output is False
+    assert done.warnings[0].startswith("not granted: Read: ")
+
+
 def test_a_root_that_runs_can_not_reach_is_said(make: Make) -> None:
     kit = make({"scripts/run.py": "pass"}, allowed_tools=["Read"], host_roots=["/nowhere/at/all"])
     assert kit().warnings == ("/nowhere/at/all cannot be read by runs",)

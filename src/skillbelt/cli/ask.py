@@ -28,10 +28,10 @@ from skillbelt.agent.models import OFFLINE, is_deep
 from skillbelt.cli.asking import ask
 from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import CLI_SESSION, print_json, say
+from skillbelt.cli.transcript import plain
 from skillbelt.errors import ConfigError
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending
-from skillbelt.running.following import visible
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
 from skillbelt.text import one_line, shorten
@@ -168,11 +168,6 @@ class AnswerPrinter:
         if self._open:
             print(flush=True)
         self._open = False
-
-
-def plain(text: str) -> str:
-    """Escape what a terminal would act on in the text of a model or a skill."""
-    return visible(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def describe_call(call: ToolCall) -> str:

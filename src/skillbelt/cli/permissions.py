@@ -122,12 +122,11 @@ def _list(gate: Gate, args: argparse.Namespace) -> int:
         (rule.action, rule.type, rule.pattern, _bounded(rule, gate), _location(rule))
         for rule in rules
     ]
-    print_table(("action", "type", "pattern", "only", "where"), rows)
+    print_table(("action", "type", "pattern", "only", "where"), rows, wrap=True)
     if remembered:
         print("remembered answers")
-        print_table(
-            ("id", "type", "text", "skill", "version", "since"), list(map(_row, remembered))
-        )
+        head = ("id", "type", "text", "skill", "version", "since")
+        print_table(head, list(map(_row, remembered)), wrap=True)
     print_diagnostics(gate.diagnostics, args)
     return 0
 

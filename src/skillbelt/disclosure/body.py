@@ -467,18 +467,18 @@ def _name_server(skill: Skill) -> str:
 
 def _referred(skill: Skill, text: str) -> tuple[str, ...]:
     """Return the files the text points at, each once; plain words only if there is such a file."""
-    named, words = _named_files(text)
+    named, words = _named_files(text, MAX_REFERENCES)
     # Most texts have no such word, and then nothing is walked.
     there = set(walk(skill)) if words else ()
     return (*named, *(word for word in words if word in there))
 
 
 @lru_cache(maxsize=64)
-def _named_files(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _named_files(text: str, most: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what the text links to or names as code, and words that may be paths too."""
-    targets = (one.target for one in references(text, most=MAX_REFERENCES))
+    targets = (one.target for one in references(text, most=most))
     named = dict.fromkeys(one.removeprefix("./") for one in targets if nameable(one))
-    words = dict.fromkeys(plain_paths(text, most=MAX_REFERENCES))
+    words = dict.fromkeys(plain_paths(text, most=most))
     return tuple(named), tuple(word for word in words if word not in named)
 
 

@@ -350,15 +350,24 @@ class Gate:
             trusted=skill.trusted,
         )
 
-    def declared(self, skill: Skill, like: Request, *, sandboxed: bool = True) -> Granted:
+    def declared(
+        self,
+        skill: Skill,
+        like: Request,
+        *,
+        tools: tuple[str, ...] | None = None,
+        sandboxed: bool = True,
+    ) -> Granted:
         """Return which declared tools a skill may use, asking where a rule says so.
+
+        `tools` stand for those of the skill, where it declares none.
 
         The host's deny and ask rules stay in force. Where only built-in rules match, a declaration
         counts if the skill's origin is trusted and the run is `sandboxed`; otherwise, or with
         `trust_declared_tools` off, a tool needs a rule or an answer that allows it.
         """
         granted, denied = [], []
-        for tool in skill.frontmatter.allowed_tools:
+        for tool in skill.frontmatter.allowed_tools if tools is None else tools:
             names = _names(tool.partition("(")[0].strip())
             about = f"let the skill {skill.name} use the tool {one_line(tool)}"
             request = like._replace(

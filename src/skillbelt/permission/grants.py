@@ -74,28 +74,20 @@ def named_hosts(tools: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def capabilities_of(
-    tools: Iterable[str],
-    grants: Grants = _NO_GRANTS,
-    *,
-    empty_allowed_tools: Literal["allow", "deny"] = "allow",
-) -> Capabilities:
+def capabilities_of(tools: Iterable[str], grants: Grants = _NO_GRANTS) -> Capabilities:
     """What a run may do: what both the tools declare and the grants give.
 
-    No tools at all: the baseline of the sandbox with child processes, and nothing of the host; with
-    `deny` no child processes either. ConfigError when a granted host is not a rule.
+    No tools open nothing. ConfigError when a granted host is not a rule.
     """
     patterns: dict[Kind, list[str]] = {}
-    listed = tuple(tools)
-    for tool in listed:
+    for tool in tools:
         if kind := KINDS.get(tool_name(tool)):
             patterns.setdefault(kind, []).append(tool_pattern(tool))
-    processes = "processes" in patterns or (not listed and empty_allowed_tools == "allow")
     return Capabilities(
         read=_roots(patterns.get("read", ()), grants.read),
         write=_roots(patterns.get("write", ()), grants.write),
         hosts=_hosts(patterns.get("network", ()), grants.hosts),
-        processes=processes and grants.processes,
+        processes="processes" in patterns and grants.processes,
     )
 
 

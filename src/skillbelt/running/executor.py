@@ -29,6 +29,7 @@ from skillbelt.permission.command_policy import (
 from skillbelt.permission.gate import Gate, session_id
 from skillbelt.permission.grants import named_hosts
 from skillbelt.permission.rules import SHELL_TOOLS, Request
+from skillbelt.running.build.toolset import install_tools
 from skillbelt.running.call import (
     Asker,
     RunCall,
@@ -57,6 +58,7 @@ from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.running.inputs import HostInput, Inputs
 from skillbelt.running.job import make_job, own_script, script_named, shell, write_editor
 from skillbelt.running.named_files import ground_of
+from skillbelt.running.output_folder import OutputFolder, check_folder
 from skillbelt.running.outputs import HINT, Collected, Save, collect, primary
 from skillbelt.running.packages.declared import needs_of
 from skillbelt.running.questions import (
@@ -117,7 +119,7 @@ class Workbench:
         self.settings, self.gate, self._find = settings, gate, find
         self._skills = skills
         self._artifacts, self._progress = artifacts, progress
-        self._sandboxes = Sandboxes(settings, progress)
+        self._sandboxes = Sandboxes(settings, progress, install_tools)
 
     def close(self) -> None:
         """Release what is kept ready for the next run."""
@@ -282,7 +284,8 @@ class Workbench:
             argv=argv,
             policy=self.policy.active,
         )
-        self._saving(run)  # refuse an unusable store before anything runs
+        self._saving(run)  # refuse an unusable store or folder before anything runs
+        check_folder(call.output_dir)
         return run
 
     def _argv(self, call: RunCall) -> tuple[str, ...]:
@@ -451,9 +454,7 @@ class Workbench:
         limits, omit = run.limits, run.call.omit_inline_content
         if run.wanted is None:
             found = primary(run.workspace.path, limits, omit_content=omit)
-            return Collected(
-                files=(), primary=found, saved=(), limits_hit=(), warnings=(), errors=()
-            )
+            return Collected(primary=found)
         return collect(
             run.workspace.path,
             run.wanted,
@@ -462,7 +463,9 @@ class Workbench:
             homes=run.homes,
             exit_code=run.outcome.exit_code,
             omit_content=omit,
+            may_be_empty=not run.call.output_files and run.call.outputs is None,
             save=self._saving(run),
+            write=OutputFolder(run.call.output_dir).write if run.call.output_dir else None,
         )
 
     def _saving(self, run: Run) -> Save | None:
@@ -514,6 +517,7 @@ def _result(run: Run, collected: Collected) -> RunResult:
         output_files=collected.files,
         primary_output=collected.primary,
         artifact_files=collected.saved,
+        written_files=collected.written,
         warnings=(
             *run.warnings,
             *path_warnings(run.call, outcome),
