@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 import pytest
+from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from skillbelt.errors import ConfigError
@@ -306,6 +307,40 @@ def test_a_signal_ends_it_and_what_runs(place: Place, number: signal.Signals, mo
     assert code == 0, told
     assert told == "", "nothing is wrong with an end, and no token is ever told"
     assert alive(mark) == []
+
+
+@every_era
+def test_a_signal_leaves_no_call_without_an_answer(place: Place, mode: str) -> None:
+    marks = [str(time.time_ns() + number) for number in range(6)]
+    told = list[str]()
+
+    async def main(server: Http) -> None:
+        async def one(mark: str) -> None:
+            async with server.client(mode) as client:
+                await client.list_tools()  # or it asks for them when it has the answer
+                try:
+                    run = {"skill": "pdf", "command": f"sleep {mark}"}
+                    done = await client.call_tool("skill_run", run)
+                    assert done.structured_content is not None
+                    told.append(f"cancelled: {done.structured_content['cancelled']}")
+                except MCPError as error:
+                    told.append(str(error))
+
+        async with anyio.create_task_group() as group:
+            for mark in marks:
+                group.start_soon(one, mark)
+            while not all(alive(mark) for mark in marks):
+                await anyio.sleep(0.02)
+            server.process.send_signal(signal.SIGTERM)
+
+    with over_http(place.tree, env=place.environ) as server:
+        # That a client cannot say goodbye to a server which has gone is its own affair.
+        with suppress(Exception):
+            anyio.run(main, server)
+        assert server.process.wait(30) == 0
+    answers = {"cancelled: True", "the server is shutting down"}
+    assert len(told) == len(marks)
+    assert set(told) <= answers, told
 
 
 @pytest.mark.parametrize(

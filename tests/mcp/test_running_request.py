@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from skillbelt.mcp.requests import REQUEST_ID, ProgressOutput, Question, RunningRequest
 from skillbelt.permission.gate import ASKER
@@ -48,6 +49,17 @@ async def wait_for_question(request: RunningRequest[Any]) -> Question:
     while not isinstance(event := await request.next(), Question):
         assert event is not None
     return event
+
+
+async def test_what_does_not_end_in_time_is_answered_all_the_same() -> None:
+    proceed = threading.Event()
+    request = start(lambda _: proceed.wait())
+    request.give_up()
+    await wait_for_end(request)
+    with pytest.raises(MCPError, match="the server is shutting down"):
+        request.result.result(0)
+    proceed.set()
+    request.join(30)
 
 
 class Command:

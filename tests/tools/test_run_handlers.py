@@ -35,6 +35,8 @@ def test_every_argument_has_its_place_in_the_call() -> None:
             "stdin": "é",
             "editor_text": "text",
             "terminal": True,
+            "output_dir": "/etc",
+            "all_outputs": True,
         }
     )
     assert call == (
@@ -51,6 +53,8 @@ def test_every_argument_has_its_place_in_the_call() -> None:
         "é".encode(),
         "text",
         True,
+        "",  # only a user copies files to the host
+        False,
     )
 
 

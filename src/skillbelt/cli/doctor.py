@@ -19,6 +19,7 @@ from skillbelt.cli.output import (
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.scan import Scan
 from skillbelt.errors import SkillbeltError
+from skillbelt.running.build.toolset import install_tools
 from skillbelt.sandbox import registry
 from skillbelt.sandbox.linux import cgroups
 from skillbelt.sandbox.protocol import Sandbox
@@ -165,7 +166,8 @@ def _print_problems(catalog: Catalog, args: argparse.Namespace) -> None:
 def _probe_all(settings: Settings) -> list[SandboxState]:
     """Try every sandbox, the strongest first."""
     return [
-        SandboxState(sandbox, sandbox.unavailable()) for sandbox in registry.sandboxes(settings)
+        SandboxState(sandbox, sandbox.unavailable())
+        for sandbox in registry.sandboxes(settings, install=install_tools)
     ]
 
 

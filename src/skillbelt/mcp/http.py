@@ -40,6 +40,8 @@ DEFAULT = "127.0.0.1:8765"
 BACKLOG = 64  # connections accepted in one go, before any of them is read
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _GRACE_SECONDS = 2
+# How long a client may take to read its answer when the server shuts down.
+_ANSWER_SECONDS = 5.0
 _MIN_TOKEN_CHARS = 16
 _INCOMPLETE = (h11.IDLE, h11.SEND_BODY)
 # No handle or no memory for a connection.
@@ -187,12 +189,23 @@ async def _shut_down_on_signal(
     server: uvicorn.Server, served: SkillServer, draining: DrainingApp
 ) -> None:
     with anyio.open_signal_receiver(*_SIGNALS) as signals:
-        async for _ in signals:
-            # A second signal skips the grace period.
-            server.force_exit = server.should_exit
-            server.should_exit = True
-            await anyio.to_thread.run_sync(served.close)
-            draining.end()
+        async with anyio.create_task_group() as group:
+            async for _ in signals:
+                if draining.refusing:  # a second signal waits for nobody
+                    server.force_exit = server.should_exit = True
+                    draining.end()
+                else:
+                    draining.refuse()
+                    group.start_soon(shut_down, server, served, draining)
+
+
+async def shut_down(server: uvicorn.Server, served: SkillServer, draining: DrainingApp) -> None:
+    """Cancel what runs, let every call be answered, and only then end the connections."""
+    await anyio.to_thread.run_sync(served.close)
+    with anyio.move_on_after(_ANSWER_SECONDS):
+        await draining.wait_until_answered()
+    draining.end()
+    server.should_exit = True
 
 
 # Connections: every local process can connect, with a token or without. A request must be complete
@@ -285,23 +298,42 @@ class CompleteRequests:
 
 
 class DrainingApp:
-    """After `end`, every open request sees its client disconnect, so that it finishes."""
+    """Knows which requests wait for an answer.
+
+    After `end`, every open request sees its client disconnect, so that it finishes.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self.refusing = False
         self._ending = asyncio.Event()
+        self._unanswered = 0
+        self._answered = asyncio.Event()
+
+    def refuse(self) -> None:
+        """Refuse new requests."""
+        self.refusing = True
+
+    async def wait_until_answered(self) -> None:
+        """Wait for the answer to every call that was received whole."""
+        while self._unanswered:
+            self._answered.clear()
+            await self._answered.wait()
 
     def end(self) -> None:
         """Finish open requests, and refuse new ones."""
+        self.refuse()
         self._ending.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; 503 during shutdown."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        if self._ending.is_set():
+        if self.refusing:
             return await Response(_SHUTTING_DOWN, 503)(scope, receive, send)
-        state = {"begun": False, "done": False, "gone": False}
+        # A stream that a client opened with GET waits for no answer.
+        state = {"begun": False, "done": False, "gone": False, "call": scope["method"] == "POST"}
+        state["received"] = False
 
         async def track(message: Message) -> None:
             state["begun"] = True
@@ -311,6 +343,9 @@ class DrainingApp:
         try:
             await self._app(scope, lambda: self._receive(receive, state), track)
         finally:
+            if state["received"]:
+                self._unanswered -= 1
+                self._answered.set()
             if self._ending.is_set() and state["begun"] and not state["done"]:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         if self._ending.is_set() and not state["begun"]:
@@ -331,6 +366,10 @@ class DrainingApp:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             found = coming.result() if coming.done() else {"type": "http.disconnect"}
             state["gone"] = found["type"] == "http.disconnect"
+            whole = found["type"] == "http.request" and not found.get("more_body")
+            if whole and state["call"] and not state["received"]:
+                state["received"] = True
+                self._unanswered += 1
             return found
         finally:
             for each in waiting:

@@ -51,6 +51,7 @@ REQUEST_ID = "mcp_call"  # in the metadata of a permission request
 _RESPONSE_KEY = "permission"
 _PARKED_EXTRA_SECONDS = 60.0  # how long a parked request outlives its permission question
 _SHUTDOWN_SECONDS = 10.0
+_SHUTTING_DOWN = "the server is shutting down"
 _DISCONNECT_POLL_SECONDS = 0.5
 _MAX_OUTPUT_BYTES = 64 * 2**10  # buffered for a client that reads slowly
 
@@ -128,6 +129,12 @@ class RunningRequest(Generic[T]):
         self._follower.kill()
         self._dismiss_questions()
 
+    def give_up(self) -> None:
+        """Answer without waiting any longer for the thread."""
+        with suppress(InvalidStateError):
+            self.result.set_exception(MCPError(INTERNAL_ERROR, _SHUTTING_DOWN))
+        self._events.put(None)
+
     def ask(self, pending: Pending, seconds: float) -> Answer | None:
         """Block until the client answers; None when it cannot be asked or the time is up."""
         question = Question(pending, Future())
@@ -145,9 +152,13 @@ class RunningRequest(Generic[T]):
 
     def _run(self, operation: Operation[T]) -> None:
         try:
-            self.result.set_result(operation(self._follower.watch))
+            result = operation(self._follower.watch)
         except BaseException as error:
-            self.result.set_exception(error)
+            with suppress(InvalidStateError):  # nobody waited so long
+                self.result.set_exception(error)
+        else:
+            with suppress(InvalidStateError):
+                self.result.set_result(result)
         finally:
             self._dismiss_questions()
             self._on_end(self)
@@ -232,7 +243,10 @@ class RequestRunner:
             raise
 
     def close(self) -> None:
-        """Cancel every request and wait a limited time for the threads to end."""
+        """Cancel every request and wait a limited time for the threads to end.
+
+        Each request is answered, also one whose thread does not end in time.
+        """
         with self._lock:
             self._closed = True
             requests = list(self._requests.values())
@@ -243,6 +257,7 @@ class RequestRunner:
         until = time.monotonic() + _SHUTDOWN_SECONDS
         for request in requests:
             request.join(max(0.0, until - time.monotonic()))
+            request.give_up()
 
     # Start, park, resume
 
@@ -252,7 +267,7 @@ class RequestRunner:
         )
         with self._lock:
             if self._closed or not self._has_room(request.owner):
-                reason = "the server is shutting down" if self._closed else "too many calls at once"
+                reason = _SHUTTING_DOWN if self._closed else "too many calls at once"
                 raise MCPError(INTERNAL_ERROR, f"{reason}; try again later")
             self._requests[request.id] = request
             # Under the lock, so that `close` never joins a thread that has not started.

@@ -13,13 +13,22 @@ from skillbelt.permission.command_lines import WHOLE
 from skillbelt.permission.command_policy import dropped_variables, first_words, split_words
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.rules import Initiator
-from skillbelt.running.outputs import OutputFile, Saved, Wanted, parse_output_files, parse_outputs
+from skillbelt.running.outputs import (
+    OutputFile,
+    Saved,
+    Wanted,
+    Written,
+    parse_output_files,
+    parse_outputs,
+)
 from skillbelt.running.secrets import redacted, secrets_of
+from skillbelt.running.workspace import OUT
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Captured, Outcome
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
+_ALL = (f"{OUT}/**",)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _SHOWN = 80
 _NOT_FOUND = 127
@@ -49,7 +58,8 @@ class Asker(NamedTuple):
 class RunCall(NamedTuple):
     """The arguments of one run. A tuple is executed as it is, a string by `bash -c`.
 
-    A timeout of 0 is the one of the settings; a call may only shorten it.
+    A timeout of 0 is the one of the settings; a call may only shorten it. Copies of the output
+    files go to `output_dir`, a folder of the host: it is for users and hosts, never for a model.
     """
 
     command: str | tuple[str, ...]
@@ -65,6 +75,8 @@ class RunCall(NamedTuple):
     stdin: bytes | None = b""
     editor_text: str | None = None
     terminal: bool = False
+    output_dir: str = ""
+    all_outputs: bool = False
 
     @property
     def text(self) -> str:
@@ -101,6 +113,7 @@ class RunResult(NamedTuple):
     hosts: tuple[str, ...] = ()
     cancelled: bool = False
     errors: tuple[str, ...] = ()
+    written_files: tuple[Written, ...] = ()
 
     def document(self) -> dict[str, object]:
         """Return the result as a JSON document, without most empty fields."""
@@ -111,17 +124,23 @@ class RunResult(NamedTuple):
             "output_files": [one._asdict() for one in self.output_files],
             "primary_output": self.primary_output and self.primary_output._asdict(),
             "artifact_files": [one._asdict() for one in self.artifact_files],
+            "written_files": [one._asdict() for one in self.written_files],
             "enforced": dict(self.enforced),
         }
         return {key: value for key, value in plain.items() if value or key in always}
 
 
 def wanted_outputs(call: RunCall) -> Wanted | None:
-    """Return what to collect; None when the call names nothing. `output_files` wins."""
-    if call.output_files:
-        save, prefix = call.save_as_artifacts, call.artifact_prefix
-        return parse_output_files(call.output_files, save=save, prefix=prefix)
-    return parse_outputs(call.outputs) if call.outputs is not None else None
+    """Return what to collect; None when the call names nothing. `output_files` wins.
+
+    With an `output_dir` or `all_outputs`, and no names, everything below `out` is meant.
+    """
+    if call.outputs is not None and not call.output_files:
+        return parse_outputs(call.outputs)
+    files = call.output_files or (_ALL if call.output_dir or call.all_outputs else ())
+    if not files:
+        return None
+    return parse_output_files(files, save=call.save_as_artifacts, prefix=call.artifact_prefix)
 
 
 def timeout_of(call: RunCall, most: float) -> float:
@@ -269,6 +288,7 @@ def left_behind(result: RunResult, names: Iterable[str], *, shown: bool) -> bool
     first = result.primary_output
     files = (*result.output_files, *(() if first is None else (first,)))
     held = {one.name for one in files if shown and not one.truncated and _is_complete(one)}
+    held.update(one.name for one in result.written_files)
     if result.artifact_files:
         held.update(one.name for one in result.output_files)
     return not held.issuperset((*names, *(one.name for one in result.output_files)))

@@ -43,6 +43,8 @@ SCHEME = "workspace://"
 HINT = f"names are relative to the workspace; give the ref ({SCHEME}...) to name a file again"
 # Saves bytes under a name with a MIME type and returns the version. See `artifacts`.
 Save = Callable[[str, bytes, str], int]
+# Writes bytes to a folder of the host under a name, and returns the path; raises OSError.
+Write = Callable[[str, bytes], str]
 
 _LIMITS = Limits()
 _MAX_WARNINGS = 20
@@ -92,15 +94,23 @@ class Saved(NamedTuple):
     version: int
 
 
+class Written(NamedTuple):
+    """A file that was copied to a folder of the host."""
+
+    name: str
+    path: str
+
+
 class Collected(NamedTuple):
     """The collected files, sorted by name. `primary` is the first small text among them.
 
-    `limits_hit` names fields of `Limits`; `errors` says which files could not be saved.
+    `limits_hit` names fields of `Limits`; `errors` says which files could not be saved or written.
     """
 
     files: tuple[OutputFile, ...] = ()
     primary: OutputFile | None = None
     saved: tuple[Saved, ...] = ()
+    written: tuple[Written, ...] = ()
     limits_hit: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
@@ -115,13 +125,15 @@ def collect(
     homes: Mapping[str, str] = _NONE,
     exit_code: int = 0,
     omit_content: bool = False,
+    may_be_empty: bool = False,
     save: Save | None = None,
+    write: Write | None = None,
 ) -> Collected:
     """Return the wanted files of a workspace. Hostile content makes it neither raise nor hang.
 
     `run` is the folder of the run, for `$RUN_DIR`, and `homes` are the copies of skills that it
     saw as `skills/<name>`; no others are searched. After a failed command, empty files are left
-    out: redirections create them.
+    out: redirections create them. With `may_be_empty` a pattern that matches nothing is no warning.
     """
     report = _Report()
     try:
@@ -130,10 +142,15 @@ def collect(
         return Collected(warnings=(f"the workspace cannot be read: {error.strerror}",))
     try:
         reading = _Reading(
-            root=root, wanted=wanted, limits=limits, report=report, save=save, homes=homes
-        )
+            root=root, wanted=wanted, limits=limits, report=report, homes=homes,
+            save=save, write=write,
+        )  # fmt: skip
         globs = _patterns(wanted.globs, run, report)
-        reading.read(_find(root, globs, limits, report=report, homes=homes), exit_code)
+        found = _find(root, globs, limits, report=report, homes=homes)
+        if not may_be_empty:
+            for glob in found.unmatched:
+                report.warn(f"no file matches {_short(glob)!r}")
+        reading.read(found.names, exit_code)
     finally:
         os.close(root)
     return reading.result(omit_content)
@@ -254,15 +271,22 @@ class _Report:
         return self._kept + ([f"and {self._more} more of the kind"] if self._more else [])
 
 
+class _Found(NamedTuple):
+    """The files that match, sorted, and the patterns that match none."""
+
+    names: list[str]
+    unmatched: tuple[str, ...] = ()
+
+
 def _find(
     root: int, globs: dict[str, str], limits: Limits, *, report: _Report, homes: Mapping[str, str]
-) -> list[str]:
-    """Return the regular files that match, sorted; warn of other matches."""
+) -> _Found:
+    """Return the regular files that match; warn of other matches."""
     try:
         patterns = Globs(list(globs))
     except ValueError as error:
         report.warn(f"nothing is collected: {error}")
-        return []
+        return _Found([])
     names, matched = [], set[int]()
     for kind, name, state in _walk(root, patterns, limits, report=report, homes=homes):
         numbers = patterns.accepted(state)
@@ -273,11 +297,9 @@ def _find(
             names.append(name)
     if report.limits or patterns.exhausted:
         report.warn("there is too much to look through; not all files were found")
-        return sorted(names)
-    for number, glob in enumerate(globs.values()):
-        if number not in matched:
-            report.warn(f"no file matches {_short(glob)!r}")
-    return sorted(names)
+        return _Found(sorted(names))
+    texts = tuple(glob for number, glob in enumerate(globs.values()) if number not in matched)
+    return _Found(sorted(names), texts)
 
 
 def _walk(
@@ -368,17 +390,20 @@ class _Reading:
         wanted: Wanted,
         limits: Limits,
         report: _Report,
-        save: Save | None,
         homes: Mapping[str, str],
+        save: Save | None,
+        write: Write | None,
     ) -> None:
         self._root, self._wanted, self._limits, self._homes = root, wanted, limits, homes
         self._report, self._save = report, save if wanted.save else None
+        self._write = write
         self._max_files = _lower(wanted.max_files, MAX_OUTPUT_FILES)
         self._max_bytes = _lower(wanted.max_file_bytes, limits.max_output_file_bytes)
         self._left = _lower(wanted.max_total_bytes, MAX_OUTPUT_BYTES)
         self._files: list[OutputFile] = []
         self._primary: OutputFile | None = None
         self._saved: list[Saved] = []
+        self._written: list[Written] = []
         self._errors: list[str] = []
 
     def read(self, names: list[str], exit_code: int) -> None:
@@ -414,6 +439,7 @@ class _Reading:
             files=tuple(files),
             primary=best,
             saved=tuple(self._saved),
+            written=tuple(self._written),
             limits_hit=tuple(self._report.limits),
             warnings=tuple(report),
             errors=tuple(self._errors),
@@ -449,7 +475,8 @@ class _Reading:
 
     def _needed(self, kind: str, size: int) -> bool:
         """Whether the bytes of such a file are needed."""
-        return self._save is not None or self._shows(kind, size)
+        kept = self._save is not None or self._write is not None
+        return kept or self._shows(kind, size)
 
     def _shows(self, kind: str, size: int) -> bool:
         """Whether the text of such a file may be in the result, inline or as the primary file."""
@@ -476,17 +503,33 @@ class _Reading:
             self._primary = file
         if self._save is not None:
             self._save_file(self._save, name, found)
+        if self._write is not None:
+            self._write_file(self._write, name, found)
         self._left -= min(found.size, self._max_bytes)
 
     def _is_primary(self, file: OutputFile) -> bool:
         small = not file.truncated and file.size_bytes <= MAX_PRIMARY_BYTES
         return small and not file.content.isspace() and file.content != ""
 
+    def _too_large(self, found: _Read) -> str:
+        most = f"{min(self._max_bytes, self._left):,}"
+        return f"it has {found.size:,} bytes, and only {most} may be collected"
+
+    def _write_file(self, write: Write, name: str, found: _Read) -> None:
+        why = ""
+        if found.truncated or found.data is None:
+            why = f"{self._too_large(found)} (max_output_file_bytes)"
+        else:
+            try:
+                self._written.append(Written(name, write(name, found.data)))
+            except OSError as error:
+                why = error.strerror or str(error)
+        if why:
+            self._errors.append(f"{_short(name)!r} was not written: {why}")
+
     def _save_file(self, save: Save, name: str, found: _Read) -> None:
         if found.truncated or found.data is None:
-            most = f"{min(self._max_bytes, self._left):,}"
-            why = f"it has {found.size:,} bytes, and only {most} may be collected"
-            self._errors.append(f"{_short(name)!r} was not saved: {why}")
+            self._errors.append(f"{_short(name)!r} was not saved: {self._too_large(found)}")
             return
         kept = f"{self._wanted.name_template}{name}"
         try:

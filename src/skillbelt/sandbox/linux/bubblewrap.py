@@ -31,10 +31,9 @@ from skillbelt.sandbox.process.limits import (
 )
 from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.mounts import mounts_of
-from skillbelt.sandbox.process.run import LaunchPlan, ProcessRun, check_job
+from skillbelt.sandbox.process.run import LaunchPlan, ProcessRun, check_job, try_start
 from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
-from skillbelt.values import Limits
 
 TEMPORARY = "/tmp"
 _NOBODY = "nobody"
@@ -43,7 +42,6 @@ _ETC = ("alternatives",)
 # Copied, since bubblewrap reads the whole mount table for each mount that it adds.
 _COPIED = ("/etc/ld.so.cache", "/etc/fonts/fonts.conf")
 _ETC_FOR_NETWORK = ("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust/extracted")
-_UNBOUNDED = 2**62
 # The workspace of the preflight. On a slow machine it is measured, so it is small.
 _SMALL_FOLDER = "/proc/self/ns"
 _SYSCTL = "/proc/sys"
@@ -91,22 +89,7 @@ def _preflight() -> None:
     reason = _missing()
     if reason is not None:
         raise SandboxUnavailable(reason)
-    limits = Limits(max_workspace_bytes=_UNBOUNDED, max_workspace_files=_UNBOUNDED)
-    job = Job(
-        argv=("true",),
-        env={"PATH": "/usr/bin:/bin"},
-        cwd="/",
-        mounts=(),
-        workspace=_SMALL_FOLDER,
-        limits=limits,
-    )
-    outcome = ProcessRun(_plan(job), job, None).wait()
-    assert outcome is not None
-    if outcome.exit_code:
-        stderr = outcome.stderr.data.decode("utf-8", "replace").strip()
-        raise SandboxUnavailable(
-            f"bubblewrap starts, but a program in it ends with {outcome.exit_code}: {stderr}"
-        )
+    try_start(lambda job: ProcessRun(_plan(job), job, None), "/", _SMALL_FOLDER)
 
 
 def _explain(said: str) -> str:

@@ -23,7 +23,8 @@ from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.sandbox.process.looks import TICK_SECONDS, Looks
 from skillbelt.sandbox.process.spawn import Ends, Order, children, descendants, order
 from skillbelt.sandbox.process.streams import Ending, Feed, Piped, Sink, outcome_of
-from skillbelt.sandbox.protocol import Job, Listener, Outcome
+from skillbelt.sandbox.protocol import Job, Listener, Mount, Outcome, Running
+from skillbelt.values import Limits
 
 READY = b"1"
 ANSWER = b"go\n"
@@ -33,6 +34,7 @@ END_SECONDS = 5.0
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 0.5, 0.02
 _LAST_WORDS = 4 * 2**10
 _WINDOW = (24, 80)
+_UNBOUNDED = 2**62
 
 
 class StartHangs(SandboxUnavailable):
@@ -332,6 +334,25 @@ def check_job(job: Job) -> None:
         raise RunRefused("a command must be text that the system can encode") from error
     if not os.path.isdir(job.workspace):
         raise RunRefused(f"there is no workspace at {job.workspace}")
+
+
+def try_start(
+    start: Callable[[Job], Running], cwd: str, workspace: str, mounts: tuple[Mount, ...] = ()
+) -> None:
+    """Run `true` as a sandbox runs commands; SandboxUnavailable when it does not end well."""
+    job = Job(
+        argv=("true",),
+        env={"PATH": "/usr/bin:/bin"},
+        cwd=cwd,
+        mounts=mounts,
+        workspace=workspace,
+        limits=Limits(max_workspace_bytes=_UNBOUNDED, max_workspace_files=_UNBOUNDED),
+    )
+    outcome = start(job).wait()
+    assert outcome is not None
+    if outcome.exit_code:
+        stderr = outcome.stderr.data.decode("utf-8", "replace").strip()
+        raise SandboxUnavailable(f"a program in it ends with {outcome.exit_code}: {stderr}")
 
 
 def _wait_for(pid: int) -> tuple[int, float, bool]:
