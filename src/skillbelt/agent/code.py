@@ -72,7 +72,7 @@ def run(session: RuntimeSession, block: CodeBlock, watch: Watch) -> ToolResult:
     try:
         result = session.runtime.workbench.run(scratch(), block.call, who, watch)
     except SkillbeltError as error:
-        return failed(str(error))
+        return failed(str(error), error.kind)
     parts = [result.stdout, result.stderr, f"(exit code {result.exit_code})"]
     return ToolResult("\n".join(filter(None, (one.strip() for one in parts))))
 

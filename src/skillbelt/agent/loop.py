@@ -382,7 +382,7 @@ class Turn:
         for job in jobs:
             await self._send(ToolCall(job.call.id, job.call.name, job.call.arguments))
             if repeated and self._tools.kind(job.call.name) in _RUNS:
-                job.result = failed(INTERRUPTED)
+                job.result = failed(INTERRUPTED, "interrupted")
         try:
             await group.run_all(
                 [
@@ -403,7 +403,7 @@ class Turn:
         """Store the results; cancelled calls get one too, so that none stays open."""
         done = [job for job in jobs if job.result is not None]
         events = [event for job in done for event in job.writes.events_written]
-        results = [(job.call, job.result or failed(CANCELLED)) for job in jobs]
+        results = [(job.call, job.result or failed(CANCELLED, "cancelled")) for job in jobs]
         answers = [result_message(call, result.text, result.error) for call, result in results]
         self.context.commit(answers, events, [job.writes for job in done])
 
@@ -458,7 +458,7 @@ class Turn:
             job.result = await self._fork(skill, job, group, message)
 
         await group.run_all([work()])
-        result = job.result or failed(CANCELLED)
+        result = job.result or failed(CANCELLED, "cancelled")
         answer: Message = {"role": "assistant", "content": result.text}
         self.context.commit([answer], job.writes.events_written, [job.writes])
         await self._send_answer("" if result.error else result.text)

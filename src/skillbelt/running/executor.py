@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
+from itertools import islice
 from typing import Self
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
@@ -17,7 +18,7 @@ from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused
 from skillbelt.files.contain import inside
 from skillbelt.files.private import create_file
 from skillbelt.format.skill import Skill
-from skillbelt.hosts import leads_inside
+from skillbelt.hosts import is_this_machine, leads_inside
 from skillbelt.permission.command_lines import read_line
 from skillbelt.permission.command_policy import (
     CommandPolicy,
@@ -27,7 +28,7 @@ from skillbelt.permission.command_policy import (
     prepare,
 )
 from skillbelt.permission.gate import Gate, session_id
-from skillbelt.permission.grants import named_hosts
+from skillbelt.permission.grants import hosts_by_tool
 from skillbelt.permission.rules import SHELL_TOOLS, Request
 from skillbelt.running.build.toolset import install_tools
 from skillbelt.running.call import (
@@ -81,6 +82,7 @@ from skillbelt.running.workspace import (
     places,
 )
 from skillbelt.sandbox.linux.identity import run_identity
+from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.network.proxy import Egress
 from skillbelt.sandbox.protocol import Outcome, Running
 from skillbelt.sandbox.registry import Sandboxes
@@ -96,6 +98,7 @@ WORKSPACE_IDLE_SECONDS = 7 * 24 * 3600.0
 MAX_WORKSPACES_BYTES = 10 * 2**30
 
 NO_ARTIFACTS = "none"
+_MAX_REFUSED = 5
 _DAY_SECONDS = 24 * 3600.0
 
 
@@ -282,6 +285,7 @@ class Workbench:
             wanted=wanted_outputs(call),
             sandbox=self._sandboxes.of(skill, needs),
             argv=argv,
+            listed_hosts=self.settings.fetch_hosts,
             policy=self.policy.active,
         )
         self._saving(run)  # refuse an unusable store or folder before anything runs
@@ -414,18 +418,13 @@ class Workbench:
                 )
             )
         granted = grant(run)
-        hosts = tuple(host for host in granted.hosts if self._reaches(run, host))
+        refused = {host: why for host in granted.hosts if (why := _refusal(run, host))}
+        hosts = tuple(host for host in granted.hosts if host not in refused)
+        run.warnings += tuple(f"{host} is not opened: {why}" for host, why in refused.items())
         run.capabilities = granted._replace(hosts=hosts)
         if hosts:
             owner = self.owner and self.owner[0]
             run.egress = stack.enter_context(Egress(hosts, limits=run.limits, owner=owner))
-
-    def _reaches(self, run: Run, host: str) -> bool:
-        asked = network_request(run.request, host)
-        decision = run.gate.check(asked)
-        # The skill named the address. A private one needs more than a rule about all hosts.
-        general = decision.by == "rule" and decision.rule.pattern not in (host, *asked.patterns)
-        return decision.allowed and not (general and leads_inside(host))
 
     # Afterwards
 
@@ -490,8 +489,32 @@ def _wait(running: Running, started: Callable[[Running], None] | None) -> Outcom
 
 
 def _grant_commands(run: Run) -> Capabilities:
-    hosts = named_hosts(run.skill.frontmatter.allowed_tools)
+    found = hosts_by_tool(run.skill.frontmatter.allowed_tools, run.listed_hosts)
+    run.unopened = tuple(
+        f"{one_line(one.tool)} opens no host: {one.fault}" for one in found if one.fault
+    )
+    hosts = tuple(dict.fromkeys(host for one in found for host in one.hosts))
     return Capabilities(hosts=hosts, processes=True)
+
+
+def _refusal(run: Run, host: str) -> str:
+    """Return why the run may not reach the host, asking for it; "" when it may."""
+    if is_this_machine(host):
+        return "it is this machine; name its address, such as 127.0.0.1:8080, and allow that"
+    asked = network_request(run.request, host)
+    decision = run.gate.check(asked)
+    # The skill named the address. A private one needs more than a rule about all hosts.
+    general = decision.by == "rule" and decision.rule.pattern not in (host, *asked.patterns)
+    if decision.allowed and general and leads_inside(host):
+        rule = one_line(decision.rule.pattern)
+        return f"it is not a public address; the rule {rule!r} is too general, allow {host} itself"
+    return "" if decision.allowed else decision.reason
+
+
+def _refused_connections(connections: Iterable[Connection]) -> list[str]:
+    """Return what the proxy refused, the first reasons of many."""
+    reasons = dict.fromkeys(one.reason for one in connections if not one.allowed and one.reason)
+    return [f"refused: {one_line(reason)}" for reason in islice(reasons, _MAX_REFUSED)]
 
 
 def _due(mark: str) -> bool:
@@ -520,6 +543,8 @@ def _result(run: Run, collected: Collected) -> RunResult:
         written_files=collected.written,
         warnings=(
             *run.warnings,
+            *(run.unopened if outcome.exit_code else ()),
+            *_refused_connections(reached),
             *path_warnings(run.call, outcome),
             *stream_warnings(outcome),
             *end_warnings(outcome),

@@ -13,7 +13,7 @@ from skillbelt.artifacts import read as read_artifact
 from skillbelt.errors import ArtifactError, FileUnreadable, PathEscape, RunRefused
 from skillbelt.files.contain import READ_FILE, check_relative, open_beneath, read_handle
 from skillbelt.files.manifest import too_large
-from skillbelt.running.call import RunCall, RunResult
+from skillbelt.running.call import RunCall
 from skillbelt.running.outputs import SCHEME
 from skillbelt.running.workspace import WRITABLE
 from skillbelt.tools.caller import Call, Runs
@@ -36,7 +36,8 @@ def run_command(call: Call, skill: Skill) -> ToolResult:
     document = result.document()
     shown = {key: value for key, value in document.items() if key not in _FOR_HOSTS}
     text = json.dumps(shown, ensure_ascii=False)
-    return ToolResult(text, _failure(result), document)
+    failure = "; ".join(result.errors)
+    return ToolResult(text, failure, {**document, **_failure("run_incomplete", failure)})
 
 
 def _begin(runs: Runs, skill: Skill, wanted: RunCall) -> ToolResult:
@@ -63,10 +64,14 @@ def poll(call: Call) -> ToolResult:
     )
     result = polled.result.document() if polled.result else None
     data = {**polled._asdict(), "result": result}
+    del data["error"]
     shown = {key: value for key, value in data.items() if value or key == "running"}
     if result:
         shown["result"] = {key: value for key, value in result.items() if key not in _FOR_HOSTS}
-    return ToolResult(json.dumps(shown, ensure_ascii=False), polled.error, data)
+    if polled.error:
+        shown["error"] = polled.error
+    text = json.dumps(shown, ensure_ascii=False)
+    return ToolResult(text, polled.error, {**data, **_failure(polled.error_kind, polled.error)})
 
 
 def _number(given: Mapping[str, object], key: str) -> int:
@@ -75,9 +80,9 @@ def _number(given: Mapping[str, object], key: str) -> int:
     return value
 
 
-def _failure(result: RunResult) -> str:
-    """Return what was requested and failed, though the command ran."""
-    return "; ".join(result.errors)
+def _failure(kind: str, message: str) -> dict[str, object]:
+    """Return what to add to the data about something that was requested and failed."""
+    return {"error": {"kind": kind, "message": message}} if message else {}
 
 
 def run_call(arguments: Mapping[str, object]) -> RunCall:
