@@ -72,6 +72,7 @@ from skillbelt.running.questions import (
 from skillbelt.running.quota import quota_for_run
 from skillbelt.running.run import Run
 from skillbelt.running.secrets import RedactingListener, secrets_of
+from skillbelt.running.slots import SLOTS, busy_without_handles
 from skillbelt.running.staging import check_unchanged, stage
 from skillbelt.running.workspace import (
     SHELTERS,
@@ -84,7 +85,7 @@ from skillbelt.running.workspace import (
 from skillbelt.sandbox.linux.identity import run_identity
 from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.network.proxy import Egress
-from skillbelt.sandbox.protocol import Outcome, Running
+from skillbelt.sandbox.protocol import Outcome, run_to_end
 from skillbelt.sandbox.registry import Sandboxes
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
@@ -235,8 +236,8 @@ class Workbench:
         to start processes, and to reach the hosts that the skill names. `needs` names the only
         sandbox that can carry this out.
         """
-        run = self._check(skill, call, who, needs)
-        with ExitStack() as stack:
+        with busy_without_handles(), ExitStack() as stack:
+            run = self._check(skill, call, who, needs)
             self._stage(run, stack)
             # A single script does not use a shell; the grant says what it may start.
             self._ask(run, () if grant else SHELL_TOOLS)
@@ -258,8 +259,10 @@ class Workbench:
             facts = {**_skill_facts(run.skill), "cmd": run.call.shown, "cwd": run.job.cwd}
             with span("workspace.run", **facts) as running:
                 job = run.job._replace(waited=True)
-                started = run.sandbox.start(job, redacting or listener)
-                run.outcome = outcome = _wait(started, watch.started)
+                with SLOTS.hold(job.timeout_seconds):
+                    run.outcome = outcome = run_to_end(
+                        lambda: run.sandbox.start(job, redacting or listener), watch.started
+                    )
                 if redacting is not None:
                     redacting.end()
                 running.set(exit_code=outcome.exit_code, timed_out=outcome.timed_out)
@@ -307,7 +310,9 @@ class Workbench:
         """Copy the skill into the workspace, and the inputs aside."""
         run.workspace = self._enter_workspace(run.who, stack)
         self._say(f"staging {run.skill.name}")
-        with span("workspace.stage.dir", **_skill_facts(run.skill)):
+        seconds = timeout_of(run.call, run.limits.run_timeout_seconds)
+        # Not held while a person is asked, as for inputs that come from another skill.
+        with span("workspace.stage.dir", **_skill_facts(run.skill)), SLOTS.hold(seconds):
             run.staged = stage(run.workspace, run.skill, run.limits)
         run.folder = run.workspace.run_folder()
         stack.callback(run.workspace.end_run, run.folder)
@@ -472,20 +477,6 @@ class Workbench:
         if run.wanted is None or not run.wanted.save or not self.has_artifacts:
             return None
         return self.artifacts(run.who.key).save
-
-
-def _wait(running: Running, started: Callable[[Running], None] | None) -> Outcome:
-    """Return the outcome; an interrupt meanwhile kills the command."""
-    try:
-        if started is not None:
-            started(running)
-        outcome = running.wait()
-    except BaseException:
-        running.kill()
-        running.wait()
-        raise
-    assert outcome is not None
-    return outcome
 
 
 def _grant_commands(run: Run) -> Capabilities:

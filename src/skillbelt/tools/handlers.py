@@ -16,6 +16,7 @@ from skillbelt.disclosure.body import list_docs, load_resource, place_of, sample
 from skillbelt.disclosure.overflow import Page, page_of
 from skillbelt.errors import (
     ArtifactError,
+    ConfigError,
     LoadError,
     PathEscape,
     PermissionDenied,
@@ -25,6 +26,7 @@ from skillbelt.errors import (
     closest,
 )
 from skillbelt.events import NewEvent
+from skillbelt.files.handles import BUSY, is_shortage
 from skillbelt.format.skill import Skill
 from skillbelt.running.inputs import skills_named
 from skillbelt.text import one_line, shorten, xml
@@ -76,6 +78,10 @@ def dispatch(name: str, arguments: object, caller: Caller, call_id: str = "") ->
         return _failure(error, caller)
     except (RunRefused, SandboxUnavailable, ArtifactError) as error:
         return _failure(error, caller)
+    except (OSError, ConfigError) as error:
+        if not is_shortage(error):
+            raise
+        return failed(BUSY, "busy")
 
 
 def failed(message: str, kind: str = "failed", **facts: object) -> ToolResult:
