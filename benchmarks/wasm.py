@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.run import interleaved
 from benchmarks.sandbox import USER, Row, as_json, leave_root, table
+from skillbelt.running.build.toolset import install_tools
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.process.spawn import descendants
 from skillbelt.sandbox.protocol import Job, Mount, run
@@ -63,7 +64,7 @@ class Place:
                     os.chown(os.path.join(folder, name), USER, USER)
 
     def sandbox(self, progress: Callable[[str], None] | None = None) -> WasmSandbox:
-        return WasmSandbox(Settings(cache_dir=self.cache), progress)
+        return WasmSandbox(Settings(cache_dir=self.cache), progress, install_tools)
 
     def job(self, *argv: str, seconds: float = 60.0) -> Job:
         mounts = (Mount(self.folder, self.folder, True), Mount(self.skill, self.skill))

@@ -10,6 +10,7 @@ import re
 import sys
 from pathlib import Path
 
+from skillbelt.running.build.toolset import install_tools
 from skillbelt.sandbox.registry import sandboxes
 from skillbelt.settings import load_settings
 from skillbelt.testing.attacks import run_attacks
@@ -23,7 +24,7 @@ _LISTED = re.compile(r"^\| (\d+) \| [^|]+ \| [^|]+ \|$", re.MULTILINE)
 
 def matrix() -> str:
     """The table for this machine, and what machine it is."""
-    found = sandboxes(load_settings())
+    found = sandboxes(load_settings(), install=install_tools)
     usable = [one for one in found if one.level > 0 and one.unavailable() is None]
     outcomes = {
         one.name: {result.attack: result.outcome for result in run_attacks(one)} for one in usable

@@ -38,6 +38,7 @@ def test_most_requests_are_decided_by_no_rule_but_the_built_in_ones() -> None:
     assert sources["default"] > sources["session"] > 0
 
 
+@pytest.mark.long
 def test_every_figure_stands_beside_its_floor(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from tests.sandbox import guests
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)  # the component for Python may have to be built
 def test_it_measures_every_bar() -> None:
     done = subprocess.run(

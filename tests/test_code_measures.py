@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
-import pytest
-
 SOURCE = Path(__file__).parents[1] / "src" / "skillbelt"
-TREES = {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
-NODES = [(path, node) for path, tree in TREES.items() for node in ast.walk(tree)]
-CLASSES = {node.name for _, node in NODES if isinstance(node, ast.ClassDef)}
 MAX_POSITIONAL = 4
 MAX_INNER_IMPORTS = 60
 MAX_FUNCTION_LINES = 60
@@ -22,6 +18,22 @@ SHARED_NAMES = {"SkillTool", "SkillToolset"}
 # A guest exports `wasi:cli/run` by a class that must have this name.
 GUESTS, EXPORTED = Path("sandbox/wasm/guests"), {"Run"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Every module of the product, parsed; every worker imports this file, and one needs them."""
+    return {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+
+
+@cache
+def nodes() -> list[tuple[Path, ast.AST]]:
+    return [(path, node) for path, tree in trees().items() for node in ast.walk(tree)]
+
+
+@cache
+def classes() -> set[str]:
+    return {node.name for _, node in nodes() if isinstance(node, ast.ClassDef)}
 
 
 def where(path: Path, node: ast.stmt | ast.expr) -> str:
@@ -38,9 +50,9 @@ def name_of(call: ast.Call) -> str:
 def test_our_classes_are_built_by_keyword() -> None:
     found = [
         f"{where(path, node)}: {name_of(node)} with {len(node.args)} positional arguments"
-        for path, node in NODES
+        for path, node in nodes()
         if isinstance(node, ast.Call)
-        and name_of(node) in CLASSES
+        and name_of(node) in classes()
         and len(node.args) > (0 if name_of(node) in BY_KEYWORD else MAX_POSITIONAL)
     ]
     assert not found
@@ -48,7 +60,7 @@ def test_our_classes_are_built_by_keyword() -> None:
 
 def test_a_class_name_has_one_meaning() -> None:
     found: dict[str, list[str]] = defaultdict(list)
-    for path, node in NODES:
+    for path, node in nodes():
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             guest = path.relative_to(SOURCE).is_relative_to(GUESTS)
             found[node.name] += [where(path, node)] * (not guest or node.name not in EXPORTED)
@@ -62,7 +74,7 @@ def test_a_class_name_has_one_meaning() -> None:
 def inner_imports() -> list[tuple[Path, ast.stmt]]:
     return [
         (path, node)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in {
             node
             for function in ast.walk(tree)
@@ -88,11 +100,10 @@ def test_an_import_inside_a_function_names_its_reason() -> None:
     assert not unexplained
 
 
-@pytest.mark.parametrize("path", TREES, ids=[str(path.relative_to(SOURCE)) for path in TREES])
-def test_functions_are_short(path: Path) -> None:
+def test_functions_are_short() -> None:
     found = [
         f"{where(path, node)}: {node.name}"
-        for node in ast.walk(TREES[path])
+        for path, node in nodes()
         if isinstance(node, _FUNCTIONS)
         and (node.end_lineno or node.lineno) - node.lineno >= MAX_FUNCTION_LINES
     ]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ FENCE = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE |
 GUIDES = sorted((ROOT / "docs").glob("guide-*.md"))
 FRAMEWORKS = "frameworks.md"  # each block is a program of its own, with a model
 MAX_FRAMEWORK_LINES = 10
+SHELL = re.compile(r"[|&;<>$`*?\[~#]")  # means something to a shell
 EXIT = re.compile(r"\s+# exit (\d+)$")
 BROKEN = (
     "---\nname: Note Taker\ndescription: Takes notes: use when asked to\n---\n\nWrite it down.\n"
@@ -298,8 +299,13 @@ def test_console_blocks_of_a_page_do_what_they_show(page: Path, project: Path) -
 def shell(page: Path, project: Path) -> None:
     """Run each command of a page and compare what it gives."""
     for step in steps(page):
-        done = subprocess.run(
-            ["sh", "-c", step.command],
+        program, *words = shlex.split(step.command)
+        alone = program == "skillbelt" and not SHELL.search(step.command)
+        # Most need no shell, and then no start of Python either.
+        run: Callable[..., subprocess.CompletedProcess[str]] = warm.run if alone else subprocess.run
+        python = [sys.executable, "-m", "skillbelt", *words]
+        done = run(
+            python if alone else ["sh", "-c", step.command],
             cwd=project,
             env=environ(project),
             stdin=subprocess.DEVNULL,
@@ -371,7 +377,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
 
 def test_there_are_few_settings() -> None:
     """What few would change is a constant; a new setting needs an old one to go."""
-    assert len(DEFAULTS) <= 70
+    assert len(DEFAULTS) <= 72
 
 
 def test_every_setting_that_is_gone_is_documented() -> None:

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillbelt.hosts import HostRule, Private, host_name, leads_inside, parse_rule, split_port
+from skillbelt.hosts import (
+    HostRule,
+    Private,
+    host_name,
+    leads_inside,
+    origin,
+    parse_rule,
+    split_port,
+)
 
 
 @pytest.mark.parametrize(
@@ -163,3 +171,10 @@ def test_addresses_that_are_not_public_lead_inside(host: str) -> None:
 @pytest.mark.parametrize("host", ["example.com", "1.1.1.1", "1.1.1.1:443", "[2606:4700::1]"])
 def test_names_and_public_addresses_do_not(host: str) -> None:
     assert not leads_inside(host)
+
+
+def test_origin_knows_the_default_ports() -> None:
+    assert origin("https://a/x") == origin("https://a:443/y?z")
+    assert origin("http://a") != origin("https://a")
+    assert origin("http://a") != origin("http://a:8080")
+    assert origin("http://a:x") != origin("http://a")

@@ -19,7 +19,14 @@ HERE = Path(__file__).parent
 # Where many files are made quickly.
 QUICK = "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None
 # Whatever the machine sets of these would change what is found.
-FOREIGN = ("SKILLBELT_", "SKILLS_", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "INSTALL_INTERNAL_SKILLS")
+FOREIGN = (
+    "SKILLBELT_",
+    "SKILLS_",
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "OPENCODE_",
+    "INSTALL_INTERNAL_SKILLS",
+)
 NOBODY = 65534
 # The interpreter may lie where only root can read: the code runs where all is imported already.
 _AS_USER = """

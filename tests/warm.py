@@ -283,7 +283,7 @@ def _open_stream(name: str, mode: str) -> None:
     stream = open(  # noqa: SIM115
         before.fileno(),
         mode,
-        1 if name == "stderr" else -1,
+        1 if name == "stderr" or "PYTHONUNBUFFERED" in os.environ else -1,
         errors=before.errors,
         closefd=False,
     )

@@ -32,7 +32,7 @@ for row in rows:
         print(row)
 '
 where='
-from skillbelt.sandbox.cgroups import hierarchy
+from skillbelt.sandbox.linux.cgroups import hierarchy
 from skillbelt.sandbox.registry import sandboxes
 from skillbelt.settings import load_settings
 print(open("/proc/self/cgroup").read().strip(), hierarchy())

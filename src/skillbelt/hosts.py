@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Iterable[str]]
@@ -68,6 +69,16 @@ def parse_rule(text: str) -> HostRule:
     if below and (address_of(name) or "." not in name):
         raise ValueError("a star stands before a name of two or more labels")
     return HostRule(name, below, PORTS if port is None else frozenset((port,)))
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port, which define the same origin; port -1 if it is not a number."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    return parts.scheme, parts.hostname or "", port or (443 if parts.scheme == "https" else 80)
 
 
 def split_port(text: str) -> tuple[str, int | None]:
@@ -182,6 +193,12 @@ def _inside(address: Address) -> bool:
         return False
     unused = any(address in network for network in _UNUSED)
     return unused or address not in _UNICAST or not address.is_global
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether the host, with or without a port, is a name that always means this machine."""
+    name = split_port(host)[0].rpartition(".")[2]
+    return name == "localhost"
 
 
 def leads_inside(host: str) -> bool:

@@ -51,6 +51,8 @@ class Settings(NamedTuple):
     follow_symlinks: bool = True
     nested: bool = False
     loose_file_name: bool = False
+    # Filled by tools, not by authors: many files and no skills.
+    skip_directories: tuple[str, ...] = (".git", "node_modules", "__pycache__")
     strict: bool = False
     derived_descriptions: Literal["show", "hide"] = "show"
     internal_skills: bool = False
@@ -69,6 +71,7 @@ class Settings(NamedTuple):
     require_load: bool = False
     allow_builds: bool = False
     package_hosts: tuple[str, ...] = ()
+    fetch_hosts: tuple[str, ...] = ()
     artifacts_url: str = ""
     empty_allowed_tools: Literal["allow", "deny"] = "allow"
     use_index: bool = True
@@ -81,7 +84,7 @@ class Settings(NamedTuple):
     max_loaded_skills: int = 0
     model: str = "offline"
     tool_names: Literal["skillbelt", "common"] = "skillbelt"
-    tool_profile: Literal["simple", "knowledge", "full"] = "full"
+    tool_profile: Literal["simple", "knowledge", "trpc", "full"] = "full"
     rescan_seconds: float = 0.0
     watch_seconds: float = 2.0
     cache_dir: str = ""
@@ -120,7 +123,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "load_mode": ("turn", "once", "session"),
     "placement": ("tool", "system"),
     "tool_names": ("skillbelt", "common"),
-    "tool_profile": ("full", "knowledge", "simple"),
+    "tool_profile": ("full", "knowledge", "trpc", "simple"),
 }
 _MACHINE = ("limits", "project", "worktree", "home", "config_home", "client_homes", "skills_root",
             "sources", "files", "rule_tables", "strangers")  # fmt: skip
@@ -138,7 +141,7 @@ _RULES = ("permission", "agent")
 USER_ONLY = frozenset(
     ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir",
      "container_engine", "container_image", "container_reuse", "container_runtime",
-     "denied_commands", "empty_allowed_tools", "host_roots", "max_cpu_seconds",
+     "denied_commands", "empty_allowed_tools", "fetch_hosts", "host_roots", "max_cpu_seconds",
      "max_memory_bytes", "max_network_bytes", "max_output_file_bytes", "max_packages_bytes",
      "max_processes", "max_steps", "max_stream_bytes", "max_temporary_bytes", "max_wasm_fuel",
      "max_workspace_bytes", "max_workspace_files", "max_written_file_bytes", "mcp_commands",
@@ -173,8 +176,8 @@ _FIXED = frozenset(
      "max_wasm_instances", "max_wasm_workers", "max_workspaces_bytes", "max_yaml_aliases",
      "max_yaml_depth", "model_idle_seconds", "network_connect_seconds", "network_header_seconds",
      "network_idle_seconds", "request_timeout_seconds", "retry_wait_seconds",
-     "scan_timeout_seconds", "search_wait_seconds", "served_idle_seconds", "skip_directories",
-     "wasm_idle_seconds", "workspace_idle_seconds")
+     "scan_timeout_seconds", "search_wait_seconds", "served_idle_seconds", "wasm_idle_seconds",
+     "workspace_idle_seconds")
 )  # fmt: skip
 REMOVED: Mapping[str, str] = MappingProxyType(
     dict.fromkeys(_FIXED, "")
@@ -198,8 +201,12 @@ COMMAND_LISTS = {
     "allowed_commands": "TRPC_AGENT_SKILL_RUN_ALLOWED_COMMANDS",
     "denied_commands": "TRPC_AGENT_SKILL_RUN_DENIED_COMMANDS",
 }
-# Environment variables of other tools that move a client's own folder.
-CLIENT_HOMES = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
+# Environment variables of other tools that move a client's own folder, or add one.
+CLIENT_HOMES = {
+    "claude": "CLAUDE_CONFIG_DIR",
+    "codex": "CODEX_HOME",
+    "opencode": "OPENCODE_CONFIG_DIR",
+}
 
 
 def load_settings(
@@ -293,7 +300,8 @@ def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> N
         values.setdefault("internal_skills", True)
     for key, name in COMMAND_LISTS.items():
         if env.get(name, "").strip():
-            values.setdefault(key, tuple(env[name].replace(",", " ").split()))
+            words = env[name].replace(",", " ").split()
+            values.setdefault(key, _typed(key, words, f"environment variable {name}"))
 
 
 def read_rules(path: str) -> RuleTables:
@@ -597,7 +605,32 @@ def _list(key: str, value: object, where: str) -> tuple[str, ...]:
         raise ConfigError(f"{where}: {key} must be a list of strings, not {value!r}")
     if key == "scope_order" and sorted(items) != sorted(SCOPES):
         raise ConfigError(f"{where}: scope_order must name each of {', '.join(SCOPES)} once")
-    return tuple(items)
+    if key == "fetch_hosts" and items:
+        _check_hosts(items, where)
+    return program_names(items, where) if key in COMMAND_LISTS else tuple(items)
+
+
+def _check_hosts(items: Iterable[str], where: str) -> None:
+    from skillbelt.hosts import parse_rule  # cost: 4 ms, few name hosts
+
+    for item in items:
+        try:
+            parse_rule(item)
+        except ValueError as error:
+            fault = f"{where}: fetch_hosts: {item!r} is not a host ({error})"
+            raise ConfigError(f"{fault}; write a name, *.name or an address, with :port") from error
+
+
+def program_names(words: Iterable[str], where: str) -> tuple[str, ...]:
+    """Return the programs of a list; ConfigError for what is neither a name nor a whole path."""
+    names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
+    for name in names:
+        if ("/" in name and not name.startswith("/")) or set(name) & set(" \t\n\0"):
+            raise ConfigError(
+                f"{where}: {name!r} is neither the name of a program nor an absolute path;"
+                " write `python3` or `/usr/bin/python3`"
+            )
+    return names
 
 
 def _checked(key: str, value: object, where: str) -> object:

@@ -18,6 +18,7 @@ from skillbelt.agent.provider import model_by_name
 from skillbelt.store.memory import MemoryStore
 from tests.agent.scripted import Scripted, final
 from tests.bounds import bounds
+from tests.examples import MANY
 from tests.openai_server import Answer, Broken, Calls, Server, called, said, serving
 from tests.tree import Tree
 
@@ -30,8 +31,9 @@ LOADS = Calls(
     "Let me see.",
 )
 FORK = called("skill_load", {"skill": "research"})
-# Every step of the first; of the others, which go the same ways again, every third.
-STRIDES = {"calls": 1, "retry": 3, "fork": 3}
+# Every step of the first; of the others, which go the same ways again, every third. `make test`
+# takes fewer.
+STRIDES = {"calls": 1, "retry": 3, "fork": 3} if MANY else {"calls": 5, "retry": 11, "fork": 11}
 SCRIPTS: dict[str, list[Answer]] = {
     "calls": [LOADS, called("skill_list", {}, "d"), said("It is", " done.")],
     "retry": [Broken(LOADS, 2), LOADS, said("It is done.")],
@@ -112,6 +114,7 @@ def no_waiting(tree: Tree) -> None:
 
 # The client of the protocol leaves a generator that is cut in a step of its own to the collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.property
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_cancelled_wherever_it_waits_a_session_is_whole(
     belt: Runtime, tree: Tree, script: str

@@ -176,6 +176,59 @@ def test_two_lines_that_are_pasted_do_not_answer_what_the_first_one_leads_to(ski
     assert '"remembered": []' in skilled.run("permissions", "--json").stdout
 
 
+def sent_when_typed(tree: Tree, *keys: tuple[str, str]) -> list[str]:
+    """What a model is told when these keys are typed, each once its text is on the screen."""
+    with (
+        serving(said("I see.")) as server,
+        talking(tree, "--model", f"tiny@{server.url}") as talk,
+    ):
+        for awaited, typed in keys:
+            talk.until(awaited)
+            talk.type(typed)
+        talk.until("I see.")
+        talk.say("/quit")
+    return [one["content"] for one in server.requests[0]["messages"] if one["role"] == "user"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_a_pasted_block_is_one_message(skilled: Tree, end: str) -> None:
+    block = end.join(["first line", "  second line", "", "third"])
+    keys = [("> ", f"\x1b[200~{block}\x1b[201~"), ("third", "\n")]
+    assert sent_when_typed(skilled, *keys) == ["first line\n  second line\n\nthird"]
+
+
+def test_a_pasted_block_that_ends_in_a_newline_waits_for_enter(skilled: Tree) -> None:
+    keys = [("> ", "\x1b[200~first\nsecond\n\x1b[201~"), ("second", "and more\n")]
+    assert sent_when_typed(skilled, *keys) == ["first\nsecond\nand more"]
+
+
+def test_alt_enter_begins_a_new_line(skilled: Tree) -> None:
+    keys = [("> ", "first\x1b\r"), ("first", "second\n")]
+    assert sent_when_typed(skilled, *keys) == ["first\nsecond"]
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_backslash_at_the_end_of_a_line_continues_it(skilled: Tree, term: str) -> None:
+    with (
+        serving(said("I see.")) as server,
+        talking(skilled, "--model", f"tiny@{server.url}", term=term) as talk,
+    ):
+        talk.say("first \\")
+        talk.until("... ")
+        talk.type("a path C:\\\\\n")
+        talk.until("I see.")
+        talk.say("/quit")
+    [message] = [one for one in server.requests[0]["messages"] if one["role"] == "user"]
+    assert message["content"] == "first \na path C:\\\\"
+
+
+def test_help_says_how_to_write_several_lines(skilled: Tree) -> None:
+    with talking(skilled) as talk:
+        talk.say("/help")
+        talk.until("A pasted block is one message. Alt-Enter, or a backslash at the end of a line,")
+        talk.say("/quit")
+
+
 def test_an_interrupt_at_the_question_is_a_no_and_not_the_end_of_the_talk(skilled: Tree) -> None:
     with talking(skilled) as talk:
         talk.say("An echo, please")
@@ -317,6 +370,13 @@ def test_lines_of_a_pipe_are_answered_one_after_the_other(skilled: Tree) -> None
     assert done.exit_code == 0
     assert done.stdout.index("An echo, one") < done.stdout.index("An echo, two")
     assert "> " not in done.stdout
+
+
+def test_in_a_pipe_a_backslash_is_a_backslash(chat: Callable[..., Done]) -> None:
+    with serving(said("One."), said("Two.")) as server:
+        chat("a\\\nb\n", "--model", f"tiny@{server.url}")
+        sent = server.requests[1]["messages"]
+    assert [one["content"] for one in sent if one["role"] == "user"] == ["a\\", "b"]
 
 
 def test_nobody_is_asked_through_a_pipe(skilled: Tree) -> None:

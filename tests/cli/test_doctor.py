@@ -15,6 +15,7 @@ from skillbelt.sandbox.process.run import ProcessRun
 from skillbelt.sandbox.process.supervised import supervised_plan
 from skillbelt.sandbox.protocol import Job, Listener, Running, Sandbox
 from skillbelt.testing.probes import FILES, PROBES, Probe
+from tests.sandbox.guests import hosts
 from tests.terminal import on_terminal
 from tests.tree import Tree
 
@@ -168,7 +169,7 @@ def few(monkeypatch: pytest.MonkeyPatch, *sandboxes: Sandbox, attacks: tuple[Pro
     monkeypatch.setattr(cli_doctor, "_print_groups", lambda: None)
     native = [one for one in sandboxes if one.level]
     monkeypatch.setattr(registry, "auto_sandboxes", lambda *_: native)
-    monkeypatch.setattr(registry, "sandboxes", lambda *_: sandboxes)
+    monkeypatch.setattr(registry, "sandboxes", lambda *_, **__: sandboxes)
 
 
 def doctor(tree: Tree, *options: str) -> int:
@@ -318,6 +319,7 @@ sys.exit(main())
 @pytest.mark.timeout(300)
 def test_every_sandbox_of_this_machine_is_attacked(tree: Tree) -> None:
     """With some of the attacks; all of them are carried out by the tests of the sandboxes."""
+    tree.setenv("SKILLBELT_CACHE_DIR", hosts().cache_dir)  # an interpreter takes long to build
     done = tree.python("-c", SOME, "doctor", "--sandbox", "--json", timeout=250)
     document = json.loads(done.stdout)
     assert (done.exit_code, done.stderr) == (0, "")
@@ -336,7 +338,7 @@ import sys
 from skillbelt.cli import doctor, main
 from skillbelt.sandbox import registry
 doctor.PROBES = doctor.PROBES[:2]
-registry.sandboxes = lambda *_: (registry.LandlockSandbox(),)
+registry.sandboxes = lambda *_, **__: (registry.LandlockSandbox(),)
 sys.exit(main())
 """
 

@@ -100,6 +100,97 @@ def test_an_input_that_is_none_is_wrong_usage(sums: Tree, value: str, said: str)
     assert said in done.stderr
 
 
+MAKE = "import pathlib\nfrom_it = pathlib.Path('inputs/letter.txt').read_text()\n"
+MAKE += "pathlib.Path('out/answer.txt').write_text(from_it.upper())\n"
+MAKE += "pathlib.Path('out/answer.bin').write_bytes(b'\\0\\xff')\n"
+
+
+@pytest.fixture
+def letters(sums: Tree) -> Tree:
+    """A script that takes a file and leaves two; the folder with the file is not the project."""
+    sums.write(f"{FOLDER}/scripts/make.py", MAKE)
+    sums.write("elsewhere/letter.txt", "dear")
+    return sums
+
+
+LETTER = ("--script", "make", "--file", "../elsewhere/letter.txt")
+
+
+def test_files_go_in_and_come_out(letters: Tree) -> None:
+    found = document(letters, *LETTER)
+    assert [(one["name"], one["content"]) for one in found["output_files"]] == [
+        ("out/answer.bin", ""),
+        ("out/answer.txt", "DEAR"),
+    ]
+
+
+def test_a_file_of_the_host_is_asked_for(letters: Tree) -> None:
+    letters.write("home/.config/skillbelt/config.toml", '[permission.run]\n"*" = "allow"\n')
+    done = letters.run("exec", "sums", *LETTER)
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert "elsewhere/letter.txt" in done.stderr
+
+
+def test_output_files_are_copied_to_a_folder(letters: Tree) -> None:
+    done = letters.run("exec", "sums", "--yes", *LETTER, "--output-dir", "got/here")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert letters.path("project/got/here/answer.txt").read_text() == "DEAR"
+    assert letters.path("project/got/here/answer.bin").read_bytes() == b"\0\xff"
+    assert f"wrote {letters.project}/got/here/answer.bin\n" in done.stderr
+    assert "are kept in" not in done.stderr
+
+
+def test_only_the_wanted_files_are_copied(letters: Tree) -> None:
+    found = document(letters, *LETTER, "--output-dir", "got", "--output", "out/*.txt")
+    path = letters.path("project/got/answer.txt")
+    assert found["written_files"] == [{"name": "out/answer.txt", "path": str(path)}]
+    assert os.listdir(path.parent) == ["answer.txt"]
+
+
+def test_no_file_of_the_user_is_replaced(letters: Tree) -> None:
+    mine = letters.write("project/got/answer.txt", "mine")
+    done = letters.run("exec", "sums", "--yes", *LETTER, "--output-dir", "got")
+    assert done.exit_code == 1
+    assert "'out/answer.txt' was not written: there is such a file already" in done.stderr
+    assert mine.read_text() == "mine"
+
+
+def test_neither_a_link_nor_a_hidden_name_leads_anywhere(letters: Tree) -> None:
+    script = """
+import os
+for path in ("to/x", ".envrc", ".git/config"):
+    os.makedirs(os.path.dirname(f"out/{path}"), exist_ok=True)
+    open(f"out/{path}", "w").write("x")
+"""
+    letters.write(f"{FOLDER}/scripts/hide.py", script)
+    letters.path("project/got").mkdir()
+    letters.path("project/got/to").symlink_to(letters.path("home"))
+    patterns = ("--output", "out/**", "--output", "out/.envrc", "--output", "out/.git/*")
+    found = document(letters, "--script", "hide", "--output-dir", "got", *patterns, code=1)
+    assert sorted(found["errors"]) == [
+        "'out/.envrc' was not written: its name begins with a dot",
+        "'out/.git/config' was not written: its name begins with a dot",
+        "'out/to/x' was not written: a link is in the way, or its name is unsafe",
+    ]
+    assert os.listdir(letters.path("project/got")) == ["to"]
+    assert not letters.path("home/x").exists()
+
+
+def test_a_folder_that_is_none_is_refused_before_anything_runs(letters: Tree) -> None:
+    letters.write("project/file", "")
+    done = letters.run("exec", "sums", "--yes", *LETTER, "--output-dir", "file/below")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "file' is not a folder" in done.stderr
+
+
+def test_a_session_gives_back_what_is_named(letters: Tree) -> None:
+    options = (*LETTER, "--session", "s")
+    assert "output_files" not in document(letters, *options)
+    found = document(letters, *options, "--output", "out/*.txt", "--save")
+    assert [one["name"] for one in found["output_files"]] == ["out/answer.txt"]
+    assert found["artifact_files"] == [{"name": "out/answer.txt", "version": 0}]
+
+
 def test_more_than_one_script_is_an_answer_of_no(sums: Tree) -> None:
     sums.skill(FOLDER)
     done = sums.run("exec", "sums", "--yes")
@@ -140,7 +231,7 @@ def test_somebody_at_a_terminal_is_asked(sums: Tree) -> None:
 
 
 def test_a_script_that_takes_too_long(sums: Tree) -> None:
-    sums.write(f"{FOLDER}/scripts/slow.sh", "echo begun; while :; do :; done\n")
+    sums.write(f"{FOLDER}/scripts/slow.sh", "echo begun; while :; do sleep 1; done\n")
     done = sums.run("exec", "sums", "--yes", "--script", "slow", "--timeout-ms", "500")
     assert (done.exit_code, done.stdout) == (124, "begun\n")
     assert done.stderr.startswith("skillbelt: timed out after 0.")
@@ -167,7 +258,7 @@ def test_verbose_says_what_was_enforced(sums: Tree) -> None:
 
 
 def test_who_interrupts_it_leaves_nothing_running(sums: Tree) -> None:
-    sums.write(f"{FOLDER}/scripts/slow6125.sh", "echo begun; while :; do :; done\n")
+    sums.write(f"{FOLDER}/scripts/slow6125.sh", "echo begun; while :; do sleep 1; done\n")
     with warm.Popen[bytes](
         [sys.executable, "-m", "skillbelt", "exec", "sums", "--yes", "--script", "slow6125"],
         cwd=sums.project,

@@ -318,6 +318,13 @@ def test_a_session_needs_a_name(kit: Tree) -> None:
     assert (done.exit_code, "--session takes the name" in done.stderr) == (2, True)
 
 
+def test_output_files_are_copied_to_a_folder(kit: Tree) -> None:
+    done = run(kit, "--output-dir", "got", "--", "bash", "-c", "echo text > out/a.txt")
+    assert kit.path("project/got/a.txt").read_text() == "text\n"
+    said = f"out/a.txt  text/plain  5 bytes\nwrote {kit.project}/got/a.txt\n"
+    assert done == Done(0, "", said)
+
+
 def test_files_that_are_only_named_are_kept_where_it_says(kit: Tree) -> None:
     done = run(kit, "--output", "out/*", "--", "bash", "-c", "echo text > out/a.txt")
     (place,) = re.findall(r"its files are kept in (\S+) until", done.stderr)

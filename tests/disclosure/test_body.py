@@ -500,6 +500,25 @@ def test_the_block_says_where_the_text_is_from(tree: Tree) -> None:
     )
 
 
+def test_the_block_shows_what_the_skill_declares(tree: Tree) -> None:
+    declared: dict[str, object] = {
+        "allowed-tools": "Bash(git *) Read",
+        "disable-model-invocation": True,
+    }
+    skill = made(tree, "Do it.\n", **declared)
+    assert injection_block(skill, load_skill_body(skill)).split("\n")[3:] == [
+        "[Constraints: allowed-tools=Bash(git *) Read | disable-model-invocation=true]",
+        "Do it.",
+        "",
+    ]
+
+
+def test_a_plain_path_is_a_reference_if_there_is_such_a_file(tree: Tree) -> None:
+    skill = made(tree, "See docs/kpi.md, docs/none.md and [more](docs/more.md), and/or.else.\n")
+    tree.write(f"{FOLDER}/docs/kpi.md")
+    assert load_skill_body(skill).report.references == ("docs/more.md", "docs/kpi.md")
+
+
 def test_the_block_names_what_was_stored(tree: Tree, storage: Storage) -> None:
     skill = made(tree, LONG)
     loaded = load_skill_body(skill, storage=storage)

@@ -84,6 +84,24 @@ def test_other_tools_variables_move_their_folders(tree: Tree) -> None:
     assert not {"home/.claude/skills", "home/.codex/skills"} & set(found)
 
 
+def test_every_folder_of_opencode_is_searched(tree: Tree) -> None:
+    tree.setenv("OPENCODE_CONFIG_DIR", tree.root / "o")
+    assert [path for path in roots(tree) if "opencode" in path or path.startswith("o/")] == [
+        "project/.opencode/skill",
+        "project/.opencode/skills",
+        "home/.config/opencode/skill",
+        "home/.config/opencode/skills",
+        "home/.opencode/skill",
+        "home/.opencode/skills",
+        "o/skill",
+        "o/skills",
+    ]
+
+
+def test_the_folders_of_cline_are_searched(tree: Tree) -> None:
+    assert {"project/.cline/skills", "home/.cline/skills"} <= set(roots(tree))
+
+
 def test_each_agent_of_deepagents_has_a_folder(tree: Tree) -> None:
     for name in ("writer", "coder"):
         (tree.home / ".deepagents" / name).mkdir(parents=True)

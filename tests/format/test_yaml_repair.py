@@ -52,6 +52,21 @@ def test_a_value_yaml_refuses_is_kept_as_it_was_meant(line: str, value: str) -> 
     assert (fields["name"], fields["license"]) == ("x", "MIT")
 
 
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("name:foo\ndescription:bar: baz\n", {"name": "foo", "description": "bar: baz"}),
+        ("name: x\ndescription:bar\n", {"name": "x", "description": "bar"}),
+        ("name: x\nstray line\ndescription: d\n", {"name": "x", "description": "d"}),
+        ("description: see\nhttp://e.test\n", {"description": "see http://e.test"}),
+    ],
+)
+def test_a_known_key_needs_no_blank_and_a_name_has_one_line(
+    text: str, fields: dict[str, object]
+) -> None:
+    assert read(text) == fields
+
+
 def test_what_yaml_can_read_alone_is_read_by_yaml() -> None:
     """Case 7."""
     text = (

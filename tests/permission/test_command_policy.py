@@ -435,6 +435,8 @@ def test_no_lists_are_no_policy(tmp_path: Path) -> None:
 def test_an_entry_that_is_no_program_is_a_wrong_setting(entry: str) -> None:
     with pytest.raises(ConfigError, match=r"allowed_commands: .* absolute path"):
         policy_from([entry])
+    with pytest.raises(ConfigError, match=r"argument allowed_commands: .* absolute path"):
+        load_settings(overrides={"allowed_commands": [entry]})
 
 
 # --- the environment of a command ----------------------------------------------------------------

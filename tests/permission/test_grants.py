@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillbelt.errors import ConfigError
-from skillbelt.permission.grants import KINDS, Grants, capabilities_of, named_hosts, tool_name
+from skillbelt.permission.grants import (
+    KINDS,
+    Grants,
+    capabilities_of,
+    hosts_by_tool,
+    named_hosts,
+    tool_name,
+)
 from skillbelt.values import Capabilities
 
 ALL = Grants(
@@ -90,12 +97,8 @@ def test_a_relative_path_is_one_of_the_workspace(pattern: str) -> None:
     assert capabilities_of([f"Write({pattern})"], ALL).write == ()
 
 
-def test_without_tools_the_sandbox_stays_at_its_baseline() -> None:
-    assert capabilities_of([], ALL) == Capabilities(processes=True)
-
-
-def test_without_tools_nothing_is_given_where_that_is_the_rule() -> None:
-    assert capabilities_of([], ALL, empty_allowed_tools="deny") == Capabilities()
+def test_no_tools_open_nothing() -> None:
+    assert capabilities_of([], ALL) == Capabilities()
 
 
 def test_a_wrong_grant_is_a_wrong_setting() -> None:
@@ -139,3 +142,17 @@ def test_the_hosts_that_tools_name() -> None:
     ]  # fmt: skip
     assert named_hosts(tools) == ("example.com", "a.example.org", "*.example.com:8443")
     assert named_hosts(["Read", "Bash"]) == ()
+
+
+def test_a_tool_that_names_no_host_opens_those_of_the_user() -> None:
+    tools = ["Fetch", "WebFetch(domain:example.com)", "WebFetch(domain:*)"]
+    listed = ("api.example.org", "Example.com")
+    assert named_hosts(tools, listed) == ("api.example.org", "example.com")
+
+
+def test_a_tool_that_opens_nothing_says_why() -> None:
+    found = hosts_by_tool(["WebSearch", "WebFetch(domain:a b)", "Read"])
+    assert [(one.tool, one.fault.partition(";")[0]) for one in found] == [
+        ("WebSearch", "it names no host, and the setting fetch_hosts lists none"),
+        ("WebFetch(domain:a b)", "'a b' names no host: not a host name"),
+    ]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillbelt import ConfigError, Diagnostic, load_settings
+from skillbelt.permission.gate import Gate
 from skillbelt.permission.rule_files import Policy, parse_rule, read_policy, type_of
 from skillbelt.permission.rules import (
     DEFAULT_RULES,
@@ -19,6 +20,7 @@ from skillbelt.permission.rules import (
     Rule,
     RuleSet,
 )
+from skillbelt.store.memory import MemoryStore
 from tests.tree import Tree
 
 USER, PROJECT = "home/.config/skillbelt/config.toml", "project/skillbelt.toml"
@@ -44,7 +46,7 @@ def decided(found: Policy, type: str, text: str, **more: Any) -> str:
 
 
 def test_without_files_there_are_only_the_built_in_rules(tree: Tree) -> None:
-    assert policy(tree) == (DEFAULT_RULES, ())
+    assert policy(tree)[:2] == (DEFAULT_RULES, ())
 
 
 # The forms of a rule
@@ -207,6 +209,36 @@ def test_a_project_that_is_not_trusted_allows_nothing(tree: Tree) -> None:
     assert "skillbelt trust add" in found.diagnostics[0].remedy
     assert found.diagnostics[0].path == str(path)
     assert len(policy(tree).rules) == len(found.rules) + 4
+
+
+def test_a_project_that_is_not_trusted_takes_back_what_it_forbids_itself(tree: Tree) -> None:
+    tree.write(USER, '[permission.skill]\n"secret" = "deny"\n"asked" = "ask"\n')
+    text = (
+        '[permission.skill]\n"*" = "deny"\n"foo" = "allow"\n"secret" = "allow"\n"asked" = "allow"\n'
+    )
+    tree.write(PROJECT, text + '[permission.run]\n"ls" = "allow"\n')
+    gate = Gate(tree.settings(), MemoryStore)
+    asked = {
+        name: gate.explain(Request("skill", (name,))) for name in ("foo", "bar", "secret", "asked")
+    }
+    assert {name: one.action for name, one in asked.items()} == {
+        "foo": "allow",
+        "bar": "deny",
+        "secret": "deny",
+        "asked": "ask",
+    }
+    assert codes(gate.diagnostics) == [("untrusted-rule", 7)]
+    ignored = {name: one.ignored and one.ignored.line for name, one in asked.items()}
+    assert ignored == {"foo": None, "bar": None, "secret": 4, "asked": 5}
+    command = gate.explain(Request("run", ("ls",)))
+    assert (command.action, command.ignored and command.ignored.line) == ("ask", 7)
+
+
+def test_the_hosts_rules_are_stronger_than_a_project_that_is_not_trusted(tree: Tree) -> None:
+    tree.write(PROJECT, '[permission]\nskill = "deny"\n')
+    gate = Gate(tree.settings(), MemoryStore, rules=[Rule("skill", "foo", "allow")])
+    decided = [gate.explain(Request("skill", (name,))).action for name in ("foo", "bar")]
+    assert decided == ["allow", "deny"]
 
 
 def test_a_file_that_the_user_names_is_trusted(tree: Tree) -> None:

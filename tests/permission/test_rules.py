@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillbelt import ConfigError, Runtime
 from skillbelt.permission.rules import (
     DEFAULT_RULES,
     TYPES,
     Action,
+    Answer,
     Request,
     Rule,
     RuleSet,
@@ -18,6 +20,7 @@ from skillbelt.permission.rules import (
     matches,
     meet,
 )
+from tests.tree import Tree
 
 # The reference: a plain loop over the rules and a matcher that tries everything.
 
@@ -63,7 +66,7 @@ AGENT = st.sampled_from(["", "a", "ab", "b"])
 TYPE = st.sampled_from(["skill", "run", "never heard of"])
 RULE = st.builds(
     Rule,
-    TYPE | st.just("*"),
+    st.sampled_from(["skill", "run", "trust", "*"]),
     PATTERN,
     st.sampled_from(["allow", "ask", "deny"]),
     st.just("session"),
@@ -402,3 +405,35 @@ def test_a_rule_about_the_tool_counts_for_its_uses(
 def test_of_two_asks_the_one_that_somebody_wrote_is_told() -> None:
     stack = RuleSet([*DEFAULT_RULES, Rule("run", "b", "ask")])
     assert stack.decide(Request("run", ("a", "b")))[1].pattern == "b"
+
+
+# Wrong values
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (("skils", "few", "deny"), "type must be one of .*'skill'.*; did you mean 'skill'"),
+        (("run", "*", "permit"), "action must be one of 'allow', 'ask', 'deny', not 'permit'"),
+        (("run", "*", "Deny"), "action must be one of"),
+        (("run", "*", ""), "action must be one of"),
+        (("run", 3, "deny"), "pattern must be text"),
+    ],
+)
+def test_a_rule_that_could_never_decide_is_refused(fields: tuple[Any, ...], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Rule(*fields)
+
+
+@pytest.mark.parametrize("kind", ["yes", "allow", True, None, ""])
+def test_an_answer_of_no_kind_is_refused(kind: Any) -> None:
+    with pytest.raises(ConfigError, match="kind must be one of 'once', 'always', 'reject'"):
+        Answer(kind)
+
+
+def test_what_is_no_rule_is_refused_by_the_runtime(tree: Tree) -> None:
+    wrong: Any = [("run", "*", "allow")]
+    with pytest.raises(ConfigError, match="is no Rule; write Rule"):
+        Runtime(settings=tree.settings(), rules=wrong)
+    with pytest.raises(ConfigError, match="is no Rule; write Rule"):
+        Runtime(settings=tree.settings()).session("ada", "s", rules=wrong)

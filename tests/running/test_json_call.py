@@ -212,7 +212,9 @@ def test_a_script_that_takes_too_long_is_ended_and_its_output_kept(make: Make) -
 
 def test_nobody_gets_more_time_than_a_run_may_take(make: Make) -> None:
     kit = make({"scripts/run.sh": 'echo "$TIMEOUT_MS"'}, run_timeout_seconds=7)
-    assert kit(timeout_ms=60_000).output == 7000
+    done = kit(timeout_ms=60_000)
+    assert done.output == 7000
+    assert "timeout was lowered from 60 to 7 seconds" in done.warnings[0]
     assert kit().output == 7000
 
 
@@ -401,6 +403,53 @@ def test_a_host_is_reached_when_it_is_named_and_allowed(
     assert done.output == answers, done.stderr
 
 
+def test_a_tool_without_a_host_opens_those_of_the_settings(make: Make) -> None:
+    hosts = ["named.invalid"]
+    kit = make(
+        {"scripts/run.py": REACH}, (*NET, ALLOWED), allowed_tools=["Fetch"], fetch_hosts=hosts
+    )
+    done = kit()
+    assert (done.output, done.permissions_used) == ([502, 403], ("Fetch",))
+    assert done.warnings == (
+        "refused: other.invalid is not among the hosts this run may reach (named.invalid)",
+    )
+
+
+def test_each_host_of_the_settings_is_asked_for(make: Make) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def no(pending: Pending) -> Answer:
+        seen.append(pending.request.patterns)
+        return Answer("reject")
+
+    hosts = ["a.invalid", "b.invalid"]
+    kit = make({"scripts/run.py": "pass"}, NET, ask=no, allowed_tools=["Fetch"], fetch_hosts=hosts)
+    done = kit()
+    assert seen == [("a.invalid",), ("b.invalid",)]
+    assert done.permissions_used == ()
+    assert [text.partition(":")[0] for text in done.warnings] == [
+        "a.invalid is not opened",
+        "b.invalid is not opened",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tool", "said"),
+    [
+        ("Fetch", "Fetch opens no host: it names no host, and the setting fetch_hosts lists none"),
+        ("WebFetch(domain:a b)", "WebFetch(domain:a b) opens no host: 'a b' names no host"),
+        ("WebFetch(domain:192.0.2.2:8766)", "192.0.2.2:8766 is not opened: it is not a public"),
+        ("WebFetch(domain:localhost:8765)", "localhost:8765 is not opened: it is this machine"),
+    ],
+)
+def test_a_host_that_is_not_opened_is_told(make: Make, tool: str, said: str) -> None:
+    rules = (*NET, Rule("network", "*", "allow"))
+    done = make({"scripts/run.py": "pass"}, rules, allowed_tools=["Read", tool])()
+    assert len(done.warnings) == 1
+    assert done.warnings[0].startswith(said)
+    assert done.permissions_used == ("Read",)
+
+
 def test_a_tool_that_reads_opens_the_roots_of_the_settings_and_no_others(make: Make) -> None:
     run = (
         "import sys, json, os\nprint(json.dumps([os.path.exists(p) for p in json.load(sys.stdin)]))"
@@ -415,6 +464,29 @@ def test_a_tool_that_reads_opens_the_roots_of_the_settings_and_no_others(make: M
     assert opened(paths).output == [True, False, False]
     closed = make({"scripts/run.py": run}, allowed_tools=["Bash"], host_roots=[str(root)])
     assert closed(paths).output == [False, False, False]
+
+
+LOOK = "import json, os, sys\nprint(json.dumps(os.path.exists(json.load(sys.stdin))))"
+
+
+def test_a_skill_that_declares_no_tools_reads_the_same_roots(make: Make) -> None:
+    path = make({}).tree.write("data/x.txt", "x")
+    assert make({"scripts/run.py": LOOK}, host_roots=[str(path.parent)])(str(path)).output is True
+    assert make({"scripts/run.py": LOOK})(str(path)).output is False
+
+
+@pytest.mark.parametrize("tools", [["Read"], []])
+@pytest.mark.parametrize("action", ["ask", "deny"])
+def test_a_rule_about_reading_counts_whatever_the_skill_declares(
+    make: Make, tools: list[str], action: Any
+) -> None:
+    path = make({}).tree.write("data/x.txt", "x")
+    options = {"allowed_tools": tools} if tools else {}
+    rules = (RUN, Rule("tool", "Read", action))
+    kit = make({"scripts/run.py": LOOK}, rules, host_roots=[str(path.parent)], **options)
+    done = kit(str(path))
+    assert done.output is False
+    assert done.warnings[0].startswith("not granted: Read: ")
 
 
 def test_a_root_that_runs_can_not_reach_is_said(make: Make) -> None:

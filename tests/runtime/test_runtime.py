@@ -186,6 +186,21 @@ def test_the_workspace_of_a_run_goes_unless_something_is_to_be_had_there_alone(
     assert f"its files are kept in {place} until they are cleared away" in done.warnings
 
 
+def test_a_skill_is_executed_with_files_and_gives_files_back(bench: Bench) -> None:
+    belt = bench.runtime
+    folder = Path(belt.get_skill(SKILL).dir)
+    (folder / "scripts").mkdir(exist_ok=True)
+    (folder / "scripts" / "turn.sh").write_text("rev < inputs/a.txt > out/b.txt\n")
+    given = Path(belt.settings.project, "a.txt")
+    given.write_text("abc\n")
+    got = Path(belt.settings.project, "got")
+    done = belt.execute_skill_sync(
+        SKILL, script="turn", inputs=[f"host://{given}"], output_dir=str(got)
+    )
+    assert [(one.name, one.content) for one in done.output_files] == [("out/b.txt", "cba\n")]
+    assert [one.path for one in done.written_files] == [str(got / "b.txt")]
+
+
 def test_a_run_takes_variables_input_and_a_place(bench: Bench) -> None:
     options: Any = {"env": {"A": "1"}, "stdin": b"given", "cwd": "/work"}
     assert bench.run("echo $A; cat; pwd", **options).stdout.startswith("1\ngiven/")

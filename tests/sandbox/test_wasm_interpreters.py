@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.running.packages.install_sandbox import NativeSandboxes
+from skillbelt.running.build.toolset import install_tools
 from skillbelt.sandbox.wasm import interpreters
 from skillbelt.sandbox.wasm.interpreters import JAVASCRIPT_HOST, host_component
 from skillbelt.settings import Settings
@@ -19,13 +19,12 @@ from tests import needs
 from tests.sandbox.guests import hosts
 
 pytestmark = pytest.mark.timeout(300)  # the component is built first
-ROOMS = NativeSandboxes()
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> tuple[Settings, Path]:
     """Settings of a cache that holds the Python host, and where it lies there."""
-    source = Path(host_component("python", hosts(), sandboxes=lambda: ROOMS))
+    source = Path(host_component("python", hosts(), install=install_tools))
     folder = tmp_path / "wasm-hosts"
     folder.mkdir(mode=0o700)
     for name in (source.name, f"{source.name}.sha256"):
@@ -36,15 +35,15 @@ def kept(tmp_path: Path) -> tuple[Settings, Path]:
 def refusal(settings: Settings) -> str:
     """Offline and with an empty environment of tools nothing can be built, so that it is seen."""
     with pytest.raises(SandboxUnavailable) as caught:
-        host_component("python", settings, sandboxes=lambda: ROOMS)
+        host_component("python", settings, install=install_tools)
     return str(caught.value)
 
 
 def test_the_python_host_is_built_once_and_only_for_its_owner() -> None:
     said: list[str] = []
-    path = host_component("python", hosts(), sandboxes=lambda: ROOMS, progress=said.append)
+    path = host_component("python", hosts(), install=install_tools, progress=said.append)
     said.clear()
-    assert host_component("python", hosts(), sandboxes=lambda: ROOMS, progress=said.append) == path
+    assert host_component("python", hosts(), install=install_tools, progress=said.append) == path
     assert said == []
     assert os.stat(path).st_mode & 0o777 == 0o600
     assert os.stat(os.path.dirname(path)).st_mode & 0o777 == 0o700
@@ -52,7 +51,7 @@ def test_the_python_host_is_built_once_and_only_for_its_owner() -> None:
 
 def test_one_that_is_there_is_used_offline(kept: tuple[Settings, Path]) -> None:
     settings, path = kept
-    assert host_component("python", settings, sandboxes=lambda: ROOMS) == str(path)
+    assert host_component("python", settings, install=install_tools) == str(path)
 
 
 def test_offline_and_not_built_it_is_said_what_is_missing(tmp_path: Path) -> None:
@@ -87,7 +86,7 @@ def test_one_that_is_not_as_it_was_built_is_not_used(
 
 def test_a_change_after_it_was_seen_is_seen(kept: tuple[Settings, Path]) -> None:
     settings, path = kept
-    host_component("python", settings, sandboxes=lambda: ROOMS)
+    host_component("python", settings, install=install_tools)
     data = bytearray(path.read_bytes())
     data[5000] ^= 1
     path.write_bytes(data)
@@ -129,7 +128,7 @@ os.rename({str(aside)!r}, {str(path)!r})
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline() == b"held\n"
-        assert host_component("python", settings, sandboxes=lambda: ROOMS) == str(path)
+        assert host_component("python", settings, install=install_tools) == str(path)
 
 
 def test_what_a_killed_builder_left_is_removed(tmp_path: Path) -> None:
@@ -143,7 +142,7 @@ def test_what_a_killed_builder_left_is_removed(tmp_path: Path) -> None:
 
 def test_the_javascript_host_comes_with_the_package() -> None:
     assert (
-        host_component("javascript", Settings(offline=True), sandboxes=lambda: ROOMS)
+        host_component("javascript", Settings(offline=True), install=install_tools)
         == JAVASCRIPT_HOST
     )
 
@@ -154,4 +153,4 @@ def test_a_damaged_package_is_noticed(tmp_path: Path, monkeypatch: pytest.Monkey
     shutil.copy(f"{JAVASCRIPT_HOST}.sha256", f"{broken}.sha256")
     monkeypatch.setattr(interpreters, "JAVASCRIPT_HOST", str(broken))
     with pytest.raises(SandboxUnavailable, match="install skillbelt again"):
-        host_component("javascript", Settings(), sandboxes=lambda: ROOMS)
+        host_component("javascript", Settings(), install=install_tools)

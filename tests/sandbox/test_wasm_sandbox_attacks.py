@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from skillbelt.running.build.toolset import install_tools
 from skillbelt.sandbox.protocol import Outcome, run
 from skillbelt.sandbox.wasm.sandbox import WasmSandbox
 from skillbelt.testing.attacks import AttackResult, run_attacks
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.timeout(300)  # the component is built and compiled fir
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[WasmSandbox]:
-    made = WasmSandbox(guests.hosts())
+    made = WasmSandbox(guests.hosts(), install=install_tools)
     yield made
     made.close()
 

@@ -12,7 +12,6 @@ from skillbelt.agent.models import NONE, Called, Prompt, Reply
 from skillbelt.agent.transaction import Journal, StepWrites
 from skillbelt.conversation.messages import Message
 from skillbelt.events import NewEvent
-from skillbelt.format.skill import Skill
 from skillbelt.runtime.runtime import RuntimeSession
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store
@@ -51,7 +50,6 @@ class AgentContext:
             store=self.writes,
         )
         self.history: list[Message] = []
-        self._tools: tuple[Mapping[str, Skill] | None, list[Tool]] = (None, [])
 
     @property
     def settings(self) -> Settings:
@@ -135,9 +133,7 @@ class AgentContext:
 
     def _skill_tools(self) -> list[Tool]:
         skills = self.session.skills()
-        if self._tools[0] is not skills:
-            self._tools = (skills, self.session.tools())
-        return self._tools[1]
+        return skills.derive(("tools of an agent", self.agent.name, self.key), self.session.tools)
 
     # Answers and questions
 

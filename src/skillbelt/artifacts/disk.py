@@ -30,7 +30,7 @@ from skillbelt.artifacts.protocol import (
     owners,
 )
 from skillbelt.errors import ArtifactError
-from skillbelt.files.contain import FOLLOW_FOLDER, NEW_FILE
+from skillbelt.files.contain import FOLLOW_FOLDER, NEW_FILE, READ_FILE
 from skillbelt.files.private import make_folder
 from skillbelt.store.protocol import SessionKey
 
@@ -74,7 +74,7 @@ class DiskArtifacts:
         found = self.find(key, name, version)
         with _reported(f"artifact {name!r} cannot be read"), suppress(FileNotFoundError):
             path = f"{self._place(key, name)}/{found.version}.data"
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            handle = os.open(path, READ_FILE)
             # An empty file keeps the place of a number that was deleted a moment ago.
             if os.fstat(handle).st_size == found.size:
                 return os.fdopen(handle, "rb")

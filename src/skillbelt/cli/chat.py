@@ -21,18 +21,26 @@ from skillbelt.cli.ask import (
     model_options,
     new_session,
     open_runner,
-    plain,
 )
 from skillbelt.cli.asking import ask
 from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import CLI_SESSION, count, print_table
+from skillbelt.cli.transcript import plain, read_title
 from skillbelt.errors import SkillbeltError
 from skillbelt.files.private import create_file, make_folder
-from skillbelt.text import one_line, shorten
+from skillbelt.text import one_line
 
 PROMPT = "> "
+_MORE_PROMPT = "... "
+# Python turns bracketed paste off; with it a pasted block is one entry, newlines included.
+# Alt-Enter inserts a newline.
+_EDITING = (
+    "tab: complete",
+    "set enable-bracketed-paste on",
+    r'"\e\C-m": "\C-v\C-j"',
+    r'"\e\C-j": "\C-v\C-j"',
+)
 _MAX_HISTORY_LINES = 1_000
-_PREVIEW_CHARS = 60
 _HELP = """\
 /NAME ARGUMENTS  use a skill; Tab completes its name
 /reload          scan for skills again
@@ -40,7 +48,8 @@ _HELP = """\
 /resume ID       switch to one of them
 /continue        continue an interrupted answer
 /new             start a new conversation
-/quit            quit, like Ctrl-D; Ctrl-C interrupts an answer"""
+/quit            quit, like Ctrl-D; Ctrl-C interrupts an answer
+A pasted block is one message. Alt-Enter, or a backslash at the end of a line, begins a new line."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +119,7 @@ class _Chat:
             self.say("\ncancelled")
         except SkillbeltError as error:
             self.say(f"skillbelt: {one_line(str(error))}")
-            self._document("error", error=str(error))
+            self._document("error", error=str(error), kind=error.kind)
 
     def _document(self, type: str, **fields: object) -> bool:
         """Print an own event with --json; return whether --json was given."""
@@ -201,9 +210,7 @@ class _Chat:
         return belt.session(USER, session).session.messages()
 
     def _preview(self, session: str) -> str:
-        said = [one for one in self._messages(session) if one.get("role") == "user"]
-        first = str(said[0].get("said") or said[0].get("content")) if said else ""
-        return shorten(one_line(first), _PREVIEW_CHARS)
+        return read_title(self._messages(session))
 
     def _resume(self, wanted: str) -> bool:
         known = [name for name, _ in self._known()]
@@ -275,7 +282,8 @@ class _InputLines:
         self._readline = readline
         readline.set_completer_delims(" ")
         readline.set_completer(self._complete)
-        readline.parse_and_bind("tab: complete")
+        for binding in _EDITING:
+            readline.parse_and_bind(binding)
         readline.set_history_length(_MAX_HISTORY_LINES)
         with suppress(OSError):  # there is no history yet
             readline.read_history_file(self._file)
@@ -294,7 +302,7 @@ class _InputLines:
     def _read_typed() -> Iterator[str]:
         while True:
             try:
-                yield input(PROMPT)
+                yield _read_message()
             except EOFError:
                 print(flush=True)
                 return
@@ -305,3 +313,17 @@ class _InputLines:
     def _read_piped() -> Iterator[str]:
         for line in sys.stdin.buffer:
             yield line.decode("utf-8", "replace").rstrip("\r\n")
+
+
+def _read_message() -> str:
+    """Read one message; a backslash at the end of a line continues it on the next."""
+    lines = [input(PROMPT)]
+    while _is_continued(lines[-1]):
+        lines[-1] = lines[-1][:-1]
+        lines.append(input(_MORE_PROMPT))
+    return "\n".join(lines)
+
+
+def _is_continued(line: str) -> bool:
+    """Whether the line ends in a backslash that no other backslash escapes."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1

@@ -20,6 +20,7 @@ from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.scan import Scan
 from skillbelt.errors import SkillbeltError
 from skillbelt.mcp.published import unpublished
+from skillbelt.running.build.toolset import install_tools
 from skillbelt.sandbox import registry
 from skillbelt.sandbox.linux import cgroups
 from skillbelt.sandbox.protocol import Sandbox
@@ -171,7 +172,8 @@ def _print_problems(diagnostics: Sequence[Diagnostic], args: argparse.Namespace)
 def _probe_all(settings: Settings) -> list[SandboxState]:
     """Try every sandbox, the strongest first."""
     return [
-        SandboxState(sandbox, sandbox.unavailable()) for sandbox in registry.sandboxes(settings)
+        SandboxState(sandbox, sandbox.unavailable())
+        for sandbox in registry.sandboxes(settings, install=install_tools)
     ]
 
 

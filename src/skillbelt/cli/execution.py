@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
+from skillbelt.cli.failure import describe_error
 from skillbelt.cli.live import LiveOutput
 from skillbelt.cli.output import SANDBOX_HELP, SESSION_HELP, open_catalog, print_json
-from skillbelt.cli.run import TIMED_OUT, asker_of, open_workbench, print_outcome
+from skillbelt.cli.run import (
+    TIMED_OUT,
+    asker_of,
+    file_options,
+    open_workbench,
+    parse_inputs,
+    print_files,
+    print_outcome,
+)
 from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.running.following import Watch
 from skillbelt.running.json_call import Execution, denied, execute
@@ -38,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="the timeout in milliseconds (default: 30000)",
     )
+    file_options(parser, "--file")
     parser.add_argument("--session", metavar="S", help=SESSION_HELP)
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     parser.add_argument(
@@ -59,16 +70,22 @@ def run(args: argparse.Namespace) -> int:
                 who=asker_of(args),
                 script=args.script,
                 timeout_ms=args.timeout_ms,
+                inputs=parse_inputs(args.file),
+                outputs=args.output,
+                save_as_artifacts=args.save,
+                output_dir=args.output_dir and os.path.abspath(args.output_dir),
                 watch=Watch(None if args.json else live),
             )
     except PermissionDenied as error:
         if args.json:
-            print_json(denied(error).document())
+            print_json({**denied(error).document(), "error": describe_error(error)})
         raise
     if args.json:
         print_json(done.document())
     else:  # the output was shown while the script ran
-        print_outcome(done.warnings, done, done.exit_status.kind == "timeout", args)
+        print_files(done, args)
+        said = (*done.warnings, *done.errors)
+        print_outcome(said, done, done.exit_status.kind == "timeout", args)
     return _exit_code(done, args)
 
 
@@ -101,5 +118,5 @@ def _read(path: str) -> str:
 def _exit_code(done: Execution, args: argparse.Namespace) -> int:
     if done.exit_status.kind == "timeout":
         return TIMED_OUT
-    code = done.exit_status.code or 0
+    code = done.exit_status.code or (1 if done.errors else 0)
     return min(code, 1) if args.json else code

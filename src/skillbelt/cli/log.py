@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 
@@ -21,6 +21,8 @@ from skillbelt.text import one_line
 _AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _HEAD = ("time", "type", "who", "what", "outcome", "why")
+# On a terminal what matters most comes first. Programs that read a pipe know the order above.
+_ON_SCREEN = ("time", "outcome", "type", "what", "who", "why")
 _CHANGES = {"add": "added", "remove": "removed"}
 # Keys of events of other types for the subject and the outcome.
 _WHAT = ("command", "patterns", "path", "value")
@@ -60,10 +62,16 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"events": [_document(event) for event in events]})
     elif events:
-        print_table(_HEAD, [_row(event) for event in events], wrap=True)
+        _print_events(events)
     else:
         say("no such events", args) if _is_filtered(wanted) else say("the log is empty", args)
     return 0
+
+
+def _print_events(events: Iterable[AuditEvent]) -> None:
+    head = _ON_SCREEN if sys.stdout.isatty() else _HEAD
+    rows = [dict(zip(_HEAD, _row(event), strict=True)) for event in events]
+    print_table(head, [[row[title] for title in head] for row in rows], wrap=True)
 
 
 def _verify(log: AuditLog, wanted: Mapping[str, object], args: argparse.Namespace) -> int:

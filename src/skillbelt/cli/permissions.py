@@ -119,14 +119,14 @@ def _list(gate: Gate, args: argparse.Namespace) -> int:
         )
         return 0
     rows = [
-        (rule.action, rule.type, rule.pattern, _conditions(rule), _location(rule)) for rule in rules
+        (rule.action, rule.type, rule.pattern, _bounded(rule, gate), _location(rule))
+        for rule in rules
     ]
-    print_table(("action", "type", "pattern", "only", "where"), rows)
+    print_table(("action", "type", "pattern", "only", "where"), rows, wrap=True)
     if remembered:
         print("remembered answers")
-        print_table(
-            ("id", "type", "text", "skill", "version", "since"), list(map(_row, remembered))
-        )
+        head = ("id", "type", "text", "skill", "version", "since")
+        print_table(head, list(map(_row, remembered)), wrap=True)
     print_diagnostics(gate.diagnostics, args)
     return 0
 
@@ -134,6 +134,14 @@ def _list(gate: Gate, args: argparse.Namespace) -> int:
 def _row(one: Remembered) -> tuple[str, ...]:
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.time))
     return (one.id, one.type, one.pattern, one.skill, one.hash[:_HASH_CHARS], since)
+
+
+def _bounded(rule: Rule, gate: Gate) -> str:
+    """Return when the rule counts; an allow of an untrusted project only against its own rules."""
+    theirs = ("project", rule.path) in gate.settings.files
+    if rule.action == "allow" and theirs and not gate.policy.project_trusted:
+        return "against the project's own rules: it is not trusted"
+    return _conditions(rule)
 
 
 def _conditions(rule: Rule) -> str:
@@ -161,7 +169,15 @@ def _why(args: argparse.Namespace) -> int:
     print(f"{args.type} {one_line(args.subject)}")
     rows = [(f"  the {who}", _outcome(one), _because(one)) for who, one in found.items()]
     print_table(("", "", ""), rows, wrap=True)
+    for rule in dict.fromkeys(one.ignored for one in found.values() if one.ignored):
+        print(f"  ignored: {_describe(rule)}: {_why_ignored(gate)}")
     return 0
+
+
+def _why_ignored(gate: Gate) -> str:
+    if gate.policy.project_trusted:
+        return "a project cannot loosen what you or this machine ask for or deny"
+    return "the project is not trusted; `skillbelt trust add` trusts it"
 
 
 def _request(gate: Gate, catalog: Catalog, who: Initiator, args: argparse.Namespace) -> Request:
@@ -187,7 +203,9 @@ def _request(gate: Gate, catalog: Catalog, who: Initiator, args: argparse.Namesp
 
 def _explanation_json(one: Explanation) -> dict[str, object]:
     remembered = one.remembered._asdict() if one.remembered else None
-    return {"action": one.action, "rule": rule_json(one.rule), "remembered": remembered}
+    ignored = rule_json(one.ignored) if one.ignored else None
+    rule = rule_json(one.rule)
+    return {"action": one.action, "rule": rule, "remembered": remembered, "ignored": ignored}
 
 
 def _outcome(one: Explanation) -> str:
@@ -195,10 +213,13 @@ def _outcome(one: Explanation) -> str:
 
 
 def _because(one: Explanation) -> str:
-    rule = f"{one.rule.type} {one.rule.pattern!r} {one.rule.action}, {_location(one.rule)}"
     only = "" if _conditions(one.rule) == "-" else f" (for {_conditions(one.rule)})"
     said = f"; remembered as {one.remembered.id}" if one.remembered else ""
-    return f"{rule}{only}{said}"
+    return f"{_describe(one.rule)}{only}{said}"
+
+
+def _describe(rule: Rule) -> str:
+    return f"{rule.type} {one_line(rule.pattern)!r} {rule.action}, {_location(rule)}"
 
 
 def _add(gate: Gate, args: argparse.Namespace) -> int:
@@ -311,9 +332,12 @@ def _pending(gate: Gate, args: argparse.Namespace) -> int:
 def _answer(gate: Gate, args: argparse.Namespace) -> int:
     if args.answer is None:
         raise ConfigError(f"permissions answer needs one of {', '.join(_ANSWERS)} after the ID")
+    left = gate.desk.is_abandoned(args.subject)
     done = gate.desk.answer(args.subject, Answer(args.answer, args.message, "command line"))
     if args.json:
         print_json({"id": args.subject, "answered": done})
     elif not done:
-        print(f"skillbelt: no pending request {one_line(args.subject)!r}", file=sys.stderr)
+        asked = one_line(args.subject)
+        why = f"the process that asked for {asked!r} has ended; nothing waits for the answer"
+        print(f"skillbelt: {why if left else f'no pending request {asked!r}'}", file=sys.stderr)
     return 0 if done else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from skillbelt.cli.asking import open_gate
 from skillbelt.cli.live import LiveOutput
@@ -40,22 +40,7 @@ _REPORTED_ELSEWHERE = ("max_stream_bytes", "run_timeout_seconds")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `run`."""
     parser.add_argument("name", metavar="NAME", help="the skill")
-    parser.add_argument(
-        "--input",
-        metavar="FROM[=TO]",
-        action="append",
-        default=[],
-        help="an input file: a path, or artifact://, host://, workspace://, skill://; it is put "
-        "into work/inputs, or at TO in the workspace; may be repeated",
-    )
-    parser.add_argument(
-        "--output",
-        metavar="GLOB",
-        action="append",
-        default=[],
-        help="output files to return, such as 'out/*'; may be repeated",
-    )
-    parser.add_argument("--save", action="store_true", help="save the output files as artifacts")
+    file_options(parser, "--input")
     parser.add_argument(
         "--env",
         metavar="K=V",
@@ -72,11 +57,38 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=float,
         default=0.0,
-        help="the timeout in seconds (default: the limit run_timeout_seconds)",
+        help="the timeout in seconds, up to run_timeout_seconds (default: 300)",
     )
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     parser.add_argument(
         "--yes", action="store_true", help="answer permission requests of this run with yes"
+    )
+
+
+def file_options(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add the options for files into and out of a run; `name` is that of the input files."""
+    parser.add_argument(
+        name,
+        metavar="FROM[=TO]",
+        action="append",
+        default=[],
+        help="an input file: a path, or artifact://, host://, workspace://, skill://; it is put "
+        "into work/inputs, or at TO in the workspace; may be repeated",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="output files to return, such as 'out/*'; may be repeated",
+    )
+    parser.add_argument("--save", action="store_true", help="save the output files as artifacts")
+    parser.add_argument(
+        "--output-dir",
+        metavar="DIR",
+        default="",
+        help="copy the output files to this folder (without --output: all in out); no file "
+        "there is replaced",
     )
 
 
@@ -122,9 +134,10 @@ def _build_call(args: argparse.Namespace) -> RunCall:
         cwd=args.cwd,
         env=dict(_parse_variable(text) for text in args.env),
         timeout_seconds=args.timeout,
-        inputs=[_parse_input(text) for text in args.input],
+        inputs=parse_inputs(args.input),
         output_files=tuple(args.output),
         save_as_artifacts=args.save,
+        output_dir=args.output_dir and os.path.abspath(args.output_dir),
         stdin=_read_stdin(),
     )
 
@@ -143,6 +156,11 @@ def _parse_variable(text: str) -> tuple[str, str]:
     return name, value
 
 
+def parse_inputs(texts: Iterable[str]) -> list[Mapping[str, object]]:
+    """Parse the options for input files."""
+    return [_parse_input(text) for text in texts]
+
+
 def _parse_input(text: str) -> dict[str, object]:
     """Parse `FROM[=TO]`; an existing path is taken as it is, even with a `=` in its name."""
     source, mark, target = text.rpartition("=")
@@ -155,11 +173,18 @@ def _parse_input(text: str) -> dict[str, object]:
 
 def _print_result(result: RunResult, args: argparse.Namespace) -> None:
     """Print the files of a run and its outcome; its output was shown while it ran."""
-    for file in result.output_files:
-        say(f"{one_line(file.name)}  {file.mime_type}  {file.size_bytes} bytes", args)
-    for saved in result.artifact_files:
-        say(f"artifact://{one_line(saved.name)}@{saved.version}", args)
+    print_files(result, args)
     print_outcome((*result.warnings, *result.errors), result, result.timed_out, args)
+
+
+def print_files(done: RunResult | Execution, args: argparse.Namespace) -> None:
+    """Print the files of a run, and where they are now."""
+    for file in done.output_files:
+        say(f"{one_line(file.name)}  {file.mime_type}  {file.size_bytes} bytes", args)
+    for saved in done.artifact_files:
+        say(f"artifact://{one_line(saved.name)}@{saved.version}", args)
+    for written in done.written_files:
+        say(f"wrote {one_line(written.path)}", args)
 
 
 def print_outcome(

@@ -43,7 +43,7 @@ from skillbelt.format.frontmatter import (
     needs_more,
     parse,
 )
-from skillbelt.format.links import MAX_REFERENCES, references
+from skillbelt.format.links import MAX_REFERENCES, plain_paths, references
 from skillbelt.format.sections import find, sections
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, shorten
@@ -403,7 +403,10 @@ def place_of(skill: Skill) -> str:
 
 
 def injection_block(skill: Skill, loaded: Loaded) -> str:
-    """Return the text for a prompt, after three lines that say where it is from."""
+    """Return the text for a prompt, after lines that say where it is from and what binds it.
+
+    The fourth line is there only for a skill that declares tools or that no model may invoke.
+    """
     report = loaded.report
     facts = {
         "sha256": report.sha256,
@@ -418,9 +421,21 @@ def injection_block(skill: Skill, loaded: Loaded) -> str:
             f"[Skill: {one_line(skill.name)} | source={one_line(source)}]",
             f"[Skill Path: {one_line(report.path)}]",
             f"[Load Report: {line}]",
+            *_constraints(skill),
             loaded.text,
         ]
     )
+
+
+def _constraints(skill: Skill) -> list[str]:
+    """Return the line about the tools that the skill declares and about who may invoke it."""
+    front = skill.frontmatter
+    said = []
+    if front.allowed_tools:
+        said.append(f"allowed-tools={' '.join(map(one_line, front.allowed_tools))}")
+    if front.disable_model_invocation:
+        said.append("disable-model-invocation=true")
+    return [f"[Constraints: {' | '.join(said)}]"] if said else []
 
 
 def _make_loaded(
@@ -436,7 +451,7 @@ def _make_loaded(
         chars_returned=len(text),
         truncated=chosen.truncated,
         strategy=chosen.strategy,
-        references=_named_files(text),
+        references=_referred(skill, text),
         storage_ref=ref,
         section_missed=chosen.section_missed,
     )
@@ -450,11 +465,21 @@ def _name_server(skill: Skill) -> str:
     return f"(Text of the MCP server {one_line(skill.origin.url)}, as it was sent.)\n\n"
 
 
+def _referred(skill: Skill, text: str) -> tuple[str, ...]:
+    """Return the files the text points at, each once; plain words only if there is such a file."""
+    named, words = _named_files(text, MAX_REFERENCES)
+    # Most texts have no such word, and then nothing is walked.
+    there = set(walk(skill)) if words else ()
+    return (*named, *(word for word in words if word in there))
+
+
 @lru_cache(maxsize=64)
-def _named_files(text: str) -> tuple[str, ...]:
-    """Return the files the text points at, each once, in the words of the text."""
-    targets = (one.target for one in references(text, most=MAX_REFERENCES))
-    return tuple(dict.fromkeys(one.removeprefix("./") for one in targets if nameable(one)))
+def _named_files(text: str, most: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what the text links to or names as code, and words that may be paths too."""
+    targets = (one.target for one in references(text, most=most))
+    named = dict.fromkeys(one.removeprefix("./") for one in targets if nameable(one))
+    words = dict.fromkeys(plain_paths(text, most=most))
+    return tuple(named), tuple(word for word in words if word not in named)
 
 
 def _store(storage: Storage | None, text: str) -> str:

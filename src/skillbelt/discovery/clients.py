@@ -13,7 +13,8 @@ class Client(NamedTuple):
     """One program that reads skills: its folders in a project and in a home.
 
     In `user`, `~/` is the home, `$config/` the user's config folder, `@/` the client's own home as
-    its environment variable gives it (`~/<rest of the first folder>` unless set), `*` any folder.
+    its environment variable gives it (`~/<rest of the first folder>` unless set), `+/` the folder
+    that the variable adds (none unless set), `*` any folder.
     """
 
     name: str
@@ -49,7 +50,8 @@ CLIENTS: tuple[Client, ...] = (
     Client(
         "opencode",
         (".opencode/skill", ".opencode/skills"),
-        ("$config/opencode/skill", "$config/opencode/skills"),
+        ("$config/opencode/skill", "$config/opencode/skills", "~/.opencode/skill",
+         "~/.opencode/skills", "+/skill", "+/skills"),
     ),
     Client("copilot", (".github/skills",), ("~/.copilot/skills",)),
     Client("cursor", (".cursor/skills",), ("~/.cursor/skills",)),
@@ -69,7 +71,7 @@ CLIENTS: tuple[Client, ...] = (
     Client("tabnine", (".tabnine/agent/skills",), ("~/.tabnine/agent/skills",)),
     Client("cortex", (".cortex/skills",), ("~/.snowflake/cortex/skills",)),
     *_both(
-        "adal", "aider-desk", "augment", "autohand", "bob", "codeartsdoer", "codebuddy",
+        "adal", "aider-desk", "augment", "autohand", "bob", "cline", "codeartsdoer", "codebuddy",
         "codemaker", "codestudio", "commandcode", "continue", "factory", "forge", "hermes",
         "iflow", "inferencesh", "jazz", "junie", "kilocode", "kiro", "kode", "lingma", "mcpjam",
         "moxby", "mux", "neovate", "ona", "openhands", "pochi", "qoder", "qwen", "reasonix",
@@ -165,6 +167,9 @@ def _expanded(pattern: str, client: str, settings: Settings) -> list[str]:
         own = settings.client_homes.get(client)
         rest = pattern[1:]
         return [f"{own}/{rest.split('/', 1)[1]}" if own else f"{settings.home}/{rest}"]
+    if pattern.startswith("+/"):
+        added = settings.client_homes.get(client)
+        return [resolve(f"{added}{pattern[1:]}", settings)] if added else []
     path = pattern.replace("~/", settings.home + "/").replace(
         "$config/", settings.config_home + "/"
     )

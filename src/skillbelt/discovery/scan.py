@@ -180,6 +180,7 @@ def rules(settings: Settings) -> WalkRules:
         follow_symlinks=settings.follow_symlinks,
         nested=settings.nested,
         loose_file_name=settings.loose_file_name,
+        skip_directories=settings.skip_directories,
     )
 
 

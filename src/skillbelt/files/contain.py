@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # The flags for opening untrusted files; no other module builds its own. Reading never waits for a
-# pipe and never makes a terminal the controlling one. Only the two FOLLOW sets follow a link in the
+# pipe and never makes a terminal the controlling one. Only the FOLLOW sets follow a link in the
 # last component, for `open_beneath` and `Fence`, which check where it leads.
 FOLLOW_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 READ_FILE = FOLLOW_FILE | os.O_NOFOLLOW
@@ -32,11 +32,13 @@ FOLLOW_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 READ_FOLDER = FOLLOW_FOLDER | os.O_NOFOLLOW
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 NEW_FILE_TO_READ = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+READ_WRITE_FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 LOCK_FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 APPEND_FILE = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 REPLACE_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 # A handle that needs no permission to read; elsewhere than on Linux there is none.
-PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLLOW_PATH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
+PATH_ONLY = FOLLOW_PATH | os.O_NOFOLLOW
 PATH_ONLY_FOLDER = PATH_ONLY | os.O_DIRECTORY
 
 MAX_NAME_BYTES = 255

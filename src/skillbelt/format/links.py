@@ -1,4 +1,4 @@
-"""Find what the text of a skill refers to: Markdown links, and paths written as code.
+"""Find what the text of a skill refers to: Markdown links, paths as code, and plain paths.
 
 Reads only the text. Fenced blocks and HTML comments are left out: they are examples.
 """
@@ -21,6 +21,10 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _PLACEHOLDER = re.compile(r"[{}$*|\"'\\]|\.\.\.|…")
 _FENCE = re.compile(r"\s{0,99}(`{3,}|~{3,})")
 _MENTION = re.compile(r"(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z][A-Za-z0-9]{0,7}")
+# As a mention, but not inside a longer path or an address.
+_PLAIN = re.compile(
+    r"(?<![\w./:@~$\\-])(?:[\w@+-][\w.@+-]{0,99}/){1,20}[\w@+-][\w.@+-]{0,199}\.\w{1,8}(?![\w/])"
+)
 _LINE_SUFFIX = re.compile(r"(?::\d+(?:-\d+)?|#.*)$")
 _ROOTS = ("${CLAUDE_SKILL_DIR}/", "{baseDir}/", "./")
 # The folders the format names, and the two spellings of them that authors use most.
@@ -41,6 +45,20 @@ def references(text: str, first_line: int = 1, *, most: int) -> Iterator[Referen
     for number, line in enumerate(_prose(text), first_line):
         for reference in _in_line(line, number):
             yield reference
+            found += 1
+            if found == most:
+                return
+
+
+def plain_paths(text: str, *, most: int) -> Iterator[str]:
+    """Every word of the prose that has the form of a path with a folder and an ending.
+
+    Whether there is such a file is for the caller to find out: prose also says `and/or.else`.
+    """
+    found = 0
+    for line in _prose(text):
+        for match in _PLAIN.finditer(line) if "/" in line else ():
+            yield match[0]
             found += 1
             if found == most:
                 return

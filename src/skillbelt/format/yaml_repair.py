@@ -55,7 +55,12 @@ _BLANKS = Lazy(r"[\s\ufeff]+")
 _BARE = Lazy(r"(?:name|description)[ \t]*:[ \t]*\S", re.I)
 _ONE_LINE = Lazy(rf"---[ \t]+(?={_ANY_KEY})([^\n]*)\n?")
 _CLOSING = Lazy(rf"^-{{3,}}(?:{_EOL}|[ \t]*(?=[^\s|:-]))", re.M)
-KEY_LINE = Lazy(r"""(["']?)([^\W\d][\w.-]{0,63}|[^\W\d]\w*(?: \w+){1,2})\1[ \t]*:(?=\s|\Z)""")
+# A key needs a blank after its colon; a well-known one is also known without.
+_GLUED = "|".join(map(re.escape, sorted(_KNOWN, key=len, reverse=True)))
+KEY_LINE = Lazy(
+    rf"""(["']?)((?:{_GLUED})(?=\1[ \t]*:(?!//))"""
+    r"""|(?:[^\W\d][\w.-]{0,63}|[^\W\d]\w*(?: \w+){1,2})(?=\1[ \t]*:(?:\s|\Z)))\1[ \t]*:"""
+)
 
 
 def find(text: str) -> FrontmatterBlock | None:
@@ -197,7 +202,12 @@ def read(text: str, limits: Limits, depth: int = 0) -> RepairedYaml:
     problems: list[yaml.Problem] = []
     for line, key, entry in _entries(text):
         alone = yaml.load(entry, limits)
-        if isinstance(alone, yaml.LoadedYaml) and len(alone.fields) == 1:
+        # `name:a: b` is one key to YAML, and another one than that of the line.
+        if (
+            isinstance(alone, yaml.LoadedYaml)
+            and len(alone.fields) == 1
+            and (key in alone.fields or key not in _KNOWN)
+        ):
             fields.update(alone.fields)
             problems += [p._replace(line=p.line + line - 1) for p in alone.problems]
         else:
@@ -219,10 +229,15 @@ def _entries(text: str) -> Iterator[tuple[int, str, str]]:
         match = KEY_LINE.match(line)
         if match and len(found) < _MAX_ENTRIES:
             found.append((number, match[2], [line]))
-        elif found and not line.startswith(("...", "---")) and not line.startswith("#"):
+        elif found and not line.startswith(("...", "---", "#")) and not _is_stray(line, found[-1]):
             found[-1][2].append(line)
     for number, key, lines in found:
         yield number, key, "\n".join(lines).rstrip() + "\n"
+
+
+def _is_stray(line: str, entry: tuple[int, str, list[str]]) -> bool:
+    """Whether the line is no part of the entry: a name has one line, but for indented ones."""
+    return entry[1] == "name" and line[:1].isalnum()
 
 
 def _repair(key: str, entry: str, limits: Limits, depth: int) -> object:

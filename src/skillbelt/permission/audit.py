@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.errors import ConfigError
-from skillbelt.files.contain import READ_FILE
+from skillbelt.files.contain import READ_FILE, READ_WRITE_FILE
 from skillbelt.files.locks import locked
 from skillbelt.files.private import is_missing, make_folder
 from skillbelt.untrusted_json import read_json
@@ -41,11 +41,8 @@ MAX_AUDIT_BYTES = 64 * 2**20
 MAX_AUDIT_FILES = 4
 
 TYPES = ("decision", "load", "run", "trust", "remembered", "revoked")
-MAX_BYTES = 64 * 2**20
-MAX_FILES = 4
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _LOG, _LOCK = "log.jsonl", "lock"
-_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 2**16
 _MAX_LINE_BYTES = 2**20
 _HEAD_CHARS = 4_000  # kept of an event that is too long
@@ -54,7 +51,6 @@ _FOLLOW_SECONDS = 0.5
 NONE = "0" * 64  # the hash before the first record
 _LINK_FIELDS = ("seq", "prev", "torn")  # of a record, beside those of the event
 _MOST_FAULTS = 100
-_OPEN_HEAD = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class AuditEvent(NamedTuple):
@@ -97,7 +93,7 @@ class AuditLog:
     """
 
     def __init__(
-        self, folder: str, *, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES
+        self, folder: str, *, max_bytes: int = MAX_AUDIT_BYTES, max_files: int = MAX_AUDIT_FILES
     ) -> None:
         self.folder = os.path.abspath(folder)
         self.head_path = f"{self.folder}.head"
@@ -323,7 +319,7 @@ def _name_of(uid: int) -> str:
 
 def _open_log(path: str) -> tuple[int, int]:
     """Open the file for appending; return its handle and size."""
-    handle = os.open(path, _APPEND, 0o600)
+    handle = os.open(path, READ_WRITE_FILE | os.O_APPEND, 0o600)
     info = os.fstat(handle)
     if not stat.S_ISREG(info.st_mode):
         os.close(handle)
@@ -631,7 +627,7 @@ class HeadFile:
     """
 
     def __init__(self, path: str) -> None:
-        self._handle = os.open(path, _OPEN_HEAD, 0o600)
+        self._handle = os.open(path, READ_WRITE_FILE, 0o600)
         try:
             # Reserve the space, so that later writes need no more.
             if not os.fstat(self._handle).st_size:

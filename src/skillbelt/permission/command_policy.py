@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping
 from stat import S_ISREG
 from typing import NamedTuple
 
-from skillbelt.errors import ConfigError, RunRefused
+from skillbelt.errors import RunRefused
+from skillbelt.settings import program_names
 from skillbelt.text import one_line, shorten
 
 # Where programs are looked for under a policy: folders that only the machine's owner fills.
@@ -84,19 +85,8 @@ _NO_POLICY = CommandPolicy()
 
 def policy_from(allowed: Iterable[str] = (), denied: Iterable[str] = ()) -> CommandPolicy:
     """The policy of the lists; ConfigError for an entry that is neither a name nor a whole path."""
-    allow, deny = _entries("allowed_commands", allowed), _entries("denied_commands", denied)
-    return CommandPolicy(allow or None, deny)
-
-
-def _entries(where: str, words: Iterable[str]) -> tuple[str, ...]:
-    entries = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
-    for entry in entries:
-        if ("/" in entry and not entry.startswith("/")) or set(entry) & set(" \t\n\0"):
-            raise ConfigError(
-                f"{where}: {entry!r} is neither the name of a program nor an absolute path;"
-                " write `python3` or `/usr/bin/python3`"
-            )
-    return entries
+    allow = program_names(allowed, "allowed_commands")
+    return CommandPolicy(allow or None, program_names(denied, "denied_commands"))
 
 
 # --- the vector ----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from skillbelt.errors import ConfigError
 from skillbelt.files.contain import LOCK_FILE, REPLACE_FILE
 from skillbelt.files.private import make_folder
 from skillbelt.permission.rules import (
+    ACTIONS,
     DEFAULT_RULES,
     MAX_PATTERN_CHARS,
     SOURCES,
@@ -147,7 +148,8 @@ def _unquoted(token: str) -> str:
     return key
 
 
-_ACTIONS: tuple[Action, ...] = ("allow", "ask", "deny")
+# Pairs of rules of a project that are compared, so that no file takes long.
+_MAX_COMPARED = 200_000
 # What a rule may say in place of the mere action word.
 _FIELDS = {
     "action": "one of allow, ask, deny",
@@ -165,10 +167,16 @@ _MAX_SHOWN_CHARS = 80
 
 
 class Policy(NamedTuple):
-    """The rules, weakest first, and what there is to say about them."""
+    """The rules, weakest first, and what there is to say about them.
+
+    Of a project that is not trusted they hold what forbids, and what takes that back; `RuleSet`
+    evaluates those apart. `project` are all rules of the project, also those that do not count.
+    """
 
     rules: tuple[Rule, ...]
     diagnostics: tuple[Diagnostic, ...]
+    project: tuple[Rule, ...] = ()
+    project_trusted: bool = True
 
 
 def read_policy(
@@ -183,28 +191,36 @@ def read_policy(
     `files` are read in place of those the settings came from.
     """
     rules, agents = list(DEFAULT_RULES), list[Rule]()
-    said, strict = list[Diagnostic](), list[Rule]()
+    said, strict, theirs = list[Diagnostic](), list[Rule](), list[Rule]()
+    lifts = _Lifting()
     chosen = settings.files if files is None else files
     for source, path in sorted(chosen, key=lambda file: SOURCES.index(file[0])):
         read = settings.rule_tables.get(path) if files is None else read_rules(path)
         for rule in _File(source, path, read, settings.home).rules() if read else ():
-            # The project's file comes with the checkout: it may forbid things, but a downloaded
-            # text never grants a permission, nor weakens a deny of the user to an ask that
-            # something else may answer.
-            loosens = _loosened(rule, strict) if source == "project" and not project_trusted else ""
-            if loosens:
-                said.append(_untrusted(rule, loosens))
-                continue
-            (agents if rule.source == "agent" else rules).append(rule)
-            if rule.action == "deny" and source != "project":
+            if source == "project":
+                # The project's file comes with the checkout: it may forbid things, but a downloaded
+                # text never grants a permission, nor weakens a deny of the user to an ask that
+                # something else may answer. What it forbids itself it may take back.
+                loosens = "" if project_trusted or lifts(rule) else _loosened(rule, strict)
+                theirs.append(rule)
+                if loosens:
+                    said.append(_untrusted(rule, loosens))
+                    continue
+            elif rule.action == "deny":
                 strict.append(rule)
+            (agents if rule.source == "agent" else rules).append(rule)
     said += _idle([*rules, *agents])
     session = [
         spread._replace(source="session")
         for rule in session_rules
-        for spread in _spread(rule, settings.home)
+        for spread in spelled(rule, settings.home)
     ]
-    return Policy((*rules, *agents, *session), tuple(dict.fromkeys(said)))
+    return Policy(
+        rules=(*rules, *agents, *session),
+        diagnostics=tuple(dict.fromkeys(said)),
+        project=tuple(theirs),
+        project_trusted=project_trusted,
+    )
 
 
 def parse_rule(
@@ -288,11 +304,11 @@ class _File:
     def _table(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
         table = self._mapping(at, value)
         for key, rules in table.items():
-            if key not in _ACTIONS and key != "rules":
+            if key not in ACTIONS and key != "rules":
                 typed = like._replace(type=self._type((*at, key), key))
                 yield from self._typed((*at, key), rules, typed)
         yield from self._ordered((*at, "rules"), table.get("rules", []), like)
-        for action in _ACTIONS:
+        for action in ACTIONS:
             if action in table:
                 yield from self._listed((*at, action), table[action], action, like)
 
@@ -335,7 +351,7 @@ class _File:
             like = self._narrowed((*at, key), key, value, like)
         self._check_host(written, like)
         action = self._action((*at, "action"), fields.get("action"))
-        yield from _spread(like._replace(action=action, line=self._line(written)), self._home)
+        yield from spelled(like._replace(action=action, line=self._line(written)), self._home)
 
     def _check_host(self, at: Key, rule: Rule) -> None:
         if rule.type != "network":
@@ -382,10 +398,10 @@ class _File:
                 raise self._wrong(place, f"{_quote(text)} is no rule{_EXAMPLES}")
             for rule in rules:
                 self._check_host(place, rule)
-                yield from _spread(rule, self._home)
+                yield from spelled(rule, self._home)
 
     def _action(self, at: Key, value: object) -> Action:
-        for action in _ACTIONS:
+        for action in ACTIONS:
             if value == action:
                 return action
         raise self._wrong(at, f"action must be {_FIELDS['action']}, not {_quote(value)}")
@@ -416,7 +432,7 @@ _EXAMPLES = (
 )
 
 
-def _spread(rule: Rule, home: str) -> Iterator[Rule]:
+def spelled(rule: Rule, home: str) -> Iterator[Rule]:
     """The rule, after what its pattern means besides in its type.
 
     Paths and hosts are in the spelling that requests have, so that no other one gets by.
@@ -452,6 +468,31 @@ def _quote(value: object) -> str:
 def _closest(word: str, known: Iterable[str]) -> str:
     close = get_close_matches(word[:_MAX_SHOWN_CHARS], list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+class _Lifting:
+    """Called with each rule of a project in turn: whether it takes back what an earlier one says.
+
+    A hostile file may have very many rules; beyond a bound the answer is yes, which only spares a
+    diagnostic.
+    """
+
+    def __init__(self) -> None:
+        self._strict: list[Rule] = []
+        self._left = _MAX_COMPARED
+
+    def __call__(self, rule: Rule) -> bool:
+        earlier, self._left = self._strict, self._left - len(self._strict)
+        if self._left <= 0:
+            return True
+        if rule.action != "allow":
+            earlier.append(rule)  # it is no stricter than itself
+        return any(
+            ACTIONS.index(one.action) > ACTIONS.index(rule.action)
+            and (one.type == rule.type or "*" in (one.type, rule.type))
+            and meet(one.pattern, rule.pattern)
+            for one in earlier
+        )
 
 
 def _loosened(rule: Rule, strict: Iterable[Rule]) -> str:

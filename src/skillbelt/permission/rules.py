@@ -8,8 +8,9 @@ import json
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
+from skillbelt.errors import ConfigError, closest
 from skillbelt.permission.command_lines import WHOLE
 from skillbelt.permission.packages import rule_patterns
 from skillbelt.permission.wrappers import NOTHING, started
@@ -20,6 +21,9 @@ AnswerKind = Literal["once", "always", "reject"]
 # Where a rule stands in the stack; a later one is stronger.
 Source = Literal["default", "system", "user", "project", "agent", "session"]
 
+ACTIONS: tuple[Action, ...] = ("allow", "ask", "deny")
+INITIATORS: tuple[Initiator, ...] = ("model", "user")
+ANSWERS: tuple[AnswerKind, ...] = ("once", "always", "reject")
 SOURCES: tuple[Source, ...] = ("default", "system", "user", "project", "agent", "session")
 # What can be asked for, and what a pattern of that type is matched against.
 TYPES: Mapping[str, str] = MappingProxyType(
@@ -49,6 +53,7 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 _MAX_VIEWS = 4096
 # How many programs may start each other in one command before it is not followed any more.
 _MAX_DEPTH = 8
+_MAX_SHOWN_CHARS = 80
 _STRICTNESS = {"allow": 1, "ask": 2, "deny": 3}
 
 
@@ -78,12 +83,7 @@ class Request(NamedTuple):
     tools: tuple[str, ...] = ()
 
 
-class Rule(NamedTuple):
-    """One rule. `agent` and `initiator` narrow it when they are not empty, `trusted` when not None.
-
-    `path` and `line` say where it is written.
-    """
-
+class _RuleFields(NamedTuple):
     type: str
     pattern: str
     action: Action
@@ -95,12 +95,92 @@ class Rule(NamedTuple):
     trusted: bool | None = None
 
 
-class Answer(NamedTuple):
-    """The answer to a request; `message` goes to the requester, `by` to the audit log."""
+class Rule(_RuleFields):
+    """One rule. `agent` and `initiator` narrow it when they are not empty, `trusted` when not None.
 
+    `path` and `line` say where it is written. ConfigError for a value that no rule can have.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        type: str,
+        pattern: str,
+        action: Action,
+        source: Source = "session",
+        path: str = "",
+        line: int = 0,
+        agent: str = "",
+        initiator: str = "",
+        trusted: bool | None = None,
+    ) -> Self:
+        """Check the fields that have a fixed set of values."""
+        _check_word("Rule", "type", type, (*TYPES, "*"))
+        _check_word("Rule", "action", action, ACTIONS)
+        _check_word("Rule", "source", source, SOURCES)
+        _check_word("Rule", "initiator", initiator, ("", *INITIATORS))
+        if not isinstance(pattern, str) or len(pattern) > MAX_PATTERN_CHARS:
+            wanted = f"text of at most {MAX_PATTERN_CHARS} characters"
+            raise ConfigError(f"Rule: pattern must be {wanted}, not {_shown(pattern)}")
+        return super().__new__(
+            cls, type, pattern, action, source, path, line, agent, initiator, trusted
+        )
+
+
+class _AnswerFields(NamedTuple):
     kind: AnswerKind
     message: str = ""
     by: str = ""
+
+
+class Answer(_AnswerFields):
+    """The answer to a request; `message` goes to the requester, `by` to the audit log.
+
+    ConfigError for a kind that is none.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, kind: AnswerKind, message: str = "", by: str = "") -> Self:
+        """Check the kind."""
+        _check_word("Answer", "kind", kind, ANSWERS)
+        return super().__new__(cls, kind, message, by)
+
+
+def _check_word(where: str, field: str, value: object, known: tuple[str, ...]) -> None:
+    if isinstance(value, str) and value in known:
+        return
+    close = closest(value, filter(None, known), most=1) if isinstance(value, str) else []
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    allowed = ", ".join(map(repr, known))
+    raise ConfigError(f"{where}: {field} must be one of {allowed}, not {_shown(value)}{hint}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}..."
+
+
+def checked_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return the rules that a host gives; ConfigError for what is no `Rule`."""
+    given = (rules,) if isinstance(rules, Rule) else tuple(rules)
+    for rule in given:
+        if not isinstance(rule, Rule):
+            raise ConfigError(
+                f'rules: {_shown(rule)} is no Rule; write Rule("run", "git *", "allow")'
+            )
+    return given
+
+
+def checked_answer(given: object) -> Answer | None:
+    """Return what `ask` gave; ConfigError for what is neither an `Answer` nor None."""
+    if given is None or isinstance(given, Answer):
+        return given
+    raise ConfigError(
+        f'ask: the callback returned {_shown(given)}; return Answer("once"), Answer("always"), '
+        'Answer("reject"), or None to leave the request to others'
+    )
 
 
 class Decision(NamedTuple):
@@ -165,14 +245,31 @@ def _near(one: str, other: str) -> bool:
 class RuleSet:
     """Rules in their order. For each text the last rule that matches decides."""
 
-    __slots__ = ("_found", "_made", "_own", "_rules", "_views")
+    __slots__ = ("_bounds", "_found", "_made", "_rules", "_views")
 
-    def __init__(self, rules: Iterable[Rule] = (), projects: Collection[str] = ()) -> None:
-        """`projects` are the files that come with a project, for rules whose source is another."""
-        self._rules = tuple(rules)
-        own = [rule for rule in self._rules if not _of_project(rule, projects)]
-        bounded = len(own) < len(self._rules) and any(map(self._is_strict, own))
-        self._own = RuleSet(own) if bounded else None
+    def __init__(
+        self,
+        rules: Iterable[Rule] = (),
+        projects: Collection[str] = (),
+        *,
+        project_trusted: bool = True,
+    ) -> None:
+        """`projects` are the files that come with a project, for rules whose source is another.
+
+        Until the project is trusted its rules are evaluated by themselves, and can only make the
+        outcome of the others stricter.
+        """
+        self._rules = given = tuple(rules)
+        self._bounds: RuleSet | None = None
+        own = [rule for rule in given if not _of_project(rule, projects)]
+        if len(own) < len(given):
+            if not project_trusted:
+                # The rules of agents and of the host are stronger than any of a project.
+                first = SOURCES.index("project")
+                late = [rule for rule in given if SOURCES.index(rule.source) >= first]
+                self._rules, self._bounds = tuple(own), RuleSet(late)
+            elif any(map(self._is_strict, own)):
+                self._bounds = RuleSet(own)
         self._found = (*self._rules, DEFAULT_RULES[0])  # the last, at -1, is for what is not found
         self._views: dict[tuple[object, ...], _View] = {}
         self._made: dict[tuple[object, ...], _View] = {}
@@ -190,8 +287,8 @@ class RuleSet:
         the machine.
         """
         rule = self._decisive(request)
-        if self._own is not None:
-            rule = self._stricter(rule, self._own._decisive(request))
+        if self._bounds is not None:
+            rule = self._stricter(rule, self._bounds._decisive(request))
         return rule.action, rule
 
     def _decisive(self, request: Request) -> Rule:
@@ -306,8 +403,8 @@ class RuleSet:
 
         A later one that allows all of it takes that back, unless only a project has it.
         """
-        if self._own is not None and (own := self._own.denying(request, pattern)):
-            return own
+        if self._bounds is not None and (denying := self._bounds.denying(request, pattern)):
+            return denying
         for position in reversed(self._view(request).positions):
             rule = self._rules[position]
             if rule.action == "deny" and meet(rule.pattern, pattern):

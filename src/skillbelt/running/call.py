@@ -13,13 +13,22 @@ from skillbelt.permission.command_lines import WHOLE
 from skillbelt.permission.command_policy import dropped_variables, first_words, split_words
 from skillbelt.permission.gate import Gate
 from skillbelt.permission.rules import Initiator
-from skillbelt.running.outputs import OutputFile, Saved, Wanted, parse_output_files, parse_outputs
+from skillbelt.running.outputs import (
+    OutputFile,
+    Saved,
+    Wanted,
+    Written,
+    parse_output_files,
+    parse_outputs,
+)
 from skillbelt.running.secrets import redacted, secrets_of
+from skillbelt.running.workspace import OUT
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Captured, Outcome
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
+_ALL = (f"{OUT}/**",)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _SHOWN = 80
 _NOT_FOUND = 127
@@ -29,6 +38,10 @@ _QUOTED = re.compile(r"""\\(.)|"([^"]*)"|'([^']*)'""", re.DOTALL)
 _SCRIPT = re.compile(r".*\.(?:py|[cm]?js|m?ts|sh|bash)\b", re.DOTALL)
 # Programs whose first argument is the program that really runs.
 _INTERPRETERS = frozenset(("python", "python3", "bash", "sh", "node", "perl", "ruby"))
+
+
+# A run takes no longer unless the call asks for more, up to `run_timeout_seconds` of the settings.
+USUAL_TIMEOUT_SECONDS = 300.0
 
 
 class Asker(NamedTuple):
@@ -49,7 +62,9 @@ class Asker(NamedTuple):
 class RunCall(NamedTuple):
     """The arguments of one run. A tuple is executed as it is, a string by `bash -c`.
 
-    A timeout of 0 is the one of the settings; a call may only shorten it.
+    A timeout of 0 is the usual one; a call may ask for more, up to the settings. Copies of the
+    output files go to `output_dir`, a folder of the host: it is for users and hosts, never for a
+    model.
     """
 
     command: str | tuple[str, ...]
@@ -65,6 +80,8 @@ class RunCall(NamedTuple):
     stdin: bytes | None = b""
     editor_text: str | None = None
     terminal: bool = False
+    output_dir: str = ""
+    all_outputs: bool = False
 
     @property
     def text(self) -> str:
@@ -101,6 +118,7 @@ class RunResult(NamedTuple):
     hosts: tuple[str, ...] = ()
     cancelled: bool = False
     errors: tuple[str, ...] = ()
+    written_files: tuple[Written, ...] = ()
 
     def document(self) -> dict[str, object]:
         """Return the result as a JSON document, without most empty fields."""
@@ -111,17 +129,27 @@ class RunResult(NamedTuple):
             "output_files": [one._asdict() for one in self.output_files],
             "primary_output": self.primary_output and self.primary_output._asdict(),
             "artifact_files": [one._asdict() for one in self.artifact_files],
+            "written_files": [one._asdict() for one in self.written_files],
             "enforced": dict(self.enforced),
         }
         return {key: value for key, value in plain.items() if value or key in always}
 
 
-def wanted_outputs(call: RunCall) -> Wanted | None:
-    """Return what to collect; None when the call names nothing. `output_files` wins."""
-    if call.output_files:
+def wanted_outputs(call: RunCall, max_file_bytes: int = 0) -> Wanted | None:
+    """Return what to collect; None when the call names nothing. `output_files` wins.
+
+    With an `output_dir` or `all_outputs`, and no names, everything below `out` is meant.
+    `max_file_bytes` is for a call that does not name its own.
+    """
+    files = call.output_files or (_ALL if call.output_dir or call.all_outputs else ())
+    if call.outputs is not None and not call.output_files:
+        wanted = parse_outputs(call.outputs)
+    elif files:
         save, prefix = call.save_as_artifacts, call.artifact_prefix
-        return parse_output_files(call.output_files, save=save, prefix=prefix)
-    return parse_outputs(call.outputs) if call.outputs is not None else None
+        wanted = parse_output_files(files, save=save, prefix=prefix)
+    else:
+        return None
+    return wanted._replace(max_file_bytes=wanted.max_file_bytes or max_file_bytes)
 
 
 def timeout_of(call: RunCall, most: float) -> float:
@@ -129,7 +157,27 @@ def timeout_of(call: RunCall, most: float) -> float:
     seconds = call.timeout_seconds
     if not 0 <= seconds < float("inf"):
         raise RunRefused(f"timeout must be a number of seconds above 0, not {seconds!r}")
-    return min(seconds, most) if seconds else most
+    return min(seconds or USUAL_TIMEOUT_SECONDS, most)
+
+
+def timeout_warnings(call: RunCall, most: float) -> tuple[str, ...]:
+    """Warn of a timeout that the settings lower."""
+    if call.timeout_seconds <= most:
+        return ()
+    asked = f"{call.timeout_seconds:g}"
+    return (
+        f"timeout was lowered from {asked} to {most:g} seconds, the maximum: run_timeout_seconds "
+        "of the settings",
+    )
+
+
+def save_warnings(call: RunCall) -> tuple[str, ...]:
+    """Warn of a call that saves files and names none."""
+    wanted = call.output_files or call.output_dir or call.all_outputs
+    if not call.save_as_artifacts or wanted:
+        return ()
+    return ("nothing was saved: save_as_artifacts keeps the files of output_files, of which there "
+            "are none",)  # fmt: skip
 
 
 def check_stdin(call: RunCall, limits: Limits) -> None:
@@ -269,6 +317,7 @@ def left_behind(result: RunResult, names: Iterable[str], *, shown: bool) -> bool
     first = result.primary_output
     files = (*result.output_files, *(() if first is None else (first,)))
     held = {one.name for one in files if shown and not one.truncated and _is_complete(one)}
+    held.update(one.name for one in result.written_files)
     if result.artifact_files:
         held.update(one.name for one in result.output_files)
     return not held.issuperset((*names, *(one.name for one in result.output_files)))

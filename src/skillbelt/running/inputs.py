@@ -19,6 +19,7 @@ from skillbelt.files.contain import (
     FOLLOW_FILE,
     NEW_FILE,
     PATH_ONLY_FOLDER,
+    READ_FILE,
     READ_FOLDER,
     below,
     check_relative,
@@ -618,6 +619,6 @@ def open_exactly(path: str) -> int:
             deeper = open_beneath(here, folder, PATH_ONLY_FOLDER)
             os.close(here)
             here = deeper
-        return open_beneath(here, last or ".", FOLLOW_FILE | os.O_NOFOLLOW)
+        return open_beneath(here, last or ".", READ_FILE)
     finally:
         os.close(here)

@@ -18,11 +18,13 @@ from skillbelt.disclosure.body import walk
 from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
 from skillbelt.files.contain import check_relative
 from skillbelt.format.skill import Skill
-from skillbelt.permission.grants import Grants, capabilities_of, named_hosts
+from skillbelt.permission.gate import Granted
+from skillbelt.permission.grants import Grants, capabilities_of, hosts_by_tool, named_hosts
 from skillbelt.permission.rules import SHELL_TOOLS, Rule
 from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import UNWATCHED, Watch
+from skillbelt.running.outputs import OUTPUT_FILE_BYTES, OutputFile, Saved, Written
 from skillbelt.running.run import Run
 from skillbelt.sandbox.linux.identity import blocking_folder
 from skillbelt.sandbox.protocol import Captured, Outcome
@@ -60,8 +62,9 @@ class ExitStatus(NamedTuple):
 class Execution(NamedTuple):
     """The result. `output` is stdout as JSON, None when it is not JSON.
 
-    `permissions_used` are the declared tools that were granted; `enforced` maps each protection
-    to the layer of the `sandbox` that enforced it.
+    `permissions_used` are the declared tools that were granted, without those of the network that
+    opened no host. `enforced` maps each protection to the layer of the `sandbox` that enforced it.
+    The files are as in `RunResult`.
     """
 
     output: object
@@ -74,6 +77,10 @@ class Execution(NamedTuple):
     duration_ms: int = 0
     warnings: tuple[str, ...] = ()
     limits_hit: tuple[str, ...] = ()
+    output_files: tuple[OutputFile, ...] = ()
+    artifact_files: tuple[Saved, ...] = ()
+    written_files: tuple[Written, ...] = ()
+    errors: tuple[str, ...] = ()
 
     def document(self) -> dict[str, object]:
         """Return the result as a JSON document; optional fields are left out when empty."""
@@ -84,6 +91,10 @@ class Execution(NamedTuple):
             "sandbox": self.sandbox,
             "warnings": list(self.warnings),
             "limits_hit": list(self.limits_hit),
+            "output_files": [one._asdict() for one in self.output_files],
+            "artifact_files": [one._asdict() for one in self.artifact_files],
+            "written_files": [one._asdict() for one in self.written_files],
+            "errors": list(self.errors),
         }
         return {
             "output": self.output,
@@ -113,12 +124,17 @@ def execute(
     timeout_ms: int = 0,
     wasm_module: str = "",
     inputs: Sequence[Mapping[str, object]] = (),
+    outputs: Sequence[str] = (),
+    save_as_artifacts: bool = False,
+    output_dir: str = "",
     arguments: Sequence[str] = (),
     watch: Watch = UNWATCHED,
 ) -> Execution:
     """Run the skill on the input. A script that fails, or takes too long, is a result.
 
-    `inputs` are files for the run and `arguments` words for the script, as for `RunCall`.
+    `inputs` are files for the run and `arguments` words for the script, as for `RunCall`; `outputs`
+    are patterns of files to give back. Without any, a run outside a conversation gives back all of
+    `out`, which nothing else can have written to.
 
     RunRefused, PathEscape, PermissionDenied and SandboxUnavailable mean that nothing was run; for
     a model `denied` makes a result of the third. A `timeout_ms` of 0 is the one of the settings.
@@ -127,17 +143,18 @@ def execute(
     target = detect(skill, input, script=script, wasm_module=wasm_module, limits=limits)
     seconds, text = _seconds(timeout_ms, limits), _json(input)
     command = (*_command(target), *arguments)
-    call = RunCall(command, timeout_seconds=seconds, stdin=text, inputs=inputs)
+    call = RunCall(
+        command, timeout_seconds=seconds, stdin=text, inputs=inputs, output_files=tuple(outputs),
+        save_as_artifacts=save_as_artifacts, output_dir=output_dir, all_outputs=bool(who.once),
+    )  # fmt: skip
     needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
-    if who.once:  # an Execution holds no text of output files
-        who = who._replace(once="named")
     grant = partial(_grant, settings=workbench.settings)
     with workbench.prepare(skill, call, who, grant=grant, needs=needs) as run:
         _prepare(run, text)
         outcome = workbench.carry_out(run, watch)
         run.outcome = _cut_streams(outcome, limits.max_stream_bytes)
         result = workbench.finish(run)
-    return _execution(outcome, result, run.granted_tools, limits)
+    return _execution(outcome, result, _used_tools(run), limits)
 
 
 def denied(error: PermissionDenied) -> Execution:
@@ -290,8 +307,9 @@ def _command(target: Target) -> tuple[str, ...]:
 def _seconds(timeout_ms: int, limits: Limits) -> float:
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 0:
         raise RunRefused(f"timeout_ms must be a whole number of at least 0, not {timeout_ms!r}")
-    wanted = timeout_ms / 1000 if timeout_ms else EXEC_TIMEOUT_SECONDS
-    return min(wanted, limits.run_timeout_seconds)
+    if timeout_ms:
+        return timeout_ms / 1000
+    return min(EXEC_TIMEOUT_SECONDS, limits.run_timeout_seconds)
 
 
 def _json(value: object) -> bytes:
@@ -303,19 +321,15 @@ def _json(value: object) -> bytes:
 
 def _grant(run: Run, settings: Settings) -> Capabilities:
     """Return what the run may do, by the declared tools that the skill may have."""
-    declared = run.skill.frontmatter.allowed_tools
-    granted = run.gate.declared(run.skill, run.request, sandboxed=run.sandbox.name != "none")
-    # A skill that was denied every tool it declares is not one that declares none.
-    empty = "deny" if declared else settings.empty_allowed_tools
-    denied = granted.denied
-    if not declared and empty == "allow":
-        # A skill that declares nothing may start programs, unless a rule forbids that.
-        decision = run.gate.spoken_of(run.request, SHELL_TOOLS)
-        if decision is not None and not decision.allowed:
-            empty, denied = "deny", ((SHELL_TOOLS[0], decision.reason),)
+    sandboxed = run.sandbox.name != "none"
+    granted = run.gate.declared(run.skill, run.request, sandboxed=sandboxed)
     run.granted_tools = granted.tools
+    # A skill that was denied every tool it declares is not one that declares none.
+    if not run.skill.frontmatter.allowed_tools and settings.empty_allowed_tools == "allow":
+        granted = _unrestricted(run, bool(settings.host_roots) and sandboxed)
+    denied = granted.denied
     host = Grants(read=settings.host_roots)
-    found = capabilities_of(granted.tools, host, empty_allowed_tools=empty)
+    found = capabilities_of(granted.tools, host)
     ruled: dict[str, Rule] = {}
     read, unreachable = [], []
     for path in found.read:
@@ -334,7 +348,37 @@ def _grant(run: Run, settings: Settings) -> Capabilities:
             for path, rule in ruled.items()
         ),
     )
-    return found._replace(read=tuple(read), hosts=named_hosts(granted.tools))
+    hosts = hosts_by_tool(granted.tools, run.listed_hosts)
+    run.warnings += tuple(
+        f"{one_line(one.tool)} opens no host: {one.fault}" for one in hosts if one.fault
+    )
+    return found._replace(read=tuple(read), hosts=named_hosts(granted.tools, run.listed_hosts))
+
+
+def _unrestricted(run: Run, reads: bool) -> Granted:
+    """Return what a skill that declares no tools gets, which is no less than one that does.
+
+    It may start programs unless a rule speaks of that, and read the host roots, if there are any,
+    as if it had declared that.
+    """
+    granted: tuple[str, ...] = ()
+    denied: tuple[tuple[str, str], ...] = ()
+    decision = run.gate.spoken_of(run.request, SHELL_TOOLS)
+    if decision is None or decision.allowed:
+        granted = SHELL_TOOLS[:1]
+    else:
+        denied = ((SHELL_TOOLS[0], decision.reason),)
+    if reads:
+        found = run.gate.declared(run.skill, run.request, tools=("Read",))
+        granted, denied = (*granted, *found.tools), (*denied, *found.denied)
+    return Granted(granted, denied)
+
+
+def _used_tools(run: Run) -> tuple[str, ...]:
+    """Return the granted tools without those of the network that opened no host."""
+    hosts = hosts_by_tool(run.granted_tools, run.listed_hosts)
+    closed = {one.tool for one in hosts if not set(one.hosts) & set(run.capabilities.hosts)}
+    return tuple(tool for tool in run.granted_tools if tool not in closed)
 
 
 def _reachable(path: str) -> bool:
@@ -361,7 +405,7 @@ def _prepare(run: Run, text: bytes) -> None:
 
 
 def _room(limits: Limits) -> int:
-    return max(limits.max_stream_bytes, limits.max_output_file_bytes)
+    return max(limits.max_stream_bytes, min(limits.max_output_file_bytes, OUTPUT_FILE_BYTES))
 
 
 # Its result
@@ -394,6 +438,10 @@ def _execution(
         duration_ms=result.duration_ms,
         warnings=warnings,
         limits_hit=result.limits_hit,
+        output_files=result.output_files,
+        artifact_files=result.artifact_files,
+        written_files=result.written_files,
+        errors=result.errors,
     )
 
 

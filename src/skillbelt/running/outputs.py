@@ -30,9 +30,10 @@ from skillbelt.running.workspace import OUT, PRIVATE, SKILLS, expanded, placed, 
 from skillbelt.text import one_line, shorten
 from skillbelt.values import Limits
 
-# Files that one run gives back; a call can ask for fewer.
+# Files that one run gives back, each and together, unless the call asks for fewer or more.
 MAX_OUTPUT_FILES = 100
-# Those files together: they are held in memory.
+OUTPUT_FILE_BYTES = 4 * 2**20
+# Also the most text in one result, which is held in memory; a call cannot ask for more of that.
 MAX_OUTPUT_BYTES = 64 * 2**20
 # The primary output goes to the model as text.
 MAX_PRIMARY_BYTES = 32 * 2**10
@@ -43,9 +44,12 @@ SCHEME = "workspace://"
 HINT = f"names are relative to the workspace; give the ref ({SCHEME}...) to name a file again"
 # Saves bytes under a name with a MIME type and returns the version. See `artifacts`.
 Save = Callable[[str, bytes, str], int]
+# Writes bytes to a folder of the host under a name, and returns the path; raises OSError.
+Write = Callable[[str, bytes], str]
 
 _LIMITS = Limits()
 _MAX_WARNINGS = 20
+_OLDER = "older"
 _SNIFFED = 4096
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -60,7 +64,10 @@ _TEXT = frozenset(
 
 
 class Wanted(NamedTuple):
-    """Which files to collect, and how. A limit of 0 means the one of the settings."""
+    """Which files to collect, and how. A limit of 0 means the usual one.
+
+    A larger one is possible up to the settings: see `MOST`.
+    """
 
     globs: tuple[str, ...] = ()
     inline: bool = False
@@ -69,6 +76,14 @@ class Wanted(NamedTuple):
     max_files: int = 0
     max_file_bytes: int = 0
     max_total_bytes: int = 0
+
+
+# What a call may ask for at most: the setting for each limit.
+MOST = {
+    "max_files": "max_workspace_files",
+    "max_file_bytes": "max_output_file_bytes",
+    "max_total_bytes": "max_workspace_bytes",
+}
 
 
 class OutputFile(NamedTuple):
@@ -92,15 +107,23 @@ class Saved(NamedTuple):
     version: int
 
 
+class Written(NamedTuple):
+    """A file that was copied to a folder of the host."""
+
+    name: str
+    path: str
+
+
 class Collected(NamedTuple):
     """The collected files, sorted by name. `primary` is the first small text among them.
 
-    `limits_hit` names fields of `Limits`; `errors` says which files could not be saved.
+    `limits_hit` names fields of `Limits`; `errors` says which files could not be saved or written.
     """
 
     files: tuple[OutputFile, ...] = ()
     primary: OutputFile | None = None
     saved: tuple[Saved, ...] = ()
+    written: tuple[Written, ...] = ()
     limits_hit: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
@@ -115,13 +138,18 @@ def collect(
     homes: Mapping[str, str] = _NONE,
     exit_code: int = 0,
     omit_content: bool = False,
+    may_be_empty: bool = False,
     save: Save | None = None,
+    write: Write | None = None,
+    since: int = 0,
 ) -> Collected:
     """Return the wanted files of a workspace. Hostile content makes it neither raise nor hang.
 
     `run` is the folder of the run, for `$RUN_DIR`, and `homes` are the copies of skills that it
     saw as `skills/<name>`; no others are searched. After a failed command, empty files are left
-    out: redirections create them.
+    out: redirections create them. So are files that were last changed before the time `since`, in
+    nanoseconds of the file system's clock. With `may_be_empty` a pattern that matches nothing is no
+    warning.
     """
     report = _Report()
     try:
@@ -130,21 +158,30 @@ def collect(
         return Collected(warnings=(f"the workspace cannot be read: {error.strerror}",))
     try:
         reading = _Reading(
-            root=root, wanted=wanted, limits=limits, report=report, save=save, homes=homes
-        )
+            root=root, wanted=wanted, limits=limits, report=report, homes=homes,
+            save=save, write=write,
+        )  # fmt: skip
         globs = _patterns(wanted.globs, run, report)
-        reading.read(_find(root, globs, limits, report=report, homes=homes), exit_code)
+        found = _find(root, globs, limits, report=report, homes=homes, since=since)
+        if not may_be_empty:
+            for glob in found.unmatched:
+                report.warn(f"no file matches {_short(glob)!r}")
+        reading.read(found.names, exit_code)
     finally:
         os.close(root)
     return reading.result(omit_content)
 
 
 def primary(
-    workspace: str, limits: Limits = _LIMITS, *, omit_content: bool = False
+    workspace: str, limits: Limits = _LIMITS, *, omit_content: bool = False, since: int = 0
 ) -> OutputFile | None:
-    """Return the first small text below `out`, for a run that named no outputs."""
-    wanted = Wanted((f"{OUT}/**",), max_files=MAX_PRIMARY_FILES)
-    return collect(workspace, wanted, limits, omit_content=omit_content).primary
+    """Return the first small text below `out`, for a run that named no outputs.
+
+    `since` is the beginning of the run: files that earlier ones left do not count.
+    """
+    most = MAX_PRIMARY_BYTES
+    wanted = Wanted((f"{OUT}/**",), inline=True, max_files=MAX_PRIMARY_FILES, max_file_bytes=most)
+    return collect(workspace, wanted, limits, omit_content=omit_content, since=since).primary
 
 
 # Arguments
@@ -254,18 +291,33 @@ class _Report:
         return self._kept + ([f"and {self._more} more of the kind"] if self._more else [])
 
 
+class _Found(NamedTuple):
+    """The files that match, sorted, and the patterns that match none."""
+
+    names: list[str]
+    unmatched: tuple[str, ...] = ()
+
+
 def _find(
-    root: int, globs: dict[str, str], limits: Limits, *, report: _Report, homes: Mapping[str, str]
-) -> list[str]:
-    """Return the regular files that match, sorted; warn of other matches."""
+    root: int,
+    globs: dict[str, str],
+    limits: Limits,
+    *,
+    report: _Report,
+    homes: Mapping[str, str],
+    since: int,
+) -> _Found:
+    """Return the regular files that match; warn of other matches."""
     try:
         patterns = Globs(list(globs))
     except ValueError as error:
         report.warn(f"nothing is collected: {error}")
-        return []
+        return _Found([])
     names, matched = [], set[int]()
-    for kind, name, state in _walk(root, patterns, limits, report=report, homes=homes):
+    for kind, name, state in _walk(root, patterns, limits, report=report, homes=homes, since=since):
         numbers = patterns.accepted(state)
+        if kind == _OLDER:
+            continue
         if numbers and kind != "file":
             report.warn(f"{_short(name)!r} is left out: it is {kind}")
         elif numbers:
@@ -273,15 +325,19 @@ def _find(
             names.append(name)
     if report.limits or patterns.exhausted:
         report.warn("there is too much to look through; not all files were found")
-        return sorted(names)
-    for number, glob in enumerate(globs.values()):
-        if number not in matched:
-            report.warn(f"no file matches {_short(glob)!r}")
-    return sorted(names)
+        return _Found(sorted(names))
+    texts = tuple(glob for number, glob in enumerate(globs.values()) if number not in matched)
+    return _Found(sorted(names), texts)
 
 
 def _walk(
-    root: int, patterns: Globs, limits: Limits, *, report: _Report, homes: Mapping[str, str]
+    root: int,
+    patterns: Globs,
+    limits: Limits,
+    *,
+    report: _Report,
+    homes: Mapping[str, str],
+    since: int,
 ) -> Iterator[tuple[str, str, State]]:
     """Yield the kind and the path of every candidate, up to `max_workspace_files` entries."""
     pending = [("", patterns.start), *_skills(patterns, homes)]
@@ -300,7 +356,7 @@ def _walk(
             path = f"{below}{entry.name}"
             if _CONTROL.search(entry.name) or not _is_unicode(entry.name):
                 report.warn(f"{_short(path)!r} is left out: its name is not plain text")
-            elif (kind := _kind(entry)) != "folder":
+            elif (kind := _kind(entry, since)) != "folder":
                 yield kind, path, reached
             elif patterns.goes_on(reached):
                 if path.count("/") < MAX_PATH_PARTS:
@@ -336,10 +392,13 @@ def _is_own(name: str) -> bool:
     return name in (METADATA, PRIVATE) or name.startswith(COPIES)
 
 
-def _kind(entry: os.DirEntry[str]) -> str:
+def _kind(entry: os.DirEntry[str], since: int) -> str:
     try:
         if entry.is_dir(follow_symlinks=False):
             return "folder"
+        # Unlike the other times of a file, no program sets this one.
+        if since and entry.stat(follow_symlinks=False).st_ctime_ns < since:
+            return _OLDER
         if entry.is_file(follow_symlinks=False):
             return "file"
         return "a link" if entry.is_symlink() else "neither a file nor a folder"
@@ -368,18 +427,35 @@ class _Reading:
         wanted: Wanted,
         limits: Limits,
         report: _Report,
-        save: Save | None,
         homes: Mapping[str, str],
+        save: Save | None,
+        write: Write | None,
     ) -> None:
         self._root, self._wanted, self._limits, self._homes = root, wanted, limits, homes
         self._report, self._save = report, save if wanted.save else None
-        self._max_files = _lower(wanted.max_files, MAX_OUTPUT_FILES)
-        self._max_bytes = _lower(wanted.max_file_bytes, limits.max_output_file_bytes)
-        self._left = _lower(wanted.max_total_bytes, MAX_OUTPUT_BYTES)
+        self._write = write
+        self._bounds: dict[str, int] = {}
+        self._max_files = self._most("max_files", MAX_OUTPUT_FILES)
+        self._max_bytes = self._most("max_file_bytes", OUTPUT_FILE_BYTES)
+        self._left = self._most("max_total_bytes", MAX_OUTPUT_BYTES)
+        self._text_left = MAX_OUTPUT_BYTES
         self._files: list[OutputFile] = []
         self._primary: OutputFile | None = None
         self._saved: list[Saved] = []
+        self._written: list[Written] = []
         self._errors: list[str] = []
+
+    def _most(self, field: str, usual: int) -> int:
+        """Return a limit of the call, or the usual one; warn if the settings allow less."""
+        asked: int = getattr(self._wanted, field)
+        most: int = getattr(self._limits, MOST[field])
+        if asked > most:
+            self._report.warn(
+                f"{field} was lowered from {asked:,} to {most:,}, the maximum: {MOST[field]} of "
+                "the settings"
+            )
+        self._bounds[field] = min(asked or usual, most)
+        return self._bounds[field]
 
     def read(self, names: list[str], exit_code: int) -> None:
         """Read the files in order until a limit is reached."""
@@ -414,6 +490,7 @@ class _Reading:
             files=tuple(files),
             primary=best,
             saved=tuple(self._saved),
+            written=tuple(self._written),
             limits_hit=tuple(self._report.limits),
             warnings=tuple(report),
             errors=tuple(self._errors),
@@ -449,19 +526,27 @@ class _Reading:
 
     def _needed(self, kind: str, size: int) -> bool:
         """Whether the bytes of such a file are needed."""
-        return self._save is not None or self._shows(kind, size)
+        kept = self._save is not None or self._write is not None
+        return kept or self._shows(kind, size)
 
     def _shows(self, kind: str, size: int) -> bool:
-        """Whether the text of such a file may be in the result, inline or as the primary file."""
-        small = self._primary is None and size <= MAX_PRIMARY_BYTES
-        return _is_text(kind) and (self._wanted.inline or small)
+        """Whether the text of such a file may be in the result."""
+        fits = min(size, self._max_bytes) <= self._text_left
+        return self._wanted.inline and fits and _is_text(kind)
 
     def _add(self, name: str, found: _Read) -> None:
         if found.truncated:
             by_total = self._left < self._max_bytes
             limit = "max_output_bytes" if by_total else "max_output_file_bytes"
             self._report.limits[limit] = None
-        content = _content(found) if self._shows(found.kind, found.size) else ""
+        content = ""
+        if self._shows(found.kind, found.size):
+            content = _content(found)
+            self._text_left -= min(found.size, self._max_bytes)
+        elif self._wanted.inline and _is_text(found.kind):
+            self._report.limits["max_output_bytes"] = None
+            most = f"{MAX_OUTPUT_BYTES:,} bytes of text in one result"
+            self._report.warn(f"the text of {_short(name)!r} is left out: more than {most}")
         ref = f"{SCHEME}{name}"
         file = OutputFile(
             name=name,
@@ -476,17 +561,42 @@ class _Reading:
             self._primary = file
         if self._save is not None:
             self._save_file(self._save, name, found)
+        if self._write is not None:
+            self._write_file(self._write, name, found)
         self._left -= min(found.size, self._max_bytes)
+
+    def _remedy(self, field: str) -> str:
+        setting = MOST[field]
+        most: int = getattr(self._limits, setting)
+        if self._bounds[field] < most:
+            return f"; ask for more with outputs.{field}, up to {most:,}"
+        return f"; {setting} of the settings is the maximum"
 
     def _is_primary(self, file: OutputFile) -> bool:
         small = not file.truncated and file.size_bytes <= MAX_PRIMARY_BYTES
         return small and not file.content.isspace() and file.content != ""
 
+    def _too_large(self, found: _Read) -> str:
+        field = "max_total_bytes" if self._left < self._max_bytes else "max_file_bytes"
+        most = f"{min(self._max_bytes, self._left):,}"
+        why = f"it has {found.size:,} bytes, and only {most} may be collected"
+        return why + self._remedy(field)
+
+    def _write_file(self, write: Write, name: str, found: _Read) -> None:
+        why = ""
+        if found.truncated or found.data is None:
+            why = self._too_large(found)
+        else:
+            try:
+                self._written.append(Written(name, write(name, found.data)))
+            except OSError as error:
+                why = error.strerror or str(error)
+        if why:
+            self._errors.append(f"{_short(name)!r} was not written: {why}")
+
     def _save_file(self, save: Save, name: str, found: _Read) -> None:
         if found.truncated or found.data is None:
-            most = f"{min(self._max_bytes, self._left):,}"
-            why = f"it has {found.size:,} bytes, and only {most} may be collected"
-            self._errors.append(f"{_short(name)!r} was not saved: {why}")
+            self._errors.append(f"{_short(name)!r} was not saved: {self._too_large(found)}")
             return
         kept = f"{self._wanted.name_template}{name}"
         try:
@@ -501,10 +611,6 @@ def _bytes(handle: int, size: int, most: int) -> bytes:
     if len(data) == size:
         return data
     return data + read_handle(os.dup(handle), most - len(data))
-
-
-def _lower(wanted: int, limit: int) -> int:
-    return min(wanted, limit) if wanted > 0 else limit
 
 
 def _content(found: _Read) -> str:

@@ -36,7 +36,7 @@ def packages_for(
     planned = plan(
         needs,
         cache_dir,
-        sandboxes=NativeSandboxes(settings.limits),
+        sandboxes=NativeSandboxes(settings.limits, settings.sandbox),
         environ=process_environment(),
         offline=settings.offline,
         allow_builds=settings.allow_builds,

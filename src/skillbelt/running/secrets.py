@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 
 from skillbelt.sandbox.protocol import Listener, Stream
+
+_log = logging.getLogger(__name__)
 
 # Shorter values occur in too many texts.
 _LEAST_CHARS = 6
@@ -110,8 +112,10 @@ class RedactingListener:
     def end(self) -> None:
         """Pass on what was held back, at the end of the run."""
         for stream, redactor in self._streams.items():
-            with suppress(Exception):  # sandboxes ignore what a listener raises, too
+            try:
                 self._pass_on(stream, redactor.end())
+            except Exception:  # as for what a sandbox passes to a listener
+                _log.exception("the listener for %s of a run failed", stream)
 
     def _pass_on(self, stream: Stream, data: bytes) -> None:
         if data:

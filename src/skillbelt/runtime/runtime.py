@@ -429,7 +429,15 @@ class Runtime:
         most = MAX_ENUM_SKILLS
         known = self.names_for(skills, crowded)
         names = inline_names(known) if inline else known
-        return build(names, skills, HANDLERS, max_enum=most, listing=text, inline=inline)
+        return build(
+            names,
+            skills,
+            HANDLERS,
+            max_enum=most,
+            listing=text,
+            inline=inline,
+            settings=self.settings,
+        )
 
     def dispatch(
         self,
@@ -473,6 +481,7 @@ class Runtime:
         timeout_seconds: float = 0.0,
         stdin: bytes = b"",
         save_as_artifacts: bool = False,
+        output_dir: str = "",
         omit_inline_content: bool = False,
         listener: Listener | None = None,
     ) -> RunResult:
@@ -481,18 +490,19 @@ class Runtime:
         Without a session it has an empty workspace of its own, which is removed afterwards. A
         sequence of words is run as it is, a text by `bash -c`. A command that fails is a normal
         result; RunRefused, PermissionDenied and SandboxUnavailable mean that nothing was run.
+        Copies of the output files go to the folder `output_dir`, if there is one.
         """
-        given = (inputs,) if isinstance(inputs, str) else inputs
         patterns = (outputs,) if isinstance(outputs, str) else outputs
         call = RunCall(
             command=command if isinstance(command, str) else tuple(command),
             cwd=cwd,
             env=env,
             timeout_seconds=timeout_seconds,
-            inputs=[{"from": one} if isinstance(one, str) else one for one in given],
+            inputs=_input_list(inputs),
             output_files=() if isinstance(outputs, Mapping) else tuple(patterns),
             outputs=outputs if isinstance(outputs, Mapping) else None,
             save_as_artifacts=save_as_artifacts,
+            output_dir=output_dir and os.path.abspath(output_dir),
             omit_inline_content=omit_inline_content,
             stdin=stdin,
         )
@@ -509,10 +519,18 @@ class Runtime:
         script: str = "",
         wasm_module: str = "",
         timeout_ms: int = 0,
+        inputs: Iterable[str | Mapping[str, object]] = (),
+        outputs: Iterable[str] = (),
+        save_as_artifacts: bool = False,
+        output_dir: str = "",
         session: RuntimeSession | None = None,
         listener: Listener | None = None,
     ) -> Execution:
-        """Run a skill's module or script on JSON, as the user; its JSON on stdout is the output."""
+        """Run a skill's module or script on JSON, as the user; its JSON on stdout is the output.
+
+        `inputs` and `outputs` are files for it and from it, as for `run`. Without `outputs`, a call
+        without a session gives back everything in `out`.
+        """
         from skillbelt.running.json_call import execute  # cost: 60 ms, only for a run
 
         return execute(
@@ -523,6 +541,10 @@ class Runtime:
             script=script,
             wasm_module=wasm_module,
             timeout_ms=timeout_ms,
+            inputs=_input_list(inputs),
+            outputs=(outputs,) if isinstance(outputs, str) else tuple(outputs),
+            save_as_artifacts=save_as_artifacts,
+            output_dir=output_dir and os.path.abspath(output_dir),
             watch=Watch(listener),
         )
 
@@ -913,6 +935,12 @@ class RuntimeSession:
     def _key(self, kind: str) -> str:
         agent = self.session.agent
         return f"temp:skill:{kind}:{agent}" if agent else f"temp:skill:{kind}"
+
+
+def _input_list(inputs: Iterable[str | Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """Return the inputs as a run takes them; one text is one input."""
+    given = (inputs,) if isinstance(inputs, str) else inputs
+    return [{"from": one} if isinstance(one, str) else one for one in given]
 
 
 def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from skillbelt.errors import ConfigError, RunRefused, SandboxUnavailable
@@ -17,6 +18,7 @@ from skillbelt.text import one_line
 
 if TYPE_CHECKING:
     from skillbelt.format.skill import Skill
+    from skillbelt.sandbox.wasm.interpreters import InstallTools
     from skillbelt.settings import Settings
 
 AUTO, WASM, CONTAINER = "auto", "wasm", "container"
@@ -35,34 +37,41 @@ class Choice(NamedTuple):
 
 
 def sandboxes(
-    settings: Settings | None = None, progress: Progress | None = None
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+    install: InstallTools | None = None,
 ) -> tuple[Sandbox, ...]:
-    """Return every sandbox there is, whether it can be used here or not; native ones first."""
+    """Return every sandbox there is, whether it can be used here or not; native ones first.
+
+    `install` installs the tools that WASM builds its interpreter of Python with.
+    """
     native = LinuxSandbox(), LandlockSandbox(), SeatbeltSandbox()
-    container, wasm = _other_sandboxes(settings, progress)
+    container, wasm = _other_sandboxes(settings, progress, install)
     return *native, wasm, container, NoSandbox()
 
 
 def auto_sandboxes(
-    settings: Settings | None = None, progress: Progress | None = None
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+    install: InstallTools | None = None,
 ) -> tuple[Sandbox, ...]:
     """Return those that `auto` tries, the strongest first.
 
     On macOS these are containers and WASM: no Mac has run the attacks against seatbelt.
     """
     if sys.platform == "darwin":
-        return _other_sandboxes(settings, progress)
+        return _other_sandboxes(settings, progress, install)
     return LinuxSandbox(), LandlockSandbox()
 
 
 def _other_sandboxes(
-    settings: Settings | None, progress: Progress | None
+    settings: Settings | None, progress: Progress | None, install: InstallTools | None
 ) -> tuple[Sandbox, Sandbox]:
     """Return those that need more than the system has: an engine, or the runtime of a language."""
     from skillbelt.sandbox.container.sandbox import ContainerSandbox  # cost: 10 ms, by name only
     from skillbelt.sandbox.wasm.sandbox import WasmSandbox  # cost: 20 ms, by name only
 
-    return ContainerSandbox(settings, progress), WasmSandbox(settings, progress)
+    return ContainerSandbox(settings, progress), WasmSandbox(settings, progress, install)
 
 
 def choose(
@@ -73,7 +82,10 @@ def choose(
 
 
 def choice_of(
-    wanted: str = AUTO, settings: Settings | None = None, progress: Progress | None = None
+    wanted: str = AUTO,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+    install: InstallTools | None = None,
 ) -> Choice:
     """As `choose`, with a warning when `auto` took a weaker one, or when it is not verified.
 
@@ -81,8 +93,8 @@ def choice_of(
     never taken in its place, and one that holds nothing back only by its name.
     """
     if wanted == AUTO:
-        return _strongest(auto_sandboxes(settings, progress))
-    known = {sandbox.name: sandbox for sandbox in sandboxes(settings, progress)}
+        return _strongest(auto_sandboxes(settings, progress, install))
+    known = {sandbox.name: sandbox for sandbox in sandboxes(settings, progress, install)}
     if wanted not in known:
         raise ConfigError(f"no sandbox named {wanted!r}; there are: {AUTO}, {', '.join(known)}")
     reason = known[wanted].unavailable()
@@ -114,8 +126,14 @@ def _strongest(candidates: tuple[Sandbox, ...]) -> Choice:
 class Sandboxes:
     """The sandboxes that the runs of a project use, each opened once. Safe to use from threads."""
 
-    def __init__(self, settings: Settings, progress: Progress | None = None) -> None:
-        self._settings, self._progress = settings, progress
+    def __init__(
+        self,
+        settings: Settings,
+        progress: Progress | None = None,
+        install: InstallTools | None = None,
+    ) -> None:
+        self._open_named = partial(choice_of, settings=settings, progress=progress, install=install)
+        self._settings = settings
         self._lock = threading.Lock()
         self._open: dict[str, Choice] = {}
 
@@ -124,7 +142,7 @@ class Sandboxes:
         name = name_for(skill, self._settings, needs)
         with self._lock:
             if name not in self._open:
-                self._open[name] = choice_of(name, self._settings, self._progress)
+                self._open[name] = self._open_named(name)
             return self._open[name].sandbox
 
     def warnings(self, sandbox: Sandbox) -> tuple[str, ...]:

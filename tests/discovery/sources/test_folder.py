@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.sources.folder import Walker, WalkProgress, WalkRules
 from skillbelt.values import Diagnostic, Limits
 from tests.bounds import bounds
@@ -114,6 +115,13 @@ def test_dot_folders_are_searched_and_some_folders_are_not(tree: Tree, root: Pat
         "__pycache__/s",
         "node_modules/s",
     ]
+
+
+def test_a_pattern_leaves_out_all_dot_folders(tree: Tree) -> None:
+    tree.skill("project/.agents/skills/open")
+    tree.skill("project/.agents/skills/.hidden/s")
+    tree.write("project/skillbelt.toml", 'skip_directories = ".*"\n')
+    assert list(Catalog(settings=tree.settings())) == ["open"]
 
 
 # Bounds

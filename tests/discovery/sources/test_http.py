@@ -14,7 +14,6 @@ from skillbelt.discovery.sources.http import (
     HttpClient,
     HttpResponse,
     Validators,
-    origin,
     redirect_target,
 )
 from skillbelt.discovery.sources.source_hosts import SourceHosts
@@ -250,12 +249,6 @@ def test_what_the_writer_raises_passes_through(server: Server) -> None:
 
     with pytest.raises(Refusal, match="5 bytes"):
         asyncio.run(run())
-
-
-def test_origin_knows_the_default_ports() -> None:
-    assert origin("https://a/x") == origin("https://a:443/y?z")
-    assert origin("http://a") != origin("https://a")
-    assert origin("http://a") != origin("http://a:8080")
 
 
 def test_a_redirect_does_not_leave_tls() -> None:

@@ -81,9 +81,11 @@ def from_json() -> None:
         given = json.load(sys.stdin)
         fields = {key: given[key] for key in ("pages", "password", "max_chars") if key in given}
         fields["pages"] = str(fields.get("pages", ""))
-        print(json.dumps(extract(given["path"], **fields), ensure_ascii=False))
+        path = given["path"] if "path" in given else given["file"]
+        print(json.dumps(extract(path, **fields), ensure_ascii=False))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise Wrong(f'give an object with a "path": {type(error).__name__}: {error}') from error
+        wanted = 'give an object with a "path" or "file"'
+        raise Wrong(f"{wanted}: {type(error).__name__}: {error}") from error
 
 
 def main() -> int:

@@ -3,9 +3,11 @@
 import contextlib
 import errno
 import os
+import re
 import stat
 import sys
 from collections.abc import Collection
+from fnmatch import translate
 from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -40,7 +42,6 @@ class WalkRules(NamedTuple):
     follow_symlinks: bool = True
     nested: bool = False
     loose_file_name: bool = False
-    # Filled by tools, not by authors: many files and no skills.
     skip_directories: Collection[str] = (".git", "node_modules", "__pycache__")
     collection: bool = False  # the root is a folder of skills, not one skill
     fence: str = ""  # links out of this folder are not followed; empty for no limit
@@ -74,6 +75,8 @@ class Walker:
         self.exists = True
         self._seen: set[int] = set()
         self._linked = False
+        # One expression for all names: most folders are compared with it.
+        self._skipped = re.compile("|".join(map(translate, rules.skip_directories)) or r"(?!)")
         self._unreadable = ""  # the last unreadable folder
         self._listed = self._entries = 0
 
@@ -217,7 +220,7 @@ class Walker:
             else:
                 self._report_error("unreadable", entry.path, error)
             return None
-        if entry.name in self.rules.skip_directories:
+        if self._skipped.match(entry.name):
             return None
         if identity in self._seen:
             self._report_seen(entry)

@@ -13,6 +13,7 @@ import httpx2
 from skillbelt.discovery.sources.bounds import Refusal
 from skillbelt.discovery.sources.failure import OutOfTime, SourceFailure, too_large
 from skillbelt.discovery.sources.source_hosts import PinnedTransport, uses_proxy
+from skillbelt.hosts import origin
 
 if TYPE_CHECKING:
     import ssl
@@ -158,13 +159,6 @@ class HttpClient:
 def tls_context() -> ssl.SSLContext:
     """Return the shared TLS context: reading the authorities takes longer than most requests."""
     return httpx2.create_ssl_context()
-
-
-def origin(url: str) -> tuple[str, str, int]:
-    """Return scheme, host and port, which define the same origin."""
-    parts = urlsplit(url)
-    default = 443 if parts.scheme == "https" else 80
-    return parts.scheme, parts.hostname or "", parts.port or default
 
 
 def _to_response(url: str, response: httpx2.Response, sha256: str) -> HttpResponse:

@@ -43,10 +43,11 @@ from skillbelt.discovery.sources.bounds import (
     SOURCE_TIMEOUT_SECONDS,
 )
 from skillbelt.discovery.sources.failure import OutOfTime, SourceFailure
-from skillbelt.discovery.sources.http import origin, tls_context
+from skillbelt.discovery.sources.http import tls_context
 from skillbelt.discovery.sources.mcp_address import McpServer, parse_server
 from skillbelt.discovery.sources.source_hosts import PinnedTransport, SourceHosts, uses_proxy
 from skillbelt.errors import SourceError
+from skillbelt.hosts import origin
 from skillbelt.settings import ENV_PREFIX, process_environment
 from skillbelt.text import one_line, shorten
 

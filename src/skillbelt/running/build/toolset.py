@@ -13,6 +13,7 @@ import tempfile
 
 from skillbelt.errors import RunRefused
 from skillbelt.files.locks import held
+from skillbelt.permission.packages import Environment
 from skillbelt.running.build.protocol import Progress
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.packages.environments import install_node, provision, remove
@@ -39,17 +40,28 @@ def python_tools(settings: Settings, progress: Progress) -> tuple[Python, str]:
     found = interpreter()
     if found is None:
         raise RunRefused("no Python can be run in the sandbox: install the system's python3")
+    folder = tool_folder(settings, "packages")
+    return found, _install_componentize_py(settings, folder, progress, found.path).path
+
+
+def install_tools(settings: Settings, progress: Progress) -> str:
+    """Install what the WASM sandbox builds its interpreter with; return the programs' folder."""
+    return _install_componentize_py(settings, settings.cache_dir, progress).bin
+
+
+def _install_componentize_py(
+    settings: Settings, folder: str, progress: Progress, python: str = ""
+) -> Environment:
     lock = os.path.join(GUESTS, "requirements.txt")
     with open(lock, encoding="utf-8") as file:
         lines = file.read().replace("\\\n", " ").splitlines()
     needs = Needs("python", tuple(" ".join(line.split()) for line in lines if line.strip()), lock)
-    made = provision(
-        needs, tool_folder(settings, "packages"), sandboxes=NativeSandboxes(settings.limits),
-        environ=process_environment(), offline=settings.offline, python=found.path,
+    return provision(
+        needs, folder, sandboxes=NativeSandboxes(settings.limits, settings.sandbox),
+        environ=process_environment(), offline=settings.offline, python=python,
         hosts=settings.package_hosts,
         timeout_seconds=BUILD_TIMEOUT_SECONDS, progress=progress,
     )  # fmt: skip
-    return found, made.path
 
 
 def node_program() -> str:
@@ -105,7 +117,7 @@ def _install(path: str, lock: str, key: str, settings: Settings, progress: Progr
         os.mkdir(modules)
         try:
             install_node(
-                locked, modules, sandboxes=NativeSandboxes(settings.limits),
+                locked, modules, sandboxes=NativeSandboxes(settings.limits, settings.sandbox),
                 environ=process_environment(), hosts=settings.package_hosts,
                 timeout_seconds=BUILD_TIMEOUT_SECONDS,
             )  # fmt: skip

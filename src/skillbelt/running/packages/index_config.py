@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from skillbelt.errors import RunRefused
+from skillbelt.hosts import origin
 from skillbelt.text import one_line
 
 _MAX_BYTES = 2**20
@@ -65,16 +66,6 @@ class IndexConfig(NamedTuple):
         if self.main or self.closed:
             return self
         return self._replace(main=IndexAddress(url, self.auths.get(auth_key(url), "")))
-
-
-def origin(url: str) -> tuple[str, str, int]:
-    """Return scheme, host and port, which define the same origin."""
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        port = None
-    return parts.scheme, parts.hostname or "", port or (443 if parts.scheme == "https" else 80)
 
 
 def without_user(url: str) -> str:

@@ -20,8 +20,8 @@ from urllib.error import URLError
 from urllib.parse import unquote, urljoin, urlsplit
 
 from skillbelt.errors import RunRefused
-from skillbelt.hosts import Address, HostRule, Private, address_of, host_name, parse_rule
-from skillbelt.running.packages.index_config import IndexAddress, IndexConfig, origin, without_user
+from skillbelt.hosts import Address, HostRule, Private, address_of, host_name, origin, parse_rule
+from skillbelt.running.packages.index_config import IndexAddress, IndexConfig, without_user
 from skillbelt.text import one_line, shorten
 
 _CHUNK = 256 * 2**10

@@ -18,7 +18,13 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 
 from skillbelt.errors import PathEscape, RunRefused, SandboxUnavailable
-from skillbelt.files.contain import FOLLOW_FILE, FOLLOW_FOLDER, open_beneath, open_folder
+from skillbelt.files.contain import (
+    FOLLOW_FILE,
+    FOLLOW_FOLDER,
+    READ_FOLDER,
+    open_beneath,
+    open_folder,
+)
 from skillbelt.files.remove import remove_tree
 from skillbelt.running.packages.index_fetcher import NotFetched
 from skillbelt.running.packages.index_pages import IndexPage, PackageIndex, page_of
@@ -54,11 +60,15 @@ _PUBLIC_FOLDERS = ("/var/tmp", "/tmp")
 
 
 class NativeSandboxes:
-    """Sandboxes of bubblewrap, on macOS of seatbelt. An installer has the limits of runs."""
+    """Sandboxes of bubblewrap, on macOS of seatbelt. An installer has the limits of runs.
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    `named` is the sandbox that the settings name: seatbelt is never used without its name.
+    """
+
+    def __init__(self, limits: Limits | None = None, named: str = "") -> None:
         self._limits = limits or Limits()
         self._sandbox: Sandbox = SeatbeltSandbox() if _MACOS else LinuxSandbox()
+        self._named = not _MACOS or named == SeatbeltSandbox.name
 
     @property
     def python(self) -> str:
@@ -90,6 +100,12 @@ class NativeSandboxes:
     @contextmanager
     def open(self, max_bytes: int) -> Iterator[NativeSandbox]:
         """Open a sandbox, removed afterwards; raises RunRefused when it is unavailable."""
+        if not self._named:
+            raise RunRefused(
+                "packages are installed inside seatbelt on macOS, which is not verified and "
+                "therefore only used by its name, so nothing is installed: set sandbox to "
+                f"{SeatbeltSandbox.name!r}, or use a container image that has the packages"
+            )
         reason = self._sandbox.unavailable()
         if reason is not None:
             raise RunRefused(
@@ -156,7 +172,7 @@ def _remove_leftovers(place: str) -> None:
         with suppress(OSError):
             if not name.startswith(_PREFIX) or os.lstat(path).st_uid != os.geteuid():
                 continue
-            handle = os.open(path, FOLLOW_FOLDER | os.O_NOFOLLOW)
+            handle = os.open(path, READ_FOLDER)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 remove_tree(path)

@@ -5,11 +5,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from skillbelt.errors import PathEscape, RunRefused, SandboxUnavailable
-from skillbelt.files.contain import inside, open_beneath, open_folder
+from skillbelt.files.contain import FOLLOW_PATH, inside, open_beneath, open_folder
 from skillbelt.sandbox.protocol import Mount
 
 Identities = tuple[tuple[int, int], ...]
-_HANDLE = getattr(os, "O_PATH", os.O_RDONLY)
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 _MOUNT_TABLE = "/proc/self/mountinfo"
 
@@ -48,7 +47,7 @@ def _stat_beneath(folder: str, relative: str) -> os.stat_result:
     """Stat a path below the folder, without following links that a command could have made."""
     above = open_folder(folder)
     try:
-        handle = open_beneath(above, relative, _HANDLE)
+        handle = open_beneath(above, relative, FOLLOW_PATH)
         try:
             return os.fstat(handle)
         finally:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.files.handles import Handles, closed_on_error
 from skillbelt.sandbox.inside import entry
 from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.cgroups import Hierarchy, hierarchy
@@ -30,10 +31,9 @@ from skillbelt.sandbox.process.limits import (
 )
 from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.mounts import mounts_of
-from skillbelt.sandbox.process.run import LaunchPlan, ProcessRun, check_job
+from skillbelt.sandbox.process.run import LaunchPlan, ProcessRun, check_job, try_start
 from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
-from skillbelt.values import Limits
 
 TEMPORARY = "/tmp"
 _NOBODY = "nobody"
@@ -42,7 +42,6 @@ _ETC = ("alternatives",)
 # Copied, since bubblewrap reads the whole mount table for each mount that it adds.
 _COPIED = ("/etc/ld.so.cache", "/etc/fonts/fonts.conf")
 _ETC_FOR_NETWORK = ("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust/extracted")
-_UNBOUNDED = 2**62
 # The workspace of the preflight. On a slow machine it is measured, so it is small.
 _SMALL_FOLDER = "/proc/self/ns"
 _SYSCTL = "/proc/sys"
@@ -90,22 +89,7 @@ def _preflight() -> None:
     reason = _missing()
     if reason is not None:
         raise SandboxUnavailable(reason)
-    limits = Limits(max_workspace_bytes=_UNBOUNDED, max_workspace_files=_UNBOUNDED)
-    job = Job(
-        argv=("true",),
-        env={"PATH": "/usr/bin:/bin"},
-        cwd="/",
-        mounts=(),
-        workspace=_SMALL_FOLDER,
-        limits=limits,
-    )
-    outcome = ProcessRun(_plan(job), job, None).wait()
-    assert outcome is not None
-    if outcome.exit_code:
-        stderr = outcome.stderr.data.decode("utf-8", "replace").strip()
-        raise SandboxUnavailable(
-            f"bubblewrap starts, but a program in it ends with {outcome.exit_code}: {stderr}"
-        )
+    try_start(lambda job: ProcessRun(_plan(job), job, None), "/", _SMALL_FOLDER)
 
 
 def _explain(said: str) -> str:
@@ -150,18 +134,18 @@ def _plan(job: Job) -> LaunchPlan:
     check_environment(job)
     identity = run_identity()
     first, last = programs(job)
-    arguments, fds = bubblewrap_arguments(job, first, last)
-    # In a file, since every process inside can read the command line of the first one.
-    fds.append(_memory_file(os.fsencode("\0".join((*arguments, "")))))
-    argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *_inside(job))
-    return LaunchPlan(
-        argv=argv,
-        enforced=_enforced(job, identity, hierarchy()),
-        watch=Guard(job.limits, job.workspace, TEMPORARY),
-        explain=lambda said: _explain_job(job, said),
-        fds=tuple(fds),
-        terminal_owner=identity,
-    )
+    with closed_on_error() as handles:
+        arguments = bubblewrap_arguments(job, handles, first=first, last=last)
+        # In a file, since every process inside can read the command line of the first one.
+        words = handles.add(_memory_file(os.fsencode("\0".join((*arguments, "")))))
+        return LaunchPlan(
+            argv=(*_prefix(identity), "--args", str(words), "--", *_inside(job)),
+            enforced=_enforced(job, identity, hierarchy()),
+            watch=Guard(job.limits, job.workspace, TEMPORARY),
+            explain=lambda said: _explain_job(job, said),
+            fds=handles.all,
+            terminal_owner=identity,
+        )
 
 
 def programs(job: Job) -> tuple[bytes, bytes]:
@@ -190,9 +174,9 @@ def check_environment(job: Job) -> None:
 
 
 def bubblewrap_arguments(
-    job: Job, first: bytes = b"", last: bytes = b""
-) -> tuple[list[str], list[int]]:
-    """Return all flags for the job, and the handles they name; the caller closes those.
+    job: Job, handles: Handles, *, first: bytes = b"", last: bytes = b""
+) -> list[str]:
+    """Return all flags for the job; add the handles that they name, which the caller closes.
 
     `first` and `last` are as in `programs`.
     """
@@ -208,20 +192,19 @@ def bubblewrap_arguments(
     followed = network or (bool(first) and not job.capabilities.processes)
     more = seccomp.FOLLOWED if followed else ()
     processes = job.capabilities.processes or bool(first)
-    fds = [_memory_file(seccomp.program(processes, network, more=more))]
+    calls = handles.add(_memory_file(seccomp.program(processes, network, more=more)))
     for path, data in (("/etc/passwd", passwd(identity)), ("/etc/group", group(identity))):
-        fds.append(_memory_file(data))
-        arguments += ("--file", str(fds[-1]), path)
+        arguments += ("--file", str(handles.add(_memory_file(data))), path)
     for path in copied_files():
-        fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-        arguments += ("--file", str(fds[-1]), path)
+        copied = handles.add(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        arguments += ("--file", str(copied), path)
     for place, program in ((entry.PLACE, first), (entry.LAST_PLACE, last)):
         if program:
-            fds.append(_memory_file(program))
-            arguments += ("--perms", "0111", "--file", str(fds[-1]), place)
+            given = handles.add(_memory_file(program))
+            arguments += ("--perms", "0111", "--file", str(given), place)
     # The root is a tmpfs without a size limit.
-    arguments += ("--remount-ro", "/", "--chdir", job.cwd, "--seccomp", str(fds[0]))
-    return arguments, fds
+    arguments += ("--remount-ro", "/", "--chdir", job.cwd, "--seccomp", str(calls))
+    return arguments
 
 
 def _prefix(identity: Identity | None) -> Iterator[str]:
@@ -312,9 +295,10 @@ def group(identity: Identity) -> bytes:
 
 
 def _memory_file(data: bytes) -> int:
-    fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
-    os.pwrite(fd, data, 0)  # it is read from its beginning
-    return fd
+    with closed_on_error() as handles:
+        fd = handles.add(os.memfd_create("skillbelt", os.MFD_CLOEXEC))
+        os.pwrite(fd, data, 0)  # it is read from its beginning
+        return fd
 
 
 def _enforced(job: Job, identity: Identity | None, found: Hierarchy | None) -> dict[str, str]:

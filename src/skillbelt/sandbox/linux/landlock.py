@@ -18,10 +18,9 @@ from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.identity import SYSTEM_FOLDERS, current_identity
 from skillbelt.sandbox.process.limits import programs_enforced
 from skillbelt.sandbox.process.mounts import mounts_of
-from skillbelt.sandbox.process.run import ProcessRun
+from skillbelt.sandbox.process.run import ProcessRun, try_start
 from skillbelt.sandbox.process.supervised import check_places, supervised_plan
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Running, refusal
-from skillbelt.values import Limits
 
 MIN_VERSION = 3  # before it, any file could be truncated
 _SIGNALS_VERSION = 6
@@ -131,20 +130,7 @@ def _preflight() -> None:
         raise SandboxUnavailable(reason)
     with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
         os.chown(folder, *current_identity())
-        limits = Limits(max_workspace_bytes=2**62, max_workspace_files=2**62)
-        job = Job(
-            argv=("true",),
-            env={"PATH": "/usr/bin:/bin"},
-            cwd=folder,
-            mounts=(),
-            workspace=folder,
-            limits=limits,
-        )
-        outcome = _start(job, None).wait()
-    assert outcome is not None
-    if outcome.exit_code:
-        stderr = outcome.stderr.data.decode("utf-8", "replace").strip()
-        raise SandboxUnavailable(f"a program in it ends with {outcome.exit_code}: {stderr}")
+        try_start(lambda job: _start(job, None), folder, folder)
 
 
 def rules(job: Job) -> dict[str, object]:

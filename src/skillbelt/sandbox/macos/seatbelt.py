@@ -20,9 +20,8 @@ from skillbelt.files.contain import FOLLOW_FILE, NEW_FILE
 from skillbelt.sandbox.inside.bridge import open_port, proxied
 from skillbelt.sandbox.linux.identity import current_identity, run_identity
 from skillbelt.sandbox.process.portable import Chain, PortableRun
-from skillbelt.sandbox.process.run import check_job
+from skillbelt.sandbox.process.run import check_job, try_start
 from skillbelt.sandbox.protocol import Job, Keepless, Listener, Mount, Running
-from skillbelt.values import Limits
 
 PROGRAM = "/usr/bin/sandbox-exec"
 SYSTEM = ("/System", "/usr/lib", "/usr/bin", "/usr/sbin", "/usr/libexec", "/usr/share", "/bin",
@@ -34,7 +33,6 @@ TEMPORARY = ("/private/tmp", "/tmp")
 _LINKS = ("/tmp", "/var", "/etc", "/private", "/private/var", "/private/etc")
 _UNVERIFIED = "Seatbelt profile, not verified"
 NOT_VERIFIED = "the sandbox seatbelt is not verified: no Mac has run the attacks against it"
-_UNBOUNDED = 2**62
 _FIRST_LINE = 512
 _MAX_PATH = 1024
 _MAX_ATTEMPTS = 10_000
@@ -193,23 +191,12 @@ def _preflight(program: str) -> str | None:
     """Run `true` with a profile as a real run has it."""
     with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:
         os.chown(folder, *current_identity())
-        limits = Limits(max_workspace_bytes=_UNBOUNDED, max_workspace_files=_UNBOUNDED)
         mounts = (Mount(folder, folder, True),)
-        job = Job(
-            argv=("true",),
-            env={"PATH": "/usr/bin:/bin"},
-            cwd=folder,
-            mounts=mounts,
-            workspace=folder,
-            limits=limits,
-        )
         try:
-            outcome = _start(program, job, None).wait()
+            try_start(lambda job: _start(program, job, None), folder, folder, mounts)
         except SandboxUnavailable as error:
             return str(error)
-    assert outcome is not None
-    stderr = outcome.stderr.data.decode("utf-8", "replace").strip()
-    return f"a program in it ends with {outcome.exit_code}: {stderr}" if outcome.exit_code else None
+    return None
 
 
 def _start(program: str, job: Job, listener: Listener | None) -> Running:

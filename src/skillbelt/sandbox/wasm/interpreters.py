@@ -17,24 +17,23 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
 from skillbelt.files.contain import READ_FILE
 from skillbelt.files.locks import held
 from skillbelt.files.private import make_folder
-from skillbelt.settings import Settings, process_environment
+from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
-
-if TYPE_CHECKING:
-    from skillbelt.running.packages.installers import InstallSandboxes
 
 # Building an interpreter from packages, on a slow machine with a slow network.
 BUILD_TIMEOUT_SECONDS = 600.0
 
 Kind = Literal["python", "javascript"]
 Progress = Callable[[str], None]
-SandboxesFactory = Callable[[], "InstallSandboxes"] | None
+# Installs the build tool and returns the folder of its programs; raises RunRefused. Installing is
+# the work of a later room, which passes this to the sandbox.
+InstallTools = Callable[[Settings, Progress], str]
 GUESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guests")
 PYTHON_SOURCES = ("python_host", "python_library", "python_loop", "python_network")
 JAVASCRIPT_HOST = os.path.join(GUESTS, "js_host.wasm")
@@ -62,13 +61,13 @@ def host_component(
     kind: Kind,
     settings: Settings,
     *,
-    sandboxes: SandboxesFactory = None,
+    install: InstallTools | None = None,
     progress: Progress | None = None,
 ) -> str:
     """Return the path of the component that runs scripts of this kind; build it if necessary.
 
-    `sandboxes` makes the sandboxes that install the build tools; by default the native ones. Raises
-    SandboxUnavailable, which says what is missing and how to provide it.
+    `install` installs the build tools; without it nothing is built. Raises SandboxUnavailable,
+    which says what is missing and how to provide it.
     """
     if kind == "javascript":
         return _check_shipped(JAVASCRIPT_HOST)
@@ -81,7 +80,7 @@ def host_component(
     late = f"another process has been building a host component for {seconds:g} s: {lock}"
     with held(lock, seconds, SandboxUnavailable(late)):
         if not _usable(place, say):
-            _build_python(place, settings, sandboxes, say)
+            _build_python(place, settings, install, say)
     return place.path
 
 
@@ -159,7 +158,7 @@ def _describe(error: Exception) -> str:
 
 def _check(place: _CachedComponent, whole: bool = False) -> None:
     """Check the owner, mode and hash of the file; with `whole` only the hash."""
-    handle = os.open(place.path, READ_FILE | os.O_NONBLOCK)
+    handle = os.open(place.path, READ_FILE)
     with open(handle, "rb") as file:
         found = os.fstat(handle)
         fault = "" if whole else _file_fault(found)
@@ -187,11 +186,11 @@ def _file_fault(found: os.stat_result) -> str:
 
 
 def _build_python(
-    place: _CachedComponent, settings: Settings, sandboxes: SandboxesFactory, say: Progress
+    place: _CachedComponent, settings: Settings, install: InstallTools | None, say: Progress
 ) -> None:
     """Build in a temporary folder, then move into place: first the hash, then the component."""
     end = time.monotonic() + BUILD_TIMEOUT_SECONDS
-    program = _componentize_py(settings, sandboxes, say)
+    program = _componentize_py(settings, install, say)
     folder = os.path.dirname(place.path)
     _remove_old(folder)
     say("building the Python host component; this is done once and takes about 20 seconds")
@@ -205,30 +204,20 @@ def _build_python(
         _install(made, place)
 
 
-def _componentize_py(settings: Settings, sandboxes: SandboxesFactory, say: Progress) -> list[str]:
+def _componentize_py(settings: Settings, install: InstallTools | None, say: Progress) -> list[str]:
     """Install the build tool from the lock file and return its command."""
-    # `running` is a later room, which imports this one.
-    from skillbelt.running.packages.declared import Needs  # cost: 30 ms, only to build
-    from skillbelt.running.packages.environments import provision  # cost: 30 ms
-    from skillbelt.running.packages.install_sandbox import NativeSandboxes  # cost: 30 ms
-
-    lock = os.path.join(GUESTS, "requirements.txt")
-    with open(lock, encoding="utf-8") as file:
-        lines = file.read().replace("\\\n", " ").splitlines()
-    needs = Needs("python", tuple(" ".join(line.split()) for line in lines if line.strip()), lock)
-    try:
-        made = provision(
-            needs, settings.cache_dir, environ=process_environment(),
-            sandboxes=sandboxes() if sandboxes else NativeSandboxes(settings.limits),
-            offline=settings.offline, hosts=settings.package_hosts,
-            timeout_seconds=BUILD_TIMEOUT_SECONDS, progress=say,
-        )  # fmt: skip
-    except RunRefused as error:
+    failed = "the Python host component is not built yet, and"
+    if install is None:
         raise SandboxUnavailable(
-            f"the Python host component is not built yet, and building it failed: {error}"
-        ) from error
+            f"{failed} this sandbox was opened without a way to install packages; run a Python "
+            "script in the sandbox 'wasm' with skillbelt once"
+        )
+    try:
+        programs = install(settings, say)
+    except RunRefused as error:
+        raise SandboxUnavailable(f"{failed} building it failed: {error}") from error
     code = "from componentize_py import script; script()"
-    return [os.path.join(made.bin, "python"), "-I", "-c", code]
+    return [os.path.join(programs, "python"), "-I", "-c", code]
 
 
 def _stage_sources(stage: str) -> None:

@@ -24,7 +24,7 @@ from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Job, Listener, Mount, Ru
 from skillbelt.sandbox.wasm.command import MISSING, NotRunnable, Program, parse_command
 from skillbelt.sandbox.wasm.engine import packages
 from skillbelt.sandbox.wasm.folders import GuestFolders
-from skillbelt.sandbox.wasm.interpreters import host_component
+from skillbelt.sandbox.wasm.interpreters import InstallTools, host_component
 from skillbelt.sandbox.wasm.modules import (
     MAX_WASM_CACHE_BYTES,
     UNCOUNTED_FUEL,
@@ -52,10 +52,18 @@ class WasmSandbox:
     level = 2
     remaps = True
 
-    def __init__(self, settings: Settings | None = None, progress: Progress | None = None) -> None:
-        """Without a cache folder in `settings`, compiled modules are cached until `close`."""
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        progress: Progress | None = None,
+        install: InstallTools | None = None,
+    ) -> None:
+        """Without a cache folder in `settings`, compiled modules are cached until `close`.
+
+        `install` installs the tools that build the interpreter of Python, on first use.
+        """
         self._settings = settings or Settings()
-        self._progress = progress
+        self._progress, self._install = progress, install
         self._lock = threading.Lock()
         self._pool = WasmPool(self._settings.limits)
         self._modules: Modules | None = None
@@ -149,7 +157,9 @@ class WasmSandbox:
         settings = self._settings
         if not settings.cache_dir:
             settings = settings._replace(cache_dir=os.path.join(self._pool.root(), "hosts"))
-        found = host_component(program.kind, settings, progress=self._progress)
+        found = host_component(
+            program.kind, settings, install=self._install, progress=self._progress
+        )
         self._hosts[program.kind] = found
         return found
 

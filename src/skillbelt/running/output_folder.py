@@ -1,0 +1,60 @@
+"""A folder of the host that the user wants the output files of a run in.
+
+The names come from the run, so they are hostile: nothing that is there is replaced, no link is
+followed, and no hidden file is created. Tools of the user act on hidden files unasked.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from skillbelt.errors import PathEscape, RunRefused
+from skillbelt.files.contain import create_beneath, open_folder
+from skillbelt.running.workspace import OUT
+from skillbelt.text import one_line
+
+
+def check_folder(path: str) -> None:
+    """Raise RunRefused for a path that no files can be written to; a missing folder is fine."""
+    if not path:
+        return
+    if "\0" in path or not os.path.isabs(path):
+        raise RunRefused(f"output_dir: {one_line(path)[:200]!r} is not an absolute path")
+    there = path
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        raise RunRefused(f"output_dir: {one_line(there)[:200]!r} is not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise RunRefused(f"output_dir: {one_line(there)[:200]!r} cannot be written")
+
+
+class OutputFolder:
+    """Writes files below one folder, which is created for the first of them."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def write(self, name: str, data: bytes) -> str:
+        """Write a new file and return its path; `out/` in front of the name is left out."""
+        relative = name.removeprefix(f"{OUT}/")
+        if any(part.startswith(".") for part in relative.split("/")):
+            raise OSError(errno.EPERM, "its name begins with a dot")
+        os.makedirs(self._path, exist_ok=True)
+        top = open_folder(self._path)
+        try:
+            handle = create_beneath(top, relative)
+            try:
+                with open(handle, "wb") as file:
+                    file.write(data)
+            except OSError:  # a full disk, mostly: no half of a file stays
+                os.unlink(relative, dir_fd=top)
+                raise
+        except FileExistsError as error:
+            raise OSError(error.errno, "there is such a file already") from error
+        except PathEscape as error:
+            raise OSError(errno.ELOOP, "a link is in the way, or its name is unsafe") from error
+        finally:
+            os.close(top)
+        return os.path.join(self._path, relative)
