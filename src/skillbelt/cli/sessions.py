@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from skillbelt.cli.output import print_json, print_table, say
 from skillbelt.cli.transcript import describe, read_title
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, NotFound
 from skillbelt.events import Event
 from skillbelt.permission.remembered import APP as PERMISSIONS
 from skillbelt.settings import load_settings
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         key = parse_id(args.id or "", f"sessions {args.action} needs an ID")
         found = [info for info in store.sessions(key.app, key.user) if info.key == key]
         if not found:
-            return _report_missing(store, key)
+            raise _missing(store, key)
         if args.action == "show":
             return _show(store, found[0], args)
         return _delete(store, key, args)
@@ -84,13 +84,12 @@ def _escape(text: str) -> str:
     )
 
 
-def _report_missing(store: SqliteStore, key: SessionKey) -> int:
+def _missing(store: SqliteStore, key: SessionKey) -> NotFound:
     close = get_close_matches(
         session_id(key), [session_id(info.key) for info in store.sessions()], n=3
     )
     hint = f"closest: {', '.join(close)}" if close else "see `skillbelt sessions list`"
-    print(f"skillbelt: no session {session_id(key)!r}; {hint}", file=sys.stderr)
-    return NOT_FOUND
+    return NotFound(f"no session {session_id(key)!r}", hint, exit_code=NOT_FOUND)
 
 
 def _list(store: SqliteStore, args: argparse.Namespace) -> int:
@@ -174,7 +173,7 @@ def _print_inside(state: Mapping[str, str], events: Sequence[Event]) -> None:
 
 def _delete(store: SqliteStore, key: SessionKey, args: argparse.Namespace) -> int:
     if not store.delete(key):
-        return _report_missing(store, key)
+        raise _missing(store, key)
     if args.json:
         print_json({"deleted": session_id(key)})
     else:
