@@ -11,11 +11,13 @@ from skillbelt import (
     InvalidFrontmatter,
     LoadError,
     MissingExtra,
+    NotFound,
     PathEscape,
     SectionNotFound,
     SkillbeltError,
     SkillNotFound,
     SourceError,
+    UsageError,
 )
 
 
@@ -24,7 +26,10 @@ from skillbelt import (
     [
         (SkillbeltError("x"), 1),
         (ConfigError("x"), 2),
+        (UsageError("x"), 2),
         (MissingExtra("watch", "watching"), 2),
+        (NotFound("no session", "see the list"), 1),
+        (NotFound("no session", "see the list", exit_code=3), 3),
         (SkillNotFound("x", ()), 3),
         (PathEscape("../x", "/skill"), 4),
         (SourceError("https://host", "down"), 1),

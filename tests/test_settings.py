@@ -35,6 +35,8 @@ def other(key: str) -> tuple[object, str]:
         return SCOPES[::-1], ", ".join(SCOPES[::-1])
     if key in CHOICES:
         return CHOICES[key][-1], CHOICES[key][-1]
+    if key == "fetch_hosts":
+        return ("a.example", "*.b.example:81"), "a.example,*.b.example:81"
     if isinstance(default, bool):
         return not default, str(not default).lower()
     if isinstance(default, tuple):
@@ -532,4 +534,10 @@ def test_a_relative_home_is_refused_and_relative_xdg_folders_do_not_count(tree: 
     assert settings.cache_dir == f"{tree.home}/.cache/skillbelt"
     tree.setenv("HOME", "relative")
     with pytest.raises(ConfigError, match="HOME: 'relative' is not an absolute path"):
+        tree.settings()
+
+
+def test_a_host_that_is_none_is_a_wrong_setting(tree: Tree) -> None:
+    path = tree.write("home/.config/skillbelt/config.toml", 'fetch_hosts = ["a.example", "*"]\n')
+    with pytest.raises(ConfigError, match=rf"{path}:1: fetch_hosts: '\*' is not a host .*name"):
         tree.settings()

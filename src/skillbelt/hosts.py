@@ -195,6 +195,12 @@ def _inside(address: Address) -> bool:
     return unused or address not in _UNICAST or not address.is_global
 
 
+def is_this_machine(host: str) -> bool:
+    """Whether the host, with or without a port, is a name that always means this machine."""
+    name = split_port(host)[0].rpartition(".")[2]
+    return name == "localhost"
+
+
 def leads_inside(host: str) -> bool:
     """Whether the host, with or without a port, is an address that is not public."""
     address = address_of(split_port(host)[0].strip("[]"))

@@ -71,6 +71,7 @@ class Settings(NamedTuple):
     require_load: bool = False
     allow_builds: bool = False
     package_hosts: tuple[str, ...] = ()
+    fetch_hosts: tuple[str, ...] = ()
     artifacts_url: str = ""
     empty_allowed_tools: Literal["allow", "deny"] = "allow"
     use_index: bool = True
@@ -83,7 +84,7 @@ class Settings(NamedTuple):
     max_loaded_skills: int = 0
     model: str = "offline"
     tool_names: Literal["skillbelt", "common"] = "skillbelt"
-    tool_profile: Literal["simple", "knowledge", "full"] = "full"
+    tool_profile: Literal["simple", "knowledge", "trpc", "full"] = "full"
     rescan_seconds: float = 0.0
     watch_seconds: float = 2.0
     cache_dir: str = ""
@@ -122,7 +123,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "load_mode": ("turn", "once", "session"),
     "placement": ("tool", "system"),
     "tool_names": ("skillbelt", "common"),
-    "tool_profile": ("full", "knowledge", "simple"),
+    "tool_profile": ("full", "knowledge", "trpc", "simple"),
 }
 _MACHINE = ("limits", "project", "worktree", "home", "config_home", "client_homes", "skills_root",
             "sources", "files", "rule_tables", "strangers")  # fmt: skip
@@ -140,7 +141,7 @@ _RULES = ("permission", "agent")
 USER_ONLY = frozenset(
     ("allow_builds", "allowed_commands", "artifacts_url", "audit", "cache_dir",
      "container_engine", "container_image", "container_reuse", "container_runtime",
-     "denied_commands", "empty_allowed_tools", "host_roots", "max_cpu_seconds",
+     "denied_commands", "empty_allowed_tools", "fetch_hosts", "host_roots", "max_cpu_seconds",
      "max_memory_bytes", "max_network_bytes", "max_output_file_bytes", "max_packages_bytes",
      "max_processes", "max_steps", "max_stream_bytes", "max_temporary_bytes", "max_wasm_fuel",
      "max_workspace_bytes", "max_workspace_files", "max_written_file_bytes", "mcp_commands",
@@ -604,7 +605,20 @@ def _list(key: str, value: object, where: str) -> tuple[str, ...]:
         raise ConfigError(f"{where}: {key} must be a list of strings, not {value!r}")
     if key == "scope_order" and sorted(items) != sorted(SCOPES):
         raise ConfigError(f"{where}: scope_order must name each of {', '.join(SCOPES)} once")
+    if key == "fetch_hosts" and items:
+        _check_hosts(items, where)
     return program_names(items, where) if key in COMMAND_LISTS else tuple(items)
+
+
+def _check_hosts(items: Iterable[str], where: str) -> None:
+    from skillbelt.hosts import parse_rule  # cost: 4 ms, few name hosts
+
+    for item in items:
+        try:
+            parse_rule(item)
+        except ValueError as error:
+            fault = f"{where}: fetch_hosts: {item!r} is not a host ({error})"
+            raise ConfigError(f"{fault}; write a name, *.name or an address, with :port") from error
 
 
 def program_names(words: Iterable[str], where: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ Text from a skill is hostile until it was escaped here.
 import json
 import os
 import re
+import shlex
 from functools import cache
 
 # C0 and C1 controls, bidirectional overrides, zero-width and tag characters, the variation
@@ -45,6 +46,25 @@ def exact(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return _unsafe().sub(_escape, text.replace("\n", "\\n").replace("\t", "\\t"))
+
+
+def shell_word(text: str) -> str:
+    """Return the text as one word of a command line that can be copied and run.
+
+    Unsafe characters, line ends and repeated blanks are escapes, so that it stays on one line and
+    shows all that is in it.
+    """
+    plain = text == text.strip() and "  " not in text and "`" not in text
+    if plain and text.isprintable() and not _unsafe().search(text):
+        return shlex.quote(text)
+    data = text.encode("utf-8", "surrogatepass")
+    escaped = "".join(map(_shell_byte, data)).replace("  ", " \\x20").replace("  ", " \\x20")
+    return f"$'{escaped}'"
+
+
+def _shell_byte(code: int) -> str:
+    char = chr(code)
+    return f"\\x{code:02x}" if char in "'\\`" or not " " <= char <= "~" else char
 
 
 def xml(text: str) -> str:

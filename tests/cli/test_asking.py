@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 
 import pytest
 
 from skillbelt.cli.asking import describe_request
-from skillbelt.permission.rules import Request
+from skillbelt.permission.command_lines import simple_commands
+from skillbelt.permission.gate import Gate
+from skillbelt.permission.rules import SHELL_TOOLS, Decision, Request, Rule
+from skillbelt.store.memory import MemoryStore
 from tests.terminal import CHOICE, REASON, Paste, on_terminal
 from tests.tree import Tree
 
@@ -136,6 +141,54 @@ def test_under_a_pipe_it_is_denied_and_says_how_to_allow_it(asked: Tree) -> None
     assert done.stdout == ""
     assert "no user or callback can grant it" in done.stderr
     assert "skillbelt permissions allow" in done.stderr
+
+
+def words_of(reason: str) -> list[str]:
+    """The words of the command that a refusal names, as a shell reads them."""
+    [command] = re.findall(r"`(skillbelt permissions allow [^`]+)`", reason)
+    assert command.isprintable()
+    # `&&` becomes a word, so that several commands are one list.
+    listed = ["bash", "-c", "printf '%s\\0' " + command.replace(" && ", " '&&' ")]
+    done = subprocess.run(listed, capture_output=True, text=True, check=True)
+    return done.stdout.split("\0")[:-1]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request("run", ("cat /etc/passwd",), tools=SHELL_TOOLS),
+        Request("run", ("ls *.txt  'a' `id` $(x)\n\u202e; rm -rf ~",), tools=SHELL_TOOLS),
+        Request("run", simple_commands("cat a.txt | sort -u"), tools=SHELL_TOOLS),
+        Request("run", simple_commands("for x in *; do echo $x; done"), tools=SHELL_TOOLS),
+        Request("host_file", ("/srv/a b/*/c",)),
+        Request("network", ("example.com:8080",)),
+        Request("install", ("six==1.16.0 sha256:00ff",)),
+        Request("tool", ("-x",)),
+        Request("skill", ("pdf",), trusted=False, skill="pdf"),
+    ],
+    ids=lambda one: f"{one.type}-{len(one.patterns[0])}",
+)
+def test_the_command_in_a_refusal_allows_what_was_refused(tree: Tree, request_: Request) -> None:
+    def decide(asked: Request = request_) -> Decision:
+        return Gate(tree.settings(), MemoryStore).check(asked)
+
+    refused = decide()
+    assert not refused.allowed
+    words = words_of(refused.reason)
+    for start in [at for at, word in enumerate(words) if word == "skillbelt"]:
+        stop = words.index("&&", start) if "&&" in words[start:] else len(words)
+        assert tree.run(*words[start + 1 : stop]).exit_code == 0
+    assert decide().allowed
+    close = request_.patterns[0].replace("*", "a/longer/text")
+    other = request_._replace(patterns=(close,))
+    assert close == request_.patterns[0] or not decide(other).allowed
+
+
+def test_a_rule_of_the_host_is_not_overridden_by_a_command(tree: Tree) -> None:
+    gate = Gate(tree.settings(), MemoryStore, rules=[Rule("run", "*", "ask")])
+    reason = gate.check(Request("run", ("ls",))).reason
+    assert "skillbelt permissions" not in reason
+    assert "in code: Rule('run', 'ls', 'allow')" in reason
 
 
 def test_what_the_refusal_says_to_do_helps(asked: Tree) -> None:

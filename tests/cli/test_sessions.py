@@ -44,8 +44,8 @@ def test_list_has_the_last_used_first(tree: Tree, sessions: SqliteStore) -> None
     done = tree.run("sessions", "list")
     assert done.exit_code == 0
     first, second = done.stdout.splitlines()
-    assert re.fullmatch(rf"skillbelt/ada/chat-1\t2\t{TIME}", first)
-    assert re.fullmatch(rf"skillbelt/bob/chat-2\t1\t{TIME}", second)
+    assert re.fullmatch(rf"skillbelt/ada/chat-1\t2\t{TIME}\t", first)
+    assert re.fullmatch(rf"skillbelt/bob/chat-2\t1\t{TIME}\t", second)
 
 
 def test_without_an_action_they_are_listed(tree: Tree, sessions: SqliteStore) -> None:
@@ -63,6 +63,7 @@ def test_list_as_json(tree: Tree, sessions: SqliteStore) -> None:
         "created": info.created,
         "updated": info.updated,
         "events": 2,
+        "title": "",
     }
     assert [one["session"] for one in document["sessions"]] == ["chat-1", "chat-2"]
 
@@ -77,12 +78,72 @@ def test_list_of_nothing_makes_nothing(tree: Tree, store: SqliteStore) -> None:
 
 def test_list_on_a_terminal(tree: Tree, sessions: SqliteStore) -> None:
     head, first, _ = on_terminal(tree, "sessions", "list", columns=60).lines
-    assert head.split() == ["session", "events", "last", "used"]
+    assert head.split() == ["session", "last", "used", "begins", "with"]
     assert first.startswith("skillbelt/ada/chat-1")
 
 
-def test_show_prints_state_and_events_on_plain_lines(tree: Tree, sessions: SqliteStore) -> None:
+TALK: list[dict[str, object]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "said": "/tea for two", "content": "The text of a skill, then: for two"},
+    {
+        "role": "assistant",
+        "content": "Let me\nsee.",
+        "tool_calls": [{"id": "1", "name": "skill_load", "arguments": {"skill": "tea"}}],
+    },
+    {"role": "tool", "tool_call_id": "1", "content": "loaded:\n tea" + " and more" * 50},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "2", "function": {"name": "pour", "arguments": '{"cups": 2}'}}],
+    },
+    {"role": "assistant", "content": [{"type": "text", "text": "Here it is.\x1b[2J"}]},
+]
+
+
+@pytest.fixture
+def talk(store: SqliteStore) -> SqliteStore:
+    """A conversation, with messages as this library and others write them."""
+    store.append(KEY, [NewEvent("run_started"), *(NewEvent("message", "", one) for one in TALK)])
+    store.append(KEY, [NewEvent("compacted", "", {"kept": 1, "summary": "Tea."})])
+    store.append(KEY, [NewEvent("message", "taster", {"role": "assistant", "content": "Good."})])
+    return store
+
+
+def test_show_is_the_conversation(tree: Tree, talk: SqliteStore) -> None:
     done = tree.run("sessions", "show", "skillbelt/ada/chat-1")
+    assert (done.exit_code, done.stderr) == (0, "")
+    facts, _, said = done.stdout.partition("\n\n")
+    assert facts.splitlines()[0] == "id\tskillbelt/ada/chat-1"
+    cut = next(line for line in said.splitlines() if line.startswith("  result: "))
+    assert len(cut) <= 130
+    assert said.replace(cut, "  result: loaded: tea") == (
+        "you: /tea for two\n"
+        "assistant: Let me\nsee.\n"
+        '  tool: skill_load {"skill": "tea"}\n'
+        "  result: loaded: tea\n"
+        '  tool: pour {"cups": 2}\n'
+        "assistant: Here it is.\\x1b[2J\n"
+        "(the messages above were summarized for the model)\n"
+        "assistant (taster): Good.\n"
+    )
+
+
+def test_a_session_is_listed_with_what_was_said_first(tree: Tree, talk: SqliteStore) -> None:
+    [line] = tree.run("sessions").stdout.splitlines()
+    assert line.split("\t")[3] == "/tea for two"
+    [info] = tree.run("sessions", "--json").document["sessions"]
+    assert info["title"] == "/tea for two"
+    screen = on_terminal(tree, "sessions", columns=100)
+    assert screen.lines[1].endswith("/tea for two")
+
+
+def test_show_without_a_message_says_so(tree: Tree, sessions: SqliteStore) -> None:
+    done = tree.run("sessions", "show", "skillbelt/ada/chat-1")
+    assert done.stdout.endswith("\n\nno messages; --events shows what is stored\n")
+
+
+def test_show_prints_state_and_events_on_plain_lines(tree: Tree, sessions: SqliteStore) -> None:
+    done = tree.run("sessions", "show", "skillbelt/ada/chat-1", "--events")
     assert (done.exit_code, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0] == "id\tskillbelt/ada/chat-1"
@@ -104,7 +165,7 @@ def test_show_as_json(tree: Tree, sessions: SqliteStore) -> None:
 
 def test_show_says_when_there_is_nothing_in_it(tree: Tree, store: SqliteStore) -> None:
     store.append(KEY, [])
-    done = tree.run("sessions", "show", "skillbelt/ada/chat-1")
+    done = tree.run("sessions", "show", "skillbelt/ada/chat-1", "--events")
     assert done.stdout.splitlines()[-2:] == ["no state", "no events"]
 
 
@@ -125,7 +186,7 @@ def test_delete_as_json(tree: Tree, sessions: SqliteStore) -> None:
 def test_a_session_that_does_not_exist(tree: Tree, sessions: SqliteStore, action: str) -> None:
     for more in ([], ["--json"]):
         done = tree.run("sessions", action, "skillbelt/ada/chat-11", *more)
-        assert (done.exit_code, done.stdout) == (3, "")
+        assert (done.exit_code, bool(done.stdout)) == (3, bool(more))
         assert done.stderr.startswith("skillbelt: no session 'skillbelt/ada/chat-11'; closest: ")
         assert "skillbelt/ada/chat-1," in done.stderr
     done = tree.run("sessions", action, "x/y/z")

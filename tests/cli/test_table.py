@@ -56,7 +56,8 @@ def used(tree: Tree) -> Tree:
     log.append(AuditEvent(1_700_000_060.0, "run", skill="pdf", data={"exit_code": 0}, **who))
     key = SessionKey("skillbelt", "somebody", "chat-20261116-093655-abcd")
     with closing(open_store(tree.settings())) as store:
-        store.append(key, [NewEvent("run_started")])
+        asked = {"role": "user", "content": "What do the receipts of November come to?"}
+        store.append(key, [NewEvent("run_started"), NewEvent("message", "", asked)])
     return tree
 
 
@@ -65,7 +66,7 @@ def words(text: str) -> set[str]:
 
 
 @COLUMNS
-@pytest.mark.parametrize("command", ["log", "permissions", "sessions"])
+@pytest.mark.parametrize("command", ["log", "permissions"])
 def test_every_word_is_there_and_whole(used: Tree, command: str, columns: int) -> None:
     screen = on_terminal(used, command, columns=columns)
     # The path of a test may be longer than a line.
@@ -85,9 +86,19 @@ def test_only_the_last_column_is_cut(used: Tree, command: tuple[str, ...], colum
     assert kept <= text
     assert [line for line in screen.lines if len(line) > columns] == []
     # What is not whole is the one word that is cut, and says so.
-    everything = words(used.run(*command).stdout) | {"name", "scope", "description", "found", "in"}
+    everything = words(used.run(*command).stdout) | {
+        *("name", "scope", "client", "description", "found", "in")
+    }
     odd = text - everything - {"why"}
     assert [one for one in odd if not one.endswith(("…", ":"))] == []
+
+
+@COLUMNS
+def test_a_conversation_is_listed_on_one_line(used: Tree, columns: int) -> None:
+    head, line = on_terminal(used, "sessions", columns=columns).lines
+    assert head.split() == ["session", "last", "used", "begins", "with"]
+    assert line.startswith("skillbelt/somebody/chat-20261116-093655-abcd  20")
+    assert "What do the" in line
 
 
 @COLUMNS

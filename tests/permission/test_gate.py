@@ -97,6 +97,12 @@ def test_what_waits_too_long_is_denied(pdf: Tree) -> None:
     assert "no answer came in time" in belt.dispatch("skill_load", {"skill": "pdf"}).error
 
 
+@pytest.mark.parametrize("wrong", [True, "yes", ("once",)])
+def test_a_callback_that_returns_no_answer_is_an_error(pdf: Tree, wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r'return Answer\("once"\)'):
+        runtime(pdf, ask=lambda _: wrong).dispatch("skill_load", {"skill": "pdf"})
+
+
 def test_who_leaves_a_request_to_others_when_there_are_none(pdf: Tree) -> None:
     belt = runtime(pdf, ask=lambda _: None)
     assert "no user or callback can grant it" in belt.dispatch("skill_load", {"skill": "pdf"}).error

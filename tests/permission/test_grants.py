@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillbelt.errors import ConfigError
-from skillbelt.permission.grants import KINDS, Grants, capabilities_of, named_hosts, tool_name
+from skillbelt.permission.grants import (
+    KINDS,
+    Grants,
+    capabilities_of,
+    hosts_by_tool,
+    named_hosts,
+    tool_name,
+)
 from skillbelt.values import Capabilities
 
 ALL = Grants(
@@ -135,3 +142,17 @@ def test_the_hosts_that_tools_name() -> None:
     ]  # fmt: skip
     assert named_hosts(tools) == ("example.com", "a.example.org", "*.example.com:8443")
     assert named_hosts(["Read", "Bash"]) == ()
+
+
+def test_a_tool_that_names_no_host_opens_those_of_the_user() -> None:
+    tools = ["Fetch", "WebFetch(domain:example.com)", "WebFetch(domain:*)"]
+    listed = ("api.example.org", "Example.com")
+    assert named_hosts(tools, listed) == ("api.example.org", "example.com")
+
+
+def test_a_tool_that_opens_nothing_says_why() -> None:
+    found = hosts_by_tool(["WebSearch", "WebFetch(domain:a b)", "Read"])
+    assert [(one.tool, one.fault.partition(";")[0]) for one in found] == [
+        ("WebSearch", "it names no host, and the setting fetch_hosts lists none"),
+        ("WebFetch(domain:a b)", "'a b' names no host: not a host name"),
+    ]

@@ -487,18 +487,42 @@ def test_an_answer_of_no_known_kind_changes_nothing(
 ) -> None:
     future = asked(desk, PDF)
     pending = listener.next()
-    with pytest.raises(KeyError):
+    with pytest.raises(ConfigError):
         desk.answer(pending.id, Answer("maybe"))  # type: ignore[arg-type]
     assert desk.answer(pending.id, ONCE)
     assert result(future).by == "once"
 
 
-def test_nothing_of_a_request_is_written_to_the_store_while_somebody_listens_here() -> None:
+def test_nothing_of_a_request_is_written_to_the_store_that_is_answered_at_once() -> None:
     store = MemoryStore()
     with closing(WaitingRequests(store=store, project="/p")) as desk:
-        waiting(desk, Listener(desk), PDF)
-        assert [info.key.session for info in store.sessions(APP)] == ["desk"]
-    assert store.state(SessionKey(APP, "/p", "desk")) == {}
+        desk.listen(lambda pending: desk.answer(pending.id, ONCE), elsewhere=False)
+        assert desk.ask(PDF).by == "once"
+        assert store.sessions(APP) == []
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_what_waits_for_a_listener_here_is_seen_and_answered_elsewhere(elsewhere: bool) -> None:
+    store = MemoryStore()
+    here, there = (
+        WaitingRequests(store=store, project="/p"),
+        WaitingRequests(store=store, project="/p"),
+    )
+    with closing(here), closing(there):
+        here.listen(lambda _: None, elsewhere=elsewhere)
+        future = asked(here, PDF)
+        until(there.pending)
+        [pending] = there.pending()
+        assert pending.request == PDF
+        assert there.answer(pending.id, ONCE)
+        assert result(future).by == "once"
+        assert there.pending() == []
+
+
+def test_a_wrong_answer_of_a_callback_reaches_the_one_who_asks(desk: WaitingRequests) -> None:
+    desk.listen(lambda pending: desk.answer(pending.id, Answer("yes")))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="kind must be one of"):
+        result(asked(desk, PDF))
 
 
 def test_who_listens_here_alone_is_not_asked_by_others() -> None:

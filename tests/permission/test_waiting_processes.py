@@ -196,24 +196,25 @@ def test_a_listener_that_ends_is_missed_at_once(family: Family) -> None:
     assert family.left() == []
 
 
-def test_what_a_killed_asker_left_goes_away_with_its_deadline(family: Family) -> None:
+def test_what_a_killed_asker_left_is_gone_at_once(family: Family) -> None:
     listener = Listener(family.desk)
-    child = family.child(ASK, "2")
+    child = family.child(ASK, "600")
     pending: Pending = listener.next()
+    assert family.desk.pending() == [pending]
     child.process.kill()
     child.process.wait(50)
-    assert family.desk.pending() == [pending]
-    until(lambda: family.desk.pending() == [])
+    assert family.desk.pending() == []
     assert not family.desk.answer(pending.id, ONCE)
     listener.end()
     assert family.left() == []
 
 
-def test_what_a_killed_asker_left_waits_no_more_once_it_is_answered(family: Family) -> None:
-    listener = Listener(family.desk)
-    child = family.child(ASK, "600")
-    pending = listener.next()
+def test_an_answer_to_a_killed_asker_is_refused(family: Family) -> None:
+    child = family.child("desk.listen(lambda _: None)\n" + ASK, "600")
+    until(family.desk.pending)
+    [pending] = family.desk.pending()
     child.process.kill()
     child.process.wait(50)
-    assert family.desk.answer(pending.id, ONCE)
+    assert family.desk.is_abandoned(pending.id)
+    assert not family.desk.answer(pending.id, ONCE)
     assert family.desk.pending() == []

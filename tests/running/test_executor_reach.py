@@ -69,15 +69,40 @@ def test_a_declared_host_is_reached_once_it_is_allowed(echo: Bench) -> None:
         assert echo.events("run")[0]["hosts"] == [host]
 
 
-def test_a_name_with_a_private_address_is_not_reached_though_it_is_allowed(echo: Bench) -> None:
+def test_a_name_with_a_private_address_is_not_reached_though_it_is_allowed(
+    echo: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
+    monkeypatch.setattr("skillbelt.hosts.socket.getaddrinfo", lambda *_, **__: found)
     with running() as server:
         server.pages["/"] = b"reached"
-        url = server.url.replace("127.0.0.1", "localhost")
+        url = server.url.replace("127.0.0.1", "private.invalid")
         host = url.removeprefix("http://")
         echo.tree.skill(echo.skill, allowed_tools=f"WebFetch(domain:{host})")
         result = echo.run(FETCH + url)
         assert (result.exit_code, result.hosts, server.requests) == (1, (), [])
         assert "403" in result.stderr
+        said = "refused: private.invalid has the address 127.0.0.1, which is this machine"
+        assert said in result.warnings
+
+
+def test_this_machine_is_not_opened_by_its_name_and_nobody_is_asked(echo: Bench) -> None:
+    with running() as server:
+        host = server.url.removeprefix("http://").replace("127.0.0.1", "localhost")
+        echo.tree.skill(echo.skill, allowed_tools=f"WebFetch(domain:{host})")
+        result = echo.run(f"{FETCH}http://{host}")
+        assert (result.exit_code, result.hosts, server.requests) == (1, (), [])
+        assert [text for text in result.warnings if "it is this machine" in text]
+        assert [one.request.type for one in echo.asked if one.request.type == "network"] == []
+
+
+@pytest.mark.parametrize(("command", "told"), [("false", 1), ("true", 0)])
+def test_a_tool_that_opens_no_host_is_told_when_a_command_fails(
+    echo: Bench, command: str, told: int
+) -> None:
+    echo.tree.skill(echo.skill, allowed_tools="WebFetch")
+    said = [text for text in echo.run(command).warnings if "WebFetch opens no host" in text]
+    assert len(said) == told
 
 
 def test_what_a_run_may_send_and_receive_is_bounded_by_the_settings(echo: Bench) -> None:

@@ -212,7 +212,9 @@ def test_a_script_that_takes_too_long_is_ended_and_its_output_kept(make: Make) -
 
 def test_nobody_gets_more_time_than_a_run_may_take(make: Make) -> None:
     kit = make({"scripts/run.sh": 'echo "$TIMEOUT_MS"'}, run_timeout_seconds=7)
-    assert kit(timeout_ms=60_000).output == 7000
+    done = kit(timeout_ms=60_000)
+    assert done.output == 7000
+    assert "timeout was lowered from 60 to 7 seconds" in done.warnings[0]
     assert kit().output == 7000
 
 
@@ -399,6 +401,53 @@ def test_a_host_is_reached_when_it_is_named_and_allowed(
     """The proxy answers 403 for what it does not let through, 502 for what it can not find."""
     done = make({"scripts/run.py": REACH}, rules, allowed_tools=[tool])()
     assert done.output == answers, done.stderr
+
+
+def test_a_tool_without_a_host_opens_those_of_the_settings(make: Make) -> None:
+    hosts = ["named.invalid"]
+    kit = make(
+        {"scripts/run.py": REACH}, (*NET, ALLOWED), allowed_tools=["Fetch"], fetch_hosts=hosts
+    )
+    done = kit()
+    assert (done.output, done.permissions_used) == ([502, 403], ("Fetch",))
+    assert done.warnings == (
+        "refused: other.invalid is not among the hosts this run may reach (named.invalid)",
+    )
+
+
+def test_each_host_of_the_settings_is_asked_for(make: Make) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def no(pending: Pending) -> Answer:
+        seen.append(pending.request.patterns)
+        return Answer("reject")
+
+    hosts = ["a.invalid", "b.invalid"]
+    kit = make({"scripts/run.py": "pass"}, NET, ask=no, allowed_tools=["Fetch"], fetch_hosts=hosts)
+    done = kit()
+    assert seen == [("a.invalid",), ("b.invalid",)]
+    assert done.permissions_used == ()
+    assert [text.partition(":")[0] for text in done.warnings] == [
+        "a.invalid is not opened",
+        "b.invalid is not opened",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tool", "said"),
+    [
+        ("Fetch", "Fetch opens no host: it names no host, and the setting fetch_hosts lists none"),
+        ("WebFetch(domain:a b)", "WebFetch(domain:a b) opens no host: 'a b' names no host"),
+        ("WebFetch(domain:192.0.2.2:8766)", "192.0.2.2:8766 is not opened: it is not a public"),
+        ("WebFetch(domain:localhost:8765)", "localhost:8765 is not opened: it is this machine"),
+    ],
+)
+def test_a_host_that_is_not_opened_is_told(make: Make, tool: str, said: str) -> None:
+    rules = (*NET, Rule("network", "*", "allow"))
+    done = make({"scripts/run.py": "pass"}, rules, allowed_tools=["Read", tool])()
+    assert len(done.warnings) == 1
+    assert done.warnings[0].startswith(said)
+    assert done.permissions_used == ("Read",)
 
 
 def test_a_tool_that_reads_opens_the_roots_of_the_settings_and_no_others(make: Make) -> None:

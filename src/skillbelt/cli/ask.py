@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 
 from skillbelt.agent import (
@@ -26,12 +26,13 @@ from skillbelt.agent import (
 )
 from skillbelt.agent.models import OFFLINE, is_deep
 from skillbelt.cli.asking import ask
+from skillbelt.cli.failure import describe
 from skillbelt.cli.keyboard import can_ask
-from skillbelt.cli.output import CLI_SESSION, print_json, say
+from skillbelt.cli.output import CLI_SESSION, SANDBOX_HELP, print_json, say
+from skillbelt.cli.transcript import plain
 from skillbelt.errors import ConfigError
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending
-from skillbelt.running.following import visible
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
 from skillbelt.text import one_line, shorten
@@ -40,6 +41,14 @@ from skillbelt.untrusted_json import read_json
 USER = CLI_SESSION[1]
 _MAX_CALL_CHARS = 120
 _LOADING = ("skill", "skill_load")
+# Kinds of errors, by why a run ended; an answer may be incomplete.
+_KINDS = {
+    "answer": "incomplete",
+    "max_steps": "max_steps",
+    "loop": "repeated_call",
+    "error": "model_failed",
+}
+_REMEDY = "ask again; -v shows what was done"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +73,7 @@ def model_options(parser: argparse.ArgumentParser) -> None:
         "OpenAI-compatible server, or offline for none (default: the setting `model`)",
     )
     parser.add_argument("--session", metavar="S", help="the conversation to continue")
+    parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
 
 
@@ -78,11 +88,13 @@ def run(args: argparse.Namespace) -> int:
         kept = list(_show(events, args))
         offline = runner.agent.model == OFFLINE
         offered = runner.agent.runtime.names
+    code = _exit_code(kept, offline)
     if args.json:
-        print_json(document(kept, {offered.get(one, one) for one in _LOADING}))
+        loading = {offered.get(one, one) for one in _LOADING}
+        print_json(document(kept, loading, code))
     else:
         _print_summary(kept, session, args)
-    return _exit_code(kept, offline)
+    return code
 
 
 def _read_question(text: str) -> str:
@@ -128,6 +140,8 @@ def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
 
     asks = args.yes or (not interactive and can_ask())
     settings = load_settings(args.project, config=args.config)
+    if args.sandbox:
+        settings = settings._replace(sandbox=args.sandbox)
     belt = Runtime(settings=settings, ask=answer if asks else None)
     return belt
 
@@ -170,11 +184,6 @@ class AnswerPrinter:
         self._open = False
 
 
-def plain(text: str) -> str:
-    """Escape what a terminal would act on in the text of a model or a skill."""
-    return visible(text.replace("\r\n", "\n").replace("\r", "\n"))
-
-
 def describe_call(call: ToolCall) -> str:
     """Return a call in one line."""
     given = call.arguments
@@ -190,7 +199,7 @@ def _responses(kept: Iterable[AgentEvent]) -> list[ToolResponse]:
     return [event for event in kept if isinstance(event, ToolResponse)]
 
 
-def document(kept: list[AgentEvent], loading: Container[str]) -> dict[str, object]:
+def document(kept: list[AgentEvent], loading: Container[str], exit_code: int) -> dict[str, object]:
     """Return the document for --json; `loading` are the names of the tools that load skills."""
     final, responses = _final(kept), _responses(kept)
     errors = {one.id: one.error for one in responses}
@@ -205,9 +214,19 @@ def document(kept: list[AgentEvent], loading: Container[str]) -> dict[str, objec
         "files": _files(responses),
         "usage": final.usage._asdict(),
     }
-    if final.error:
-        found["error"] = final.error
+    if final.error or exit_code:
+        found["error"] = _failure(final, responses, exit_code)
     return found
+
+
+def _failure(final: Final, responses: Sequence[ToolResponse], exit_code: int) -> dict[str, object]:
+    """Return what went wrong, as every document has it."""
+    kind, message = _KINDS[final.reason], final.error
+    for one in responses:
+        about = one.data.get("error")
+        if one.error and final.reason == "answer" and isinstance(about, Mapping):
+            kind, message = str(about["kind"]), message or one.error
+    return describe(kind, message, _REMEDY, exit_code)
 
 
 def _arguments(call: ToolCall) -> object:

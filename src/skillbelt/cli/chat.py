@@ -21,14 +21,14 @@ from skillbelt.cli.ask import (
     model_options,
     new_session,
     open_runner,
-    plain,
 )
 from skillbelt.cli.asking import ask
 from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import CLI_SESSION, count, print_table
+from skillbelt.cli.transcript import plain, read_title
 from skillbelt.errors import SkillbeltError
 from skillbelt.files.private import create_file, make_folder
-from skillbelt.text import one_line, shorten
+from skillbelt.text import one_line
 
 PROMPT = "> "
 _MORE_PROMPT = "... "
@@ -41,7 +41,6 @@ _EDITING = (
     r'"\e\C-j": "\C-v\C-j"',
 )
 _MAX_HISTORY_LINES = 1_000
-_PREVIEW_CHARS = 60
 _HELP = """\
 /NAME ARGUMENTS  use a skill; Tab completes its name
 /reload          scan for skills again
@@ -120,7 +119,7 @@ class _Chat:
             self.say("\ncancelled")
         except SkillbeltError as error:
             self.say(f"skillbelt: {one_line(str(error))}")
-            self._document("error", error=str(error))
+            self._document("error", error=str(error), kind=error.kind)
 
     def _document(self, type: str, **fields: object) -> bool:
         """Print an own event with --json; return whether --json was given."""
@@ -211,9 +210,7 @@ class _Chat:
         return belt.session(USER, session).session.messages()
 
     def _preview(self, session: str) -> str:
-        said = [one for one in self._messages(session) if one.get("role") == "user"]
-        first = str(said[0].get("said") or said[0].get("content")) if said else ""
-        return shorten(one_line(first), _PREVIEW_CHARS)
+        return read_title(self._messages(session))
 
     def _resume(self, wanted: str) -> bool:
         known = [name for name, _ in self._known()]

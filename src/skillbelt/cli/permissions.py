@@ -332,9 +332,12 @@ def _pending(gate: Gate, args: argparse.Namespace) -> int:
 def _answer(gate: Gate, args: argparse.Namespace) -> int:
     if args.answer is None:
         raise ConfigError(f"permissions answer needs one of {', '.join(_ANSWERS)} after the ID")
+    left = gate.desk.is_abandoned(args.subject)
     done = gate.desk.answer(args.subject, Answer(args.answer, args.message, "command line"))
     if args.json:
         print_json({"id": args.subject, "answered": done})
     elif not done:
-        print(f"skillbelt: no pending request {one_line(args.subject)!r}", file=sys.stderr)
+        asked = one_line(args.subject)
+        why = f"the process that asked for {asked!r} has ended; nothing waits for the answer"
+        print(f"skillbelt: {why if left else f'no pending request {asked!r}'}", file=sys.stderr)
     return 0 if done else 1

@@ -6,18 +6,24 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from difflib import get_close_matches
 from urllib.parse import quote, unquote
 
 from skillbelt.cli.output import print_json, print_table, say
-from skillbelt.errors import ConfigError
+from skillbelt.cli.transcript import describe, read_title
+from skillbelt.errors import ConfigError, NotFound
+from skillbelt.events import Event
 from skillbelt.permission.remembered import APP as PERMISSIONS
 from skillbelt.settings import load_settings
-from skillbelt.store import SessionInfo, SessionKey, Store, open_store
+from skillbelt.store import SessionInfo, SessionKey, open_store
+from skillbelt.store.sqlite import SqliteStore
 from skillbelt.text import one_line
 
 NOT_FOUND = 3
+# The user speaks early in a conversation, after what a host says at most.
+_TITLE_EVENTS = 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "id", metavar="ID", nargs="?", help="the session, as `list` prints it: app/user/session"
     )
+    parser.add_argument(
+        "--events",
+        action="store_true",
+        help="with show: the stored state and events instead of the conversation",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         key = parse_id(args.id or "", f"sessions {args.action} needs an ID")
         found = [info for info in store.sessions(key.app, key.user) if info.key == key]
         if not found:
-            return _report_missing(store, key)
+            raise _missing(store, key)
         if args.action == "show":
             return _show(store, found[0], args)
         return _delete(store, key, args)
@@ -73,46 +84,65 @@ def _escape(text: str) -> str:
     )
 
 
-def _report_missing(store: Store, key: SessionKey) -> int:
+def _missing(store: SqliteStore, key: SessionKey) -> NotFound:
     close = get_close_matches(
         session_id(key), [session_id(info.key) for info in store.sessions()], n=3
     )
     hint = f"closest: {', '.join(close)}" if close else "see `skillbelt sessions list`"
-    print(f"skillbelt: no session {session_id(key)!r}; {hint}", file=sys.stderr)
-    return NOT_FOUND
+    return NotFound(f"no session {session_id(key)!r}", hint, exit_code=NOT_FOUND)
 
 
-def _list(store: Store, args: argparse.Namespace) -> int:
+def _list(store: SqliteStore, args: argparse.Namespace) -> int:
     if args.id is not None:
         raise ConfigError("sessions list takes no ID; `sessions show ID` shows one")
     # The entries of the permission system are not conversations.
     kept = [info for info in store.sessions() if info.key.app != PERMISSIONS]
     found = sorted(kept, key=lambda info: -info.updated)
     if args.json:
-        print_json({"sessions": [_info_json(info) for info in found]})
+        print_json({"sessions": [_info_json(store, info) for info in found]})
     elif found:
-        rows = [(session_id(info.key), str(info.events), _time(info.updated)) for info in found]
-        print_table(("session", "events", "last used"), rows)
+        _print_list(store, found)
     else:
         say("no sessions yet", args)
     return 0
 
 
-def _info_json(info: SessionInfo) -> dict[str, object]:
+def _print_list(store: SqliteStore, found: Sequence[SessionInfo]) -> None:
+    """Print the sessions; on a terminal without the number of events, so that titles have room."""
+    rows = [
+        (session_id(one.key), str(one.events), _time(one.updated), _title(store, one.key))
+        for one in found
+    ]
+    if sys.stdout.isatty():
+        print_table(
+            ("session", "last used", "begins with"), [(a, c[:-3], d) for a, _, c, d in rows]
+        )
+    else:
+        print_table(("session", "events", "last used", "begins with"), rows)
+
+
+def _title(store: SqliteStore, key: SessionKey) -> str:
+    first = store.first_events(key, _TITLE_EVENTS)
+    return read_title(event.data for event in first if event.type == "message")
+
+
+def _info_json(store: SqliteStore, info: SessionInfo) -> dict[str, object]:
     return {
         "id": session_id(info.key),
         **info.key._asdict(),
         "created": info.created,
         "updated": info.updated,
         "events": info.events,
+        "title": _title(store, info.key),
     }
 
 
-def _show(store: Store, info: SessionInfo, args: argparse.Namespace) -> int:
-    state, events = store.state(info.key), store.events(info.key)
+def _show(store: SqliteStore, info: SessionInfo, args: argparse.Namespace) -> int:
+    events = store.events(info.key)
     if args.json:
         log = [event._asdict() for event in events]
-        print_json({**_info_json(info), "state": state, "log": log})
+        document = {**_info_json(store, info), "state": store.state(info.key), "log": log}
+        print_json(document)
         return 0
     facts = {
         "id": session_id(info.key),
@@ -120,6 +150,15 @@ def _show(store: Store, info: SessionInfo, args: argparse.Namespace) -> int:
         "last used": _time(info.updated),
     }
     print_table(("", ""), list(facts.items()), wrap=True)
+    if args.events:
+        _print_inside(store.state(info.key), events)
+    else:
+        lines = list(describe(events))
+        print("", *lines or ["no messages; --events shows what is stored"], sep="\n")
+    return 0
+
+
+def _print_inside(state: Mapping[str, str], events: Sequence[Event]) -> None:
     print("state" if state else "no state")
     for key, value in sorted(state.items()):
         print(f"  {one_line(key)}: {one_line(value)}")
@@ -130,12 +169,11 @@ def _show(store: Store, info: SessionInfo, args: argparse.Namespace) -> int:
     ]
     if rows:
         print_table(("", "time", "type", "agent", "data"), rows)
-    return 0
 
 
-def _delete(store: Store, key: SessionKey, args: argparse.Namespace) -> int:
+def _delete(store: SqliteStore, key: SessionKey, args: argparse.Namespace) -> int:
     if not store.delete(key):
-        return _report_missing(store, key)
+        raise _missing(store, key)
     if args.json:
         print_json({"deleted": session_id(key)})
     else:

@@ -45,7 +45,7 @@ def _fit_columns(
         least[-1] = min(least[-1] if wrap else widths[-1], _MIN_CUT_WIDTH)
     over = sum(widths) + _GAP * (len(widths) - 1) - room
     # The last column gives way first, then the widest ones.
-    preferred = min(widths[-1], max(least[-1], _MIN_WRAPPED_WIDTH))
+    preferred = min(widths[-1], max(least[-1], _MIN_WRAPPED_WIDTH if wrap else 0))
     order = sorted(range(len(widths) - 1), key=lambda n: -widths[n])
     last = len(widths) - 1
     for n, lowest in [(last, preferred), *((n, least[n]) for n in order), (last, least[last])]:

@@ -6,13 +6,13 @@ Every action on a skill's behalf passes through here first, and every decision i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from skillbelt.errors import LoadError, PermissionDenied
+from skillbelt.errors import ConfigError, LoadError, PermissionDenied
 from skillbelt.files.manifest import holds, is_complete
 from skillbelt.format.skill import Skill
 from skillbelt.permission.audit import AuditEvent, AuditLog, open_audit, user_name
@@ -20,10 +20,12 @@ from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.grants import tool_name
 from skillbelt.permission.packages import asked_texts
 from skillbelt.permission.remembered import Remembered, RememberedAnswers
-from skillbelt.permission.rule_files import Policy, parse_rule, read_policy, type_of
+from skillbelt.permission.rule_files import Policy, parse_rule, read_policy, spelled, type_of
 from skillbelt.permission.rules import (
     ACTIONS,
+    OPAQUE,
     SHELL_TOOLS,
+    SOURCES,
     UNCLEAR,
     Action,
     Answer,
@@ -40,7 +42,7 @@ from skillbelt.permission.spelling import host_text, is_file_url, path_texts
 from skillbelt.permission.waiting import NotAnswered, Pending, Settled, WaitingRequests
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey, Store
-from skillbelt.text import one_line
+from skillbelt.text import one_line, shell_word
 from skillbelt.trust import Trust
 from skillbelt.values import Diagnostic, Origin
 
@@ -50,6 +52,8 @@ Ask = Callable[[Pending], Answer | None]
 # of which client it comes from.
 ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingProxyType({}))
 _MAX_THROUGH = 4096  # skills already allowed in conversations
+_MAX_ADVISED = 8  # rules in the advice of a refusal
+_USER = SOURCES.index("user")
 _SPELLED = (UNCLEAR, "*")  # prefixes of texts that are not the address of one host
 _SOURCES = {
     "default": "the built-in rules",
@@ -259,8 +263,49 @@ class Gate:
             action=action,
             rule=rule,
             by=settled.by,
-            reason=_unanswered(request, settled),
+            reason=self._unanswered(request, settled),
         )
+
+    def _unanswered(self, request: Request, settled: Settled) -> str:
+        """Say why there was no yes, and how the reader can get one."""
+        wanted = _permission(request)
+        if settled.by == "rejected":
+            said = settled.answer.message if settled.answer else ""
+            return f"{wanted} was refused" + (
+                f": {one_line(said)}" if said else f".{_go_on(request)}"
+            )
+        if settled.by == "disposed":
+            return f"{wanted} is needed, but the runtime is closed and cannot ask for it."
+        if settled.by == "timeout":
+            said = f"{wanted} was requested, but no answer came in time.{_go_on(request)}"
+        else:
+            said = f"{wanted} is needed, but no user or callback can grant it.{_hint(request)}"
+        return f"{said}{self._way(request)}"
+
+    def _way(self, request: Request) -> str:
+        """Return the whole command that allows the request, and the same in code."""
+        try:
+            rules = tuple(Rule(request.type, text, "allow") for text in _literal(request))
+        except ConfigError:  # longer than a pattern may be
+            rules = ()
+        if not 0 < len(rules) <= _MAX_ADVISED:
+            return " `skillbelt permissions watch` answers such requests as they come."
+        commands = " && ".join(map(_command, rules)) if self._would_allow(request, rules) else ""
+        code = ", ".join(map(_code, rules))
+        if commands:
+            return f" `{commands}` allows it, or in code {code}."
+        return f" A host allows it in code: {code}."
+
+    def _would_allow(self, request: Request, added: tuple[Rule, ...]) -> bool:
+        """Whether the request is allowed once these are rules in the user's file."""
+        policy, files = self.policy, self.settings.files
+        rules = [rule for rule in policy.rules if SOURCES.index(rule.source) <= _USER]
+        for rule in added:
+            rules += spelled(rule._replace(source="user"), self.settings.home)
+        rules += [rule for rule in policy.rules if SOURCES.index(rule.source) > _USER]
+        theirs = {path for source, path in files if source == "project"}
+        made = RuleSet(rules, theirs, project_trusted=policy.project_trusted)
+        return made.decide(request)[0] == "allow"
 
     def with_rules(self, rules: Iterable[Rule]) -> Gate:
         """Return a gate with more rules on top that shares the waiting requests with this one."""
@@ -571,18 +616,6 @@ def _denied(request: Request, rule: Rule) -> str:
     )
 
 
-def _unanswered(request: Request, settled: Settled) -> str:
-    wanted = _permission(request)
-    if settled.by == "rejected":
-        said = settled.answer.message if settled.answer else ""
-        return f"{wanted} was refused" + (f": {one_line(said)}" if said else f".{_go_on(request)}")
-    if settled.by == "timeout":
-        return f"{wanted} was requested, but no answer came in time.{_go_on(request)}"
-    if settled.by == "disposed":
-        return f"{wanted} is needed, but the runtime is closed and cannot ask for it."
-    return f"{wanted} is needed, but no user or callback can grant it. {_way(request)}"
-
-
 def _permission(request: Request) -> str:
     texts = ", ".join(map(one_line, request.patterns))
     return f"Permission to {request.summary or f'{request.type} {texts}'}"
@@ -593,8 +626,35 @@ def _go_on(request: Request) -> str:
     return " Go on without it." if request.initiator == "model" else ""
 
 
-def _way(request: Request) -> str:
-    """Say how the reader of a refusal can get the permission."""
+def _hint(request: Request) -> str:
+    """Return what a model can do about a skill that it may not load."""
     if request.type == "skill" and request.initiator == "model":
-        return f"Ask the user to load it with /{request.skill}, or go on without it."
-    return "It can be allowed with `skillbelt permissions allow`."
+        return f" Ask the user to load it with /{request.skill}, or go on without it."
+    return ""
+
+
+def _literal(request: Request) -> Iterator[str]:
+    """Yield patterns that match what is asked for, and no more of it than need be.
+
+    No text is trusted: a `*` in it must not become a wildcard, so it stands as one character.
+    """
+    for text in request.patterns:
+        if request.type == "install":
+            yield text.partition(" ")[0]
+        elif request.type == "network" or text.startswith((OPAQUE, UNCLEAR)):
+            yield text
+        else:
+            yield text.replace("*", "?")
+
+
+def _command(rule: Rule) -> str:
+    """Return the command that adds the rule."""
+    word = shell_word(rule.pattern)
+    if rule.pattern.startswith("-"):
+        return f"skillbelt permissions allow --type {rule.type} -- {word}"
+    return f"skillbelt permissions allow {word} --type {rule.type}"
+
+
+def _code(rule: Rule) -> str:
+    text = repr(rule.pattern).replace("  ", " \\x20").replace("`", "\\x60")
+    return f"Rule({rule.type!r}, {text}, 'allow')"

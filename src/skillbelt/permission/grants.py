@@ -6,7 +6,6 @@ A skill declares, the host grants; a run gets what is in both, never what is in 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from skillbelt.errors import ConfigError
@@ -35,6 +34,7 @@ KINDS: dict[str, Kind] = {
 }
 _FOLDED = {name.lower(): name for name in KINDS}
 _WILD = "*?[{"
+_ANY_HOST = ("", "*", "domain:*")
 
 
 class Grants(NamedTuple):
@@ -61,17 +61,39 @@ def tool_pattern(tool: str) -> str:
     return rest.strip().removesuffix(")").strip() if opened else ""
 
 
-def named_hosts(tools: Iterable[str]) -> tuple[str, ...]:
-    """The hosts that the tools name, each once; a tool that names none opens none."""
-    network = [tool_pattern(tool) for tool in tools if KINDS.get(tool_name(tool)) == "network"]
-    patterns = [pattern for pattern in network if pattern]
-    if not patterns:
-        return ()
-    found: dict[str, None] = {}
-    for pattern in patterns:
-        with suppress(ValueError):  # what cannot be read opens nothing
-            found[str(parse_rule(host_of(pattern)))] = None
-    return tuple(found)
+class ToolHosts(NamedTuple):
+    """The hosts that a tool of the network asks for; `fault` says why it asks for none."""
+
+    tool: str
+    hosts: tuple[str, ...] = ()
+    fault: str = ""
+
+
+def hosts_by_tool(tools: Iterable[str], listed: tuple[str, ...] = ()) -> list[ToolHosts]:
+    """What each tool of the network asks for: the host it names, or without one those `listed`."""
+    network = [tool for tool in tools if KINDS.get(tool_name(tool)) == "network"]
+    return [_hosts_of(tool, listed) for tool in network]
+
+
+def _hosts_of(tool: str, listed: tuple[str, ...]) -> ToolHosts:
+    pattern = tool_pattern(tool)
+    if pattern in _ANY_HOST:
+        missing = (
+            "it names no host, and the setting fetch_hosts lists none; "
+            "set fetch_hosts, or declare WebFetch(domain:example.com)"
+        )
+        hosts = tuple(dict.fromkeys(str(_granted_rule(text)) for text in listed))
+        return ToolHosts(tool, hosts, "" if hosts else missing)
+    try:
+        return ToolHosts(tool, (str(parse_rule(host_of(pattern))),))
+    except ValueError as error:
+        return ToolHosts(tool, (), f"{host_of(pattern)!r} names no host: {error}")
+
+
+def named_hosts(tools: Iterable[str], listed: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The hosts that the tools ask for, each once."""
+    found = hosts_by_tool(tools, listed)
+    return tuple(dict.fromkeys(host for one in found for host in one.hosts))
 
 
 def capabilities_of(tools: Iterable[str], grants: Grants = _NO_GRANTS) -> Capabilities:
@@ -133,7 +155,7 @@ def _hosts(patterns: Iterable[str], granted: tuple[str, ...]) -> tuple[str, ...]
     rules: dict[HostRule, None] = {}
     wide = [_granted_rule(text) for text in granted]
     for pattern in patterns:
-        if pattern in ("", "*", "domain:*"):
+        if pattern in _ANY_HOST:
             rules.update(dict.fromkeys(wide))
             continue
         try:

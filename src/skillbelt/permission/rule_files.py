@@ -213,7 +213,7 @@ def read_policy(
     session = [
         spread._replace(source="session")
         for rule in session_rules
-        for spread in _spread(rule, settings.home)
+        for spread in spelled(rule, settings.home)
     ]
     return Policy(
         rules=(*rules, *agents, *session),
@@ -351,7 +351,7 @@ class _File:
             like = self._narrowed((*at, key), key, value, like)
         self._check_host(written, like)
         action = self._action((*at, "action"), fields.get("action"))
-        yield from _spread(like._replace(action=action, line=self._line(written)), self._home)
+        yield from spelled(like._replace(action=action, line=self._line(written)), self._home)
 
     def _check_host(self, at: Key, rule: Rule) -> None:
         if rule.type != "network":
@@ -398,7 +398,7 @@ class _File:
                 raise self._wrong(place, f"{_quote(text)} is no rule{_EXAMPLES}")
             for rule in rules:
                 self._check_host(place, rule)
-                yield from _spread(rule, self._home)
+                yield from spelled(rule, self._home)
 
     def _action(self, at: Key, value: object) -> Action:
         for action in ACTIONS:
@@ -432,7 +432,7 @@ _EXAMPLES = (
 )
 
 
-def _spread(rule: Rule, home: str) -> Iterator[Rule]:
+def spelled(rule: Rule, home: str) -> Iterator[Rule]:
     """The rule, after what its pattern means besides in its type.
 
     Paths and hosts are in the spelling that requests have, so that no other one gets by.

@@ -1,8 +1,8 @@
 """Requests that wait for an answer, here and in other processes.
 
 `WaitingRequests` is one process: a call that needs permission waits, and listeners answer from any
-thread. `SharedRequests` keeps requests in the store, where other processes of the project answer
-them; nothing is written there while a listener is here.
+thread. `SharedRequests` keeps requests in the store, where other processes of the project see and
+answer them; one that a listener here answers at once is not written there.
 """
 
 import itertools
@@ -13,10 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
-from skillbelt.errors import SkillbeltError
+from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.events import Event, NewEvent
 from skillbelt.permission.remembered import APP, RememberedAnswers, binding, memorable, texts
 from skillbelt.permission.rules import Answer, Request
@@ -30,6 +30,8 @@ STALE_SECONDS = 6.0
 # still finds it.
 GRACE_SECONDS = 5.0
 LEFT_SECONDS = 60.0
+# How long a listener of this process has before the request is shown to other processes too.
+SHOW_SECONDS = 0.2
 _LISTENER = "listener:"
 _POSTED = "desk:"
 _WORDS = ("type", "summary", "initiator", "agent", "session", "skill", "hash", "origin",
@@ -61,11 +63,18 @@ TIMEOUT, NO_LISTENER, DISPOSED = (Settled(None, by) for by in ("timeout", "nobod
 
 
 class Posted(NamedTuple):
-    """A request in the store; the asker has given up by the `deadline`, in Unix seconds."""
+    """A request in the store; the asker has given up by the `deadline`, in Unix seconds.
+
+    `process` identifies the process that asks. `attended` says that it has a listener itself.
+    `updated` is when the store last changed it.
+    """
 
     pending: Pending
     deadline: float
     asker: str
+    process: str = ""
+    attended: bool = False
+    updated: float = 0.0
 
 
 class SharedRequests:
@@ -97,15 +106,30 @@ class SharedRequests:
             for key, value in self._store.state(self._desk).items()
         )
 
-    def post(self, pending: Pending, seconds: float) -> None:
+    def post(self, pending: Pending, seconds: float, *, attended: bool = False) -> None:
         """Write a request to the store for other processes."""
-        posted = Posted(pending, time.time() + seconds, self.id)
+        posted = Posted(
+            pending=pending,
+            deadline=time.time() + seconds,
+            asker=self.id,
+            process=process_mark(),
+            attended=attended,
+        )
         self._store.append(
             self._place(pending.id), [NewEvent("asked", data=_encode_request(posted))]
         )
 
     def find(self, id: str) -> Posted | None:
-        """Return the request with that id, unless it is settled."""
+        """Return the request with that id, unless it is settled or its asker has ended."""
+        posted = self._open(id)
+        return None if posted is None or has_ended(posted.process) else posted
+
+    def is_abandoned(self, id: str) -> bool:
+        """Whether the request waits for an answer, but the process that asked has ended."""
+        posted = self._open(id)
+        return posted is not None and has_ended(posted.process)
+
+    def _open(self, id: str) -> Posted | None:
         events = self._store.events(self._place(id))
         return _decode_posted(id, self._project, events[0]) if len(events) == 1 else None
 
@@ -146,12 +170,16 @@ class SharedRequests:
             if info.events > 1:
                 if now > info.updated + LEFT_SECONDS:
                     self.remove(id)
-            elif posted := seen.get(id) or self._read(id):
-                if now > posted.deadline + GRACE_SECONDS:
+            elif posted := self._known(id, info, seen):
+                if now > posted.deadline + GRACE_SECONDS or has_ended(posted.process):
                     self.remove(id)
                 else:
                     found[id] = posted
         return found
+
+    def _known(self, id: str, info: SessionInfo, seen: Mapping[str, Posted]) -> Posted | None:
+        known = seen.get(id)
+        return known if known and known.updated == info.updated else self._read(id)
 
     def _read(self, id: str) -> Posted | None:
         """As `find`, but remove an invalid request, and return None when the store fails."""
@@ -175,12 +203,55 @@ def _fresh(value: str, now: float) -> bool:
         return False
 
 
+def process_mark() -> str:
+    """Return what identifies this process on this machine as long as it runs; "" if unknown."""
+    started = _started(os.getpid())
+    return f"{_machine()} {os.getpid()} {started}" if _machine() and started else ""
+
+
+def has_ended(mark: str) -> bool:
+    """Whether the process of the mark has ended for certain; one of another machine never has."""
+    machine, _, process = mark.partition(" ")
+    pid, _, started = process.partition(" ")
+    if not pid.isdigit() or machine != _machine():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return _started(int(pid)) not in ("", started)
+
+
+@cache
+def _machine() -> str:
+    """Return the boot of this machine and the process namespace, in which process ids are one."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """Return when a process started; "" if unknown, "ended" if only its exit code is left."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return "ended" if fields[0] in "ZX" else fields[19]
+    except (OSError, IndexError):
+        return ""
+
+
 def _encode_request(posted: Posted) -> dict[str, object]:
     request = posted.pending.request
     return {
         "desk": posted.asker,
         "deadline": posted.deadline,
         "time": posted.pending.time,
+        "process": posted.process,
+        "attended": posted.attended,
         "request": {**request._asdict(), "metadata": _plain(request.metadata)},
     }
 
@@ -200,7 +271,14 @@ def _decode_posted(id: str, project: str, event: Event) -> Posted | None:
     try:
         request = _decode_request(data["request"])
         pending = Pending(id, request, float(data["time"]), project)
-        return Posted(pending, float(data["deadline"]), str(data["desk"]))
+        return Posted(
+            pending=pending,
+            deadline=float(data["deadline"]),
+            asker=str(data["desk"]),
+            process=str(data.get("process", "")),
+            attended=data.get("attended") is True,
+            updated=event.time,
+        )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
 
@@ -235,7 +313,7 @@ def _decode_outcome(event: Event) -> Settled:
         fields: dict[str, Any] = {name: _text(data["answer"][name]) for name in Answer._fields}
         answer = Answer(**fields)
         return Settled(answer, BY[answer.kind])
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ConfigError):
         return NO_LISTENER
 
 
@@ -260,16 +338,26 @@ class _Entry:
     """A waiting request.
 
     `takers` are the listeners of this process that may still answer. `asker` is the process that
-    asks, when it is another one. A `shared` request is settled by the store.
+    asks, when it is another one. A `shared` request is settled by the store, and `attended` if the
+    asker has listeners itself. `given` is an answer from this process to a shared one, and
+    `failure` what is wrong with a listener here.
     """
 
     def __init__(
-        self, pending: Pending, takers: Iterable[int] = (), *, asker: str = "", shared: bool = False
+        self,
+        pending: Pending,
+        takers: Iterable[int] = (),
+        *,
+        asker: str = "",
+        shared: bool = False,
+        attended: bool = False,
     ) -> None:
         self.pending = pending
         self.takers = set(takers)
         self.asker = asker
-        self.shared = shared
+        self.shared, self.attended = shared, attended
+        self.given: Settled | None = None
+        self.failure: ConfigError | None = None
         self.claimed = False
         self.settled: Settled | None = None
         self.done = threading.Event()
@@ -282,8 +370,8 @@ class _Entry:
 class WaitingRequests:
     """Requests that wait for an answer. Thread-safe.
 
-    With a `store`, requests without a listener in this process wait for the project's other
-    processes. ConfigError when the store is needed and cannot be used.
+    With a `store`, the project's other processes see the requests and may answer them. ConfigError
+    when the store is needed and cannot be used.
     """
 
     def __init__(
@@ -316,8 +404,9 @@ class WaitingRequests:
         """Call `callback` for every request, also those that wait already; return what stops it.
 
         Each call has its own thread, so a callback may block, or answer as it likes. One that
-        raises does not answer: with NotAnswered on purpose; any other error is logged. Without
-        `elsewhere` it gets the requests of this process only.
+        raises does not answer: with NotAnswered on purpose; a ConfigError, as of a wrong answer,
+        goes to the one who asks; any other error is logged. Without `elsewhere` it gets the
+        requests of this process only.
         """
         number = next(self._numbers)
         with self._lock:
@@ -340,9 +429,9 @@ class WaitingRequests:
     def ask(self, request: Request, timeout_seconds: float | None = None) -> Settled:
         """Wait until the request is settled, by an answer, the timeout or a lack of listeners.
 
-        Listeners of this process are asked first, those of other processes when there are none or
-        all of them raised or ended. With no listener left anywhere the request is refused; a killed
-        process is noticed after a few seconds.
+        Listeners of this process are asked first; those of other processes when none answers at
+        once. With no listener left anywhere the request is refused; a killed process is noticed
+        after a few seconds.
         """
         seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         until = time.monotonic() + min(max(seconds, 0.0), threading.TIMEOUT_MAX)
@@ -360,10 +449,12 @@ class WaitingRequests:
         """
         settled = Settled(answer, BY[answer.kind])
         entry = self._entries.get(id)
-        if entry is None or entry.shared:
+        if entry is None or not self._claim(entry):
+            if entry is not None and not entry.shared:
+                return False
+            if entry is not None:
+                entry.given = settled
             return self._answer_posted(id, settled)
-        if not self._claim(entry):
-            return False
         try:
             self._remember(entry.pending.request, answer)
         finally:
@@ -381,6 +472,10 @@ class WaitingRequests:
         with self._lock:
             found |= {id: entry.pending for id, entry in self._entries.items()}
         return sorted(found.values(), key=lambda pending: pending.time)
+
+    def is_abandoned(self, id: str) -> bool:
+        """Whether the process that asked for this has ended, so that no answer reaches it."""
+        return self._shared is not None and self._shared.is_abandoned(id)
 
     def close(self) -> None:
         """Reject all requests of this process, and later ones at once."""
@@ -414,10 +509,31 @@ class WaitingRequests:
         try:
             if not self._remembered(entry):
                 self._publish(entry, listeners)
-            return self._outcome(entry, until)
+                self._show(entry, until)
+            settled = self._outcome(entry, until)
+            return self._apply_answer(entry, settled) if entry.shared else settled
         finally:
             with self._lock:
                 self._drop(entry)
+            if entry.shared and self._shared is not None:
+                self._wake.set()
+                self._shared.remove(pending.id)
+
+    def _show(self, entry: _Entry, until: float) -> None:
+        """Write a request to the store that no listener here answers at once."""
+        shared = self._shared
+        at_once = min(SHOW_SECONDS, max(until - time.monotonic(), 0.0))
+        if shared is None or entry.done.wait(at_once):
+            return
+        with _logged("cannot show a permission request to other processes"):
+            shared.post(entry.pending, until - time.monotonic(), attended=True)
+            with self._lock:
+                shown = not (entry.claimed or entry.settled or self._closed)
+                entry.shared = entry.attended = shown
+            if shown:
+                self._poll()
+            else:
+                shared.remove(entry.pending.id)
 
     def _ask_elsewhere(self, shared: SharedRequests, pending: Pending, until: float) -> Settled:
         entry = _Entry(pending, shared=True)
@@ -441,12 +557,18 @@ class WaitingRequests:
             self._resolve(entry, TIMEOUT)
         # An answer may have come first and be remembered right now.
         entry.done.wait()
+        if entry.failure is not None and entry.settled == NO_LISTENER:
+            raise entry.failure
         return entry.settled or NO_LISTENER
 
     def _apply_answer(self, entry: _Entry, settled: Settled) -> Settled:
         """Apply another process's answer here: remember it, and settle other waiting requests."""
         if settled.answer is not None:
-            self._remember(entry.pending.request, settled.answer)
+            try:
+                self._remember(entry.pending.request, settled.answer)
+            except ConfigError:
+                if settled != entry.given:  # else the one who gave it has this error
+                    raise
             self._reach(entry, settled)
         return settled
 
@@ -485,20 +607,22 @@ class WaitingRequests:
 
     def _resolve(self, entry: _Entry, settled: Settled) -> None:
         """Settle the entry unless an answer came first."""
-        if entry.shared and self._shared is not None:
+        if self._claim(entry):
+            self._finish(entry, settled)
+        elif entry.shared and self._shared is not None:
             try:
                 if not self._shared.settle(entry.pending.id, settled):
                     settled = self._shared.outcome(entry.pending.id) or settled
             finally:
                 self._finish(entry, settled)
-        elif self._claim(entry):
-            self._finish(entry, settled)
 
     def _claim(self, entry: _Entry) -> bool:
-        """Claim the entry; False when another thread already settles it."""
+        """Claim the entry; False when another thread already settles it, or the store does."""
         with self._lock:
-            claimed, entry.claimed = entry.claimed, True
-        return not claimed
+            if entry.claimed or entry.shared:
+                return False
+            entry.claimed = True
+            return True
 
     # Answers
 
@@ -571,6 +695,11 @@ class WaitingRequests:
                 return
         except NotAnswered:
             pass  # the listener declines
+        except ConfigError as error:
+            logger.warning("a permission callback is wrong: %s", error)
+            if entry.asker == "":
+                entry.failure = error
+                self._resolve(entry, NO_LISTENER)
         except BaseException:
             # The request must not wait for this listener, and the thread has no caller to raise to.
             logger.exception("a permission callback failed, so it does not answer")
@@ -583,11 +712,17 @@ class WaitingRequests:
             entry.takers.discard(number)
             left = bool(entry.takers)
             abroad = entry.pending.id in self._abroad
-        if left or entry.shared:
+        if left:
             return
-        if not abroad:
+        if entry.shared:
+            self._wake.set()
+        elif not abroad:
             self._resolve(entry, NO_LISTENER)
-        elif self._shared is not None and not self._shared.elsewhere(entry.asker):
+        elif (
+            self._shared is not None
+            and not entry.attended
+            and not self._shared.elsewhere(entry.asker)
+        ):
             self._shared.settle(entry.pending.id, NO_LISTENER)
 
     def _end(self, number: int) -> None:
@@ -663,15 +798,32 @@ class WaitingRequests:
         if lonely and not shared.elsewhere():
             for entry in lonely:
                 self._resolve(entry, NO_LISTENER)
+        elif lonely:
+            self._leave_to_others(shared, lonely, shared.waiting(listing, {}))
         return self._hear(shared.waiting(listing, seen), shared) if self._public else {}
+
+    def _leave_to_others(
+        self, shared: SharedRequests, lonely: Iterable[_Entry], posted: Mapping[str, Posted]
+    ) -> None:
+        """Write requests anew whose last listener here is gone: they hang on the others now."""
+        for entry in lonely:
+            known = posted.get(entry.pending.id)
+            if entry.attended and known is not None:
+                entry.attended = False
+                shared.remove(entry.pending.id)
+                shared.post(entry.pending, known.deadline - time.time())
 
     def _hear(self, posted: dict[str, Posted], shared: SharedRequests) -> dict[str, Posted]:
         """Publish the requests of other processes to the listeners here."""
         with self._lock:
             listeners = {number: self._listeners[number] for number in self._public}
-            kept = {id: entry for id, entry in self._abroad.items() if id in posted}
+            kept = {
+                id: entry
+                for id, entry in self._abroad.items()
+                if id in posted and posted[id].attended == entry.attended
+            }
             new = {
-                id: _Entry(one.pending, listeners, asker=one.asker)
+                id: _Entry(one.pending, listeners, asker=one.asker, attended=one.attended)
                 for id, one in posted.items()
                 if id not in kept and one.asker != shared.id
             }

@@ -56,6 +56,7 @@ class Polled(NamedTuple):
     running: bool = True
     result: RunResult | None = None
     error: str = ""
+    error_kind: str = ""
 
 
 class Listed(NamedTuple):
@@ -188,6 +189,7 @@ class _BackgroundRun:
             running=not self.ended,
             result=self.result,
             error=str(self.error or ""),
+            error_kind=getattr(self.error, "kind", "failed") if self.error else "",
         )
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
+from itertools import islice
 from typing import Self
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
@@ -17,7 +18,7 @@ from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused
 from skillbelt.files.contain import inside
 from skillbelt.files.private import create_file
 from skillbelt.format.skill import Skill
-from skillbelt.hosts import leads_inside
+from skillbelt.hosts import is_this_machine, leads_inside
 from skillbelt.permission.command_lines import read_line
 from skillbelt.permission.command_policy import (
     CommandPolicy,
@@ -27,7 +28,7 @@ from skillbelt.permission.command_policy import (
     prepare,
 )
 from skillbelt.permission.gate import Gate, session_id
-from skillbelt.permission.grants import named_hosts
+from skillbelt.permission.grants import hosts_by_tool
 from skillbelt.permission.rules import SHELL_TOOLS, Request
 from skillbelt.running.build.toolset import install_tools
 from skillbelt.running.call import (
@@ -40,9 +41,11 @@ from skillbelt.running.call import (
     left_behind,
     path_warnings,
     record_of,
+    save_warnings,
     stream,
     stream_warnings,
     timeout_of,
+    timeout_warnings,
     wanted_outputs,
     without_secrets,
 )
@@ -71,6 +74,7 @@ from skillbelt.running.questions import (
 from skillbelt.running.quota import quota_for_run
 from skillbelt.running.run import Run
 from skillbelt.running.secrets import RedactingListener, secrets_of
+from skillbelt.running.slots import SLOTS, busy_without_handles
 from skillbelt.running.staging import check_unchanged, stage
 from skillbelt.running.workspace import (
     SHELTERS,
@@ -81,8 +85,9 @@ from skillbelt.running.workspace import (
     places,
 )
 from skillbelt.sandbox.linux.identity import run_identity
+from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.network.proxy import Egress
-from skillbelt.sandbox.protocol import Outcome, Running
+from skillbelt.sandbox.protocol import Outcome, run_to_end
 from skillbelt.sandbox.registry import Sandboxes
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
@@ -96,6 +101,7 @@ WORKSPACE_IDLE_SECONDS = 7 * 24 * 3600.0
 MAX_WORKSPACES_BYTES = 10 * 2**30
 
 NO_ARTIFACTS = "none"
+_MAX_REFUSED = 5
 _DAY_SECONDS = 24 * 3600.0
 
 
@@ -235,8 +241,8 @@ class Workbench:
         to start processes, and to reach the hosts that the skill names. `needs` names the only
         sandbox that can carry this out.
         """
-        run = self._check(skill, call, who, needs)
-        with ExitStack() as stack:
+        with busy_without_handles(), ExitStack() as stack:
+            run = self._check(skill, call, who, needs)
             self._stage(run, stack)
             # A single script does not use a shell; the grant says what it may start.
             self._ask(run, () if grant else SHELL_TOOLS)
@@ -252,14 +258,17 @@ class Workbench:
         with run.workspace.running() as others:
             check_unchanged(run.workspace, run.staged, run.limits)
             check_answer(run, alone=not others)
+            run.began = run.workspace.mark_time()
             self._say(f"running {run.skill.name}: {run.call.shown}")
             listener, secrets = watch.listener, secrets_of(run.call.env)
             redacting = RedactingListener(listener, secrets) if listener and secrets else None
             facts = {**_skill_facts(run.skill), "cmd": run.call.shown, "cwd": run.job.cwd}
             with span("workspace.run", **facts) as running:
                 job = run.job._replace(waited=True)
-                started = run.sandbox.start(job, redacting or listener)
-                run.outcome = outcome = _wait(started, watch.started)
+                with SLOTS.hold(job.timeout_seconds):
+                    run.outcome = outcome = run_to_end(
+                        lambda: run.sandbox.start(job, redacting or listener), watch.started
+                    )
                 if redacting is not None:
                     redacting.end()
                 running.set(exit_code=outcome.exit_code, timed_out=outcome.timed_out)
@@ -276,15 +285,18 @@ class Workbench:
         argv = self._argv(call)
         check_stdin(call, self.settings.limits)
         timeout_of(call, self.settings.limits.run_timeout_seconds)
+        # Users need not ask for what their own settings allow.
+        most = self.settings.limits.max_output_file_bytes if who.initiator == "user" else 0
         run = Run(
             skill=skill,
             call=call,
             who=who,
             gate=who.gate or self.gate,
             limits=self.settings.limits,
-            wanted=wanted_outputs(call),
+            wanted=wanted_outputs(call, most),
             sandbox=self._sandboxes.of(skill, needs),
             argv=argv,
+            listed_hosts=self.settings.fetch_hosts,
             policy=self.policy.active,
         )
         self._saving(run)  # refuse an unusable store or folder before anything runs
@@ -306,7 +318,9 @@ class Workbench:
         """Copy the skill into the workspace, and the inputs aside."""
         run.workspace = self._enter_workspace(run.who, stack)
         self._say(f"staging {run.skill.name}")
-        with span("workspace.stage.dir", **_skill_facts(run.skill)):
+        seconds = timeout_of(run.call, run.limits.run_timeout_seconds)
+        # Not held while a person is asked, as for inputs that come from another skill.
+        with span("workspace.stage.dir", **_skill_facts(run.skill)), SLOTS.hold(seconds):
             run.staged = stage(run.workspace, run.skill, run.limits)
         run.folder = run.workspace.run_folder()
         stack.callback(run.workspace.end_run, run.folder)
@@ -380,6 +394,9 @@ class Workbench:
         run.warnings = (
             *lowered,
             *environment_warnings(run.call, self.policy.active),
+            *timeout_warnings(run.call, run.limits.run_timeout_seconds),
+            *save_warnings(run.call),
+            *(f"{one.message}; {one.remedy}" for one in run.staged.diagnostics),
             *(one.warning for one in put if one.warning),
         )
         bind_answer(run, decision.by, (run.folder, *(one.to for one in put)))
@@ -417,18 +434,13 @@ class Workbench:
                 )
             )
         granted = grant(run)
-        hosts = tuple(host for host in granted.hosts if self._reaches(run, host))
+        refused = {host: why for host in granted.hosts if (why := _refusal(run, host))}
+        hosts = tuple(host for host in granted.hosts if host not in refused)
+        run.warnings += tuple(f"{host} is not opened: {why}" for host, why in refused.items())
         run.capabilities = granted._replace(hosts=hosts)
         if hosts:
             owner = self.owner and self.owner[0]
             run.egress = stack.enter_context(Egress(hosts, limits=run.limits, owner=owner))
-
-    def _reaches(self, run: Run, host: str) -> bool:
-        asked = network_request(run.request, host)
-        decision = run.gate.check(asked)
-        # The skill named the address. A private one needs more than a rule about all hosts.
-        general = decision.by == "rule" and decision.rule.pattern not in (host, *asked.patterns)
-        return decision.allowed and not (general and leads_inside(host))
 
     # Afterwards
 
@@ -456,7 +468,7 @@ class Workbench:
     def _collect(self, run: Run) -> Collected:
         limits, omit = run.limits, run.call.omit_inline_content
         if run.wanted is None:
-            found = primary(run.workspace.path, limits, omit_content=omit)
+            found = primary(run.workspace.path, limits, omit_content=omit, since=run.began)
             return Collected(primary=found)
         return collect(
             run.workspace.path,
@@ -478,23 +490,33 @@ class Workbench:
         return self.artifacts(run.who.key).save
 
 
-def _wait(running: Running, started: Callable[[Running], None] | None) -> Outcome:
-    """Return the outcome; an interrupt meanwhile kills the command."""
-    try:
-        if started is not None:
-            started(running)
-        outcome = running.wait()
-    except BaseException:
-        running.kill()
-        running.wait()
-        raise
-    assert outcome is not None
-    return outcome
-
-
 def _grant_commands(run: Run) -> Capabilities:
-    hosts = named_hosts(run.skill.frontmatter.allowed_tools)
+    found = hosts_by_tool(run.skill.frontmatter.allowed_tools, run.listed_hosts)
+    run.unopened = tuple(
+        f"{one_line(one.tool)} opens no host: {one.fault}" for one in found if one.fault
+    )
+    hosts = tuple(dict.fromkeys(host for one in found for host in one.hosts))
     return Capabilities(hosts=hosts, processes=True)
+
+
+def _refusal(run: Run, host: str) -> str:
+    """Return why the run may not reach the host, asking for it; "" when it may."""
+    if is_this_machine(host):
+        return "it is this machine; name its address, such as 127.0.0.1:8080, and allow that"
+    asked = network_request(run.request, host)
+    decision = run.gate.check(asked)
+    # The skill named the address. A private one needs more than a rule about all hosts.
+    general = decision.by == "rule" and decision.rule.pattern not in (host, *asked.patterns)
+    if decision.allowed and general and leads_inside(host):
+        rule = one_line(decision.rule.pattern)
+        return f"it is not a public address; the rule {rule!r} is too general, allow {host} itself"
+    return "" if decision.allowed else decision.reason
+
+
+def _refused_connections(connections: Iterable[Connection]) -> list[str]:
+    """Return what the proxy refused, the first reasons of many."""
+    reasons = dict.fromkeys(one.reason for one in connections if not one.allowed and one.reason)
+    return [f"refused: {one_line(reason)}" for reason in islice(reasons, _MAX_REFUSED)]
 
 
 def _due(mark: str) -> bool:
@@ -523,6 +545,8 @@ def _result(run: Run, collected: Collected) -> RunResult:
         written_files=collected.written,
         warnings=(
             *run.warnings,
+            *(run.unopened if outcome.exit_code else ()),
+            *_refused_connections(reached),
             *path_warnings(run.call, outcome),
             *stream_warnings(outcome),
             *end_warnings(outcome),

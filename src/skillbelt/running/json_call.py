@@ -19,12 +19,12 @@ from skillbelt.errors import PathEscape, PermissionDenied, RunRefused
 from skillbelt.files.contain import check_relative
 from skillbelt.format.skill import Skill
 from skillbelt.permission.gate import Granted
-from skillbelt.permission.grants import Grants, capabilities_of, named_hosts
+from skillbelt.permission.grants import Grants, capabilities_of, hosts_by_tool, named_hosts
 from skillbelt.permission.rules import SHELL_TOOLS, Rule
 from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import UNWATCHED, Watch
-from skillbelt.running.outputs import OutputFile, Saved, Written
+from skillbelt.running.outputs import OUTPUT_FILE_BYTES, OutputFile, Saved, Written
 from skillbelt.running.run import Run
 from skillbelt.sandbox.linux.identity import blocking_folder
 from skillbelt.sandbox.protocol import Captured, Outcome
@@ -62,8 +62,9 @@ class ExitStatus(NamedTuple):
 class Execution(NamedTuple):
     """The result. `output` is stdout as JSON, None when it is not JSON.
 
-    `permissions_used` are the declared tools that were granted; `enforced` maps each protection
-    to the layer of the `sandbox` that enforced it. The files are as in `RunResult`.
+    `permissions_used` are the declared tools that were granted, without those of the network that
+    opened no host. `enforced` maps each protection to the layer of the `sandbox` that enforced it.
+    The files are as in `RunResult`.
     """
 
     output: object
@@ -153,7 +154,7 @@ def execute(
         outcome = workbench.carry_out(run, watch)
         run.outcome = _cut_streams(outcome, limits.max_stream_bytes)
         result = workbench.finish(run)
-    return _execution(outcome, result, run.granted_tools, limits)
+    return _execution(outcome, result, _used_tools(run), limits)
 
 
 def denied(error: PermissionDenied) -> Execution:
@@ -306,8 +307,9 @@ def _command(target: Target) -> tuple[str, ...]:
 def _seconds(timeout_ms: int, limits: Limits) -> float:
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 0:
         raise RunRefused(f"timeout_ms must be a whole number of at least 0, not {timeout_ms!r}")
-    wanted = timeout_ms / 1000 if timeout_ms else EXEC_TIMEOUT_SECONDS
-    return min(wanted, limits.run_timeout_seconds)
+    if timeout_ms:
+        return timeout_ms / 1000
+    return min(EXEC_TIMEOUT_SECONDS, limits.run_timeout_seconds)
 
 
 def _json(value: object) -> bytes:
@@ -346,7 +348,11 @@ def _grant(run: Run, settings: Settings) -> Capabilities:
             for path, rule in ruled.items()
         ),
     )
-    return found._replace(read=tuple(read), hosts=named_hosts(granted.tools))
+    hosts = hosts_by_tool(granted.tools, run.listed_hosts)
+    run.warnings += tuple(
+        f"{one_line(one.tool)} opens no host: {one.fault}" for one in hosts if one.fault
+    )
+    return found._replace(read=tuple(read), hosts=named_hosts(granted.tools, run.listed_hosts))
 
 
 def _unrestricted(run: Run, reads: bool) -> Granted:
@@ -366,6 +372,13 @@ def _unrestricted(run: Run, reads: bool) -> Granted:
         found = run.gate.declared(run.skill, run.request, tools=("Read",))
         granted, denied = (*granted, *found.tools), (*denied, *found.denied)
     return Granted(granted, denied)
+
+
+def _used_tools(run: Run) -> tuple[str, ...]:
+    """Return the granted tools without those of the network that opened no host."""
+    hosts = hosts_by_tool(run.granted_tools, run.listed_hosts)
+    closed = {one.tool for one in hosts if not set(one.hosts) & set(run.capabilities.hosts)}
+    return tuple(tool for tool in run.granted_tools if tool not in closed)
 
 
 def _reachable(path: str) -> bool:
@@ -392,7 +405,7 @@ def _prepare(run: Run, text: bytes) -> None:
 
 
 def _room(limits: Limits) -> int:
-    return max(limits.max_stream_bytes, limits.max_output_file_bytes)
+    return max(limits.max_stream_bytes, min(limits.max_output_file_bytes, OUTPUT_FILE_BYTES))
 
 
 # Its result

@@ -42,6 +42,7 @@ class Run:
     sandbox: Sandbox
     argv: tuple[str, ...]
     wanted: Wanted | None = None
+    listed_hosts: tuple[str, ...] = ()  # those of the user for tools that name none
     policy: bool = False  # whether a list of commands chose the program
 
     # Staged: the workspace, the skill's copy in it, this run's folder and the inputs. `others` are
@@ -69,7 +70,11 @@ class Run:
     egress: Egress | None = field(init=False, default=None)
     job: Job = field(init=False)
     warnings: tuple[str, ...] = field(init=False, default=())
+    # Why a tool of the network opened nothing: of interest if the command fails.
+    unopened: tuple[str, ...] = field(init=False, default=())
 
+    # Started: when, by the clock of the workspace's file system.
+    began: int = field(init=False, default=0)
     outcome: Outcome = field(init=False)
 
     # Paths. With a sandbox that remaps, the workspace is at INSIDE and each skill in `skills/`.

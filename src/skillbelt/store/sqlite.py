@@ -94,6 +94,18 @@ class SqliteStore:
         except ValueError as error:
             raise ConfigError(f"{self.path}: an event is not JSON; {_BROKEN}") from error
 
+    def first_events(self, key: SessionKey, most: int) -> list[Event]:
+        """Return the first events that can be read, without reading the others."""
+        query = (
+            "SELECT seq, time, type, agent, data FROM event WHERE session ="
+            " (SELECT id FROM session WHERE app = ? AND user = ? AND name = ?) ORDER BY seq LIMIT ?"
+        )
+        found = []
+        for row in self._read(query, *_cells(key), most):
+            with suppress(ValueError):
+                found.append(_event(row))
+        return found
+
     def state(self, key: SessionKey) -> dict[str, str]:
         """The entries of the app, of the user and of the session together."""
         query = (

@@ -1,0 +1,72 @@
+"""A stored conversation as text: who said what, and which tools were called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+from skillbelt.events import Event
+from skillbelt.running.following import visible
+from skillbelt.text import one_line, shorten
+
+_MAX_TITLE_CHARS = 60
+_MAX_TOOL_CHARS = 120
+_SPEAKERS = {"user": "you", "assistant": "assistant"}
+
+
+def plain(text: str) -> str:
+    """Escape what a terminal would act on in the text of a model or a skill."""
+    return visible(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def read_title(messages: Iterable[Mapping[str, object]]) -> str:
+    """Return the beginning of what the user said first; "" if they said nothing."""
+    said = (_said(one) for one in messages if one.get("role") == "user")
+    return shorten(one_line(next(said, "")), _MAX_TITLE_CHARS)
+
+
+def describe(events: Iterable[Event]) -> Iterator[str]:
+    """Yield the conversation in lines, without the other events."""
+    for event in events:
+        if event.type == "compacted":
+            yield "(the messages above were summarized for the model)"
+        elif event.type == "message":
+            yield from _describe_message(event.data, event.agent)
+
+
+def _describe_message(message: Mapping[str, object], agent: str) -> Iterator[str]:
+    role = str(message.get("role") or "")
+    if role == "tool":
+        yield f"  result: {_cut(_said(message))}"
+        return
+    text = plain(_said(message)).strip()
+    if text and role != "system":
+        name = f" ({one_line(agent)})" if agent else ""
+        yield f"{_SPEAKERS.get(role, one_line(role))}{name}: {text}"
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else []:
+        yield f"  tool: {_cut(_call(call))}"
+
+
+def _said(message: Mapping[str, object]) -> str:
+    """Return the text: what the user typed, else the content or the texts of its parts."""
+    content = message.get("said") or message.get("content")
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, Mapping)]
+        return "\n".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
+def _call(call: object) -> str:
+    """Return a call in the form of this library or of OpenAI."""
+    if not isinstance(call, Mapping):
+        return str(call)
+    nested = call.get("function")
+    about = nested if isinstance(nested, Mapping) else call
+    given = about.get("arguments", "")
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+    return f"{about.get('name', '')} {text}"
+
+
+def _cut(text: str) -> str:
+    return shorten(one_line(text), _MAX_TOOL_CHARS)
