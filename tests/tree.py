@@ -229,7 +229,7 @@ def sheltered(root: Path) -> Iterator[None]:
 
 def _shelters() -> set[str]:
     """Every folder that may be such a place; other tests make and remove theirs meanwhile."""
-    found = set()
+    found: set[str] = set()
     for shelter in SHELTERS:
         with suppress(FileNotFoundError):
             found.update(entry.path for entry in os.scandir(shelter))

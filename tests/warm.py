@@ -79,10 +79,11 @@ class Popen(subprocess.Popen[AnyStr]):
     ) -> None:
         python, *arguments = args
         assert python == sys.executable
+        given = dict(os.environ if env is None else env)
         job = {
             "arguments": arguments,
             "cwd": os.fspath(cwd or os.getcwd()),
-            "env": dict(os.environ if env is None else env),
+            "env": given,
             "terminal": self._terminal,
         }
         ends = enumerate((p2cread, c2pwrite, errwrite))
@@ -91,7 +92,7 @@ class Popen(subprocess.Popen[AnyStr]):
         self._report: socket.socket = ours
         with theirs:
             handles = array.array("i", [theirs.fileno(), *streams])
-            _server(_start(job["env"])).sendmsg([json.dumps(job).encode()], [(*_RIGHTS, handles)])
+            _server(_start(given)).sendmsg([json.dumps(job).encode()], [(*_RIGHTS, handles)])
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)  # type: ignore[attr-defined]
         self._child_created = True
         self.pid = int(self._report.recv(100) or "0")
