@@ -430,7 +430,12 @@ class Workbench:
             cache = place_of(self._packages_folder, self.owner)
             run.packages = stack.enter_context(
                 packages_for(
-                    run, run.needs, self.settings, cache_dir=cache, progress=self._progress
+                    run.gate,
+                    run.request,
+                    run.needs,
+                    self.settings,
+                    cache_dir=cache,
+                    progress=self._progress,
                 )
             )
         granted = grant(run)
