@@ -41,9 +41,11 @@ from skillbelt.running.call import (
     left_behind,
     path_warnings,
     record_of,
+    save_warnings,
     stream,
     stream_warnings,
     timeout_of,
+    timeout_warnings,
     wanted_outputs,
     without_secrets,
 )
@@ -72,6 +74,7 @@ from skillbelt.running.questions import (
 from skillbelt.running.quota import quota_for_run
 from skillbelt.running.run import Run
 from skillbelt.running.secrets import RedactingListener, secrets_of
+from skillbelt.running.slots import SLOTS, busy_without_handles
 from skillbelt.running.staging import check_unchanged, stage
 from skillbelt.running.workspace import (
     SHELTERS,
@@ -84,7 +87,7 @@ from skillbelt.running.workspace import (
 from skillbelt.sandbox.linux.identity import run_identity
 from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.network.proxy import Egress
-from skillbelt.sandbox.protocol import Outcome, Running
+from skillbelt.sandbox.protocol import Outcome, run_to_end
 from skillbelt.sandbox.registry import Sandboxes
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
@@ -183,8 +186,11 @@ class Workbench:
                 now=time.time(),
             )
         if self.owner is not None:
+            # The shelters are those of all projects: one of these looks through them each day.
+            shelters = [one for one in SHELTERS if os.path.isdir(one)]
+            due = [one for one in shelters if now or _due(os.path.join(one, ".tidied"))]
             idle = WORKSPACE_IDLE_SECONDS
-            cleaned += clean_orphans(SHELTERS, idle_seconds=idle, now=time.time())
+            cleaned += clean_orphans(due, idle_seconds=idle, now=time.time())
         for cache in places(self._packages_folder):
             with span("workspace.cleanup", path=cache):
                 cleaned += clean_environments(cache, max_bytes=limits.max_packages_bytes)
@@ -235,8 +241,8 @@ class Workbench:
         to start processes, and to reach the hosts that the skill names. `needs` names the only
         sandbox that can carry this out.
         """
-        run = self._check(skill, call, who, needs)
-        with ExitStack() as stack:
+        with busy_without_handles(), ExitStack() as stack:
+            run = self._check(skill, call, who, needs)
             self._stage(run, stack)
             # A single script does not use a shell; the grant says what it may start.
             self._ask(run, () if grant else SHELL_TOOLS)
@@ -252,14 +258,17 @@ class Workbench:
         with run.workspace.running() as others:
             check_unchanged(run.workspace, run.staged, run.limits)
             check_answer(run, alone=not others)
+            run.began = run.workspace.mark_time()
             self._say(f"running {run.skill.name}: {run.call.shown}")
             listener, secrets = watch.listener, secrets_of(run.call.env)
             redacting = RedactingListener(listener, secrets) if listener and secrets else None
             facts = {**_skill_facts(run.skill), "cmd": run.call.shown, "cwd": run.job.cwd}
             with span("workspace.run", **facts) as running:
                 job = run.job._replace(waited=True)
-                started = run.sandbox.start(job, redacting or listener)
-                run.outcome = outcome = _wait(started, watch.started)
+                with SLOTS.hold(job.timeout_seconds):
+                    run.outcome = outcome = run_to_end(
+                        lambda: run.sandbox.start(job, redacting or listener), watch.started
+                    )
                 if redacting is not None:
                     redacting.end()
                 running.set(exit_code=outcome.exit_code, timed_out=outcome.timed_out)
@@ -276,13 +285,15 @@ class Workbench:
         argv = self._argv(call)
         check_stdin(call, self.settings.limits)
         timeout_of(call, self.settings.limits.run_timeout_seconds)
+        # Users need not ask for what their own settings allow.
+        most = self.settings.limits.max_output_file_bytes if who.initiator == "user" else 0
         run = Run(
             skill=skill,
             call=call,
             who=who,
             gate=who.gate or self.gate,
             limits=self.settings.limits,
-            wanted=wanted_outputs(call),
+            wanted=wanted_outputs(call, most),
             sandbox=self._sandboxes.of(skill, needs),
             argv=argv,
             listed_hosts=self.settings.fetch_hosts,
@@ -307,7 +318,9 @@ class Workbench:
         """Copy the skill into the workspace, and the inputs aside."""
         run.workspace = self._enter_workspace(run.who, stack)
         self._say(f"staging {run.skill.name}")
-        with span("workspace.stage.dir", **_skill_facts(run.skill)):
+        seconds = timeout_of(run.call, run.limits.run_timeout_seconds)
+        # Not held while a person is asked, as for inputs that come from another skill.
+        with span("workspace.stage.dir", **_skill_facts(run.skill)), SLOTS.hold(seconds):
             run.staged = stage(run.workspace, run.skill, run.limits)
         run.folder = run.workspace.run_folder()
         stack.callback(run.workspace.end_run, run.folder)
@@ -381,6 +394,9 @@ class Workbench:
         run.warnings = (
             *lowered,
             *environment_warnings(run.call, self.policy.active),
+            *timeout_warnings(run.call, run.limits.run_timeout_seconds),
+            *save_warnings(run.call),
+            *(f"{one.message}; {one.remedy}" for one in run.staged.diagnostics),
             *(one.warning for one in put if one.warning),
         )
         bind_answer(run, decision.by, (run.folder, *(one.to for one in put)))
@@ -414,7 +430,12 @@ class Workbench:
             cache = place_of(self._packages_folder, self.owner)
             run.packages = stack.enter_context(
                 packages_for(
-                    run, run.needs, self.settings, cache_dir=cache, progress=self._progress
+                    run.gate,
+                    run.request,
+                    run.needs,
+                    self.settings,
+                    cache_dir=cache,
+                    progress=self._progress,
                 )
             )
         granted = grant(run)
@@ -452,7 +473,7 @@ class Workbench:
     def _collect(self, run: Run) -> Collected:
         limits, omit = run.limits, run.call.omit_inline_content
         if run.wanted is None:
-            found = primary(run.workspace.path, limits, omit_content=omit)
+            found = primary(run.workspace.path, limits, omit_content=omit, since=run.began)
             return Collected(primary=found)
         return collect(
             run.workspace.path,
@@ -472,20 +493,6 @@ class Workbench:
         if run.wanted is None or not run.wanted.save or not self.has_artifacts:
             return None
         return self.artifacts(run.who.key).save
-
-
-def _wait(running: Running, started: Callable[[Running], None] | None) -> Outcome:
-    """Return the outcome; an interrupt meanwhile kills the command."""
-    try:
-        if started is not None:
-            started(running)
-        outcome = running.wait()
-    except BaseException:
-        running.kill()
-        running.wait()
-        raise
-    assert outcome is not None
-    return outcome
 
 
 def _grant_commands(run: Run) -> Capabilities:
