@@ -142,6 +142,12 @@ def test_a_script_that_fails_is_an_answer_of_no(skilled: Tree) -> None:
     assert skilled.run("ask", "An echo, please", "--yes").exit_code == 1
 
 
+def test_the_sandbox_is_an_option(skilled: Tree) -> None:
+    done = skilled.run("ask", "An echo, please", "--yes", "--sandbox", "nothing")
+    assert done.exit_code != 0
+    assert "nothing" in done.stdout + done.stderr
+
+
 def test_a_question_from_a_pipe(skilled: Tree) -> None:
     done = warm.run(
         [sys.executable, "-m", "skillbelt", "ask", "-", "--yes"],

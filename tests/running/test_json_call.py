@@ -212,7 +212,9 @@ def test_a_script_that_takes_too_long_is_ended_and_its_output_kept(make: Make) -
 
 def test_nobody_gets_more_time_than_a_run_may_take(make: Make) -> None:
     kit = make({"scripts/run.sh": 'echo "$TIMEOUT_MS"'}, run_timeout_seconds=7)
-    assert kit(timeout_ms=60_000).output == 7000
+    done = kit(timeout_ms=60_000)
+    assert done.output == 7000
+    assert "timeout was lowered from 60 to 7 seconds" in done.warnings[0]
     assert kit().output == 7000
 
 

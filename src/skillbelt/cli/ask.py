@@ -28,7 +28,7 @@ from skillbelt.agent.models import OFFLINE, is_deep
 from skillbelt.cli.asking import ask
 from skillbelt.cli.failure import describe
 from skillbelt.cli.keyboard import can_ask
-from skillbelt.cli.output import CLI_SESSION, print_json, say
+from skillbelt.cli.output import CLI_SESSION, SANDBOX_HELP, print_json, say
 from skillbelt.cli.transcript import plain
 from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.permission.rules import Answer
@@ -73,6 +73,7 @@ def model_options(parser: argparse.ArgumentParser) -> None:
         "OpenAI-compatible server, or offline for none (default: the setting `model`)",
     )
     parser.add_argument("--session", metavar="S", help="the conversation to continue")
+    parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
 
 
@@ -139,6 +140,8 @@ def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
 
     asks = args.yes or (not interactive and can_ask())
     settings = load_settings(args.project, config=args.config)
+    if args.sandbox:
+        settings = settings._replace(sandbox=args.sandbox)
     belt = Runtime(settings=settings, ask=answer if asks else None)
     return belt
 

@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=float,
         default=0.0,
-        help="the timeout in seconds (default: the limit run_timeout_seconds)",
+        help="the timeout in seconds, up to run_timeout_seconds (default: 300)",
     )
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     parser.add_argument(

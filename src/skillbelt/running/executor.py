@@ -41,9 +41,11 @@ from skillbelt.running.call import (
     left_behind,
     path_warnings,
     record_of,
+    save_warnings,
     stream,
     stream_warnings,
     timeout_of,
+    timeout_warnings,
     wanted_outputs,
     without_secrets,
 )
@@ -184,8 +186,11 @@ class Workbench:
                 now=time.time(),
             )
         if self.owner is not None:
+            # The shelters are those of all projects: one of these looks through them each day.
+            shelters = [one for one in SHELTERS if os.path.isdir(one)]
+            due = [one for one in shelters if now or _due(os.path.join(one, ".tidied"))]
             idle = WORKSPACE_IDLE_SECONDS
-            cleaned += clean_orphans(SHELTERS, idle_seconds=idle, now=time.time())
+            cleaned += clean_orphans(due, idle_seconds=idle, now=time.time())
         for cache in places(self._packages_folder):
             with span("workspace.cleanup", path=cache):
                 cleaned += clean_environments(cache, max_bytes=limits.max_packages_bytes)
@@ -253,6 +258,7 @@ class Workbench:
         with run.workspace.running() as others:
             check_unchanged(run.workspace, run.staged, run.limits)
             check_answer(run, alone=not others)
+            run.began = run.workspace.mark_time()
             self._say(f"running {run.skill.name}: {run.call.shown}")
             listener, secrets = watch.listener, secrets_of(run.call.env)
             redacting = RedactingListener(listener, secrets) if listener and secrets else None
@@ -279,13 +285,15 @@ class Workbench:
         argv = self._argv(call)
         check_stdin(call, self.settings.limits)
         timeout_of(call, self.settings.limits.run_timeout_seconds)
+        # Users need not ask for what their own settings allow.
+        most = self.settings.limits.max_output_file_bytes if who.initiator == "user" else 0
         run = Run(
             skill=skill,
             call=call,
             who=who,
             gate=who.gate or self.gate,
             limits=self.settings.limits,
-            wanted=wanted_outputs(call),
+            wanted=wanted_outputs(call, most),
             sandbox=self._sandboxes.of(skill, needs),
             argv=argv,
             listed_hosts=self.settings.fetch_hosts,
@@ -386,6 +394,9 @@ class Workbench:
         run.warnings = (
             *lowered,
             *environment_warnings(run.call, self.policy.active),
+            *timeout_warnings(run.call, run.limits.run_timeout_seconds),
+            *save_warnings(run.call),
+            *(f"{one.message}; {one.remedy}" for one in run.staged.diagnostics),
             *(one.warning for one in put if one.warning),
         )
         bind_answer(run, decision.by, (run.folder, *(one.to for one in put)))
@@ -419,7 +430,12 @@ class Workbench:
             cache = place_of(self._packages_folder, self.owner)
             run.packages = stack.enter_context(
                 packages_for(
-                    run, run.needs, self.settings, cache_dir=cache, progress=self._progress
+                    run.gate,
+                    run.request,
+                    run.needs,
+                    self.settings,
+                    cache_dir=cache,
+                    progress=self._progress,
                 )
             )
         granted = grant(run)
@@ -457,7 +473,7 @@ class Workbench:
     def _collect(self, run: Run) -> Collected:
         limits, omit = run.limits, run.call.omit_inline_content
         if run.wanted is None:
-            found = primary(run.workspace.path, limits, omit_content=omit)
+            found = primary(run.workspace.path, limits, omit_content=omit, since=run.began)
             return Collected(primary=found)
         return collect(
             run.workspace.path,

@@ -24,7 +24,7 @@ from skillbelt.permission.rules import SHELL_TOOLS, Rule
 from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.executor import Workbench
 from skillbelt.running.following import UNWATCHED, Watch
-from skillbelt.running.outputs import OutputFile, Saved, Written
+from skillbelt.running.outputs import OUTPUT_FILE_BYTES, OutputFile, Saved, Written
 from skillbelt.running.run import Run
 from skillbelt.sandbox.linux.identity import blocking_folder
 from skillbelt.sandbox.protocol import Captured, Outcome
@@ -307,8 +307,9 @@ def _command(target: Target) -> tuple[str, ...]:
 def _seconds(timeout_ms: int, limits: Limits) -> float:
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 0:
         raise RunRefused(f"timeout_ms must be a whole number of at least 0, not {timeout_ms!r}")
-    wanted = timeout_ms / 1000 if timeout_ms else EXEC_TIMEOUT_SECONDS
-    return min(wanted, limits.run_timeout_seconds)
+    if timeout_ms:
+        return timeout_ms / 1000
+    return min(EXEC_TIMEOUT_SECONDS, limits.run_timeout_seconds)
 
 
 def _json(value: object) -> bytes:
@@ -404,7 +405,7 @@ def _prepare(run: Run, text: bytes) -> None:
 
 
 def _room(limits: Limits) -> int:
-    return max(limits.max_stream_bytes, limits.max_output_file_bytes)
+    return max(limits.max_stream_bytes, min(limits.max_output_file_bytes, OUTPUT_FILE_BYTES))
 
 
 # Its result

@@ -197,6 +197,14 @@ class Workspace:
         finally:
             os.close(work)
 
+    def mark_time(self) -> int:
+        """Return the time of the workspace's file system; files that change from now on are newer.
+
+        The clock of this process may be ahead of that of the file system.
+        """
+        self._touch(self.handle)
+        return os.stat(METADATA, dir_fd=self.handle, follow_symlinks=False).st_ctime_ns
+
     def _touch(self, handle: int) -> None:
         try:
             os.utime(METADATA, dir_fd=handle, follow_symlinks=False)

@@ -429,7 +429,15 @@ class Runtime:
         most = MAX_ENUM_SKILLS
         known = self.names_for(skills, crowded)
         names = inline_names(known) if inline else known
-        return build(names, skills, HANDLERS, max_enum=most, listing=text, inline=inline)
+        return build(
+            names,
+            skills,
+            HANDLERS,
+            max_enum=most,
+            listing=text,
+            inline=inline,
+            settings=self.settings,
+        )
 
     def dispatch(
         self,
