@@ -73,6 +73,7 @@ def test_a_promise_that_fails_is_an_error(made: Built, sandbox: WasmSandbox, pla
     assert outcome.stderr.data.startswith(b"Uncaught TypeError: no such thing\n    at main (skill")
 
 
+@pytest.mark.long
 def test_the_same_source_gives_the_same_component(made: Built) -> None:
     skill = Skill.from_folder(Path(made.output).parents[1])
     assert check(skill, hosts()).current
@@ -131,6 +132,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return built(tmp_path_factory.mktemp("built") / "two", {"src/main.ts": FAILING})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["microtask", "tick", "timer", "registry"])
 def test_an_error_thrown_later_ends_the_program(
     way: str, failing: Built, sandbox: WasmSandbox, place: Place
@@ -140,6 +142,7 @@ def test_an_error_thrown_later_ends_the_program(
     assert outcome.stderr.data.startswith(b"before\nUncaught RangeError: x\n    at fail (skill:")
 
 
+@pytest.mark.long
 def test_what_its_last_statement_gives_is_waited_for(
     failing: Built, sandbox: WasmSandbox, place: Place
 ) -> None:
@@ -148,6 +151,7 @@ def test_what_its_last_statement_gives_is_waited_for(
     assert outcome.stderr.data.startswith(b"before\nUncaught RangeError: x\n")
 
 
+@pytest.mark.long
 def test_an_engine_that_fails_says_nothing_of_itself(
     failing: Built, sandbox: WasmSandbox, place: Place
 ) -> None:
@@ -156,6 +160,7 @@ def test_an_engine_that_fails_says_nothing_of_itself(
     assert outcome.stderr.data == b"before\nthe module trapped: unreachable\n"
 
 
+@pytest.mark.long
 def test_a_script_that_is_no_module_stays_one(
     sandbox: WasmSandbox, place: Place, tmp_path: Path
 ) -> None:
