@@ -242,3 +242,11 @@ def test_what_it_advises_works(tree: Tree) -> None:
     catalog: Catalog = tree.catalog()
     assert catalog["NAME"].description == "What it does and when to use it."
     assert not catalog.diagnostics
+
+
+def test_a_blank_description_is_told(tree: Tree) -> None:
+    text = '---\nname: pdf\ndescription: " "\n---\n# PDF\n'
+    tree.write("project/.agents/skills/pdf/SKILL.md", text)
+    document = tree.run("list", "--json").document
+    assert [one["model_visible"] for one in document["skills"]] == [False]
+    assert [one["code"] for one in document["diagnostics"]] == ["description-missing"]

@@ -191,7 +191,7 @@ async def _shut_down_on_signal(
     with anyio.open_signal_receiver(*_SIGNALS) as signals:
         async with anyio.create_task_group() as group:
             async for _ in signals:
-                if draining.refusing:  # a second signal waits for nobody
+                if draining.refusing:  # a second signal ends it at once
                     server.force_exit = server.should_exit = True
                     draining.end()
                 else:

@@ -190,8 +190,11 @@ class Workbench:
                 now=time.time(),
             )
         if self.owner is not None:
+            # The shelters are those of all projects: one of these looks through them each day.
+            shelters = [one for one in SHELTERS if os.path.isdir(one)]
+            due = [one for one in shelters if now or _due(os.path.join(one, ".tidied"))]
             idle = WORKSPACE_IDLE_SECONDS
-            cleaned += clean_orphans(SHELTERS, idle_seconds=idle, now=time.time())
+            cleaned += clean_orphans(due, idle_seconds=idle, now=time.time())
         for cache in places(self._packages_folder):
             with span("workspace.cleanup", path=cache):
                 cleaned += clean_environments(cache, max_bytes=limits.max_packages_bytes)
@@ -461,7 +464,12 @@ class Workbench:
             cache = place_of(self._packages_folder, self.owner)
             run.packages = stack.enter_context(
                 packages_for(
-                    run, run.needs, self.settings, cache_dir=cache, progress=self._progress
+                    run.gate,
+                    run.request,
+                    run.needs,
+                    self.settings,
+                    cache_dir=cache,
+                    progress=self._progress,
                 )
             )
         granted = grant(run)
