@@ -64,7 +64,9 @@ COMMANDS: dict[str, CliCommand] = {
         "ask",
         "answer a question with the available skills, with or without a model",
         "Without --model no language model is used: the best matching skill is loaded, and its "
-        "script is run. A model needs the API key of its provider in the environment.",
+        "script is run. A model needs the API key of its provider in the environment. "
+        "Refused permissions are printed to stderr; exit code 4 means that the model found no "
+        "other way.",
     ),
     "chat": CliCommand(
         "chat",
@@ -84,7 +86,7 @@ COMMANDS: dict[str, CliCommand] = {
     "sessions": CliCommand("sessions", "list, show and delete stored conversations"),
     "artifacts": CliCommand(
         "artifacts",
-        "list the files that runs saved, and get one",
+        "list the files that runs saved, get or delete one",
         "NAME@V is one version, NAME the newest; `list NAME` shows all versions. The default for "
         "--session is the session of runs from the command line.",
     ),

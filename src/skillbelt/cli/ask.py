@@ -30,7 +30,7 @@ from skillbelt.cli.failure import describe
 from skillbelt.cli.keyboard import can_ask
 from skillbelt.cli.output import CLI_SESSION, SANDBOX_HELP, print_json, say
 from skillbelt.cli.transcript import plain
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending
 from skillbelt.runtime.runtime import Runtime
@@ -214,6 +214,8 @@ def document(kept: list[AgentEvent], loading: Container[str], exit_code: int) ->
         "files": _files(responses),
         "usage": final.usage._asdict(),
     }
+    if refused := _refused(kept):
+        found["refused"] = [{"tool": one.name, "message": one.error} for one in refused]
     if final.error or exit_code:
         found["error"] = _failure(final, responses, exit_code)
     return found
@@ -261,8 +263,10 @@ def _files(responses: Iterable[ToolResponse]) -> list[object]:
 
 
 def _print_summary(kept: list[AgentEvent], session: str, args: argparse.Namespace) -> None:
-    """Print the error, and with -v the session and its tokens."""
+    """Print what was refused and the error, and with -v the session and its tokens."""
     final = _final(kept)
+    for one in _refused(kept):
+        say(f"skillbelt: refused: {one_line(one.error)}", args)
     if final.error:
         say(f"skillbelt: {one_line(final.error)}", args)
     if args.verbose:
@@ -276,12 +280,30 @@ def _print_summary(kept: list[AgentEvent], session: str, args: argparse.Namespac
 
 
 def _exit_code(kept: list[AgentEvent], offline: bool) -> int:
-    """Return 0 for an answer; without a model only if the skill succeeded."""
+    """Return 0 for an answer; without a model only if the skill succeeded.
+
+    A refusal is 4, unless a later call of the same tool was not refused: then the model found
+    another way.
+    """
     final = _final(kept)
     if final.reason != "answer" or (final.error and not final.text):
         return 1
+    last = {one.name: one for one in _responses(kept)}
+    refused = [one for one in _refused(kept) if last[one.name] is one]
+    if refused:
+        return PermissionDenied.exit_code
     faults = [one for one in _responses(kept) if one.error and offline]
-    refused = [code for one in faults if isinstance(code := one.data.get("refused"), int)]
+    codes = [code for one in faults if isinstance(code := one.data.get("refused"), int)]
     if not faults:
         return 0
-    return refused[-1] if refused else 1
+    return codes[-1] if codes else 1
+
+
+def _refused(kept: Iterable[AgentEvent]) -> list[ToolResponse]:
+    """Return the calls that permission was refused for, the same refusal once."""
+    found: dict[str, ToolResponse] = {}
+    for one in _responses(kept):
+        about = one.data.get("error")
+        if isinstance(about, Mapping) and about.get("kind") == PermissionDenied.kind:
+            found[one.error] = one
+    return list(found.values())
