@@ -242,3 +242,19 @@ def test_what_it_advises_works(tree: Tree) -> None:
     catalog: Catalog = tree.catalog()
     assert catalog["NAME"].description == "What it does and when to use it."
     assert not catalog.diagnostics
+
+
+def test_a_blank_description_is_told(tree: Tree) -> None:
+    text = '---\nname: pdf\ndescription: " "\n---\n# PDF\n'
+    tree.write("project/.agents/skills/pdf/SKILL.md", text)
+    document = tree.run("list", "--json").document
+    assert [one["model_visible"] for one in document["skills"]] == [False]
+    assert [one["code"] for one in document["diagnostics"]] == ["description-missing"]
+
+
+@pytest.mark.parametrize("root", ["/nonexistent/skills", "http://127.0.0.1:9/none.zip"])
+def test_a_root_that_the_user_named_and_that_has_nothing_is_named(tree: Tree, root: str) -> None:
+    tree.setenv("SKILLS_ROOT", root)
+    done = tree.run("list")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr.startswith(f"skillbelt: SKILLS_ROOT {root}: ")

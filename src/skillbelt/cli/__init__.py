@@ -87,7 +87,7 @@ COMMANDS: dict[str, CliCommand] = {
     "sessions": CliCommand("sessions", "list, show and delete stored conversations"),
     "artifacts": CliCommand(
         "artifacts",
-        "list the files that runs saved, and get one",
+        "list the files that runs saved, get or delete one",
         "NAME@V is one version, NAME the newest; `list NAME` shows all versions. The default for "
         "--session is the session of runs from the command line.",
     ),

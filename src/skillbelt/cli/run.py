@@ -34,7 +34,9 @@ NO_SANDBOX = "none"
 # Live output is never truncated, so these warnings about the result do not apply.
 _NOT_FOR_LIVE = ("stdout truncated", "stderr truncated")
 # The last line reports the timeout.
-_REPORTED_ELSEWHERE = ("max_stream_bytes", "run_timeout_seconds")
+_REPORTED_ELSEWHERE = (
+    "max_stream_bytes", "run_timeout_seconds", "exec_timeout_seconds", "timeout_ms",
+)  # fmt: skip
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -30,7 +30,7 @@ from skillbelt.files.handles import BUSY, is_shortage
 from skillbelt.format.skill import Skill
 from skillbelt.running.inputs import skills_named
 from skillbelt.running.outputs import SCHEME
-from skillbelt.text import one_line, shorten, xml
+from skillbelt.text import break_tag, one_line, shorten, xml
 from skillbelt.tools.caller import STORED, Call, Caller, GivenDocument, report_of
 from skillbelt.tools.definitions import DEFINITIONS, Schema
 from skillbelt.tools.run_handlers import (
@@ -177,8 +177,9 @@ def printable(name: str) -> str:
 
 def content(skill: Skill, text: str, files: list[str]) -> str:
     """Return the block with a skill's instructions."""
-    # After a closing tag, the rest of the body would pass for the host's own words.
-    safe = text.strip().replace("</skill_content", "<\\/skill_content")
+    # After a closing tag, the rest of the body would pass for the host's own words; after an
+    # opening one, for those of another skill.
+    safe = break_tag(text.strip(), "skill_content")
     return "\n".join(
         [
             f'<skill_content name="{xml(skill.name)}">',
