@@ -146,7 +146,8 @@ def execute(
     command = (*_command(target), *arguments)
     call = RunCall(
         command, timeout_seconds=seconds, stdin=text, inputs=inputs, output_files=tuple(outputs),
-        save_as_artifacts=save_as_artifacts, output_dir=output_dir, all_outputs=all_outputs or bool(who.once),
+        save_as_artifacts=save_as_artifacts, output_dir=output_dir,
+        all_outputs=all_outputs or bool(who.once),
     )  # fmt: skip
     needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
     grant = partial(_grant, settings=workbench.settings)
