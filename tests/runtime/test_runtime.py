@@ -13,6 +13,7 @@ from skillbelt import ConfigError, Rule
 from skillbelt.errors import PermissionDenied, RunRefused, SkillNotFound
 from skillbelt.running.workspace import places
 from skillbelt.runtime.runtime import Runtime
+from skillbelt.store import SessionKey
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.sqlite import SqliteStore
 from skillbelt.tools.definitions import PROFILES
@@ -305,3 +306,44 @@ def test_the_tool_has_the_name_that_is_asked_for(bench: Bench) -> None:
     bench.runtime = bench.open(tool_names="common", require_load=True)
     result = bench.call("run_skill_script", skill=SKILL, command="true")
     assert result.error == f'run_skill_script requires load_skill first for "{SKILL}"'
+
+
+def test_deleting_a_conversation_removes_what_its_runs_left(bench: Bench) -> None:
+    belt = bench.runtime
+    bench.run("echo secret > out/s.txt", outputs=["out/*"], save_as_artifacts=True)
+    shared = SessionKey("skillbelt", "ada", "chat")
+    belt.workbench.artifacts(shared).save("user:kept", b"shared")
+    bench.tool("sleep 600", background=True)
+    assert belt.delete_session("ada", "chat")
+    assert bench.run("ls out").stdout == ""
+    assert bench.call("read_file", file_name="artifact://out/s.txt").error
+    assert bench.read("artifact://user:kept") == "shared"
+    assert belt.background.list(shared) == []
+
+
+def test_deleting_a_conversation_that_only_ran_commands_says_so(bench: Bench) -> None:
+    bench.run("true")
+    other = bench.open()
+    assert other.delete_session("ada", "chat")
+    assert not other.delete_session("ada", "chat")
+
+
+def test_deleting_a_conversation_removes_its_workspace_in_other_projects(bench: Bench) -> None:
+    bench.run("echo secret > out/s.txt")
+    elsewhere = bench.tree.path("elsewhere")
+    elsewhere.mkdir()
+    assert Runtime(elsewhere).delete_session("ada", "chat")
+    assert bench.run("ls out").stdout == ""
+
+
+def test_a_conversation_whose_workspace_is_in_use_is_kept(bench: Bench) -> None:
+    belt = bench.runtime
+    bench.run("true")
+    belt.session("ada", "chat").request(HELLO)
+    with (
+        belt.workbench.workspace(SessionKey("skillbelt", "ada", "chat")),
+        pytest.raises(RunRefused, match="is in use"),
+    ):
+        belt.delete_session("ada", "chat")
+    assert [info.key.session for info in belt.store.sessions("skillbelt")] == ["chat"]
+    assert belt.delete_session("ada", "chat")

@@ -330,6 +330,15 @@ class Background:
                 one.end()
         self._wait(runs)
 
+    def forget(self, key: SessionKey) -> bool:
+        """Kill all runs of a conversation and forget their results; whether there was one."""
+        self.end(key)
+        with self._changed:
+            mine = [id for id, one in self._runs.items() if one.who.key == key]
+            for id in mine:
+                del self._runs[id]
+        return bool(mine)
+
     def close(self) -> None:
         """Kill all runs and refuse new ones; their outputs are collected and recorded."""
         with self._changed:

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Self
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
+from skillbelt.artifacts.protocol import USER_PREFIX
 from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused
 from skillbelt.files.contain import inside
 from skillbelt.files.private import create_file
@@ -78,11 +79,12 @@ from skillbelt.running.slots import SLOTS, busy_without_handles
 from skillbelt.running.staging import check_unchanged, stage
 from skillbelt.running.workspace import (
     SHELTERS,
+    SKILLS,
     Workspace,
-    name_of,
     open_workspace,
     place_of,
     places,
+    prefix_of,
 )
 from skillbelt.sandbox.linux.identity import run_identity
 from skillbelt.sandbox.network.connection import Connection
@@ -169,8 +171,10 @@ class Workbench:
 
     def workspace(self, key: SessionKey) -> Workspace:
         """Open the workspace of a conversation in this project; the caller closes it."""
-        with span("workspace.create", exec_id=session_id(key)):
-            return open_workspace(self.folder, key, self.owner, self.settings.project)
+        with span("workspace.create", exec_id=session_id(key)) as creating:
+            workspace = open_workspace(self.folder, key, self.owner, self.settings.project)
+            creating.set(path=workspace.path)
+            return workspace
 
     def tidy(self, *, now: bool = False) -> list[Cleaned]:
         """Remove unused workspaces and packages; once a day, or `now`."""
@@ -204,10 +208,33 @@ class Workbench:
         return os.path.join(self.settings.cache_dir, "packages")
 
     def forget(self, key: SessionKey) -> bool:
-        """Remove the workspace of a conversation; False when it is in use or missing."""
-        name = name_of(key, self.owner, self.settings.project)
-        there = [place for place in places(self.folder) if os.path.isdir(f"{place}/{name}")]
-        return any(retire(place, name) is not None for place in there)
+        """Remove the workspaces of a conversation, in all projects; return whether one is gone.
+
+        Those that a run uses stay.
+        """
+        gone = 0
+        for path in self.workspaces(key):
+            with span("workspace.cleanup", exec_id=session_id(key), path=path):
+                gone += retire(*os.path.split(path)) is not None
+        return gone > 0
+
+    def workspaces(self, key: SessionKey) -> list[str]:
+        """Return the folders of a conversation's workspaces."""
+        prefix, found = prefix_of(key), []
+        for place in filter(os.path.isdir, places(self.folder)):
+            found += [f"{place}/{name}" for name in os.listdir(place) if name.startswith(prefix)]
+        return sorted(found)
+
+    def forget_artifacts(self, key: SessionKey) -> bool:
+        """Delete the artifacts of a conversation; return whether there was one.
+
+        Those that all sessions of the user share are kept.
+        """
+        if not self.has_artifacts:
+            return False
+        store = self._store
+        own = [one.name for one in store.latest(key) if not one.name.startswith(USER_PREFIX)]
+        return sum(store.delete(key, name) for name in own) > 0
 
     # One run
 
@@ -320,8 +347,12 @@ class Workbench:
         self._say(f"staging {run.skill.name}")
         seconds = timeout_of(run.call, run.limits.run_timeout_seconds)
         # Not held while a person is asked, as for inputs that come from another skill.
-        with span("workspace.stage.dir", **_skill_facts(run.skill)), SLOTS.hold(seconds):
+        place = f"{SKILLS}/{run.skill.name}"
+        facts = {**_skill_facts(run.skill), "host_path": run.skill.dir, "to": place}
+        traced = span("workspace.stage.dir", **facts, mount_used=run.remaps)
+        with traced as staging, SLOTS.hold(seconds):
             run.staged = stage(run.workspace, run.skill, run.limits)
+            staging.set(path=run.staged.path)
         run.folder = run.workspace.run_folder()
         stack.callback(run.workspace.end_run, run.folder)
         run.inputs = stack.enter_context(self._inputs(run))
@@ -332,8 +363,9 @@ class Workbench:
             workspace = stack.enter_context(self.workspace(who.key))
             stack.enter_context(quota_for_run(workspace, self.settings.limits))
             return workspace
-        with span("workspace.create", exec_id=session_id(who.key)):
+        with span("workspace.create", exec_id=session_id(who.key)) as creating:
             workspace = open_workspace(self.folder, None, self.owner)
+            creating.set(path=workspace.path)
         stack.callback(self._leave_workspace, workspace)
         return stack.enter_context(workspace)
 
@@ -358,8 +390,8 @@ class Workbench:
         if not run.call.inputs:
             return Inputs(run.workspace, ())
         self._say(f"bringing in {len(run.call.inputs)} inputs")
-        with span("workspace.stage.files", count=len(run.call.inputs)):
-            return Inputs(
+        with span("workspace.stage.files", count=len(run.call.inputs)) as staging:
+            inputs = Inputs(
                 run.workspace,
                 run.call.inputs,
                 artifacts=self.artifacts(run.who.key) if self.has_artifacts else None,
@@ -369,6 +401,8 @@ class Workbench:
                 remaps=run.remaps,
                 limits=run.limits,
             )
+            staging.set(to=inputs.places, host_path=inputs.host_paths, mount_used=False)
+            return inputs
 
     @property
     def host_roots(self) -> tuple[str, ...]:
