@@ -78,6 +78,8 @@ def test_deleting_a_conversation_removes_what_was_stored_for_it(tree: Tree) -> N
 
 
 def test_settings_choose_the_tools_and_their_names(tree: Tree) -> None:
+    tree.skill(f"{SKILLS}/pdf")
+
     def names(**options: Any) -> list[str]:
         return [tool.name for tool in runtime(tree, **options).tools()]
 
@@ -305,3 +307,52 @@ def test_the_tool_has_the_name_that_is_asked_for(bench: Bench) -> None:
     bench.runtime = bench.open(tool_names="common", require_load=True)
     result = bench.call("run_skill_script", skill=SKILL, command="true")
     assert result.error == f'run_skill_script requires load_skill first for "{SKILL}"'
+
+
+# Tools of which there is no use
+
+
+@pytest.mark.parametrize("profile", ["simple", "knowledge", "full"])
+def test_where_no_skill_can_be_used_there_are_no_tools(tree: Tree, profile: str) -> None:
+    assert Runtime(settings=tree.settings(tool_profile=profile)).tools() == []
+    tree.skill("project/.agents/skills/pdf")
+    denied = Runtime(
+        settings=tree.settings(tool_profile=profile), rules=[Rule("skill", "*", "deny")]
+    )
+    assert denied.tools("openai") == []
+    assert denied.session("ada", "s").tools() == []
+    assert Runtime(settings=tree.settings(tool_profile=profile)).tools()
+
+
+def test_a_skill_that_only_the_user_calls_has_tools(tree: Tree) -> None:
+    declared: dict[str, Any] = {"disable-model-invocation": True}
+    tree.skill("project/.agents/skills/pdf", **declared)
+    assert Runtime(settings=tree.settings()).tools()
+
+
+@pytest.mark.parametrize(
+    ("rules", "offered"),
+    [
+        ([Rule("run", "*", "deny")], False),
+        ([Rule("*", "*", "deny"), Rule("skill", "*", "allow")], False),
+        ([Rule("run", "*", "deny"), Rule("run", "rm *", "deny")], False),
+        ([Rule("tool", "Bash", "deny")], False),
+        ([Rule("run", "*", "deny"), Rule("run", "ls", "ask")], True),
+        ([Rule("run", "rm *", "deny")], True),
+        ([Rule("run", "*", "deny", agent="other")], True),
+    ],
+)
+def test_a_tool_of_which_every_use_is_denied_is_not_offered(
+    tree: Tree, rules: list[Rule], offered: bool
+) -> None:
+    tree.skill("project/.agents/skills/pdf")
+    belt = Runtime(settings=tree.settings())
+    for tools in (
+        Runtime(settings=tree.settings(), rules=rules).tools(),
+        belt.session("ada", "s", rules=rules).tools(),
+    ):
+        kinds = {tool.kind for tool in tools}
+        assert "skill_load" in kinds
+        assert ({"skill_run", "skill_poll"} <= kinds) is offered
+    told = belt.session("ada", "t", rules=rules).request([{"role": "user", "content": "x"}])
+    assert ("skill_run" in str(told[0]["content"])) is offered

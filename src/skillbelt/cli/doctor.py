@@ -65,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
     everything = args.json or args.verbose or args.sandbox
     states = _probe_all(settings) if everything else _probe_until_used(settings)
     if not args.json:
+        _print_files(settings)
         _print_roots(catalog, args)
         _print_problems(catalog, args)
         _print_sandboxes(states, settings)
@@ -85,6 +86,7 @@ def _document(
     catalog: Catalog, states: Sequence[SandboxState], matrix: Matrix
 ) -> dict[str, object]:
     return {
+        "files": [{"source": source, "path": path} for source, path in catalog.settings.files],
         "roots": [_root_json(scan, _shadowed(scan, catalog)) for scan in catalog.scans],
         "sandboxes": [_sandbox_json(state) for state in states],
         "matrix": [
@@ -115,6 +117,13 @@ def _root_json(scan: Scan, shadowed: list[str]) -> dict[str, object]:
         "files_read": scan.files_read,
         "diagnostics": diagnostics_json(scan.diagnostics),
     }
+
+
+def _print_files(settings: Settings) -> None:
+    if settings.files:
+        print("settings files, weakest first:")
+    for source, path in settings.files:
+        print(f"  {source:<22} {one_line(path)}")
 
 
 def _print_roots(catalog: Catalog, args: argparse.Namespace) -> None:

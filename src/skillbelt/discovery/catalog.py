@@ -357,9 +357,9 @@ class Catalog(Mapping[str, Skill]):
 
     def _roots(self, said: list[Diagnostic], *, refresh: bool) -> list[Root]:
         settings = self.settings
-        named = [path for path in (*settings.paths, settings.skills_root) if path]
+        named = [path for path in (*settings.all_paths, settings.skills_root) if path]
         explicit = [path if "://" in path else resolve(path, settings) for path in named]
-        remote = [path for path in explicit if sources.is_remote(path)] + list(settings.urls)
+        remote = [path for path in explicit if sources.is_remote(path)] + list(settings.all_urls)
         remote = self._with_commands(remote, said)
         roots = local_roots(settings, [path for path in explicit if not sources.is_remote(path)])
         remote = self._without_untrusted(remote, said)
@@ -418,12 +418,7 @@ class Catalog(Mapping[str, Skill]):
     def _named_by_project(self) -> set[str]:
         """Return the sources that only a file of the project names."""
         settings = self.settings
-        return {
-            url
-            for key, urls in (("paths", settings.paths), ("urls", settings.urls))
-            if settings.by_project(key)
-            for url in urls
-        }
+        return settings.only_by_project("paths") | settings.only_by_project("urls")
 
     def _project_is_trusted(self) -> bool:
         return Trust(self.settings.state_dir).project(self.settings.project)

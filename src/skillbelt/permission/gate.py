@@ -156,6 +156,12 @@ class Gate:
         request = Request("skill", (skill.name,), agent=agent or "", trusted=skill.trusted)
         return self.rules.decide(request)[0] != "deny"
 
+    def can_run(self, agent: str | None) -> bool:
+        """Whether some command may be run for a model working as this agent, asked for or not."""
+        like = Request("run", (), agent=agent or "", tools=SHELL_TOOLS)
+        origins = (like, like._replace(trusted=False))
+        return not all(self.rules.denies_all(request) for request in origins)
+
     def explain(self, request: Request) -> Explanation:
         """Return what `check` would decide, without asking or recording anything."""
         request = _normalize(request)
