@@ -608,7 +608,7 @@ def test_a_wrong_opencode_file_is_an_error_that_says_how_to_leave_it_out(
     tree: Tree, text: str
 ) -> None:
     tree.write("project/opencode.json", text)
-    with pytest.raises(ConfigError, match="opencode.json: .*SKILLBELT_DISABLED_CLIENTS"):
+    with pytest.raises(ConfigError, match=r"opencode.json: .*SKILLBELT_DISABLED_CLIENTS"):
         tree.settings()
     assert tree.settings(disabled_clients=["opencode"]).files == ()
     assert tree.settings(external_roots=False).files == ()

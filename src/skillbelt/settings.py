@@ -442,6 +442,50 @@ def _complete(values: dict[str, object], env: Mapping[str, str], home: str) -> N
             values.setdefault(key, _typed(key, words, f"environment variable {name}"))
 
 
+# What a living runtime keeps as it was when it began; the rest is taken over when a file changes.
+NOT_LIVE = frozenset(
+    ("artifacts_url", "cache_dir", "container_engine", "container_image", "container_reuse",
+     "container_runtime", "model", "permission_timeout_seconds", "sandbox", "state_dir", "strict",
+     "tool_names", "tool_profile", "untrusted_sandbox", "use_index")
+)  # fmt: skip
+
+
+def file_stamps(settings: Settings) -> tuple[object, ...]:
+    """Return what changes when a settings file changes, appears or goes, or what is trusted does.
+
+    One system call for each file there may be, and none is opened.
+    """
+    own = os.path.join(settings.config_home, "skillbelt")
+    paths = [os.path.join(own, name) for name in _USER_FILES]
+    opencode = [os.path.join(settings.config_home, "opencode"), f"{settings.home}/.opencode"]
+    folders = upward(settings.project, settings.worktree)
+    paths += [f"{one}/{name}" for one in folders for name in ("pyproject.toml", PROJECT_FILE)]
+    paths += _in_folders((*opencode, *folders, *(f"{one}/.opencode" for one in folders)))
+    paths += [path for _, path in settings.files]
+    paths.append(os.path.join(settings.state_dir, "trust.json"))
+    return tuple(map(_stamp, paths))
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
+def taken_over(old: Settings, new: Settings) -> tuple[Settings, list[str]]:
+    """Return the new settings with what cannot change in a living runtime as it was, and its names.
+
+    The values that the user gave in code stay by themselves: they are in both.
+    """
+    fields = {key: getattr(old, key) for key in NOT_LIVE if key in Settings._fields}
+    limits = {key: getattr(old.limits, key) for key in NOT_LIVE if key in Limits._fields}
+    kept = new._replace(**fields, limits=new.limits._replace(**limits))
+    differ = [key for key in sorted(fields) if getattr(new, key) != fields[key]]
+    return kept, differ + [key for key in limits if getattr(new.limits, key) != limits[key]]
+
+
 def read_rules(path: str) -> RuleTables:
     """Return the permission tables of a settings file; ConfigError if it cannot be read."""
     return _rules(_read_file(path))

@@ -431,12 +431,13 @@ class _File:
 
 
 def _json_line(text: str, at: Key) -> int:
-    """Return the line of a key in a JSON text: each part is sought after the one above it."""
-    place = 0
+    """Return the line of a key in a JSON text: each part is sought after those above it."""
+    places = [0]
     for part in at:
-        found = text.find(json.dumps(part, ensure_ascii=False), place)
-        place = found if found >= 0 else place
-    return text.count("\n", 0, place) + 1
+        word = json.dumps(part, ensure_ascii=False)
+        found = [n for start in reversed(places) if (n := text.find(word, start)) >= 0]
+        places.append(found[0] if found else places[-1])
+    return text.count("\n", 0, places[-1]) + 1
 
 
 _EXAMPLES = (

@@ -414,7 +414,7 @@ class RuleSet:
         return None
 
     def denies_all(self, request: Request) -> bool:
-        """Whether every request like this one is denied, whatever it is about."""
+        """Whether every request like this one is denied, no matter what it is about."""
         if self._bounds is not None and self._bounds.denies_all(request):
             return True
         least = self._least(request) if request.tools else -1

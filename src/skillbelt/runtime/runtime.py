@@ -92,7 +92,8 @@ class Runtime:
     of any file; `ask` answers what they leave open. `visible` hides skills from the model and its
     user alike. `tools` is an exact list in place of the profile, `always` are skills whose text
     every conversation begins with, and `guidance` replaces the text about the tools ("" for none).
-    `progress` is called with a line of text at each stage of a scan and of a run.
+    `progress` is called with a line of text at each stage of a scan and of a run. `reload` loads
+    given `settings` again when one of their files changed.
     """
 
     def __init__(
@@ -109,18 +110,19 @@ class Runtime:
         always: Iterable[str] = (),
         guidance: str | None = None,
         progress: Callable[[str], None] | None = None,
+        reload: Callable[[], Settings] | None = None,
         **overrides: object,
     ) -> None:
         self.catalog = Catalog(
             project,
             settings=settings,
+            reload=reload,
             permit=self._permits,
             progress=progress,
             **overrides,  # type: ignore[arg-type]
         )
         self._progress = progress
-        self.settings = self.catalog.settings
-        self.gate = Gate(self.settings, lambda: self.store, rules=rules, ask=ask)
+        self.gate = Gate(lambda: self.settings, lambda: self.store, rules=rules, ask=ask)
         self._store, self._artifacts, self.visible = store, artifacts, visible
         self.always = (always,) if isinstance(always, str) else tuple(always)
         kinds = choose(tools, self.settings.tool_profile)
@@ -132,6 +134,11 @@ class Runtime:
 
     def __repr__(self) -> str:
         return f"<Runtime of {self.settings.project}>"
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are now: a changed file counts from the next look on."""
+        return self.catalog.settings
 
     @property
     def store(self) -> Store:
@@ -146,7 +153,7 @@ class Runtime:
         from skillbelt.running.executor import Workbench  # cost: 60 ms, only for a run
 
         return Workbench(
-            self.settings,
+            lambda: self.settings,
             self.gate,
             self.get_skill,
             skills=self.skills,
