@@ -435,7 +435,7 @@ def _json_line(text: str, at: Key) -> int:
     places = [0]
     for part in at:
         word = json.dumps(part, ensure_ascii=False)
-        found = [n for start in reversed(places) if (n := text.find(word, start)) >= 0]
+        found = [n for start in places[:-3:-1] if (n := text.find(word, start)) >= 0]
         places.append(found[0] if found else places[-1])
     return text.count("\n", 0, places[-1]) + 1
 
