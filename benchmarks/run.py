@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from benchmarks import endurance
 from benchmarks.sandbox import Row, as_json, table
 from skillbelt import Rule, Runtime
+from skillbelt.files.handles import Handles
 from skillbelt.files.remove import remove_tree
 from skillbelt.format.skill import Skill
 from skillbelt.running.call import Asker, RunCall
@@ -70,6 +71,7 @@ def become_user(kinds: int = 2 * len(endurance.KINDS)) -> None:
     os.setgroups([])
     os.setgid(USER)
     os.setuid(USER)
+    os.environ["HOME"] = "/"  # the settings of root cannot be read
 
 
 def whole_run(folder: str, runs: int) -> Row:
@@ -100,12 +102,13 @@ def interleaved(count: int, *calls: Callable[[], None]) -> list[float]:
 
 
 def _bubblewrap(job: Job) -> None:
-    arguments, fds = bubblewrap.bubblewrap_arguments(job)
+    handles = Handles()
+    arguments = bubblewrap.bubblewrap_arguments(job, handles)
     argv = [str(trusted_program("bwrap")), *arguments, "--", "/bin/true"]
     try:
-        subprocess.run(argv, env={}, capture_output=True, check=True, pass_fds=fds)
+        subprocess.run(argv, env={}, capture_output=True, check=True, pass_fds=handles.all)
     finally:
-        for fd in fds:
+        for fd in handles.all:
             os.close(fd)
 
 

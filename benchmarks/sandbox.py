@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from skillbelt.files.handles import Handles
 from skillbelt.sandbox.linux import bubblewrap
 from skillbelt.sandbox.linux.identity import trusted_program
 from skillbelt.sandbox.protocol import Job, Mount, run
@@ -116,11 +117,12 @@ def _bare(argv: list[str], fds: Sequence[int] = ()) -> None:
 
 
 def _bubblewrap(work: Job) -> None:
-    arguments, fds = bubblewrap.bubblewrap_arguments(work)
+    handles = Handles()
+    arguments = bubblewrap.bubblewrap_arguments(work, handles)
     try:
-        _bare([str(trusted_program("bwrap")), *arguments, "--", *work.argv], fds)
+        _bare([str(trusted_program("bwrap")), *arguments, "--", *work.argv], handles.all)
     finally:
-        for fd in fds:
+        for fd in handles.all:
             os.close(fd)
 
 
@@ -139,6 +141,7 @@ def leave_root() -> None:
         os.setgroups([])
         os.setgid(USER)
         os.setuid(USER)
+        os.environ["HOME"] = "/"  # the settings of root cannot be read
 
 
 def table(rows: Sequence[Row]) -> str:

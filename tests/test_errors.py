@@ -11,11 +11,13 @@ from skillbelt import (
     InvalidFrontmatter,
     LoadError,
     MissingExtra,
+    NotFound,
     PathEscape,
     SectionNotFound,
     SkillbeltError,
     SkillNotFound,
     SourceError,
+    UsageError,
 )
 
 
@@ -24,7 +26,10 @@ from skillbelt import (
     [
         (SkillbeltError("x"), 1),
         (ConfigError("x"), 2),
+        (UsageError("x"), 2),
         (MissingExtra("watch", "watching"), 2),
+        (NotFound("no session", "see the list"), 1),
+        (NotFound("no session", "see the list", exit_code=3), 3),
         (SkillNotFound("x", ()), 3),
         (PathEscape("../x", "/skill"), 4),
         (SourceError("https://host", "down"), 1),
@@ -47,6 +52,10 @@ def test_a_missing_extra_says_what_to_install() -> None:
     assert isinstance(error, ConfigError)
     assert error.extra == "watch"
     assert str(error) == "watching folders needs the 'watch' extra: pip install 'skillbelt[watch]'"
+
+
+def test_capitals_do_not_hide_the_closest_name() -> None:
+    assert SkillNotFound("A-ALL", ["a-all", "b"]).closest == ("a-all",)
 
 
 def test_not_found_names_the_closest() -> None:

@@ -27,8 +27,9 @@ _HOMES = {
     "discovery.catalog": "Catalog Changes Filters discover_skills",
     "check.check": "check_all check_file",
     "errors": "ArchiveRefused ArtifactError ConfigError FileTooLarge FileTypeRefused "
-    "FileUnreadable InvalidFrontmatter LoadError MissingExtra PathEscape PermissionDenied "
-    "RunRefused SandboxUnavailable SectionNotFound SkillbeltError SkillNotFound SourceError",
+    "FileUnreadable InvalidFrontmatter LoadError MissingExtra NotFound PathEscape "
+    "PermissionDenied RunRefused SandboxUnavailable SectionNotFound SkillbeltError SkillNotFound "
+    "SourceError UsageError",
     "files.manifest": "build_manifest",
     "settings": "Settings load_settings",
     "format.skill": "Skill",

@@ -50,6 +50,7 @@ from skillbelt.errors import FileUnreadable as FileUnreadable
 from skillbelt.errors import InvalidFrontmatter as InvalidFrontmatter
 from skillbelt.errors import LoadError as LoadError
 from skillbelt.errors import MissingExtra as MissingExtra
+from skillbelt.errors import NotFound as NotFound
 from skillbelt.errors import PathEscape as PathEscape
 from skillbelt.errors import PermissionDenied as PermissionDenied
 from skillbelt.errors import RunRefused as RunRefused
@@ -58,6 +59,7 @@ from skillbelt.errors import SectionNotFound as SectionNotFound
 from skillbelt.errors import SkillNotFound as SkillNotFound
 from skillbelt.errors import SkillbeltError as SkillbeltError
 from skillbelt.errors import SourceError as SourceError
+from skillbelt.errors import UsageError as UsageError
 from skillbelt.events import Event as Event
 from skillbelt.events import NewEvent as NewEvent
 from skillbelt.files.manifest import build_manifest as build_manifest

@@ -1,22 +1,27 @@
 """Errors that the developer or the user must fix. A model gets a result instead of an exception.
 
-SkillbeltError                 exit 1
-├── ConfigError                exit 2   a setting, a file or an argument is wrong
-│   └── MissingExtra           exit 2   an optional dependency is not installed
-├── SkillNotFound              exit 3   no skill has that name
-├── PathEscape                 exit 4   a path leads out of its folder
-├── PermissionDenied           exit 4   a rule or a person said no, or there was no one to ask
-├── LoadError                  exit 1   a body or a resource cannot be loaded
-│   ├── InvalidFrontmatter     exit 1   the SKILL.md cannot be read at all
-│   ├── FileTooLarge           exit 1   beyond a limit; the message names the workaround
-│   ├── SectionNotFound        exit 1   no heading matches; the head of the file comes with it
-│   ├── FileTypeRefused        exit 1   a file type that is not passed to a model
-│   └── FileUnreadable         exit 1   missing, forbidden, or not text
-├── RunRefused                 exit 1   an input, an output or a command that is not accepted
-├── SandboxUnavailable         exit 5   no sandbox here can enforce the request; nothing was run
-├── ArtifactError              exit 1   an artifact does not exist, or cannot be saved
-└── SourceError                exit 1   a remote or an archive cannot be used
-    └── ArchiveRefused         exit 1   an archive breaks a safety rule; nothing of it was kept
+Each has a `kind`, which is the same in `ToolResult.data["error"]` and in the JSON of the command
+line, and never changes.
+
+SkillbeltError            failed               exit 1
+├── ConfigError           config               exit 2   a setting, a file or an argument is wrong
+│   ├── UsageError        usage                exit 2   a command line that no command takes
+│   └── MissingExtra      missing_extra        exit 2   an optional dependency is not installed
+├── SkillNotFound         skill_not_found      exit 3   no skill has that name
+├── NotFound              not_found            exit 1   no session, request or entry is called so
+├── PathEscape            path_escape          exit 4   a path leads out of its folder
+├── PermissionDenied      permission_denied    exit 4   a rule or a person said no
+├── LoadError             load_failed          exit 1   a body or a resource cannot be loaded
+│   ├── InvalidFrontmatter invalid_frontmatter exit 1   the SKILL.md cannot be read at all
+│   ├── FileTooLarge      file_too_large       exit 1   beyond a limit; it names the workaround
+│   ├── SectionNotFound   section_not_found    exit 1   no heading matches
+│   ├── FileTypeRefused   file_type_refused    exit 1   a file type that is not passed to a model
+│   └── FileUnreadable    file_unreadable      exit 1   missing, forbidden, or not text
+├── RunRefused            run_refused          exit 1   an input or a command that is not accepted
+├── SandboxUnavailable    sandbox_unavailable  exit 5   no sandbox here can enforce the request
+├── ArtifactError         artifact             exit 1   an artifact is not there, or cannot be saved
+└── SourceError           source               exit 1   a remote or an archive cannot be used
+    └── ArchiveRefused    archive_refused      exit 1   an archive breaks a safety rule
 """
 
 from __future__ import annotations
@@ -25,36 +30,64 @@ from collections.abc import Iterable
 
 
 def closest(name: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0.6) -> list[str]:
-    """Return the known names most like a wrong one, the best first."""
+    """Return the known names most like a wrong one, the best first; capitals do not count."""
     from difflib import get_close_matches  # cost: 3 ms, only for a wrong name
 
-    return get_close_matches(name, list(known), n=most, cutoff=cutoff)
+    folded: dict[str, list[str]] = {}
+    for one in known:
+        folded.setdefault(one.casefold(), []).append(one)
+    near = get_close_matches(name.casefold(), list(folded), n=most, cutoff=cutoff)
+    return [one for text in near for one in folded[text]][:most]
 
 
 class SkillbeltError(Exception):
-    """Base class of every error that skillbelt raises on purpose."""
+    """Base class of every error that skillbelt raises on purpose.
+
+    `remedy` says what to do, and `facts` names the attributes that a program may want.
+    """
 
     exit_code = 1
+    kind = "failed"
+    remedy = "correct what the message names"
+    facts: tuple[str, ...] = ()
+
+    def fields(self) -> dict[str, object]:
+        """Return the facts for programs, by name."""
+        return {name: getattr(self, name) for name in self.facts}
 
 
 class ConfigError(SkillbeltError):
     """A setting is wrong; the message names the file, the line and the remedy."""
 
     exit_code = 2
+    kind = "config"
+
+
+class UsageError(ConfigError):
+    """A command line that no command takes."""
+
+    kind = "usage"
+    remedy = "`skillbelt --help` lists the commands"
 
 
 class MissingExtra(ConfigError):
     """An optional dependency is needed and not installed."""
 
+    kind = "missing_extra"
+    facts = ("extra",)
+
     def __init__(self, extra: str, purpose: str) -> None:
         self.extra = extra
-        super().__init__(f"{purpose} needs the {extra!r} extra: pip install 'skillbelt[{extra}]'")
+        self.remedy = f"pip install 'skillbelt[{extra}]'"
+        super().__init__(f"{purpose} needs the {extra!r} extra: {self.remedy}")
 
 
 class SkillNotFound(SkillbeltError):
     """No skill has the name; `closest` holds the names most like it."""
 
     exit_code = 3
+    kind = "skill_not_found"
+    facts = ("name", "closest")
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
@@ -62,13 +95,27 @@ class SkillNotFound(SkillbeltError):
         hint = (
             f"closest: {', '.join(self.closest)}" if self.closest else "see `skillbelt list --all`"
         )
+        self.remedy = hint
         super().__init__(f"no skill named {name!r}; {hint}")
+
+
+class NotFound(SkillbeltError):
+    """No session, request or other entry has the name; `remedy` says where to look."""
+
+    kind = "not_found"
+
+    def __init__(self, reason: str, remedy: str, *, exit_code: int = 1) -> None:
+        self.remedy, self.exit_code = remedy, exit_code
+        super().__init__(f"{reason}; {remedy}")
 
 
 class PathEscape(SkillbeltError):
     """A path from outside leads out of the folder it must stay in."""
 
     exit_code = 4
+    kind = "path_escape"
+    remedy = "give a path inside the folder"
+    facts = ("path", "reason")
 
     def __init__(self, path: str, root: str, reason: str = "leads out of the folder") -> None:
         self.path, self.root, self.reason = path, root, reason
@@ -79,6 +126,9 @@ class PermissionDenied(SkillbeltError):
     """A rule or a person said no, or there was no one to ask; `reason` says which."""
 
     exit_code = 4
+    kind = "permission_denied"
+    remedy = "`skillbelt permissions why NAME` shows what decides, `permissions allow` adds a rule"
+    facts = ("subject",)
 
     def __init__(self, subject: str, reason: str) -> None:
         self.subject, self.reason = subject, reason
@@ -88,6 +138,9 @@ class PermissionDenied(SkillbeltError):
 class LoadError(SkillbeltError):
     """A body or a resource cannot be loaded; `path` is the one requested."""
 
+    kind = "load_failed"
+    facts = ("path", "reason")
+
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
         super().__init__(f"{path}: {reason}")
@@ -96,39 +149,65 @@ class LoadError(SkillbeltError):
 class InvalidFrontmatter(LoadError):
     """The SKILL.md cannot be read at all."""
 
+    kind = "invalid_frontmatter"
+    remedy = "`skillbelt check` says what is wrong with the file"
+
 
 class FileTooLarge(LoadError):
     """The file is beyond a limit."""
+
+    kind = "file_too_large"
+    remedy = "read a section or some lines of it"
 
 
 class SectionNotFound(LoadError):
     """No heading matches the hint."""
 
+    kind = "section_not_found"
+    remedy = "give a heading of the file, or none"
+
 
 class FileTypeRefused(LoadError):
     """A file type that is not passed to a model."""
+
+    kind = "file_type_refused"
+    remedy = "give a text file"
 
 
 class FileUnreadable(LoadError):
     """Missing, forbidden, or not text."""
 
+    kind = "file_unreadable"
+    remedy = "check the path; `skillbelt show NAME` lists the files"
+
 
 class RunRefused(SkillbeltError):
     """An argument of a run is not accepted; the message is for the caller. Nothing was run."""
+
+    kind = "run_refused"
 
 
 class SandboxUnavailable(SkillbeltError):
     """No sandbox of this machine can enforce the request; the message says what is missing."""
 
     exit_code = 5
+    kind = "sandbox_unavailable"
+    remedy = "`skillbelt doctor -v` says what each sandbox lacks"
 
 
 class ArtifactError(SkillbeltError):
     """An artifact does not exist, or cannot be saved."""
 
+    kind = "artifact"
+    remedy = "`skillbelt artifacts list` shows what is kept"
+
 
 class SourceError(SkillbeltError):
     """A remote source cannot be used now; the message names it and says why."""
+
+    kind = "source"
+    remedy = "check the address, then `skillbelt refresh`"
+    facts = ("source", "reason")
 
     def __init__(self, source: str, reason: str) -> None:
         self.source, self.reason = source, reason
@@ -137,3 +216,6 @@ class SourceError(SkillbeltError):
 
 class ArchiveRefused(SourceError):
     """An archive breaks a safety rule. Nothing of it was kept."""
+
+    kind = "archive_refused"
+    remedy = "ask its publisher for an archive of plain files"

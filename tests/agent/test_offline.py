@@ -128,7 +128,10 @@ def test_nothing_is_run_without_permission(skilled: Tree) -> None:
         events = play(Agent(belt), "An echo")
     response = of(events, ToolResponse)[1]
     assert "no user or callback can grant it" in response.error
-    assert response.data == {"refused": 4}
+    assert response.data["refused"] == 4
+    error = response.data["error"]
+    assert isinstance(error, dict)
+    assert (error["kind"], error["subject"]) == ("permission_denied", "echo")
     assert HONEST in final(events).text
 
 

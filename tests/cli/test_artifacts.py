@@ -209,3 +209,16 @@ def test_a_name_that_no_artifact_can_have(tree: Tree, store: ArtifactStore) -> N
     done = tree.run("artifacts", "get", "a\x1bb")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "cannot name an artifact" in done.stderr
+
+
+def test_delete_removes_every_version(
+    tree: Tree, store: ArtifactStore, kept: list[Artifact]
+) -> None:
+    done = tree.run("artifacts", "delete", "report.md")
+    assert done == (0, "", "deleted report.md\n")
+    assert [one.name for one in store.latest(OWN)] == ["plot.png"]
+    assert tree.run("artifacts", "delete", "report.md").exit_code == 1
+    assert tree.run("artifacts", "delete", "plot.png@0").exit_code == 2
+    assert tree.run("artifacts", "delete").exit_code == 2
+    done = tree.run("artifacts", "delete", "plot.png", "--json")
+    assert done.document == {"deleted": "plot.png"}

@@ -123,8 +123,14 @@ def test_the_next_turn_knows_what_is_loaded(framework: str, project: Path, tmp_p
     assert prefixes_hold(server.bodies)
 
 
-# One session serves both protocols of OpenAI's.
-@pytest.mark.parametrize("framework", [name for name in CHATS if name[-9:] != "responses"])
+# One session serves both protocols of OpenAI's. To import a framework anew takes seconds.
+ELSEWHERE = [name for name in CHATS if name[-9:] != "responses"]
+
+
+@pytest.mark.parametrize(
+    "framework",
+    [ELSEWHERE[0], *(pytest.param(one, marks=pytest.mark.long) for one in ELSEWHERE[1:])],
+)
 def test_another_process_knows_it_from_what_the_framework_kept(
     framework: str, project: Path, tmp_path: Path
 ) -> None:

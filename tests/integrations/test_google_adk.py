@@ -145,5 +145,7 @@ def test_sessions_have_workspaces_of_their_own(belt: Runtime) -> None:
 def test_a_call_that_goes_wrong_is_an_answer(belt: Runtime) -> None:
     model = scripted(call("skill_load", skill="nothing"), say("sorry"))
     session = Desk(belt, model).say("a", "greet me")
-    assert answers(model.sent[1]) == [{"error": "unknown skill: nothing"}]
+    assert answers(model.sent[1]) == [
+        {"error": "unknown skill: nothing", "kind": "skill_not_found"}
+    ]
     assert LOADED not in session.state

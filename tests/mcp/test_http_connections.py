@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 import uvicorn
 
 from skillbelt.mcp.http import limit_connections, timed_protocol
+from tests import warm
 
 HEAD = b"POST / HTTP/1.1\r\nHost: here\r\n"
 WHOLE = HEAD + b"Content-Length: 0\r\nConnection: close\r\n\r\n"
@@ -127,6 +129,30 @@ def test_half_of_the_files_that_may_be_open_is_left_for_others(
 ) -> None:
     files = 1_024
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (files, files))
-    assert [limit_connections(100), limit_connections(2_000)] == [100, 512]
+    assert [limit_connections(100), limit_connections(2_000)] == [100, 500]
     files = resource.RLIM_INFINITY
     assert limit_connections(2_000) == 2_000
+
+
+def test_a_connection_waits_for_a_handle_and_the_log_stays_short() -> None:
+    code = """
+import logging, resource, socket
+from skillbelt.mcp.http import ListenAddress, open_socket
+logging.basicConfig(format="%(message)s")
+with open_socket(ListenAddress("127.0.0.1", 0)) as listening, socket.socket() as client:
+    listening.setblocking(False)
+    client.connect(listening.getsockname())
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, before[1]))
+    for _ in range(3):
+        try:
+            listening.accept()
+        except BlockingIOError:
+            print("later")
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    listening.accept()[0].close()
+    print("accepted")
+"""
+    done = warm.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["later"] * 3 + ["accepted"]
+    assert done.stderr == "a connection waits: Too many open files (see ulimit -n)\n"

@@ -49,8 +49,18 @@ async def test_every_document_fits(skills: Tree) -> None:
 
 
 @pytest.mark.anyio
-async def test_what_went_wrong_needs_no_document(belt: Runtime) -> None:
+@pytest.mark.parametrize("tool", ["skill_list_docs", "skill_load"])
+async def test_what_went_wrong_has_a_kind_with_and_without_a_schema(
+    belt: Runtime, tool: str
+) -> None:
     async with connected(belt) as client:
         await client.list_tools()
-        wrong = await client.call_tool("skill_list_docs", {"skill": "nothing"})
-    assert (wrong.is_error, wrong.structured_content) == (True, None)
+        wrong = await client.call_tool(tool, {"skill": "nothing"})
+    assert wrong.is_error
+    assert wrong.structured_content == {
+        "error": {
+            "kind": "skill_not_found",
+            "message": "unknown skill: nothing",
+            "name": "nothing",
+        }
+    }

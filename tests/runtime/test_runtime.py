@@ -14,6 +14,7 @@ from skillbelt import ConfigError, Request, Rule
 from skillbelt.errors import PermissionDenied, RunRefused, SkillNotFound
 from skillbelt.running.workspace import places
 from skillbelt.runtime.runtime import Runtime
+from skillbelt.store import SessionKey
 from skillbelt.store.memory import MemoryStore
 from skillbelt.store.sqlite import SqliteStore
 from skillbelt.tools.definitions import PROFILES
@@ -432,3 +433,44 @@ def test_given_settings_stay_unless_there_is_a_way_to_load_them(tree: Tree) -> N
     living = Runtime(settings=tree.settings(), reload=tree.settings)
     tree.write(CONFIG, '[permission]\nrun = "deny"\n')
     assert (decided(fixed, "run", "ls"), decided(living, "run", "ls")) == ("ask", "deny")
+
+
+def test_deleting_a_conversation_removes_what_its_runs_left(bench: Bench) -> None:
+    belt = bench.runtime
+    bench.run("echo secret > out/s.txt", outputs=["out/*"], save_as_artifacts=True)
+    shared = SessionKey("skillbelt", "ada", "chat")
+    belt.workbench.artifacts(shared).save("user:kept", b"shared")
+    bench.tool("sleep 600", background=True)
+    assert belt.delete_session("ada", "chat")
+    assert bench.run("ls out").stdout == ""
+    assert bench.call("read_file", file_name="artifact://out/s.txt").error
+    assert bench.read("artifact://user:kept") == "shared"
+    assert belt.background.list(shared) == []
+
+
+def test_deleting_a_conversation_that_only_ran_commands_says_so(bench: Bench) -> None:
+    bench.run("true")
+    other = bench.open()
+    assert other.delete_session("ada", "chat")
+    assert not other.delete_session("ada", "chat")
+
+
+def test_deleting_a_conversation_removes_its_workspace_in_other_projects(bench: Bench) -> None:
+    bench.run("echo secret > out/s.txt")
+    elsewhere = bench.tree.path("elsewhere")
+    elsewhere.mkdir()
+    assert Runtime(elsewhere).delete_session("ada", "chat")
+    assert bench.run("ls out").stdout == ""
+
+
+def test_a_conversation_whose_workspace_is_in_use_is_kept(bench: Bench) -> None:
+    belt = bench.runtime
+    bench.run("true")
+    belt.session("ada", "chat").request(HELLO)
+    with (
+        belt.workbench.workspace(SessionKey("skillbelt", "ada", "chat")),
+        pytest.raises(RunRefused, match="is in use"),
+    ):
+        belt.delete_session("ada", "chat")
+    assert [info.key.session for info in belt.store.sessions("skillbelt")] == ["chat"]
+    assert belt.delete_session("ada", "chat")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import Any
 
 import pytest
@@ -75,6 +76,18 @@ def test_a_skill_by_its_name(tree: Tree) -> None:
     with pytest.raises(SkillNotFound, match="closest: pdf"):
         one.get_skill("pfd")
     assert [skill.name for skill in one.discover_skills()] == ["mine", "new", "pdf"]
+
+
+def test_a_skill_by_its_name_is_as_the_last_refresh_found_it(tree: Tree) -> None:
+    one = runtime(tree, rescan_seconds=3600.0)
+    assert one.get_skill("pdf").description != "Newer."
+    tree.skill(f"{SKILLS}/pdf", "Newer.")
+    assert one.catalog.refresh().changed == ("pdf",)
+    assert one.get_skill("pdf").description == "Newer."
+    shutil.rmtree(tree.path(f"{SKILLS}/pdf"))
+    one.catalog.refresh()
+    with pytest.raises(SkillNotFound):
+        one.get_skill("pdf")
 
 
 def test_what_a_filter_hides_is_no_suggestion(tree: Tree) -> None:

@@ -84,4 +84,4 @@ class Agent(NamedTuple):
 
 def refuse_direct_call(_call: object) -> ToolResult:
     """Refuse the call: only the runner of an agent can run this tool."""
-    return failed("only the runner of an agent can run this tool")
+    return failed("only the runner of an agent can run this tool", "unknown_tool")

@@ -101,4 +101,8 @@ def fork_result(fork: Fork, skill: Skill, final: Final) -> tuple[ToolResult, New
     data: dict[str, object] = {"name": skill.name, "session": name, "reason": final.reason}
     error = "" if final.reason == "answer" else f"{skill.name} failed: {final.error}"
     event = NewEvent(FORK, "", data)
-    return ToolResult(error or final.text or "(no result)", error, data), event
+    result = ToolResult(final.text or "(no result)", data=data)
+    if error:
+        about = {"kind": "fork_failed", "message": error, "reason": final.reason}
+        result = ToolResult(error, error, {**data, "error": about})
+    return result, event

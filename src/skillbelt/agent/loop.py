@@ -119,6 +119,7 @@ class Turn:
         self._more = tuple(tool for tool, _ in own.values())
         self._tools = ToolRunner(context, own, self._fork)
         self._usage, self._text = NONE, ""
+        self._told_of_code = False  # that code in its answer is in a language that is not run
         self._first_prompt: Prompt | None = None
         self._error, self._may_retry, self._wait_seconds = "", False, 0.0
 
@@ -260,7 +261,12 @@ class Turn:
         """Return the code of an answer to run: nothing, unless the host enabled it."""
         if not self.agent.run_code or reply.calls:
             return []
-        return code.find_blocks(reply.text, MAX_CODE_BLOCKS)
+        blocks = code.find_blocks(reply.text, MAX_CODE_BLOCKS)
+        if any(block.runs for block in blocks):
+            return blocks
+        # Told once, a model that still answers with such code means it as its answer.
+        told, self._told_of_code = self._told_of_code, self._told_of_code or bool(blocks)
+        return [] if told else blocks
 
     async def _ask(self) -> Reply | None:
         """Get and store one answer of the model, with retries; None when all fail."""
@@ -382,7 +388,7 @@ class Turn:
         for job in jobs:
             await self._send(ToolCall(job.call.id, job.call.name, job.call.arguments))
             if repeated and self._tools.kind(job.call.name) in _RUNS:
-                job.result = failed(INTERRUPTED)
+                job.result = failed(INTERRUPTED, "interrupted")
         try:
             await group.run_all(
                 [
@@ -403,7 +409,7 @@ class Turn:
         """Store the results; cancelled calls get one too, so that none stays open."""
         done = [job for job in jobs if job.result is not None]
         events = [event for job in done for event in job.writes.events_written]
-        results = [(job.call, job.result or failed(CANCELLED)) for job in jobs]
+        results = [(job.call, job.result or failed(CANCELLED, "cancelled")) for job in jobs]
         answers = [result_message(call, result.text, result.error) for call, result in results]
         self.context.commit(answers, events, [job.writes for job in done])
 
@@ -458,7 +464,7 @@ class Turn:
             job.result = await self._fork(skill, job, group, message)
 
         await group.run_all([work()])
-        result = job.result or failed(CANCELLED)
+        result = job.result or failed(CANCELLED, "cancelled")
         answer: Message = {"role": "assistant", "content": result.text}
         self.context.commit([answer], job.writes.events_written, [job.writes])
         await self._send_answer("" if result.error else result.text)

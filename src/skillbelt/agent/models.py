@@ -57,6 +57,9 @@ class ModelFailure(SkillbeltError):
     `too_long` means that the request exceeds the context window.
     """
 
+    kind = "model_failed"
+    remedy = "check the model's name, its key and the network, then try again"
+
     def __init__(self, reason: str, *, again: bool = False, too_long: bool = False) -> None:
         self.again, self.too_long = again, too_long
         super().__init__(reason)

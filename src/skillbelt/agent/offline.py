@@ -132,7 +132,8 @@ class Offline:
                 watch=watch,
             )
         except SkillbeltError as error:
-            return failed(str(error))._replace(data={"refused": error.exit_code})
+            result = failed(str(error), error.kind, **error.fields())
+            return result._replace(data={**result.data, "refused": error.exit_code})
         return _describe_execution(skill, done, files)
 
 
@@ -194,4 +195,7 @@ def _describe_execution(skill: Skill, done: Execution, files: Sequence[str]) -> 
     # Its input is made of the question, and the question alone is often not enough.
     hint = _NO_FILE if status.kind == "failed" and not files else ""
     said = "\n\n".join(filter(None, (about, output, done.stderr.strip(), hint, how)))
-    return ToolResult(said, "" if status.kind == "success" else said, done.document())
+    if status.kind == "success":
+        return ToolResult(said, data=done.document())
+    error = {"kind": f"run_{status.kind}", "message": said}
+    return ToolResult(said, said, {**done.document(), "error": error})

@@ -26,7 +26,7 @@ from skillbelt.sandbox.protocol import Stream
 from skillbelt.settings import Settings
 from skillbelt.text import one_line, shorten
 from skillbelt.tools.definitions import Schema
-from skillbelt.tools.handlers import failed
+from skillbelt.tools.handlers import WRONG_ARGUMENTS, failed
 from skillbelt.tools.handlers import printable as shown
 from skillbelt.tools.schema import Tool, ToolResult
 from skillbelt.untrusted_json import BadJson, read_json
@@ -228,7 +228,7 @@ class PendingCall:
 
     def response(self) -> ToolResponse:
         """Return the event for the result."""
-        given = self.result or failed("cancelled")
+        given = self.result or failed("cancelled", "cancelled")
         delta = dict(self.writes.delta)
         return ToolResponse(self.call.id, self.call.name, *given, delta)
 
@@ -307,32 +307,37 @@ class ToolRunner:
             polls = self.kind(job.call.name) == _POLLING
             repeated = "" if polls else self.repeats.refusal(job)
             job.repeated = bool(repeated)
-            refusal = failed(repeated) if repeated else self._refuse(job, number)
+            refusal = failed(repeated, "repeated_call") if repeated else self._refuse(job, number)
             async with self._room:
                 job.result = refusal or await self._call(job, group)
         except SkillbeltError as error:
-            job.result = failed(shorten(one_line(str(error)), _MAX_ERROR_CHARS))
+            job.result = failed(shorten(one_line(str(error)), _MAX_ERROR_CHARS), error.kind)
         except Exception as error:
             logger.exception("a tool call failed")
             reason = shorten(one_line(str(error)), _MAX_ERROR_CHARS)
-            job.result = failed(f"{shown(job.call.name)} failed: {type(error).__name__}: {reason}")
+            said = f"{shown(job.call.name)} failed: {type(error).__name__}: {reason}"
+            job.result = failed(said, "tool_failed", tool=shown(job.call.name))
 
     def _refuse(self, job: PendingCall, number: int) -> ToolResult | None:
         """Return the result of a call that must not run; None to run it."""
         name = job.call.name
         if number >= MAX_ANSWER_CALLS:
             return failed(
-                f"not done: an answer may have {MAX_ANSWER_CALLS} calls; repeat it in the next one"
+                f"not done: an answer may have {MAX_ANSWER_CALLS} calls; repeat it in the next one",
+                "too_many_calls",
             )
         if job.arguments.fault:
-            return failed(f"{shown(name)}: {job.arguments.fault}")
+            said = f"{shown(name)}: {job.arguments.fault}"
+            return failed(said, WRONG_ARGUMENTS, tool=shown(name))
         if name not in self._own and name not in self._kinds:
             there = ", ".join([*self._kinds, *self._own]) or "none"
-            return failed(f"there is no tool {shown(name)!r}; available: {there}")
+            said = f"there is no tool {shown(name)!r}; available: {there}"
+            return failed(said, "unknown_tool", tool=shown(name))
         fault = (
             find_faults(job.arguments.given, self._own[name][0].schema) if name in self._own else ""
         )
-        return failed(f"{shown(name)}: {fault}; nothing was done") if fault else None
+        said = f"{shown(name)}: {fault}; nothing was done"
+        return failed(said, WRONG_ARGUMENTS, tool=shown(name)) if fault else None
 
     async def _call(self, job: PendingCall, group: CallGroup) -> ToolResult:
         call, given = job.call, job.arguments.given

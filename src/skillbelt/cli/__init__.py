@@ -9,10 +9,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from skillbelt import __version__
-from skillbelt.errors import SkillbeltError, closest
+from skillbelt.cli.failure import Printed, describe, describe_error, print_error
+from skillbelt.errors import SkillbeltError, UsageError, closest
 from skillbelt.text import one_line
 
 INTERRUPTED = 130
@@ -63,7 +64,9 @@ COMMANDS: dict[str, CliCommand] = {
         "ask",
         "answer a question with the available skills, with or without a model",
         "Without --model no language model is used: the best matching skill is loaded, and its "
-        "script is run. A model needs the API key of its provider in the environment.",
+        "script is run. A model needs the API key of its provider in the environment. "
+        "Refused permissions are printed to stderr; exit code 4 means that the model found no "
+        "other way.",
     ),
     "chat": CliCommand(
         "chat",
@@ -83,7 +86,7 @@ COMMANDS: dict[str, CliCommand] = {
     "sessions": CliCommand("sessions", "list, show and delete stored conversations"),
     "artifacts": CliCommand(
         "artifacts",
-        "list the files that runs saved, and get one",
+        "list the files that runs saved, get or delete one",
         "NAME@V is one version, NAME the newest; `list NAME` shows all versions. The default for "
         "--session is the session of runs from the command line.",
     ),
@@ -134,6 +137,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _escape_unencodable()
+    Printed.document = False
+    try:
+        return _run(arguments, _wants_json(arguments))
+    except BrokenPipeError:
+        # The reader closed the pipe while an error was printed to it.
+        _discard_output()
+        return 1
+
+
+def _run(arguments: list[str], as_json: bool) -> int:
+    """Run one command; return the exit code. With `as_json` an error is a document."""
     code = 0
     try:
         code = _dispatch(arguments)
@@ -141,26 +155,51 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except SkillbeltError as error:
         print(f"skillbelt: {one_line(str(error))}", file=sys.stderr)
+        if as_json:
+            print_error(describe_error(error))
         return error.exit_code
     except KeyboardInterrupt:
         # A second KeyboardInterrupt may arrive while the first is handled: treat both as one.
         try:
-            return _interrupted()
+            return _interrupted(as_json)
         except KeyboardInterrupt:
-            return _interrupted()
+            return _interrupted(as_json)
     except BrokenPipeError:
         # The reader closed the pipe; the exit code stays the one that is known.
         _discard_output()
         return code
     except OSError as error:
-        _discard_output()
         print(f"skillbelt: {one_line(str(error))}", file=sys.stderr)
-        return 1
+        return _report_system_error(error, as_json)
+    except Exception as error:
+        if as_json:
+            message = f"{type(error).__name__}: {error}"
+            print_error(describe("internal", message, "report it, with the text on stderr", 1))
+        raise
 
 
-def _interrupted() -> int:
+def _wants_json(arguments: list[str]) -> bool:
+    """Whether --json was given, also in a command line that cannot be parsed."""
+    return "--json" in _split_words(arguments)[0]
+
+
+def _interrupted(as_json: bool) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if as_json:
+        print_error(describe("interrupted", "interrupted", "run the command again", INTERRUPTED))
     return INTERRUPTED
+
+
+def _report_system_error(error: OSError, as_json: bool) -> int:
+    """Print the document of the error, unless stdout itself is what cannot be written."""
+    try:
+        if as_json:
+            print_error(describe("system", str(error), "check the file or the device", 1))
+        sys.stdout.flush()
+    except OSError:
+        pass
+    _discard_output()
+    return 1
 
 
 def _discard_output() -> None:
@@ -168,10 +207,20 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are ours, so that they reach programs too."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        error = UsageError(f"{self.prog.removeprefix('skillbelt ')}: {message}")
+        error.remedy = f"`{self.prog} --help` shows what it takes"
+        raise error
+
+
 def parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of one command, with the common options."""
     command = COMMANDS[name]
-    made = argparse.ArgumentParser(
+    made = _Parser(
         prog=f"skillbelt {name}",
         description=f"{command.summary[0].upper()}{command.summary[1:]}. {command.details}".strip(),
         epilog=_EXIT_CODES,
@@ -230,7 +279,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"skillbelt {__version__}")
         return 0
     if name not in COMMANDS:
-        return _refuse_unknown(name)
+        raise _unknown_command(name)
     try:
         options, words = (
             _split_words(arguments[1:]) if COMMANDS[name].words else (arguments[1:], [])
@@ -249,13 +298,14 @@ def _split_words(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:at], arguments[at + 1 :]
 
 
-def _refuse_unknown(name: str) -> int:
+def _unknown_command(name: str) -> UsageError:
     close = closest(name, COMMANDS, most=1)
     hint = f"did you mean {close[0]!r}?" if close else "`skillbelt --help` lists them"
     if name.startswith("-"):
         hint = "options come after the command"
-    print(f"skillbelt: no command named {one_line(name)!r}; {hint}", file=sys.stderr)
-    return 2
+    error = UsageError(f"no command named {one_line(name)!r}; {hint}")
+    error.remedy = hint
+    return error
 
 
 def _escape_unencodable() -> None:

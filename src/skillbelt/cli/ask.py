@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 
@@ -27,10 +27,11 @@ from skillbelt.agent import (
 )
 from skillbelt.agent.models import OFFLINE, is_deep
 from skillbelt.cli.asking import ask
+from skillbelt.cli.failure import describe
 from skillbelt.cli.keyboard import can_ask
-from skillbelt.cli.output import CLI_SESSION, print_json, say
+from skillbelt.cli.output import CLI_SESSION, SANDBOX_HELP, print_json, say
 from skillbelt.cli.transcript import plain
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, PermissionDenied
 from skillbelt.permission.rules import Answer
 from skillbelt.permission.waiting import Pending
 from skillbelt.runtime.runtime import Runtime
@@ -41,6 +42,14 @@ from skillbelt.untrusted_json import read_json
 USER = CLI_SESSION[1]
 _MAX_CALL_CHARS = 120
 _LOADING = ("skill", "skill_load")
+# Kinds of errors, by why a run ended; an answer may be incomplete.
+_KINDS = {
+    "answer": "incomplete",
+    "max_steps": "max_steps",
+    "loop": "repeated_call",
+    "error": "model_failed",
+}
+_REMEDY = "ask again; -v shows what was done"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -65,6 +74,7 @@ def model_options(parser: argparse.ArgumentParser) -> None:
         "OpenAI-compatible server, or offline for none (default: the setting `model`)",
     )
     parser.add_argument("--session", metavar="S", help="the conversation to continue")
+    parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
     parser.add_argument("--yes", action="store_true", help="answer permission requests with yes")
 
 
@@ -79,11 +89,13 @@ def run(args: argparse.Namespace) -> int:
         kept = list(_show(events, args))
         offline = runner.agent.model == OFFLINE
         offered = runner.agent.runtime.names
+    code = _exit_code(kept, offline)
     if args.json:
-        print_json(document(kept, {offered.get(one, one) for one in _LOADING}))
+        loading = {offered.get(one, one) for one in _LOADING}
+        print_json(document(kept, loading, code))
     else:
         _print_summary(kept, session, args)
-    return _exit_code(kept, offline)
+    return code
 
 
 def _read_question(text: str) -> str:
@@ -128,7 +140,8 @@ def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
         return Answer("once", by="--yes") if args.yes else ask(pending, belt.gate.desk)
 
     asks = args.yes or (not interactive and can_ask())
-    reload = partial(load_settings, args.project, config=args.config)
+    overrides = {"sandbox": args.sandbox} if args.sandbox else {}
+    reload = partial(load_settings, args.project, config=args.config, overrides=overrides)
     belt = Runtime(settings=reload(), reload=reload, ask=answer if asks else None)
     return belt
 
@@ -186,7 +199,7 @@ def _responses(kept: Iterable[AgentEvent]) -> list[ToolResponse]:
     return [event for event in kept if isinstance(event, ToolResponse)]
 
 
-def document(kept: list[AgentEvent], loading: Container[str]) -> dict[str, object]:
+def document(kept: list[AgentEvent], loading: Container[str], exit_code: int) -> dict[str, object]:
     """Return the document for --json; `loading` are the names of the tools that load skills."""
     final, responses = _final(kept), _responses(kept)
     errors = {one.id: one.error for one in responses}
@@ -201,9 +214,21 @@ def document(kept: list[AgentEvent], loading: Container[str]) -> dict[str, objec
         "files": _files(responses),
         "usage": final.usage._asdict(),
     }
-    if final.error:
-        found["error"] = final.error
+    if refused := _refused(kept):
+        found["refused"] = [{"tool": one.name, "message": one.error} for one in refused]
+    if final.error or exit_code:
+        found["error"] = _failure(final, responses, exit_code)
     return found
+
+
+def _failure(final: Final, responses: Sequence[ToolResponse], exit_code: int) -> dict[str, object]:
+    """Return what went wrong, as every document has it."""
+    kind, message = _KINDS[final.reason], final.error
+    for one in responses:
+        about = one.data.get("error")
+        if one.error and final.reason == "answer" and isinstance(about, Mapping):
+            kind, message = str(about["kind"]), message or one.error
+    return describe(kind, message, _REMEDY, exit_code)
 
 
 def _arguments(call: ToolCall) -> object:
@@ -238,8 +263,10 @@ def _files(responses: Iterable[ToolResponse]) -> list[object]:
 
 
 def _print_summary(kept: list[AgentEvent], session: str, args: argparse.Namespace) -> None:
-    """Print the error, and with -v the session and its tokens."""
+    """Print what was refused and the error, and with -v the session and its tokens."""
     final = _final(kept)
+    for one in _refused(kept):
+        say(f"skillbelt: refused: {one_line(one.error)}", args)
     if final.error:
         say(f"skillbelt: {one_line(final.error)}", args)
     if args.verbose:
@@ -253,12 +280,30 @@ def _print_summary(kept: list[AgentEvent], session: str, args: argparse.Namespac
 
 
 def _exit_code(kept: list[AgentEvent], offline: bool) -> int:
-    """Return 0 for an answer; without a model only if the skill succeeded."""
+    """Return 0 for an answer; without a model only if the skill succeeded.
+
+    A refusal is 4, unless a later call of the same tool was not refused: then the model found
+    another way.
+    """
     final = _final(kept)
     if final.reason != "answer" or (final.error and not final.text):
         return 1
+    last = {one.name: one for one in _responses(kept)}
+    refused = [one for one in _refused(kept) if last[one.name] is one]
+    if refused:
+        return PermissionDenied.exit_code
     faults = [one for one in _responses(kept) if one.error and offline]
-    refused = [code for one in faults if isinstance(code := one.data.get("refused"), int)]
+    codes = [code for one in faults if isinstance(code := one.data.get("refused"), int)]
     if not faults:
         return 0
-    return refused[-1] if refused else 1
+    return codes[-1] if codes else 1
+
+
+def _refused(kept: Iterable[AgentEvent]) -> list[ToolResponse]:
+    """Return the calls that permission was refused for, the same refusal once."""
+    found: dict[str, ToolResponse] = {}
+    for one in _responses(kept):
+        about = one.data.get("error")
+        if isinstance(about, Mapping) and about.get("kind") == PermissionDenied.kind:
+            found[one.error] = one
+    return list(found.values())

@@ -119,7 +119,7 @@ class _Chat:
             self.say("\ncancelled")
         except SkillbeltError as error:
             self.say(f"skillbelt: {one_line(str(error))}")
-            self._document("error", error=str(error))
+            self._document("error", error=str(error), kind=error.kind)
 
     def _document(self, type: str, **fields: object) -> bool:
         """Print an own event with --json; return whether --json was given."""

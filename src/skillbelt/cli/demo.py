@@ -28,6 +28,7 @@ from skillbelt.permission.rules import Answer
 from skillbelt.running.call import RunResult
 from skillbelt.running.json_call import Execution
 from skillbelt.running.packages.environments import can_be_written
+from skillbelt.running.workspace import places
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
 from skillbelt.text import one_line, shorten, tokens
@@ -116,6 +117,10 @@ def _project() -> Iterator[str]:
         _write(os.path.join(folder, "home", ".ssh", "id_ed25519"), _SECRET)
         yield project
     finally:
+        # As root, what commands use may be kept elsewhere.
+        for kept in ("state/workspaces", "cache/packages"):
+            for place in places(os.path.join(folder, kept)):
+                remove_tree(place)
         for name in os.listdir(folder):
             remove_tree(os.path.join(folder, name))
         with suppress(OSError):

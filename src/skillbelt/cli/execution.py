@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+from skillbelt.cli.failure import describe_error
 from skillbelt.cli.live import LiveOutput
 from skillbelt.cli.output import SANDBOX_HELP, SESSION_HELP, open_catalog, print_json
 from skillbelt.cli.run import (
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             )
     except PermissionDenied as error:
         if args.json:
-            print_json(denied(error).document())
+            print_json({**denied(error).document(), "error": describe_error(error)})
         raise
     if args.json:
         print_json(done.document())

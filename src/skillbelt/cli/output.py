@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
+from skillbelt.cli.failure import Printed
 from skillbelt.discovery.catalog import Catalog
 from skillbelt.format.skill import Skill
 from skillbelt.settings import load_settings
@@ -59,7 +60,8 @@ def width(stream: TextIO) -> int:
 
 
 def print_json(document: object) -> None:
-    """Print one JSON document."""
+    """Print the one JSON document of a command."""
+    Printed.document = True
     print(json.dumps(document, indent=2))
 
 
@@ -76,6 +78,11 @@ def skill_json(skill: Skill) -> dict[str, object]:
         "trusted": skill.trusted,
         "shadows": list(skill.shadows),
     }
+
+
+def clients_of(catalog: Catalog) -> dict[str, str]:
+    """Return the client in whose folder each skill is, by location; "" for other folders."""
+    return {one.location: scan.root.client for scan in catalog.scans for one in scan.skills}
 
 
 def diagnostics_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, object]]:

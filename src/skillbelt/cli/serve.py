@@ -13,6 +13,7 @@ import anyio
 
 from skillbelt.cli.output import print_json
 from skillbelt.errors import ConfigError, MissingExtra
+from skillbelt.files.handles import raise_limit
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.settings import load_settings
 
@@ -57,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace, prepare: Callable[[Runtime], Serving]) -> int:
+    raise_limit()
     reload = partial(load_settings, args.project, config=args.config)
     with Runtime(settings=reload(), reload=reload) as belt:
         try:

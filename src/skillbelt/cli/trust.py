@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 
 from skillbelt.cli.output import print_diagnostics, print_json, print_table, say
-from skillbelt.errors import ConfigError
+from skillbelt.errors import ConfigError, NotFound
 from skillbelt.permission.audit import AuditEvent, open_audit, user_name
 from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
@@ -44,8 +43,7 @@ def run(args: argparse.Namespace) -> int:
         return _print(trust.add(value, record), args)
     gone = trust.remove(value, record)
     if gone is None:
-        print(f"skillbelt: {one_line(value)} {_explain_unlisted(trust, value)}", file=sys.stderr)
-        return 1
+        raise _unlisted(trust, value)
     above = trust.covering(value)
     if above is not None:
         say(f"still trusted, because {one_line(above.value)} is", args)
@@ -70,11 +68,14 @@ def _recorder(action: str, settings: Settings) -> Record:
     return record
 
 
-def _explain_unlisted(trust: Trust, value: str) -> str:
+def _unlisted(trust: Trust, value: str) -> NotFound:
     above = trust.covering(value)
     if above is None:
-        return "was not trusted; `skillbelt trust list` lists what is"
-    return f"is trusted only because {one_line(above.value)} is; remove that one"
+        return NotFound(
+            f"{one_line(value)} was not trusted", "`skillbelt trust list` lists what is"
+        )
+    reason = f"{one_line(value)} is trusted only because {one_line(above.value)} is"
+    return NotFound(reason, "remove that one")
 
 
 def _list(trust: Trust, args: argparse.Namespace) -> int:

@@ -498,7 +498,8 @@ class Catalog(Mapping[str, Skill]):
         for source, (located, diagnostics) in zip(dict.fromkeys(remote), pulled, strict=True):
             said += diagnostics
             for folder, origin in located:
-                scope: Scope = "remote" if _over_network(source) else "explicit"
+                far = _over_network(source) or source in self.settings.urls
+                scope: Scope = "remote" if far else "explicit"
                 own = origin.kind == "local" and source not in theirs
                 fence = fence_of(folder, self.settings) if own else folder
                 yield Root(folder, scope, "", origin, fence=fence)

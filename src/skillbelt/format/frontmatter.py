@@ -399,6 +399,7 @@ OPEN = Fence()
 _HEAD_SLACK = 64  # room for both delimiter lines
 _NOT_FOR_MODEL = ("disable-model-invocation", "disable_model_invocation")
 _FOR_USER = ("user-invocable", "user_invocable", "user-invokable", "user_invokable")
+_YES = (True, *(word for word, value in yaml_fast.CONSTANTS.items() if value is True))
 _FLAG_FIELDS = frozenset((*_NOT_FOR_MODEL, *_FOR_USER, "metadata"))
 
 
@@ -468,7 +469,7 @@ def _flags(fields: Mapping[str, object], state: State) -> int:
 
 
 def _internal(metadata: object) -> int:
-    marked = isinstance(metadata, dict) and metadata.get("internal") in (True, "true")
+    marked = isinstance(metadata, dict) and metadata.get("internal") in _YES
     return INTERNAL if marked else 0
 
 

@@ -45,6 +45,12 @@ class ToolAnswer(NamedTuple):
     failed: bool = False
     data: Mapping[str, object] = _NOTHING
 
+    @property
+    def kind(self) -> str:
+        """The kind of error; empty for a call that succeeded."""
+        error = self.data.get("error")
+        return str(error["kind"]) if self.failed and isinstance(error, Mapping) else ""
+
 
 class Output(NamedTuple):
     """A piece of what the command of a call prints."""

@@ -84,7 +84,9 @@ class SkillTool(BaseTool):
         if self._tool.kind == "skill_load" and not answer.failed:
             loaded = [*tool_context.state.get(LOADED, []), str(args["skill"])]
             tool_context.state[LOADED] = list(dict.fromkeys(loaded))
-        return {"error" if answer.failed else _RESULT: answer.text}
+        if answer.failed:
+            return {"error": answer.text, "kind": answer.kind}
+        return {_RESULT: answer.text}
 
     def _make_tell(
         self, context: ToolContext

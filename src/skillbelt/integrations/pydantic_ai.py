@@ -84,7 +84,7 @@ class SkillToolset(AbstractToolset[Any]):
             await ctx.emit(SkillOutputEvent(stream=stream, text=text))
 
         answer = await self._kit(ctx).call(name, tool_args, shown(ctx.messages), tell)
-        if answer.failed and not answer.data:
+        if answer.failed and answer.data.keys() <= {"error"}:
             raise ToolFailed(answer.text)
         return ToolReturn(answer.text, metadata=dict(answer.data) or None)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import resource
+import errno
+import logging
 import secrets
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
@@ -20,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from skillbelt.errors import ConfigError
+from skillbelt.files.handles import spare_handles
 from skillbelt.integrations.common import MAX_SERVED_SESSIONS
 from skillbelt.mcp.auth import guarded
 from skillbelt.mcp.server import SkillServer
@@ -41,6 +44,11 @@ _GRACE_SECONDS = 2
 _ANSWER_SECONDS = 5.0
 _MIN_TOKEN_CHARS = 16
 _INCOMPLETE = (h11.IDLE, h11.SEND_BODY)
+# No handle or no memory for a connection.
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PAUSE_SECONDS = 0.01
+_LOG_SECONDS = 60.0
+_log = logging.getLogger("skillbelt")
 _SHUTTING_DOWN = "the server is shutting down"
 
 
@@ -92,12 +100,34 @@ def open_socket(address: ListenAddress) -> socket.socket:
         made = socket.create_server((host, address.port), family=family, backlog=512)
         # Accepted sockets inherit it. Without it Nagle's algorithm delays each answer by 40 ms.
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
+        return PatientSocket(fileno=made.detach())
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {address.host}:{address.port}: {error.strerror or error}; "
             "give another address with --http HOST:PORT"
         ) from error
+
+
+class PatientSocket(socket.socket):
+    """A listening socket whose clients wait when there are no handles for their connections.
+
+    asyncio would log each failure with a traceback and multiply its attempts.
+    """
+
+    _logged_at = -float("inf")
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; BlockingIOError when there is none, or no handle for it."""
+        try:
+            return super().accept()
+        except OSError as error:
+            if error.errno not in _SHORTAGES:
+                raise
+            if time.monotonic() - self._logged_at > _LOG_SECONDS:
+                self._logged_at = time.monotonic()
+                _log.warning("a connection waits: %s (see ulimit -n)", error.strerror)
+            time.sleep(_PAUSE_SECONDS)  # the connection stays there, and would be tried at once
+            raise BlockingIOError(errno.EAGAIN, error.strerror) from error
 
 
 class _Uvicorn(uvicorn.Server):
@@ -161,7 +191,7 @@ async def _shut_down_on_signal(
     with anyio.open_signal_receiver(*_SIGNALS) as signals:
         async with anyio.create_task_group() as group:
             async for _ in signals:
-                if draining.refusing:  # a second signal waits for nobody
+                if draining.refusing:  # a second signal ends it at once
                     server.force_exit = server.should_exit = True
                     draining.end()
                 else:
@@ -183,9 +213,8 @@ async def shut_down(server: uvicorn.Server, served: SkillServer, draining: Drain
 
 
 def limit_connections(wanted: int) -> int:
-    """Return the number of allowed connections: at most half of the open-file limit."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if files == resource.RLIM_INFINITY else max(1, min(wanted, files // 2))
+    """Return the number of allowed connections: at most half of the handles that are to spare."""
+    return max(1, min(wanted, spare_handles() // 2))
 
 
 def timed_protocol(seconds: float, most: int) -> type[TimedConnection]:

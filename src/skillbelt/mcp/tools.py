@@ -60,7 +60,7 @@ _ENDED: dict[str, Any] = {
     "enforced": {"type": "object", "additionalProperties": _TEXT},
 }
 _POLLED: dict[str, Any] = {
-    **dict.fromkeys(("stdout", "stderr", "error"), _TEXT),
+    **dict.fromkeys(("stdout", "stderr"), _TEXT),
     **{
         f"{stream}_{what}": _NUMBER
         for stream in ("stdout", "stderr")
@@ -73,24 +73,34 @@ _POLLED: dict[str, Any] = {
 }
 
 
-def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+_ERROR: dict[str, Any] = {
+    "type": "object",
+    "properties": {"kind": _TEXT, "message": _TEXT},
+    "required": ["kind", "message"],
+    "description": "What went wrong. The kinds are in docs/errors.md.",
+}
+
+
+def _object(properties: dict[str, Any], *choices: list[str]) -> dict[str, Any]:
+    """Return the schema of a result: it has the properties of one of the choices, or an error."""
+    required = [*choices, ["error"]]
     return {
         "$schema": DIALECT,
         "type": "object",
-        "properties": properties,
-        "required": list(required),
+        "properties": {**properties, "error": _ERROR},
+        "anyOf": [{"required": choice} for choice in required],
     }
 
 
-# A run has either ended, or continues in the background under an id.
-_RUN = {
-    **_object({**_ENDED, "run_id": _RUN_ID, "running": _FLAG}),
-    "anyOf": [{"required": ["exit_code", "stdout", "stderr"]}, {"required": ["run_id", "running"]}],
-}
 SCHEMAS: Mapping[str, dict[str, Any]] = {
-    "skill_list_docs": _object({"docs": _TEXTS}, "docs"),
-    "skill_run": _RUN,
-    "skill_poll": _object(_POLLED, "running"),
+    "skill_list_docs": _object({"docs": _TEXTS}, ["docs"]),
+    # A run has either ended, or continues in the background under an id.
+    "skill_run": _object(
+        {**_ENDED, "run_id": _RUN_ID, "running": _FLAG},
+        ["exit_code", "stdout", "stderr"],
+        ["run_id", "running"],
+    ),
+    "skill_poll": _object(_POLLED, ["running"]),
 }
 
 
@@ -160,10 +170,13 @@ class ToolRequests:
         await self._logs.send(ctx, "info", [f"{name}: done"])
 
     def _document(self, name: str, result: ToolResult) -> dict[str, object] | None:
-        """Return the result as JSON, for the tools that have a schema for it."""
-        if self._kinds.get(name) not in SCHEMAS or not result.data:
+        """Return the result as JSON for the tools that have a schema for it, else the error."""
+        data = dict(result.data)
+        if self._kinds.get(name) not in SCHEMAS:
+            data = {"error": data["error"]} if "error" in data else {}
+        if not data:
             return None
-        text = json.dumps(dict(result.data), default=str, ensure_ascii=False)
+        text = json.dumps(data, default=str, ensure_ascii=False)
         document: dict[str, object] = read_json(sendable(text), constants=True)
         return document
 

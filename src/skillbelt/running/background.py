@@ -56,6 +56,7 @@ class Polled(NamedTuple):
     running: bool = True
     result: RunResult | None = None
     error: str = ""
+    error_kind: str = ""
 
 
 class Listed(NamedTuple):
@@ -188,6 +189,7 @@ class _BackgroundRun:
             running=not self.ended,
             result=self.result,
             error=str(self.error or ""),
+            error_kind=getattr(self.error, "kind", "failed") if self.error else "",
         )
 
 
@@ -327,6 +329,15 @@ class Background:
             for one in runs:
                 one.end()
         self._wait(runs)
+
+    def forget(self, key: SessionKey) -> bool:
+        """Kill all runs of a conversation and forget their results; whether there was one."""
+        self.end(key)
+        with self._changed:
+            mine = [id for id, one in self._runs.items() if one.who.key == key]
+            for id in mine:
+                del self._runs[id]
+        return bool(mine)
 
     def close(self) -> None:
         """Kill all runs and refuse new ones; their outputs are collected and recorded."""

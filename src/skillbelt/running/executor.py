@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Self
 
 from skillbelt.artifacts import ArtifactStore, SessionArtifacts, open_artifacts
+from skillbelt.artifacts.protocol import USER_PREFIX
 from skillbelt.errors import ArtifactError, PermissionDenied, RunRefused
 from skillbelt.files.contain import inside
 from skillbelt.files.private import create_file
@@ -41,9 +42,11 @@ from skillbelt.running.call import (
     left_behind,
     path_warnings,
     record_of,
+    save_warnings,
     stream,
     stream_warnings,
     timeout_of,
+    timeout_warnings,
     wanted_outputs,
     without_secrets,
 )
@@ -72,19 +75,21 @@ from skillbelt.running.questions import (
 from skillbelt.running.quota import quota_for_run
 from skillbelt.running.run import Run
 from skillbelt.running.secrets import RedactingListener, secrets_of
+from skillbelt.running.slots import SLOTS, busy_without_handles
 from skillbelt.running.staging import check_unchanged, stage
 from skillbelt.running.workspace import (
     SHELTERS,
+    SKILLS,
     Workspace,
-    name_of,
     open_workspace,
     place_of,
     places,
+    prefix_of,
 )
 from skillbelt.sandbox.linux.identity import run_identity
 from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.network.proxy import Egress
-from skillbelt.sandbox.protocol import Outcome, Running
+from skillbelt.sandbox.protocol import Outcome, run_to_end
 from skillbelt.sandbox.registry import Sandboxes
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey
@@ -171,8 +176,10 @@ class Workbench:
 
     def workspace(self, key: SessionKey) -> Workspace:
         """Open the workspace of a conversation in this project; the caller closes it."""
-        with span("workspace.create", exec_id=session_id(key)):
-            return open_workspace(self.folder, key, self.owner, self.settings.project)
+        with span("workspace.create", exec_id=session_id(key)) as creating:
+            workspace = open_workspace(self.folder, key, self.owner, self.settings.project)
+            creating.set(path=workspace.path)
+            return workspace
 
     def tidy(self, *, now: bool = False) -> list[Cleaned]:
         """Remove unused workspaces and packages; once a day, or `now`."""
@@ -188,8 +195,11 @@ class Workbench:
                 now=time.time(),
             )
         if self.owner is not None:
+            # The shelters are those of all projects: one of these looks through them each day.
+            shelters = [one for one in SHELTERS if os.path.isdir(one)]
+            due = [one for one in shelters if now or _due(os.path.join(one, ".tidied"))]
             idle = WORKSPACE_IDLE_SECONDS
-            cleaned += clean_orphans(SHELTERS, idle_seconds=idle, now=time.time())
+            cleaned += clean_orphans(due, idle_seconds=idle, now=time.time())
         for cache in places(self._packages_folder):
             with span("workspace.cleanup", path=cache):
                 cleaned += clean_environments(cache, max_bytes=limits.max_packages_bytes)
@@ -203,10 +213,33 @@ class Workbench:
         return os.path.join(self.settings.cache_dir, "packages")
 
     def forget(self, key: SessionKey) -> bool:
-        """Remove the workspace of a conversation; False when it is in use or missing."""
-        name = name_of(key, self.owner, self.settings.project)
-        there = [place for place in places(self.folder) if os.path.isdir(f"{place}/{name}")]
-        return any(retire(place, name) is not None for place in there)
+        """Remove the workspaces of a conversation, in all projects; return whether one is gone.
+
+        Those that a run uses stay.
+        """
+        gone = 0
+        for path in self.workspaces(key):
+            with span("workspace.cleanup", exec_id=session_id(key), path=path):
+                gone += retire(*os.path.split(path)) is not None
+        return gone > 0
+
+    def workspaces(self, key: SessionKey) -> list[str]:
+        """Return the folders of a conversation's workspaces."""
+        prefix, found = prefix_of(key), []
+        for place in filter(os.path.isdir, places(self.folder)):
+            found += [f"{place}/{name}" for name in os.listdir(place) if name.startswith(prefix)]
+        return sorted(found)
+
+    def forget_artifacts(self, key: SessionKey) -> bool:
+        """Delete the artifacts of a conversation; return whether there was one.
+
+        Those that all sessions of the user share are kept.
+        """
+        if not self.has_artifacts:
+            return False
+        store = self._store
+        own = [one.name for one in store.latest(key) if not one.name.startswith(USER_PREFIX)]
+        return sum(store.delete(key, name) for name in own) > 0
 
     # One run
 
@@ -240,8 +273,8 @@ class Workbench:
         to start processes, and to reach the hosts that the skill names. `needs` names the only
         sandbox that can carry this out.
         """
-        run = self._check(skill, call, who, needs)
-        with ExitStack() as stack:
+        with busy_without_handles(), ExitStack() as stack:
+            run = self._check(skill, call, who, needs)
             self._stage(run, stack)
             # A single script does not use a shell; the grant says what it may start.
             self._ask(run, () if grant else SHELL_TOOLS)
@@ -257,14 +290,17 @@ class Workbench:
         with run.workspace.running() as others:
             check_unchanged(run.workspace, run.staged, run.limits)
             check_answer(run, alone=not others)
+            run.began = run.workspace.mark_time()
             self._say(f"running {run.skill.name}: {run.call.shown}")
             listener, secrets = watch.listener, secrets_of(run.call.env)
             redacting = RedactingListener(listener, secrets) if listener and secrets else None
             facts = {**_skill_facts(run.skill), "cmd": run.call.shown, "cwd": run.job.cwd}
             with span("workspace.run", **facts) as running:
                 job = run.job._replace(waited=True)
-                started = run.sandbox.start(job, redacting or listener)
-                run.outcome = outcome = _wait(started, watch.started)
+                with SLOTS.hold(job.timeout_seconds):
+                    run.outcome = outcome = run_to_end(
+                        lambda: run.sandbox.start(job, redacting or listener), watch.started
+                    )
                 if redacting is not None:
                     redacting.end()
                 running.set(exit_code=outcome.exit_code, timed_out=outcome.timed_out)
@@ -281,13 +317,15 @@ class Workbench:
         argv = self._argv(call)
         check_stdin(call, self.settings.limits)
         timeout_of(call, self.settings.limits.run_timeout_seconds)
+        # Users need not ask for what their own settings allow.
+        most = self.settings.limits.max_output_file_bytes if who.initiator == "user" else 0
         run = Run(
             skill=skill,
             call=call,
             who=who,
             gate=who.gate or self.gate,
             limits=self.settings.limits,
-            wanted=wanted_outputs(call),
+            wanted=wanted_outputs(call, most),
             sandbox=self._sandboxes.of(skill, needs),
             argv=argv,
             listed_hosts=self.settings.fetch_hosts,
@@ -312,8 +350,14 @@ class Workbench:
         """Copy the skill into the workspace, and the inputs aside."""
         run.workspace = self._enter_workspace(run.who, stack)
         self._say(f"staging {run.skill.name}")
-        with span("workspace.stage.dir", **_skill_facts(run.skill)):
+        seconds = timeout_of(run.call, run.limits.run_timeout_seconds)
+        # Not held while a person is asked, as for inputs that come from another skill.
+        place = f"{SKILLS}/{run.skill.name}"
+        facts = {**_skill_facts(run.skill), "host_path": run.skill.dir, "to": place}
+        traced = span("workspace.stage.dir", **facts, mount_used=run.remaps)
+        with traced as staging, SLOTS.hold(seconds):
             run.staged = stage(run.workspace, run.skill, run.limits)
+            staging.set(path=run.staged.path)
         run.folder = run.workspace.run_folder()
         stack.callback(run.workspace.end_run, run.folder)
         run.inputs = stack.enter_context(self._inputs(run))
@@ -324,8 +368,9 @@ class Workbench:
             workspace = stack.enter_context(self.workspace(who.key))
             stack.enter_context(quota_for_run(workspace, self.settings.limits))
             return workspace
-        with span("workspace.create", exec_id=session_id(who.key)):
+        with span("workspace.create", exec_id=session_id(who.key)) as creating:
             workspace = open_workspace(self.folder, None, self.owner)
+            creating.set(path=workspace.path)
         stack.callback(self._leave_workspace, workspace)
         return stack.enter_context(workspace)
 
@@ -350,8 +395,8 @@ class Workbench:
         if not run.call.inputs:
             return Inputs(run.workspace, ())
         self._say(f"bringing in {len(run.call.inputs)} inputs")
-        with span("workspace.stage.files", count=len(run.call.inputs)):
-            return Inputs(
+        with span("workspace.stage.files", count=len(run.call.inputs)) as staging:
+            inputs = Inputs(
                 run.workspace,
                 run.call.inputs,
                 artifacts=self.artifacts(run.who.key) if self.has_artifacts else None,
@@ -361,6 +406,8 @@ class Workbench:
                 remaps=run.remaps,
                 limits=run.limits,
             )
+            staging.set(to=inputs.places, host_path=inputs.host_paths, mount_used=False)
+            return inputs
 
     @property
     def host_roots(self) -> tuple[str, ...]:
@@ -386,6 +433,9 @@ class Workbench:
         run.warnings = (
             *lowered,
             *environment_warnings(run.call, self.policy.active),
+            *timeout_warnings(run.call, run.limits.run_timeout_seconds),
+            *save_warnings(run.call),
+            *(f"{one.message}; {one.remedy}" for one in run.staged.diagnostics),
             *(one.warning for one in put if one.warning),
         )
         bind_answer(run, decision.by, (run.folder, *(one.to for one in put)))
@@ -419,7 +469,12 @@ class Workbench:
             cache = place_of(self._packages_folder, self.owner)
             run.packages = stack.enter_context(
                 packages_for(
-                    run, run.needs, self.settings, cache_dir=cache, progress=self._progress
+                    run.gate,
+                    run.request,
+                    run.needs,
+                    self.settings,
+                    cache_dir=cache,
+                    progress=self._progress,
                 )
             )
         granted = grant(run)
@@ -457,7 +512,7 @@ class Workbench:
     def _collect(self, run: Run) -> Collected:
         limits, omit = run.limits, run.call.omit_inline_content
         if run.wanted is None:
-            found = primary(run.workspace.path, limits, omit_content=omit)
+            found = primary(run.workspace.path, limits, omit_content=omit, since=run.began)
             return Collected(primary=found)
         return collect(
             run.workspace.path,
@@ -477,20 +532,6 @@ class Workbench:
         if run.wanted is None or not run.wanted.save or not self.has_artifacts:
             return None
         return self.artifacts(run.who.key).save
-
-
-def _wait(running: Running, started: Callable[[Running], None] | None) -> Outcome:
-    """Return the outcome; an interrupt meanwhile kills the command."""
-    try:
-        if started is not None:
-            started(running)
-        outcome = running.wait()
-    except BaseException:
-        running.kill()
-        running.wait()
-        raise
-    assert outcome is not None
-    return outcome
 
 
 def _grant_commands(run: Run) -> Capabilities:

@@ -307,6 +307,16 @@ class Inputs:
             self._handle = -1
 
     @property
+    def places(self) -> list[str]:
+        """Where each goes, as paths of the workspace."""
+        return [one.staged.to for one in self._taken]
+
+    @property
+    def host_paths(self) -> list[str]:
+        """The files and folders of the host among them."""
+        return [one.host.path for one in self._taken if one.host is not None]
+
+    @property
     def facts(self) -> list[dict[str, object]]:
         """The facts of each for the permission request."""
         return [one.facts for one in self._taken]

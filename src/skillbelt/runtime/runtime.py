@@ -39,7 +39,7 @@ from skillbelt.disclosure.overview import (
     overview,
 )
 from skillbelt.discovery.catalog import Catalog, Snapshot
-from skillbelt.errors import LoadError, PathEscape, PermissionDenied, SkillNotFound
+from skillbelt.errors import LoadError, PathEscape, PermissionDenied, RunRefused, SkillNotFound
 from skillbelt.events import NewEvent
 from skillbelt.format.skill import Skill, Skills
 from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
@@ -459,7 +459,15 @@ class Runtime:
         most = MAX_ENUM_SKILLS
         known = self._without_denied(self.names_for(skills, crowded), audience)
         names = inline_names(known) if inline else known
-        return build(names, skills, HANDLERS, max_enum=most, listing=text, inline=inline)
+        return build(
+            names,
+            skills,
+            HANDLERS,
+            max_enum=most,
+            listing=text,
+            inline=inline,
+            settings=self.settings,
+        )
 
     def dispatch(
         self,
@@ -612,11 +620,26 @@ class Runtime:
         )
 
     def delete_session(self, user: str, session: str, *, app: str = APP) -> bool:
-        """Delete a conversation, its stored texts and its workspace; whether there was one."""
+        """Delete a conversation with all that is its own; return whether there was anything.
+
+        That is its events and state, stored texts, workspaces, artifacts and background runs. What
+        the user's sessions share stays. RunRefused, with the conversation kept, if a run of another
+        process uses a workspace.
+        """
         key = SessionKey(app, user, session)
-        shutil.rmtree(self.storage(key).folder, ignore_errors=True)
-        self.workbench.forget(key)
-        return self.store.delete(key)
+        texts = self.storage(key).folder
+        gone = [
+            "background" in self.__dict__ and self.background.forget(key),
+            self.workbench.forget(key),
+        ]
+        if left := self.workbench.workspaces(key):
+            raise RunRefused(
+                f"the workspace of session {session_id(key)} is in use ({left[0]}); end the run "
+                "that uses it, then delete the session again"
+            )
+        gone += [self.workbench.forget_artifacts(key), os.path.isdir(texts)]
+        shutil.rmtree(texts, ignore_errors=True)
+        return self.store.delete(key) or any(gone)
 
 
 class Command(NamedTuple):

@@ -3,7 +3,10 @@
 `skillbelt.testing.suites.SandboxConformance` tests all of it.
 """
 
+import _thread
+import threading
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
@@ -130,9 +133,86 @@ class Keepless:
 
 def run(sandbox: Sandbox, job: Job, listener: Listener | None = None) -> Outcome:
     """Start the command and wait for its end."""
-    outcome = sandbox.start(job._replace(waited=True), listener).wait()
-    assert outcome is not None
-    return outcome
+    return run_to_end(lambda: sandbox.start(job._replace(waited=True), listener))
+
+
+def run_to_end(
+    start: Callable[[], Running], started: Callable[[Running], None] | None = None
+) -> Outcome:
+    """Start a command, tell `started` and wait for its end. An exception ends it first.
+
+    Ctrl-C may interrupt the main thread anywhere, also between the start of a process and the note
+    of it. So the main thread has another one do it.
+    """
+    attended = _Attended(start, started)
+    if threading.current_thread() is not threading.main_thread():
+        attended.work()
+        return attended.result()
+    try:
+        _thread.start_new_thread(copy_context().run, (attended.work,))
+        attended.ended.wait()
+    except BaseException:
+        attended.cancel()
+        raise
+    return attended.result()
+
+
+class _Attended:
+    """A command that one thread starts and waits for, while another may cancel it."""
+
+    def __init__(
+        self, start: Callable[[], Running], started: Callable[[Running], None] | None
+    ) -> None:
+        self._start, self._started = start, started
+        self._lock = threading.Lock()
+        self._begun = self._cancelled = False
+        self._running: Running | None = None
+        self._outcome: Outcome | None = None
+        self._error: BaseException | None = None
+        self.ended = threading.Event()
+
+    def work(self) -> None:
+        """Start the command and wait for its end, unless it is cancelled already."""
+        with self._lock:
+            self._begun = not self._cancelled
+        try:
+            if self._begun:
+                self._outcome = self._carry_out()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self.ended.set()
+
+    def _carry_out(self) -> Outcome | None:
+        running = self._start()
+        try:
+            with self._lock:
+                self._running, cancelled = running, self._cancelled
+            if cancelled:
+                running.kill()
+            if self._started is not None:
+                self._started(running)
+            return running.wait()
+        except BaseException:
+            running.kill()
+            running.wait()
+            raise
+
+    def cancel(self) -> None:
+        """End the command, now or once it is started, and wait for its end."""
+        with self._lock:
+            self._cancelled, running, begun = True, self._running, self._begun
+        if running is not None:
+            running.kill()
+        if begun:
+            self.ended.wait()
+
+    def result(self) -> Outcome:
+        """Return the outcome, or raise what was raised."""
+        if self._error is not None:
+            raise self._error
+        assert self._outcome is not None
+        return self._outcome
 
 
 def refusal(attempt: Callable[[], object]) -> str | None:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from skillbelt.conversation.messages import Material, block
 from skillbelt.conversation.state import SelectedDocs
 from skillbelt.disclosure.body import list_docs, load_resource, place_of, sample_files
-from skillbelt.disclosure.overflow import Page, page_of
+from skillbelt.disclosure.overflow import read_piece
 from skillbelt.errors import (
     ArtifactError,
+    ConfigError,
     LoadError,
     PathEscape,
     PermissionDenied,
@@ -25,12 +26,20 @@ from skillbelt.errors import (
     closest,
 )
 from skillbelt.events import NewEvent
+from skillbelt.files.handles import BUSY, is_shortage
 from skillbelt.format.skill import Skill
 from skillbelt.running.inputs import skills_named
-from skillbelt.text import one_line, shorten, xml
+from skillbelt.running.outputs import SCHEME
+from skillbelt.text import break_tag, one_line, shorten, xml
 from skillbelt.tools.caller import STORED, Call, Caller, GivenDocument, report_of
 from skillbelt.tools.definitions import DEFINITIONS, Schema
-from skillbelt.tools.run_handlers import poll, read_run_text, run_command
+from skillbelt.tools.run_handlers import (
+    RUN_FOLDERS,
+    open_run_text,
+    poll,
+    run_command,
+    skill_of,
+)
 from skillbelt.tools.schema import Handler, ToolResult
 from skillbelt.untrusted_json import read_json
 
@@ -38,17 +47,27 @@ from skillbelt.untrusted_json import read_json
 MAX_ENUM_SKILLS = 256
 
 MAX_MISSES = 3
+NOT_FOUND, NOT_LOADED, WRONG_ARGUMENTS = "skill_not_found", "not_loaded", "wrong_arguments"
 UNNAMED = "-"  # a call whose id the host did not say: its answer is found by what it holds
 _PAGE = 50
 _FOUND = 10
 _LINES = 200  # what a reader gets who names no number
+_COUNTED_BYTES = 16 * 2**20  # of a larger file only as much is read as is given
 _CLOSEST = 10
 _MAX_FAULTS = 5  # of one call that the answer names
 _MAX_NAME_CHARS = 128
 
 
 class Refused(SkillbeltError):
-    """A call that cannot be served; the message is for the model."""
+    """A call that cannot be served; the message is for the model, the facts are for the host."""
+
+    def __init__(self, message: str, kind: str, **facts: object) -> None:
+        self.kind, self._facts = kind, facts
+        super().__init__(message)
+
+    def fields(self) -> dict[str, object]:
+        """Return the facts for programs, by name."""
+        return self._facts
 
 
 def dispatch(name: str, arguments: object, caller: Caller, call_id: str = "") -> ToolResult:
@@ -56,27 +75,47 @@ def dispatch(name: str, arguments: object, caller: Caller, call_id: str = "") ->
     kind = next((kind for kind, known in caller.names.items() if known == name), "")
     if not kind:
         known = ", ".join(caller.names.values()) or "none"
-        return failed(f"there is no tool {str(name)[:80]!r}; there are: {known}")
+        shown = str(name)[:80]
+        return failed(f"there is no tool {shown!r}; there are: {known}", "unknown_tool", tool=shown)
     checked = check_arguments(kind, arguments)
     if checked.fault:
-        return failed(f"{name}: {checked.fault}")
+        return failed(f"{name}: {checked.fault}", WRONG_ARGUMENTS, tool=name)
     try:
         return HANDLERS[kind](Call(checked.arguments, caller, call_id))
-    except Refused as error:
-        return failed(str(error))
-    except PathEscape as error:
-        return failed(caller.presentable(str(error).removesuffix(f" ({error.root})")))
-    except LoadError as error:
-        return failed(caller.presentable(f"{_inside(error.path)}: {error.reason}"))
-    except PermissionDenied as error:
-        return failed(error.reason)
+    except (Refused, PathEscape, LoadError, PermissionDenied) as error:
+        return _failure(error, caller)
     except (RunRefused, SandboxUnavailable, ArtifactError) as error:
-        return failed(caller.presentable(str(error)))
+        return _failure(error, caller)
+    except (OSError, ConfigError) as error:
+        if not is_shortage(error):
+            raise
+        return failed(BUSY, "busy")
 
 
-def failed(message: str) -> ToolResult:
-    """Return a result that says what went wrong."""
-    return ToolResult(message, message)
+def failed(message: str, kind: str = "failed", **facts: object) -> ToolResult:
+    """Return a result that says what went wrong; the kind and the facts are for the host."""
+    return ToolResult(message, message, {"error": {"kind": kind, "message": message, **facts}})
+
+
+def _failure(error: SkillbeltError, caller: Caller) -> ToolResult:
+    """Return the result of a call that was refused, without paths that a model may not see."""
+    match error:
+        case PathEscape():
+            message = str(error).removesuffix(f" ({error.root})")
+        case LoadError():
+            message = f"{_inside(error.path)}: {error.reason}"
+        case PermissionDenied():
+            return failed(error.reason, error.kind, **error.fields())
+        case Refused():
+            return failed(str(error), error.kind, **error.fields())
+        case _:
+            message = str(error)
+    facts = {name: _presentable(value, caller) for name, value in error.fields().items()}
+    return failed(caller.presentable(message), error.kind, **facts)
+
+
+def _presentable(value: object, caller: Caller) -> object:
+    return caller.presentable(_inside(value)) if isinstance(value, str) else value
 
 
 def _inside(path: str) -> str:
@@ -100,7 +139,11 @@ def lookup(caller: Caller, name: str) -> Skill:
     if skill is None:
         skill = caller.look().get(name)
     if skill is None:
-        raise Refused(f"unknown skill: {printable(name)}" + missed(caller, name))
+        raise Refused(
+            f"unknown skill: {printable(name)}" + missed(caller, name),
+            NOT_FOUND,
+            name=printable(name),
+        )
     return skill
 
 
@@ -134,8 +177,9 @@ def printable(name: str) -> str:
 
 def content(skill: Skill, text: str, files: list[str]) -> str:
     """Return the block with a skill's instructions."""
-    # After a closing tag, the rest of the body would pass for the host's own words.
-    safe = text.strip().replace("</skill_content", "<\\/skill_content")
+    # After a closing tag, the rest of the body would pass for the host's own words; after an
+    # opening one, for those of another skill.
+    safe = break_tag(text.strip(), "skill_content")
     return "\n".join(
         [
             f'<skill_content name="{xml(skill.name)}">',
@@ -172,7 +216,8 @@ def use(call: Call) -> ToolResult:
     caller = call.caller
     seen = caller.skills if name in caller.skills else caller.look()
     if name not in seen:
-        raise Refused(not_found(caller, seen, name) + missed(caller, name))
+        message = not_found(caller, seen, name) + missed(caller, name)
+        raise Refused(message, NOT_FOUND, name=printable(name))
     skill = seen[name]
     request = caller.approve(skill, loading=True)
     loaded = caller.body(skill)
@@ -236,9 +281,13 @@ def _documents(call: Call, skill: Skill) -> tuple[list[str] | None, bool]:
     wanted = [path.removeprefix("./") for path in given]
     wrong = [path for path in wanted if path not in there]
     if wrong:
+        shown = [printable(path) for path in wrong]
         raise Refused(
-            f"{skill.name} has no document {_join_paths([printable(path) for path in wrong])}. "
-            f"It has: {_join_paths(there) or 'none'}"
+            f"{skill.name} has no document {_join_paths(shown)}. "
+            f"It has: {_join_paths(there) or 'none'}",
+            "document_not_found",
+            skill=skill.name,
+            docs=shown[:_PAGE],
         )
     return list(dict.fromkeys(wanted)), every
 
@@ -344,16 +393,42 @@ def read_file(call: Call) -> ToolResult:
         return _resource(call, find(call.caller, skill_name), path)
     if separator and scheme in ("workspace", "artifact"):
         return _read_run_file(call, name)
+    if not separator and name.removeprefix("./").split("/")[0] in RUN_FOLDERS:
+        return _read_run_file(call, f"{SCHEME}{name}")
     return _read_stored(call, name)
 
 
 def _read_run_file(call: Call, name: str) -> ToolResult:
     """Give text that a run left in its workspace or as an artifact."""
-    start, count = _range(call)
-    most = call.caller.limits.max_resource_excerpt_chars
-    return _page_result(
-        page_of(read_run_text(call.caller.runs(), name), start or 1, count or _LINES, most)
+    if skill := skill_of(name):
+        find(call.caller, skill)  # a copy of a skill is for those who may have the skill
+    with open_run_text(call.caller, name) as found:
+        return _piece(call, found.chunks, count=found.size <= _COUNTED_BYTES)
+
+
+def _piece(call: Call, chunks: Iterable[str], *, count: bool = True) -> ToolResult:
+    """Give the part of a text that the call asks for."""
+    start, number = _range(call)
+    char = call.arguments.get("start_char")
+    piece = read_piece(
+        chunks,
+        start or 1,
+        number or _LINES,
+        call.caller.limits.max_resource_excerpt_chars,
+        start_char=char if isinstance(char, int) else 1,
+        count=count,
     )
+    header = f"(line {piece.start_line} on"
+    header += f", of {piece.total_lines}" if piece.total_lines else ""
+    more = f"; next: start_line {piece.next_line}" if piece.next_line else "; this is the end"
+    more += f", start_char {piece.next_char}" if piece.next_char > 1 else ""
+    data = {
+        "start_line": piece.start_line,
+        "next_line": piece.next_line,
+        "next_char": piece.next_char,
+        "lines": piece.total_lines,
+    }
+    return ToolResult(f"{header}{more})\n{piece.text}", data=data)
 
 
 def _read_stored(call: Call, name: str) -> ToolResult:
@@ -362,19 +437,10 @@ def _read_stored(call: Call, name: str) -> ToolResult:
     if os.sep in key or not name.startswith((STORED, storage.folder)):
         raise Refused(
             f"{printable(name)!r} cannot be read: give {STORED}... as a result gave it, "
-            "skill://name/path, workspace://path or artifact://name"
+            "skill://name/path, workspace://path, out/... or artifact://name",
+            WRONG_ARGUMENTS,
         )
-    start, count = _range(call)
-    most = call.caller.limits.max_resource_excerpt_chars
-    page = storage.read(os.path.join(storage.folder, key), start or 1, count or _LINES, most)
-    return _page_result(page)
-
-
-def _page_result(page: Page) -> ToolResult:
-    header = f"(line {page.start_line} on, of {page.total_lines}"
-    more = f"; next: start_line {page.next_line})" if page.next_line else "; this is the end)"
-    data = {"start_line": page.start_line, "next_line": page.next_line, "lines": page.total_lines}
-    return ToolResult(f"{header}{more}\n{page.text}", data=data)
+    return _piece(call, [storage.text(os.path.join(storage.folder, key))])
 
 
 def unload(call: Call) -> ToolResult:
@@ -383,7 +449,8 @@ def unload(call: Call) -> ToolResult:
     loaded = [one.name for one in session.loaded(call.caller.state)] if session else []
     if session is None or name not in loaded:
         known = ", ".join(one for one in loaded if one in call.caller.skills)
-        raise Refused(f"{printable(name)} is not loaded. Loaded: {known or 'none'}")
+        message = f"{printable(name)} is not loaded. Loaded: {known or 'none'}"
+        raise Refused(message, NOT_LOADED, skill=printable(name))
     session.unload(name, state=call.caller.state)
     return ToolResult(f"unloaded: {name}", data={"name": name})
 
@@ -423,13 +490,14 @@ def _about(skill: Skill) -> str:
 def run(call: Call) -> ToolResult:
     """Run a command of a skill."""
     if not str(call.arguments["skill"]).strip():
-        raise Refused("skill and command are required")
+        raise Refused("skill and command are required", WRONG_ARGUMENTS)
     caller = call.caller
     skill = find(caller, call.arguments["skill"])
     if caller.settings.require_load and skill.name not in _given_to_model(caller, skill):
         loader = caller.names.get("skill_load") or caller.names.get("skill", "skill_load")
         name = caller.names.get("skill_run", "skill_run")
-        raise Refused(f'{name} requires {loader} first for "{skill.name}"')
+        message = f'{name} requires {loader} first for "{skill.name}"'
+        raise Refused(message, NOT_LOADED, skill=skill.name)
     for name in skills_named(call.arguments.get("inputs")):
         find(caller, name)
     return run_command(call, skill)

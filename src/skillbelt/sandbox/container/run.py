@@ -83,9 +83,10 @@ class ContainerRun(Controls):
         self._code, self._cpu_seconds = LOST, 0.0
         self._done = self._clean = self._lost = False
         self._gone = True
-        self._wake, self._nudge = os.pipe()
-        os.set_blocking(self._nudge, False)
+        self._wake = self._nudge = -1
         try:
+            self._wake, self._nudge = os.pipe()
+            os.set_blocking(self._nudge, False)
             self._start_command(task)
             threading.Thread(target=self._pump, name="skillbelt-container", daemon=True).start()
         except BaseException:

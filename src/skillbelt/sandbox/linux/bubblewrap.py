@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
+from skillbelt.files.handles import Handles, closed_on_error
 from skillbelt.sandbox.inside import entry
 from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.cgroups import Hierarchy, hierarchy
@@ -133,18 +134,18 @@ def _plan(job: Job) -> LaunchPlan:
     check_environment(job)
     identity = run_identity()
     first, last = programs(job)
-    arguments, fds = bubblewrap_arguments(job, first, last)
-    # In a file, since every process inside can read the command line of the first one.
-    fds.append(_memory_file(os.fsencode("\0".join((*arguments, "")))))
-    argv = (*_prefix(identity), "--args", str(fds[-1]), "--", *_inside(job))
-    return LaunchPlan(
-        argv=argv,
-        enforced=_enforced(job, identity, hierarchy()),
-        watch=Guard(job.limits, job.workspace, TEMPORARY),
-        explain=lambda said: _explain_job(job, said),
-        fds=tuple(fds),
-        terminal_owner=identity,
-    )
+    with closed_on_error() as handles:
+        arguments = bubblewrap_arguments(job, handles, first=first, last=last)
+        # In a file, since every process inside can read the command line of the first one.
+        words = handles.add(_memory_file(os.fsencode("\0".join((*arguments, "")))))
+        return LaunchPlan(
+            argv=(*_prefix(identity), "--args", str(words), "--", *_inside(job)),
+            enforced=_enforced(job, identity, hierarchy()),
+            watch=Guard(job.limits, job.workspace, TEMPORARY),
+            explain=lambda said: _explain_job(job, said),
+            fds=handles.all,
+            terminal_owner=identity,
+        )
 
 
 def programs(job: Job) -> tuple[bytes, bytes]:
@@ -173,9 +174,9 @@ def check_environment(job: Job) -> None:
 
 
 def bubblewrap_arguments(
-    job: Job, first: bytes = b"", last: bytes = b""
-) -> tuple[list[str], list[int]]:
-    """Return all flags for the job, and the handles they name; the caller closes those.
+    job: Job, handles: Handles, *, first: bytes = b"", last: bytes = b""
+) -> list[str]:
+    """Return all flags for the job; add the handles that they name, which the caller closes.
 
     `first` and `last` are as in `programs`.
     """
@@ -191,20 +192,19 @@ def bubblewrap_arguments(
     followed = network or (bool(first) and not job.capabilities.processes)
     more = seccomp.FOLLOWED if followed else ()
     processes = job.capabilities.processes or bool(first)
-    fds = [_memory_file(seccomp.program(processes, network, more=more))]
+    calls = handles.add(_memory_file(seccomp.program(processes, network, more=more)))
     for path, data in (("/etc/passwd", passwd(identity)), ("/etc/group", group(identity))):
-        fds.append(_memory_file(data))
-        arguments += ("--file", str(fds[-1]), path)
+        arguments += ("--file", str(handles.add(_memory_file(data))), path)
     for path in copied_files():
-        fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-        arguments += ("--file", str(fds[-1]), path)
+        copied = handles.add(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        arguments += ("--file", str(copied), path)
     for place, program in ((entry.PLACE, first), (entry.LAST_PLACE, last)):
         if program:
-            fds.append(_memory_file(program))
-            arguments += ("--perms", "0111", "--file", str(fds[-1]), place)
+            given = handles.add(_memory_file(program))
+            arguments += ("--perms", "0111", "--file", str(given), place)
     # The root is a tmpfs without a size limit.
-    arguments += ("--remount-ro", "/", "--chdir", job.cwd, "--seccomp", str(fds[0]))
-    return arguments, fds
+    arguments += ("--remount-ro", "/", "--chdir", job.cwd, "--seccomp", str(calls))
+    return arguments
 
 
 def _prefix(identity: Identity | None) -> Iterator[str]:
@@ -295,9 +295,10 @@ def group(identity: Identity) -> bytes:
 
 
 def _memory_file(data: bytes) -> int:
-    fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
-    os.pwrite(fd, data, 0)  # it is read from its beginning
-    return fd
+    with closed_on_error() as handles:
+        fd = handles.add(os.memfd_create("skillbelt", os.MFD_CLOEXEC))
+        os.pwrite(fd, data, 0)  # it is read from its beginning
+        return fd
 
 
 def _enforced(job: Job, identity: Identity | None, found: Hierarchy | None) -> dict[str, str]:

@@ -78,9 +78,9 @@ class Egress:
         self._reports: list[Connection] = []
         self._limits_hit: set[str] = set()
         self._bytes = 0
+        self._socket = socket.socket(socket.AF_UNIX)
         self.folder = tempfile.mkdtemp(prefix="skillbelt-net-")
         self.socket_path = os.path.join(self.folder, SOCKET_NAME)
-        self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._bind(owner)
         except BaseException:

@@ -83,6 +83,7 @@ class ProcessRun(Piped):
         super().__init__()
         self._fds |= set(plan.fds)
         self._pid = self._pidfd = self._wake = self._inner = -1
+        self._unseen: Exception | None = None  # why the first process cannot be opened
         self._looks = Looks(lambda: plan.watch.look(self._pid), self._rouse)
         # Handing a run to another thread costs about 5 % of the throughput of two at a time. Ctrl-C
         # may interrupt the main thread at any point, so it never supervises a run.
@@ -90,14 +91,14 @@ class ProcessRun(Piped):
         try:
             self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
             self._bring_up(listener)
+            if not self._unattended:
+                _thread.start_new_thread(self._pump, ())
         except (OSError, ValueError) as error:
             self._abandon()
             raise _unstartable(error) from error
         except BaseException:
             self._abandon()
             raise
-        if not self._unattended:
-            _thread.start_new_thread(self._pump, ())
 
     def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
         """Return the outcome; None on timeout."""
@@ -141,7 +142,8 @@ class ProcessRun(Piped):
         if started.error is not None:
             raise started.error
         if started.pid >= 0:
-            self._pid, self._pidfd = started.pid, self._own(os.pidfd_open(started.pid))
+            self._pid = started.pid
+            self._pidfd = self._own(os.pidfd_open(started.pid))
         poll = select.poll()
         poll.register(said, select.POLLIN)
         in_time = settled and poll.poll(max(0.0, until - time.monotonic()) * 1000)
@@ -160,7 +162,8 @@ class ProcessRun(Piped):
 
     def _set_streams(self, answer: int, said: int, shown: int, listener: Listener | None) -> None:
         if not self._plan.supervised and not self._find_inner():
-            raise SandboxUnavailable("the first process of the sandbox cannot be found")
+            reason = "the first process of the sandbox cannot be found"
+            raise SandboxUnavailable(reason) from self._unseen
         with suppress(BrokenPipeError):
             os.write(answer, ANSWER)
         keep, terminal = self._job.limits.max_stream_bytes, self._job.terminal
@@ -176,8 +179,10 @@ class ProcessRun(Piped):
 
     def _find_inner(self) -> bool:
         """Open the first process of the namespace; before the answer it must be there."""
-        with suppress(OSError, IndexError):
+        try:
             self._inner = self._own(os.pidfd_open(children(self._pid)[0]))
+        except (OSError, IndexError) as error:
+            self._unseen = error
         return self._inner >= 0
 
     def _pump(self) -> None:
@@ -277,6 +282,8 @@ class ProcessRun(Piped):
             with suppress(ChildProcessError):  # it is our child only where we are a subreaper
                 os.waitid(os.P_PIDFD, self._inner, os.WEXITED | os.WNOHANG)
         if self._pidfd < 0:
+            if self._pid >= 0:
+                _kill_child(self._pid)
             return LOST, 0.0, False
         if not _end(self._pidfd, seconds=0):
             _thread.start_new_thread(_wait_for, (self._pid,))
@@ -305,6 +312,15 @@ def _kill(pids: Iterable[int]) -> None:
     for pid in pids:
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
+
+
+def _kill_child(pid: int) -> None:
+    """End a child without a handle for it, and reap it if that does not take long."""
+    _kill([pid])
+    until = time.monotonic() + END_SECONDS
+    with suppress(ChildProcessError):
+        while os.waitpid(pid, os.WNOHANG) == (0, 0) and time.monotonic() < until:
+            time.sleep(_PAUSE_SECONDS)
 
 
 def check_job(job: Job) -> None:

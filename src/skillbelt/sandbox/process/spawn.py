@@ -49,7 +49,11 @@ class Order:
             self.settled.release()
         if self._done is not None:
             self._done.set()
-            return
+        else:
+            self.close_ends()
+
+    def close_ends(self) -> None:
+        """Close the handles that the process was given."""
         stdin, stdout, stderr, others = self._ends
         for fd in {stdin, stdout, stderr, *others}:
             os.close(fd)
@@ -104,8 +108,12 @@ def order(argv: Sequence[str], ends: Ends, here: bool = False) -> Order:
     given = Order(argv, ends, None)
     if here:
         given.carry_out()
-    else:
+        return given
+    try:
         _hand_over(given)
+    except RuntimeError:  # there is no thread left for it
+        given.close_ends()
+        raise
     return given
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 
 from skillbelt.errors import SandboxUnavailable
+from skillbelt.files.handles import closed_on_error
 from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.cgroups import Hierarchy, hierarchy
@@ -39,20 +40,21 @@ def supervised_plan(
         "lock": None if job.capabilities.processes or not filter_program else seccomp.lock_task(),
         "limits": process_limits(job.limits, _user_tasks(current_identity())),
     }
-    fd = os.memfd_create("skillbelt", os.MFD_CLOEXEC)
-    os.pwrite(fd, json.dumps(task).encode(), 0)
-    return LaunchPlan(
-        argv=(launcher_python(), "-I", "-S", "-c", source_of("launch"), str(fd)),
-        enforced={
-            **enforced,
-            **_limits_enforced(identity, hierarchy(), _out_of_reach(identity, rules)),
-        },
-        watch=guard,
-        explain=_explain,
-        fds=(fd,),
-        supervised=True,
-        terminal_owner=identity,
-    )
+    with closed_on_error() as handles:
+        fd = handles.add(os.memfd_create("skillbelt", os.MFD_CLOEXEC))
+        os.pwrite(fd, json.dumps(task).encode(), 0)
+        return LaunchPlan(
+            argv=(launcher_python(), "-I", "-S", "-c", source_of("launch"), str(fd)),
+            enforced={
+                **enforced,
+                **_limits_enforced(identity, hierarchy(), _out_of_reach(identity, rules)),
+            },
+            watch=guard,
+            explain=_explain,
+            fds=handles.all,
+            supervised=True,
+            terminal_owner=identity,
+        )
 
 
 def launcher_python() -> str:

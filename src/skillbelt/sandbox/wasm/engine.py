@@ -69,7 +69,11 @@ class EngineProcess:
         # A runtime that is not closed must not cause a ResourceWarning about this socket.
         weakref.finalize(self, self._control.close)
         self._ended = threading.Event()
-        said, errors = os.pipe()
+        try:
+            said, errors = os.pipe()
+        except OSError as error:
+            theirs.close()
+            raise SandboxUnavailable(f"the engine cannot be started: {error}") from error
         try:
             self.pid = self._spawn(theirs, errors)
             self._hello = self._handshake(idle_seconds, said)
@@ -80,17 +84,18 @@ class EngineProcess:
             os.close(said)
 
     def _spawn(self, theirs: socket.socket, errors: int) -> int:
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        handle = theirs.fileno()
+        handle, null = theirs.fileno(), -1
         argv = (launcher_python(), "-I", "-S", "-c", _PROGRAM, str(handle), _HERE)
         try:
+            null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             pid = spawn(argv, Ends(null, null, errors, (handle,)))
         except (OSError, ValueError) as error:
             raise SandboxUnavailable(f"the engine cannot be started: {error}") from error
         finally:
             theirs.close()
-            os.close(null)
             os.close(errors)
+            if null >= 0:
+                os.close(null)
         threading.Thread(target=self._wait_for_exit, args=(pid,), daemon=True).start()
         return pid
 
@@ -218,7 +223,12 @@ class Worker:
         """`task` goes to the worker itself: the engine process must not see the environment."""
         self.pidfd = -1
         self.keeper, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.end, guest = socket.socketpair()
+        try:
+            self.end, guest = socket.socketpair()
+        except OSError:
+            self.keeper.close()
+            theirs.close()
+            raise
         self.channel = WorkerChannel(self.end, max_body_bytes)
         self.end.settimeout(_WORKER_SECONDS)
         try:

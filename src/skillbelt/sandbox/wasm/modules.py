@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from skillbelt.files.contain import LOCK_FILE, NEW_FILE_TO_READ, READ_FILE, READ_FOLDER
+from skillbelt.files.handles import is_shortage
 from skillbelt.files.private import make_folder
 from skillbelt.sandbox.linux.landlock import ruleset, version
 from skillbelt.sandbox.process.limits import process_limits
@@ -117,6 +118,8 @@ class ModuleCache:
                 try:
                     return MachineCode(match[2], _open_checked(folder, name, match[3]))
                 except (_Untrusted, OSError) as fault:
+                    if is_shortage(fault):
+                        raise
                     self._report(f"{os.path.join(self._folder, name)} is not used: {fault}")
                     with suppress(OSError):
                         os.unlink(name, dir_fd=folder)

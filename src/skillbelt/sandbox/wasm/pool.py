@@ -144,7 +144,8 @@ class WasmPool:
             if plain and len(self._free) < _MAX_FREE and not os.listdir(path):
                 self._free.append(path)
                 return
-        remove_tree(path)
+        with suppress(OSError):  # it goes with the pool
+            remove_tree(path)
 
     def tree(self, paths: Iterable[str]) -> str:
         """Return a folder with empty folders at these paths, so that the guest sees their parents.
@@ -178,7 +179,11 @@ class WasmPool:
 def _new_folder() -> tuple[str, int]:
     """Create a private folder in the temporary directory, and lock it while it is in use."""
     folder = tempfile.mkdtemp(prefix=_PREFIX)
-    hold = os.open(folder, READ_FOLDER)
+    try:
+        hold = os.open(folder, READ_FOLDER)
+    except OSError:
+        os.rmdir(folder)
+        raise
     fcntl.flock(hold, fcntl.LOCK_EX)
     # The user of commands must pass through it, but not list it.
     os.fchmod(hold, 0o711)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from skillbelt.errors import PathEscape, SandboxUnavailable, SkillbeltError
+from skillbelt.files.handles import BUSY, is_shortage
 from skillbelt.sandbox.linux.identity import run_identity
 from skillbelt.sandbox.linux.landlock import READ_ONLY, PathRule, ruleset, version
 from skillbelt.sandbox.process.looks import TICK_SECONDS
@@ -117,10 +118,10 @@ class WasmRun(Piped):
         try:
             self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
             self._open_streams(listener)
-        except OSError as error:
+            _thread.start_new_thread(self._pump, ())
+        except (OSError, RuntimeError) as error:  # no handle, or no thread
             self._close(*self._fds)
             raise SandboxUnavailable(f"the sandbox cannot be started: {error}") from error
-        _thread.start_new_thread(self._pump, ())
 
     def _open_streams(self, listener: Listener | None) -> None:
         keep, terminal = self._job.limits.max_stream_bytes, self._job.terminal
@@ -168,7 +169,8 @@ class WasmRun(Piped):
             limits = (error.limit,) if error.limit else ()
             ending = _Ending(UNUSABLE, f"{self._name()} {error}", limits)
         except (SkillbeltError, EngineGone, OSError) as error:
-            ending = _Ending(UNSTARTABLE, f"the run cannot be started: {error}")
+            why = BUSY if is_shortage(error) else error
+            ending = _Ending(UNSTARTABLE, f"the run cannot be started: {why}")
         finally:
             self._conclude(ending, ticket)
 
@@ -180,7 +182,9 @@ class WasmRun(Piped):
             self._pause(None)
         try:
             file = self._open_module(plan.program)
-        except (OSError, PathEscape):
+        except (OSError, PathEscape) as error:
+            if is_shortage(error):
+                raise
             return _Ending(MISSING, f"{self._name()}: not found")
         try:
             return self._run_file(file, plan.program)

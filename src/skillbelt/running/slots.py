@@ -1,0 +1,58 @@
+"""Bounds the commands that run at once by the handles of files that this process may have."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from skillbelt.errors import RunRefused, SkillbeltError
+from skillbelt.files.handles import BUSY, is_shortage, spare_handles
+
+# A command that runs holds about ten; while it is started, it takes a few more.
+HANDLES_OF_A_RUN = 12
+
+
+class RunSlots:
+    """As many as there are handles for: half of those of this process."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: a forked process has none of the commands of its parent."""
+        self._changed = threading.Condition()
+        self._used = 0
+
+    @contextmanager
+    def hold(self, seconds: float) -> Iterator[None]:
+        """Hold one while the block lasts; RunRefused if none is free within the time."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._used < _most(), seconds):
+                raise RunRefused(BUSY)
+            self._used += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._used -= 1
+                self._changed.notify()
+
+
+def _most() -> int:
+    return max(1, spare_handles() // 2 // HANDLES_OF_A_RUN)
+
+
+SLOTS = RunSlots()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=SLOTS.forget)
+
+
+@contextmanager
+def busy_without_handles() -> Iterator[None]:
+    """Raise RunRefused, which tells to try again, for an error that means: no handles left."""
+    try:
+        yield
+    except (OSError, SkillbeltError) as error:
+        if is_shortage(error):
+            raise RunRefused(BUSY) from error
+        raise
