@@ -24,7 +24,7 @@ Serving = Callable[[], Awaitable[None]]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `serve`."""
-    parser.add_argument("what", choices=["mcp"], help="what to serve")
+    parser.add_argument("what", metavar="mcp", choices=["mcp"], help="the protocol to serve")
     parser.add_argument(
         "--http",
         metavar="HOST:PORT",
