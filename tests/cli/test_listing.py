@@ -250,3 +250,11 @@ def test_a_blank_description_is_told(tree: Tree) -> None:
     document = tree.run("list", "--json").document
     assert [one["model_visible"] for one in document["skills"]] == [False]
     assert [one["code"] for one in document["diagnostics"]] == ["description-missing"]
+
+
+@pytest.mark.parametrize("root", ["/nonexistent/skills", "http://127.0.0.1:9/none.zip"])
+def test_a_root_that_the_user_named_and_that_has_nothing_is_named(tree: Tree, root: str) -> None:
+    tree.setenv("SKILLS_ROOT", root)
+    done = tree.run("list")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr.startswith(f"skillbelt: SKILLS_ROOT {root}: ")

@@ -288,7 +288,7 @@ def check_reserved(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def check_description(subject: Subject) -> Iterator[Diagnostic]:
-    """At most 1,024 characters; angle brackets are told, though the specification allows them."""
+    """At most 1,024 characters; angle brackets are a warning, as the specification allows them."""
     description = subject.text("description")
     if len(description) > MAX_DESCRIPTION_CHARS:
         size = f"{len(description):,} characters; the limit is {MAX_DESCRIPTION_CHARS:,}"

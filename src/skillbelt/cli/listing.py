@@ -20,6 +20,7 @@ from skillbelt.discovery.catalog import Catalog
 from skillbelt.discovery.clients import CLIENTS
 from skillbelt.errors import ConfigError, closest
 from skillbelt.format.skill import Skill
+from skillbelt.settings import resolve
 from skillbelt.text import one_line
 from skillbelt.values import SCOPES
 
@@ -41,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     clients = clients_of(catalog)
     skills = _select(catalog, clients, args)
+    for text in () if args.json else _named_roots_without_skills(catalog):
+        say(text, args)
     if args.json:
         print_json(
             {
@@ -114,6 +117,20 @@ def _print_summary(catalog: Catalog, skills: list[Skill], args: argparse.Namespa
     if problems:
         found, wrong = count(len(skills), "skill"), count(problems, "problem")
         say(f"{found}; {wrong}: `skillbelt doctor` shows more", args)
+
+
+def _named_roots_without_skills(catalog: Catalog) -> list[str]:
+    """Say what is wrong with each folder or address that the user named."""
+    settings = catalog.settings
+    named = {resolve(path, settings): "paths" for path in settings.paths if "://" not in path}
+    named |= dict.fromkeys(settings.urls, "urls")
+    if root := settings.skills_root:
+        named[root if "://" in root else resolve(root, settings)] = "SKILLS_ROOT"
+    return [
+        f"skillbelt: {named[one.path]} {one_line(one.path)}: {one_line(one.message)}; {one.remedy}"
+        for one in catalog.problems
+        if one.path in named
+    ]
 
 
 def _explain_empty(catalog: Catalog) -> str:

@@ -23,7 +23,7 @@ from skillbelt.discovery.sources.bounds import (
     PullBudget,
     Refusal,
 )
-from skillbelt.discovery.sources.failure import OutOfTime
+from skillbelt.discovery.sources.failure import OutOfTime, SourceFailure
 from skillbelt.discovery.sources.tar import ArchiveEntry
 from skillbelt.errors import ArchiveRefused, PathEscape
 from skillbelt.files.contain import NameTable, check_relative, make_folders, open_folder
@@ -191,12 +191,25 @@ def _zip_chunks(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[byt
 
 
 def unpack_into(part: str, file: IO[bytes], url: str, limits: Limits, budget: PullBudget) -> None:
-    """Unpack an archive below the folder; raises ArchiveRefused."""
+    """Unpack an archive below the folder; raises ArchiveRefused, or SourceFailure for no skill."""
     folder = open_folder(part)
     try:
         unpack(file, folder, source=url, limits=limits, budget=budget)
     finally:
         os.close(folder)
+    if not _has_skill(part):
+        raise SourceFailure(
+            url,
+            f"the archive has no {SKILL_FILE}",
+            code="archive-no-skill",
+            remedy=f"give an archive with a {SKILL_FILE}, or ask its publisher for one",
+        )
+
+
+def _has_skill(folder: str) -> bool:
+    """Whether there is a SKILL.md, in any spelling: the scan tells of a wrong one."""
+    wanted = SKILL_FILE.lower()
+    return any(name.lower() == wanted for _, _, names in os.walk(folder) for name in names)
 
 
 def adopt_archive(stage: Generation, part: str, url: str) -> None:
