@@ -59,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace, prepare: Callable[[Runtime], Serving]) -> int:
     raise_limit()
-    with Runtime(settings=load_settings(args.project, config=args.config)) as belt:
+    reload = partial(load_settings, args.project, config=args.config)
+    with Runtime(settings=reload(), reload=reload) as belt:
         try:
             serving = prepare(belt)
         except ImportError as error:
