@@ -67,7 +67,7 @@ def test_a_token_of_yours_is_not_told(tree: Tree) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "the following arguments are required: what"),
+        ([], "the following arguments are required: mcp"),
         (["http"], "invalid choice: 'http'"),
         (["mcp", "--token", "x" * 20], "--token and --origin are for HTTP"),
         (["mcp", "--http", "nonsense:port"], "--http takes HOST:PORT"),

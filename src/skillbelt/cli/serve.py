@@ -24,7 +24,7 @@ Serving = Callable[[], Awaitable[None]]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `serve`."""
-    parser.add_argument("what", choices=["mcp"], help="what to serve")
+    parser.add_argument("what", metavar="mcp", choices=["mcp"], help="the protocol to serve")
     parser.add_argument(
         "--http",
         metavar="HOST:PORT",
@@ -59,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace, prepare: Callable[[Runtime], Serving]) -> int:
     raise_limit()
-    with Runtime(settings=load_settings(args.project, config=args.config)) as belt:
+    reload = partial(load_settings, args.project, config=args.config)
+    with Runtime(settings=reload(), reload=reload) as belt:
         try:
             serving = prepare(belt)
         except ImportError as error:

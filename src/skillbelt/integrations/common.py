@@ -83,9 +83,10 @@ class Kit:
             runtime = self.session.runtime
             runtime.look()
             skills = self.session.skills()
-            parts = [runtime.overview_of(skills).text]
+            audience = self.session.audience
+            parts = [runtime.overview_of(skills, audience=audience).text]
             if parts[0] and runtime.settings.overview_format != "plain":
-                parts.append(runtime.guidance_for(skills, self.names))
+                parts.append(runtime.guidance_for(skills, self.names, audience))
             self._instructions = "\n\n".join(filter(None, parts))
         return self._instructions
 

@@ -112,7 +112,7 @@ class Workbench:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Settings | Callable[[], Settings],
         gate: Gate,
         find: Callable[[str], Skill],
         *,
@@ -124,10 +124,15 @@ class Workbench:
 
         A host file that belongs to one of the `skills` needs the permission to use that skill.
         """
-        self.settings, self.gate, self._find = settings, gate, find
+        self._settings, self.gate, self._find = settings, gate, find
         self._skills = skills
         self._artifacts, self._progress = artifacts, progress
-        self._sandboxes = Sandboxes(settings, progress, install_tools)
+        self._sandboxes = Sandboxes(self.settings, progress, install_tools)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are now; the sandboxes keep those they began with."""
+        return self._settings() if callable(self._settings) else self._settings
 
     def close(self) -> None:
         """Release what is kept ready for the next run."""

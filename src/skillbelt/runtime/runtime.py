@@ -58,7 +58,7 @@ from skillbelt.tools.caller import (
     Visible,
     variables_of,
 )
-from skillbelt.tools.definitions import SEARCH
+from skillbelt.tools.definitions import RUNNING, SEARCH
 from skillbelt.tools.handlers import HANDLERS, MAX_ENUM_SKILLS, UNNAMED, content, dispatch
 from skillbelt.tools.loaded import LoadedTexts
 from skillbelt.tools.schema import (
@@ -93,7 +93,8 @@ class Runtime:
     of any file; `ask` answers what they leave open. `visible` hides skills from the model and its
     user alike. `tools` is an exact list in place of the profile, `always` are skills whose text
     every conversation begins with, and `guidance` replaces the text about the tools ("" for none).
-    `progress` is called with a line of text at each stage of a scan and of a run.
+    `progress` is called with a line of text at each stage of a scan and of a run. `reload` loads
+    given `settings` again when one of their files changed.
     """
 
     def __init__(
@@ -110,18 +111,19 @@ class Runtime:
         always: Iterable[str] = (),
         guidance: str | None = None,
         progress: Callable[[str], None] | None = None,
+        reload: Callable[[], Settings] | None = None,
         **overrides: object,
     ) -> None:
         self.catalog = Catalog(
             project,
             settings=settings,
+            reload=reload,
             permit=self._permits,
             progress=progress,
             **overrides,  # type: ignore[arg-type]
         )
         self._progress = progress
-        self.settings = self.catalog.settings
-        self.gate = Gate(self.settings, lambda: self.store, rules=rules, ask=ask)
+        self.gate = Gate(lambda: self.settings, lambda: self.store, rules=rules, ask=ask)
         self._store, self._artifacts, self.visible = store, artifacts, visible
         self.always = (always,) if isinstance(always, str) else tuple(always)
         kinds = choose(tools, self.settings.tool_profile)
@@ -133,6 +135,11 @@ class Runtime:
 
     def __repr__(self) -> str:
         return f"<Runtime of {self.settings.project}>"
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are now: a changed file counts from the next look on."""
+        return self.catalog.settings
 
     @property
     def store(self) -> Store:
@@ -147,7 +154,7 @@ class Runtime:
         from skillbelt.running.executor import Workbench  # cost: 60 ms, only for a run
 
         return Workbench(
-            self.settings,
+            lambda: self.settings,
             self.gate,
             self.get_skill,
             skills=self.skills,
@@ -261,21 +268,24 @@ class Runtime:
         self.look()
         return self.overview_of(self.available(agent, files=files))
 
-    def overview_of(self, skills: Skills, suggested: Collection[str] = ()) -> Overview:
+    def overview_of(
+        self, skills: Skills, suggested: Collection[str] = (), audience: Audience | None = None
+    ) -> Overview:
         """Return the text about these skills; the suggested ones are described before others."""
+        guided = self.guidance_for(skills, audience=audience)
 
         def make() -> Overview:
             return overview(
                 skills.values(),
                 format=self.settings.overview_format,
                 budget_tokens=default_budget(self.settings),
-                guidance=self.guidance_for(skills),
+                guidance=guided,
                 search=self.search_tool,
                 loader=self.names.get("skill_load") or self.names.get("skill", ""),
                 suggested=suggested,
             )
 
-        return skills.derive(("overview", tuple(suggested)), make)
+        return skills.derive(("overview", tuple(suggested), guided), make)
 
     @property
     def search_tool(self) -> str:
@@ -291,6 +301,12 @@ class Runtime:
         if not self._more or not (self.crowded(skills) if crowded is None else crowded):
             return self.names
         return {**self.names, **self._more}
+
+    def _without_denied(self, names: Mapping[str, str], audience: Audience) -> Mapping[str, str]:
+        """Return the names without the tools of which every use is denied."""
+        if audience.gate.can_run(audience.agent):
+            return names
+        return {kind: name for kind, name in names.items() if kind not in RUNNING}
 
     def crowded(self, skills: Skills) -> bool:
         """Return whether there are too many skills to describe each to a model."""
@@ -312,14 +328,19 @@ class Runtime:
         """How to use the tools that are offered, with its header; empty when there is none."""
         return self.guidance_for(Skills({}))
 
-    def guidance_for(self, skills: Skills, kinds: Collection[str] | None = None) -> str:
+    def guidance_for(
+        self,
+        skills: Skills,
+        kinds: Collection[str] | None = None,
+        audience: Audience | None = None,
+    ) -> str:
         """Return the guidance for the tools that are offered for these skills.
 
         With `kinds` it is about these tools only.
         """
         if self._guidance is not None:
             return self._guidance
-        names = self.names_for(skills)
+        names = self._without_denied(self.names_for(skills), audience or self.audience())
         chosen = names if kinds is None else {kind: names[kind] for kind in names if kind in kinds}
         text = guidance(chosen)
         return f"{GUIDANCE_HEADER}\n{text}" if text else ""
@@ -417,7 +438,8 @@ class Runtime:
 
         `listing` puts the list of skills into a description, for hosts without a system prompt.
         """
-        made = self.tools_for(self.available(agent), listing=listing)
+        audience = self.audience(agent)
+        made = self.tools_for(audience.view(self.skills()), listing=listing, audience=audience)
         return made if format is None else render(made, format)
 
     def tools_for(
@@ -427,13 +449,21 @@ class Runtime:
         listing: bool = False,
         crowded: bool | None = None,
         inline: bool = False,
+        audience: Audience | None = None,
     ) -> list[Tool]:
-        """Return the tools for a model that may see these skills."""
+        """Return the tools for a model that may see these skills.
+
+        There are none where no skill can be used, by the model or by its user, and none of which
+        every use is denied.
+        """
+        audience = audience or self.audience()
+        if not skills and not any(map(audience.could_use, self.skills().values())):
+            return []
         budget = default_budget(self.settings)
         search = self.search_tool
         text = compact(skills.values(), budget_tokens=budget, search=search) if listing else ""
         most = MAX_ENUM_SKILLS
-        known = self.names_for(skills, crowded)
+        known = self._without_denied(self.names_for(skills, crowded), audience)
         names = inline_names(known) if inline else known
         return build(
             names,
@@ -753,12 +783,13 @@ class RuntimeSession:
     def _system(self, skills: Skills, state: Mapping[str, str]) -> str:
         """Return what the system message says of skills as long as the conversation lasts."""
         runtime = self.runtime
-        text = runtime.overview_of(skills, self._suggested(state)).text
+        text = runtime.overview_of(skills, self._suggested(state), self.audience).text
         apart = text and self.settings.overview_format != "plain"
         always = [runtime.get_skill(name) for name in runtime.always]
         caller = self._caller(state)
         blocks = [block(Material(one.name, caller.body(one).text)) for one in always]
-        parts = [text, runtime.guidance_for(skills) if apart else "", *blocks]
+        guided = runtime.guidance_for(skills, audience=self.audience) if apart else ""
+        parts = [text, guided, *blocks]
         return "\n\n".join(filter(None, parts))
 
     def suggest(self, request: str, k: int = 5) -> list[str]:
@@ -808,7 +839,11 @@ class RuntimeSession:
         """
         crowded = self._crowded(self.session.state())
         made = self.runtime.tools_for(
-            self.skills(), listing=listing, crowded=crowded, inline=inline
+            self.skills(),
+            listing=listing,
+            crowded=crowded,
+            inline=inline,
+            audience=self.audience,
         )
         return made if format is None else render(made, format)
 

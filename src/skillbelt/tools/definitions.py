@@ -331,6 +331,8 @@ DEFINITIONS: Mapping[str, Definition] = {
 NEED_REQUESTS = ("skill_select_docs", "skill_unload")
 # Offered in addition to any profile when not all skills can be described to the model.
 SEARCH = "skill_search"
+# Of no use where every run is denied.
+RUNNING = ("skill_run", "skill_poll")
 PROFILES: Mapping[str, tuple[str, ...]] = {
     "simple": ("skill",),
     "knowledge": (
