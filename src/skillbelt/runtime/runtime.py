@@ -957,7 +957,7 @@ class RuntimeSession:
         caller = self._caller(self.session.state())
         try:
             loaded = caller.body(skill, arguments)
-            given = content(skill, loaded.text, sample_files(skill, self.settings.limits))
+            given = content(skill, loaded.text, sample_files(skill))
             self.gate.record_load(request, loaded, skill)
         except (LoadError, PathEscape) as error:
             return Command(skill.name, arguments, "", caller.presentable(str(error)))
@@ -994,7 +994,7 @@ class RuntimeSession:
     def _allow_declared(self, wanted: LoadRequest, caller: Caller) -> Request:
         skill = self.runtime._find(wanted.name, self.audience)
         request = self.gate.require(self._request(skill, "user"))
-        known = list_docs(skill, self.settings.limits) if wanted.docs else []
+        known = list_docs(skill) if wanted.docs else []
         for path in wanted.docs or ():
             if path not in known:
                 raise LoadError(path, f"{skill.name} has no such document")
