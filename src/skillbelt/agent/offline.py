@@ -102,8 +102,7 @@ class Offline:
         try:
             skill = self._context.agent.runtime.get_skill(name)
             about = f"{name}: {shorten(one_line(skill.description), _MAX_DESCRIPTION_CHARS)}"
-            limits = self._context.settings.limits
-            script = detect(skill, _build_input(question, self._context), limits=limits).path
+            script = detect(skill, _build_input(question, self._context)).path
         except SkillbeltError as error:
             why = f"Its instructions are for a model ({one_line(str(error))}):"
             return Reply(f"{HONEST}\n\n{about}\n\n{why}\n\n{text}")

@@ -141,7 +141,7 @@ def execute(
     a model `denied` makes a result of the third. A `timeout_ms` of 0 is the one of the settings.
     """
     limits = workbench.settings.limits
-    target = detect(skill, input, script=script, wasm_module=wasm_module, limits=limits)
+    target = detect(skill, input, script=script, wasm_module=wasm_module)
     seconds, text = _seconds(timeout_ms, limits), _json(input)
     command = (*_command(target), *arguments)
     call = RunCall(
@@ -179,7 +179,6 @@ def detect(
     *,
     script: str = "",
     wasm_module: str = "",
-    limits: Limits = _LIMITS,
 ) -> Target:
     """Choose what `execute` runs; RunRefused when that is ambiguous.
 
