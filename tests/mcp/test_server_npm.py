@@ -54,7 +54,7 @@ def check(found: dict[str, Any]) -> None:
     assert found["outside"] == -32602
 
 
-@pytest.mark.parametrize("era", ["legacy", "auto"])
+@pytest.mark.parametrize("era", ["auto", pytest.param("legacy", marks=pytest.mark.long)])
 def test_the_typescript_client_over_stdio(clients: Path, skills: Tree, era: str) -> None:
     command = [sys.executable, *SERVE]
     done = node(str(clients / CLIENT), era, "--", *command, cwd=skills.project)
@@ -62,7 +62,7 @@ def test_the_typescript_client_over_stdio(clients: Path, skills: Tree, era: str)
     check(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("era", ["legacy", "auto"])
+@pytest.mark.parametrize("era", ["auto", pytest.param("legacy", marks=pytest.mark.long)])
 def test_the_typescript_client_over_http(clients: Path, server: Http, era: str) -> None:
     done = node(str(clients / CLIENT), era, server.url, server.token, cwd=clients)
     assert done.returncode == 0, done.stderr
@@ -98,6 +98,7 @@ def without(clients: Path, server: Http) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
+@pytest.mark.long
 def test_the_inspector_over_http(
     clients: Path, server: Http, without: subprocess.Popen[str]
 ) -> None:

@@ -19,6 +19,10 @@ from skillbelt.settings import load_settings
 
 _DEFAULT = "127.0.0.1:8765"
 _MAX_TOKEN_BYTES = 4_096
+_ON_TERMINAL = (
+    "skillbelt: an MCP server that waits for a client on standard input. MCP clients start it "
+    "themselves;\nlet yours run this command, or serve over HTTP with --http. Ctrl-C stops it."
+)
 Serving = Callable[[], Awaitable[None]]
 
 
@@ -52,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--token and --origin are for HTTP; add --http")
     if args.http is not None:
         return _serve(args, partial(_prepare_http, args=args))
+    if sys.stdin is not None and sys.stdin.isatty() and not args.quiet:
+        print(_ON_TERMINAL, file=sys.stderr, flush=True)
     # Before the server is imported, so that no import can write to the client.
     with take_over_stdio() as (read_fd, write_fd):
         return _serve(args, partial(_prepare_stdio, read_fd=read_fd, write_fd=write_fd))

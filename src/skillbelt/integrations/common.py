@@ -101,7 +101,7 @@ class Kit:
         def work(watch: Watch) -> Coroutine[Any, Any, ToolResult]:
             return self.session.call(tool, arguments, watch=watch, inline=True, shown=shown)
 
-        return _answer(await follow(work, tell, self.session.runtime.settings.limits))
+        return _answer(await follow(work, tell))
 
     def call_sync(
         self, tool: str, arguments: object, shown: Iterable[str] = (), tell: Tell | None = None
@@ -162,7 +162,6 @@ def follow_sync(work: Callable[[Watch], _Result], tell: Tell | None) -> _Result:
 async def follow(
     work: Callable[[Watch], Coroutine[Any, Any, _Result]],
     tell: Tell | None,
-    limits: Limits = _DEFAULT,
 ) -> _Result:
     """Do the work; `tell` gets its output meanwhile, in this task. Cancelling ends the work.
 

@@ -315,7 +315,7 @@ class Workbench:
     def _check(self, skill: Skill, call: RunCall, who: Asker, needs: str) -> Run:
         """Return the run, or raise for a call that cannot be carried out; nothing is touched."""
         argv = self._argv(call)
-        check_stdin(call, self.settings.limits)
+        check_stdin(call)
         timeout_of(call, self.settings.limits.run_timeout_seconds)
         # Users need not ask for what their own settings allow.
         most = self.settings.limits.max_output_file_bytes if who.initiator == "user" else 0

@@ -323,7 +323,7 @@ DEFINITIONS: Mapping[str, Definition] = {
             },
         },
         required=("query",),
-        guidance="{skill_search} finds skills that are not listed; describe the task to it.",
+        guidance="{skill_search} finds skills by what they are for; describe the task to it.",
     ),
 }
 # They change what an earlier call gave, and cannot work where that is in a history which another
