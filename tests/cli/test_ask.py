@@ -64,6 +64,13 @@ def test_the_document_lists_a_skill_that_the_user_called(skilled: Tree) -> None:
     assert json.loads(done.stdout)["skills"] == ["greet"]
 
 
+def test_the_document_has_the_files_that_a_script_left(skilled: Tree) -> None:
+    skilled.write(f"{SKILLS}/echo/scripts/main.py", "open('out/a.txt', 'w').write('text')")
+    done = skilled.run("ask", "An echo, please", "--yes", "--json")
+    (file,) = json.loads(done.stdout)["files"]
+    assert (file["name"], file["content"]) == ("out/a.txt", "text")
+
+
 def test_the_document_lists_what_a_renamed_tool_loaded(skilled: Tree) -> None:
     skilled.setenv("SKILLBELT_TOOL_NAMES", "common")
     done = skilled.run("ask", "Greet people", "--json")

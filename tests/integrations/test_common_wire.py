@@ -225,7 +225,8 @@ def work(belt: Runtime) -> list[str]:
 def test_what_is_refused_is_told_and_not_done(
     framework: str, project: Path, tmp_path: Path
 ) -> None:
-    rules = [Rule("run", "*", "deny")]
+    # Were every run denied, the tool would not be offered.
+    rules = [Rule("run", "*", "deny"), Rule("run", "true", "ask")]
     with serving(RUN, said("Sorry.")) as server, belt_of(project, *rules) as belt:
         assert say(chat(framework, belt, server, tmp_path), "Greet me.") == "Sorry."
     told = answers(server.requests[1])["call_run"]

@@ -103,7 +103,7 @@ def test_a_module_that_lies_deeper_is_named_with_what_to_do(found: Callable[...,
     with pytest.raises(RunRefused) as refused:
         found("bin/deep/x.wasm")
     assert str(refused.value).startswith("skill 'tool' has nothing to execute: no .wasm in its")
-    assert str(refused.value).endswith("(bin/deep/x.wasm); give one as wasm_module")
+    assert str(refused.value).endswith("(bin/deep/x.wasm); give one as wasm_module or --script")
     path = "bin/deep/x.wasm"
     assert found(path, wasm_module=path) == Target("wasm", path)
 

@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 
 from skillbelt.agent import (
     Agent,
@@ -139,10 +140,9 @@ def _open_runtime(args: argparse.Namespace, interactive: bool) -> Runtime:
         return Answer("once", by="--yes") if args.yes else ask(pending, belt.gate.desk)
 
     asks = args.yes or (not interactive and can_ask())
-    settings = load_settings(args.project, config=args.config)
-    if args.sandbox:
-        settings = settings._replace(sandbox=args.sandbox)
-    belt = Runtime(settings=settings, ask=answer if asks else None)
+    overrides = {"sandbox": args.sandbox} if args.sandbox else {}
+    reload = partial(load_settings, args.project, config=args.config, overrides=overrides)
+    belt = Runtime(settings=reload(), reload=reload, ask=answer if asks else None)
     return belt
 
 

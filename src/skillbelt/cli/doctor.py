@@ -67,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     states = _probe_all(settings) if everything else _probe_until_used(settings)
     unserved = unpublished(catalog.values(), settings.limits)
     if not args.json:
+        _print_files(settings)
         _print_roots(catalog, args)
         _print_problems([*catalog.diagnostics, *unserved], args)
         if unserved and not args.verbose:
@@ -93,6 +94,7 @@ def _document(
     unserved: Sequence[Diagnostic],
 ) -> dict[str, object]:
     return {
+        "files": [{"source": source, "path": path} for source, path in catalog.settings.files],
         "roots": [_root_json(scan, _shadowed(scan, catalog)) for scan in catalog.scans],
         "sandboxes": [_sandbox_json(state) for state in states],
         "matrix": [
@@ -123,6 +125,13 @@ def _root_json(scan: Scan, shadowed: list[str]) -> dict[str, object]:
         "files_read": scan.files_read,
         "diagnostics": diagnostics_json(scan.diagnostics),
     }
+
+
+def _print_files(settings: Settings) -> None:
+    if settings.files:
+        print("settings files, weakest first:")
+    for source, path in settings.files:
+        print(f"  {source:<22} {one_line(path)}")
 
 
 def _print_roots(catalog: Catalog, args: argparse.Namespace) -> None:

@@ -89,7 +89,7 @@ def split(data: bytes) -> Split | None:
     return Split(opening.end(), closing.start() + 1, closing.end())
 
 
-def needs_more(data: bytes, limits: Limits = _LIMITS) -> bool:
+def needs_more(data: bytes) -> bool:
     """Whether the frontmatter does not end within these bytes, so that more must be read."""
     if not _OPENING.match(data) or len(data) >= MAX_FRONTMATTER_BYTES + _SLACK:
         return False
@@ -423,7 +423,7 @@ def read_head(location: str, limits: Limits = _LIMITS, fence: Fence = OPEN) -> b
     handle = fence.open_file(location)
     try:
         data = os.read(handle, FIRST_READ_BYTES)
-        if len(data) == FIRST_READ_BYTES and needs_more(data, limits):
+        if len(data) == FIRST_READ_BYTES and needs_more(data):
             # A little more than is allowed, so that the parser detects that it is too much.
             data += os.read(handle, max(MAX_FRONTMATTER_BYTES + _HEAD_SLACK - len(data), 0))
         return data

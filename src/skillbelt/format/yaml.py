@@ -137,10 +137,10 @@ def _guard(text: str, limits: Limits) -> None:
             depth -= 1
         elif isinstance(event, yaml.AliasEvent):
             aliases += 1
-        _bounded(depth, aliases, limits)
+        _bounded(depth, aliases)
 
 
-def _bounded(depth: int, aliases: int, limits: Limits) -> None:
+def _bounded(depth: int, aliases: int) -> None:
     if depth > MAX_YAML_DEPTH:
         raise _Guarded(
             "yaml-depth",

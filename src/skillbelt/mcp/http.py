@@ -149,18 +149,10 @@ async def serve_http(
 ) -> None:
     """Serve until a signal arrives, then end everything that runs. Calls `ready` first."""
     served = SkillServer(belt)
-    app = served.server.streamable_http_app(
-        streamable_http_path=PATH,
-        max_request_body_size=MAX_REQUEST_BYTES,
-        session_idle_timeout=SERVED_IDLE_SECONDS or None,
-        max_sessions=MAX_SERVED_SESSIONS,
-        # `guarded` checks Host and Origin before this app sees a request.
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-    )
     port = listening.getsockname()[1]
     most = limit_connections(MAX_SERVED_SESSIONS + MAX_PARALLEL_CALLS)
-    complete = CompleteRequests(app, MAX_REQUEST_BYTES)
-    draining = DrainingApp(guarded(complete, token=token, host=host, port=port, origins=origins))
+    app = guarded(make_app(served), token=token, host=host, port=port, origins=origins)
+    draining = DrainingApp(app)
     config = uvicorn.Config(
         draining,
         log_config=None,
@@ -183,6 +175,19 @@ async def serve_http(
             group.cancel_scope.cancel()
     finally:
         served.close()
+
+
+def make_app(served: SkillServer) -> ASGIApp:
+    """Return the application behind the guard."""
+    app = served.server.streamable_http_app(
+        streamable_http_path=PATH,
+        max_request_body_size=MAX_REQUEST_BYTES,
+        session_idle_timeout=SERVED_IDLE_SECONDS or None,
+        max_sessions=MAX_SERVED_SESSIONS,
+        # `guarded` checks Host and Origin before this app sees a request.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+    return CompleteRequests(app, MAX_REQUEST_BYTES)
 
 
 async def _shut_down_on_signal(

@@ -207,7 +207,7 @@ class Background:
 
         Raises what `Workbench.run` raises, and RunRefused when too many runs are going on.
         """
-        check_stdin(call, self._workbench.settings.limits)
+        check_stdin(call)
         run = _BackgroundRun(
             workbench=self._workbench, skill=skill, call=call, who=who, changed=self._changed
         )

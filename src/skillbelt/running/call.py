@@ -26,7 +26,6 @@ from skillbelt.running.workspace import OUT
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Captured, Outcome
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten
-from skillbelt.values import Limits
 
 _ALL = (f"{OUT}/**",)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -180,7 +179,7 @@ def save_warnings(call: RunCall) -> tuple[str, ...]:
             "are none",)  # fmt: skip
 
 
-def check_stdin(call: RunCall, limits: Limits) -> None:
+def check_stdin(call: RunCall) -> None:
     """Raise RunRefused for too much input, and for an editor that is set twice."""
     if call.stdin is not None and len(call.stdin) > MAX_STDIN_BYTES:
         raise RunRefused(

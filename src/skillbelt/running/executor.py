@@ -112,7 +112,7 @@ class Workbench:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Settings | Callable[[], Settings],
         gate: Gate,
         find: Callable[[str], Skill],
         *,
@@ -124,10 +124,15 @@ class Workbench:
 
         A host file that belongs to one of the `skills` needs the permission to use that skill.
         """
-        self.settings, self.gate, self._find = settings, gate, find
+        self._settings, self.gate, self._find = settings, gate, find
         self._skills = skills
         self._artifacts, self._progress = artifacts, progress
-        self._sandboxes = Sandboxes(settings, progress, install_tools)
+        self._sandboxes = Sandboxes(self.settings, progress, install_tools)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are now; the sandboxes keep those they began with."""
+        return self._settings() if callable(self._settings) else self._settings
 
     def close(self) -> None:
         """Release what is kept ready for the next run."""
@@ -310,7 +315,7 @@ class Workbench:
     def _check(self, skill: Skill, call: RunCall, who: Asker, needs: str) -> Run:
         """Return the run, or raise for a call that cannot be carried out; nothing is touched."""
         argv = self._argv(call)
-        check_stdin(call, self.settings.limits)
+        check_stdin(call)
         timeout_of(call, self.settings.limits.run_timeout_seconds)
         # Users need not ask for what their own settings allow.
         most = self.settings.limits.max_output_file_bytes if who.initiator == "user" else 0

@@ -127,6 +127,7 @@ def execute(
     outputs: Sequence[str] = (),
     save_as_artifacts: bool = False,
     output_dir: str = "",
+    all_outputs: bool = False,
     arguments: Sequence[str] = (),
     watch: Watch = UNWATCHED,
 ) -> Execution:
@@ -134,18 +135,19 @@ def execute(
 
     `inputs` are files for the run and `arguments` words for the script, as for `RunCall`; `outputs`
     are patterns of files to give back. Without any, a run outside a conversation gives back all of
-    `out`, which nothing else can have written to.
+    `out`, which nothing else can have written to, and one with `all_outputs` too.
 
     RunRefused, PathEscape, PermissionDenied and SandboxUnavailable mean that nothing was run; for
     a model `denied` makes a result of the third. A `timeout_ms` of 0 is the one of the settings.
     """
     limits = workbench.settings.limits
-    target = detect(skill, input, script=script, wasm_module=wasm_module, limits=limits)
+    target = detect(skill, input, script=script, wasm_module=wasm_module)
     seconds, text = _seconds(timeout_ms, limits), _json(input)
     command = (*_command(target), *arguments)
     call = RunCall(
         command, timeout_seconds=seconds, stdin=text, inputs=inputs, output_files=tuple(outputs),
-        save_as_artifacts=save_as_artifacts, output_dir=output_dir, all_outputs=bool(who.once),
+        save_as_artifacts=save_as_artifacts, output_dir=output_dir,
+        all_outputs=all_outputs or bool(who.once),
     )  # fmt: skip
     needs = WASM if target.mode == "wasm" or target.path.endswith(_TYPED) else ""
     grant = partial(_grant, settings=workbench.settings)
@@ -177,7 +179,6 @@ def detect(
     *,
     script: str = "",
     wasm_module: str = "",
-    limits: Limits = _LIMITS,
 ) -> Target:
     """Choose what `execute` runs; RunRefused when that is ambiguous.
 
@@ -279,7 +280,12 @@ def _refuse_nothing(skill: Skill, paths: Sequence[str]) -> NoReturn:
     fault = f"has nothing to execute: {places} with a known ending"
     deeper = [path for path in paths if path.endswith(".wasm")]
     if deeper:
-        _refuse(skill, f"{fault}; there are modules elsewhere", deeper, "give one as wasm_module")
+        _refuse(
+            skill,
+            f"{fault}; there are modules elsewhere",
+            deeper,
+            "give one as wasm_module or --script",
+        )
     raise RunRefused(f"skill {skill.name!r} {fault}")
 
 

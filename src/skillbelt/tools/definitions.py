@@ -324,7 +324,7 @@ DEFINITIONS: Mapping[str, Definition] = {
             },
         },
         required=("query",),
-        guidance="{skill_search} finds skills that are not listed; describe the task to it.",
+        guidance="{skill_search} finds skills by what they are for; describe the task to it.",
     ),
 }
 # They change what an earlier call gave, and cannot work where that is in a history which another
@@ -332,6 +332,8 @@ DEFINITIONS: Mapping[str, Definition] = {
 NEED_REQUESTS = ("skill_select_docs", "skill_unload")
 # Offered in addition to any profile when not all skills can be described to the model.
 SEARCH = "skill_search"
+# Of no use where every run is denied.
+RUNNING = ("skill_run", "skill_poll")
 PROFILES: Mapping[str, tuple[str, ...]] = {
     "simple": ("skill",),
     "knowledge": (

@@ -223,7 +223,7 @@ def use(call: Call) -> ToolResult:
     loaded = caller.body(skill)
     caller.gate.record_load(request, loaded, skill)
     _log(call, skill)
-    text = content(skill, loaded.text, sample_files(skill, caller.limits))
+    text = content(skill, loaded.text, sample_files(skill))
     data = {"title": f"Loaded skill: {skill.name}", "name": skill.name, "dir": skill.dir}
     if text in caller.shown:
         return ToolResult(already(skill), data=data)
@@ -266,7 +266,7 @@ def _texts(
     skill: Skill, docs: Sequence[str] | None, every: bool, caller: Caller
 ) -> list[GivenDocument]:
     """Return the chosen documents, each with its text."""
-    return caller.documents(skill, list_docs(skill, caller.limits) if every else docs or ())
+    return caller.documents(skill, list_docs(skill) if every else docs or ())
 
 
 def _documents(call: Call, skill: Skill) -> tuple[list[str] | None, bool]:
@@ -277,7 +277,7 @@ def _documents(call: Call, skill: Skill) -> tuple[list[str] | None, bool]:
         return None, every
     if "*" in given:
         return None, True
-    there = list_docs(skill, call.caller.limits)
+    there = list_docs(skill)
     wanted = [path.removeprefix("./") for path in given]
     wrong = [path for path in wanted if path not in there]
     if wrong:
@@ -341,7 +341,7 @@ def _selection_note(caller: Caller, selected: SelectedDocs, docs: list[str] | No
 def list_documents(call: Call) -> ToolResult:
     """List the names of a skill's documents."""
     skill = find(call.caller, call.arguments["skill"])
-    names = list_docs(skill, call.caller.limits)
+    names = list_docs(skill)
     return ToolResult(json.dumps(names, ensure_ascii=False), data={"docs": names})
 
 

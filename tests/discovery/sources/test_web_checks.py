@@ -47,7 +47,7 @@ def test_a_broken_bound_is_a_failure() -> None:
 
 def test_an_archive_is_unpacked_below_the_folder(tmp_path: Path) -> None:
     limits = Limits()
-    budget = PullBudget(limits, Deadline("x", 20))
+    budget = PullBudget(Deadline("x", 20))
     data = io.BytesIO(zipped({"a/SKILL.md": b"1"}))
     unpack_into(str(tmp_path), data, "http://a/x.zip", limits, budget)
     assert tree_of(tmp_path) == {"a/SKILL.md": b"1"}

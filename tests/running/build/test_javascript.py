@@ -205,7 +205,7 @@ def test_packages_are_installed_only_if_they_are_allowed(tmp_path: Path) -> None
     gate = open_gate(settings, rules=[Rule("install", "*", "deny")])
     with pytest.raises(PermissionDenied):
         build(skill(tmp_path / "one", PACKAGED), settings, gate=gate)
-    with pytest.raises(RunRefused, match=r"needs 1 Node\.js package: greet@1\.3\.0 .*can allow"):
+    with pytest.raises(RunRefused, match=r"needs 1 Node\.js package: greet@1\.3\.0 .*no gate"):
         built(tmp_path / "one", PACKAGED)
 
 

@@ -74,14 +74,14 @@ def unpack(file: IO[bytes], dir_fd: int, *, source: str, limits: Limits, budget:
 def _unpack(file: IO[bytes], dir_fd: int, limits: Limits, budget: PullBudget) -> int:
     names = NameTable("archive")
     files = 0
-    for entry in _entries(file, limits, budget):
+    for entry in _entries(file, budget):
         files += _write_entry(entry, dir_fd, names, budget)
         if len(names) > MAX_ARCHIVE_FILES:
             raise Refusal(f"more than {MAX_ARCHIVE_FILES} files and folders")
     return files
 
 
-def _entries(file: IO[bytes], limits: Limits, budget: PullBudget) -> Iterator[ArchiveEntry]:
+def _entries(file: IO[bytes], budget: PullBudget) -> Iterator[ArchiveEntry]:
     head = file.read(SNIFF_BYTES)
     file.seek(0)
     kind = detect(head)
@@ -89,7 +89,7 @@ def _entries(file: IO[bytes], limits: Limits, budget: PullBudget) -> Iterator[Ar
         return _zip_entries(file, MAX_ARCHIVE_FILES)
     if kind is None:
         raise Refusal("is neither zip nor tar nor gzipped tar")
-    return tar.entries(_bounded_read(_decompress(file, kind), limits, budget))
+    return tar.entries(_bounded_read(_decompress(file, kind), budget))
 
 
 def _write_entry(entry: ArchiveEntry, dir_fd: int, names: NameTable, budget: PullBudget) -> int:
@@ -121,7 +121,7 @@ def _decompress(file: IO[bytes], kind: Format) -> IO[bytes]:
     return gzip.GzipFile(fileobj=file, mode="rb")  # type: ignore[return-value]
 
 
-def _bounded_read(file: IO[bytes], limits: Limits, budget: PullBudget) -> Callable[[int], bytes]:
+def _bounded_read(file: IO[bytes], budget: PullBudget) -> Callable[[int], bytes]:
     """Return a `read` that stops at the most bytes that an archive within the limits can have."""
     left = MAX_EXTRACTED_BYTES + _HEADER_BYTES * MAX_ARCHIVE_FILES
 

@@ -293,7 +293,7 @@ def _from_file(
     deadline: Deadline,
 ) -> Update:
     """Take the file when its size, times or inode changed."""
-    url, limits, budget = cached.url, job.limits, PullBudget(job.limits, deadline)
+    url, limits, budget = cached.url, job.limits, PullBudget(deadline)
     path = path_of(url)
     single = path.lower().endswith(".md")
     with _open_regular(url, path) as file:

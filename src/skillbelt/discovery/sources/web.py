@@ -92,7 +92,7 @@ def pull_web(
                 stage=stage,
                 http=http,
                 limits=limits,
-                budget=PullBudget(limits, deadline),
+                budget=PullBudget(deadline),
             )
             try:
                 return await _pull(web)

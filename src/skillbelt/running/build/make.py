@@ -122,7 +122,8 @@ def _with_packages(
         yield source
         return
     if gate is None:
-        raise RunRefused(f"skill {skill.name!r} needs {describe(needs)}, and nobody can allow them")
+        needed = f"skill {skill.name!r} needs {describe(needs)}"
+        raise RunRefused(f"{needed}, and no gate was given to ask for them")
     request = Request(
         type="install", patterns=(), initiator="user", skill=skill.name,
         hash=skill.files.digest(), origin=skill.dir, trusted=skill.trusted,
